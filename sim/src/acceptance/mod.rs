@@ -1,0 +1,114 @@
+//! What the draft would get right: fixed per request before any policy acts (policies.md 13).
+
+use crate::RequestId;
+
+/// What a source may know of a request when it lays down its truth.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestTruth {
+    /// The request.
+    pub id: RequestId,
+    /// Tokens it will emit.
+    pub output_len: u32,
+    /// Its category (index into `Workload::categories`).
+    pub category: u16,
+    /// Its recording (index into `Workload::recordings`), if it replays one.
+    pub recording: Option<u32>,
+}
+
+/// The hidden truth of one running request: a bitmap over output positions for each draft depth that differs.
+///
+/// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the
+/// (j+1)-th position drafted since the last verification. An independent draft has one row for all depths.
+#[derive(Clone, Debug, Default)]
+pub struct TruthRow {
+    words: Vec<u64>,
+    words_per_depth: usize,
+    depths: usize,
+}
+
+impl TruthRow {
+    /// Clears the row to all-wrong for `positions` output positions and `depths` distinct depths. Keeps its buffer.
+    pub fn reset(&mut self, positions: usize, depths: usize) {
+        // One spare word, so that a run may be read across the end without a bounds branch.
+        self.words_per_depth = positions / 64 + 2;
+        self.depths = depths;
+        self.words.clear();
+        self.words.resize(self.words_per_depth * depths, 0);
+    }
+
+    /// The bitmap of one depth; the last word is spare and stays zero.
+    pub fn depth_mut(&mut self, depth: usize) -> &mut [u64] {
+        &mut self.words[depth * self.words_per_depth..][..self.words_per_depth]
+    }
+
+    /// Marks position `n` right at `depth`.
+    pub fn set(&mut self, depth: usize, n: usize) {
+        self.depth_mut(depth)[n / 64] |= 1 << (n % 64);
+    }
+
+    /// Is the draft right at position `n` when drafted at `depth` (0-based)?
+    #[inline]
+    pub fn right(&self, n: u32, depth: u32) -> bool {
+        let row = (depth as usize).min(self.depths - 1) * self.words_per_depth;
+        let word = n as usize / 64;
+        word < self.words_per_depth && self.words[row + word] >> (n % 64) & 1 == 1
+    }
+
+    /// How many of the next `len` (≤ 64) drafts from output position `n` on would be accepted in a row.
+    #[inline]
+    pub fn run(&self, n: u32, len: u32) -> u32 {
+        if self.depths > 1 {
+            return (0..len).take_while(|&j| self.right(n + j, j)).count() as u32;
+        }
+        let word = n as usize / 64;
+        if word + 1 >= self.words_per_depth {
+            return 0;
+        }
+        let shift = n % 64;
+        let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
+        ((pair >> shift) as u64).trailing_ones().min(len)
+    }
+}
+
+/// Lays down the truth of requests, and the confidences a draft would report.
+pub trait AcceptanceSource: Send + Sync {
+    /// Fills the truth of `request` for `output_len + max_draft_len` positions. Called once, when it starts.
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);
+
+    /// The confidence (0, 1] a policy sees for the draft token at `depth` (0-based) of the round that starts at
+    /// output position `round_start`. `right` is its truth bit when every earlier token of the round was right, and
+    /// `None` off the path. Called only when a policy looks. Must be a pure function of its arguments.
+    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>) -> f32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_cross_words_and_end_at_the_first_wrong_bit() {
+        let mut row = TruthRow::default();
+        row.reset(130, 1);
+        for n in 60..70 {
+            row.set(0, n);
+        }
+        assert_eq!(row.run(60, 20), 10);
+        assert_eq!(row.run(60, 4), 4);
+        assert_eq!(row.run(63, 20), 7);
+        assert_eq!(row.run(59, 8), 0);
+        assert_eq!(row.run(500, 8), 0);
+        assert!(row.right(69, 5) && !row.right(70, 0));
+    }
+
+    #[test]
+    fn depths_may_differ() {
+        let mut row = TruthRow::default();
+        row.reset(10, 3);
+        for (depth, n) in [(0, 4), (1, 5), (0, 6), (2, 6)] {
+            row.set(depth, n);
+        }
+        assert_eq!(row.run(4, 3), 3);
+        assert_eq!(row.run(5, 3), 0);
+        assert_eq!(row.run(6, 3), 1);
+    }
+}

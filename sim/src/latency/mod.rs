@@ -1,0 +1,59 @@
+//! How long a forward pass takes: the truth an executor owns, and the linear belief a policy may be given.
+
+use crate::Time;
+
+mod linear;
+pub use linear::Linear;
+
+/// One forward pass as a latency model sees it: sums over everything in the pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassShape {
+    /// New tokens pushed through the model (policies.md 12 `batched`).
+    pub batched: u64,
+    /// Tokens of KV read, after [`ContextReads`] was applied (policies.md 12 `context`).
+    pub context: u64,
+    /// Query-key pairs attention computes: sum over new tokens of the KV each attends to.
+    pub pairs: u64,
+}
+
+/// Does a verify pass read a request's context once, or once per verified position?
+///
+/// vLLM V1's variable-length attention reads it once; v0's batch expansion, and the AdaSpec paper's Eq. 4, once per
+/// position. It flips whether longer context means longer or shorter speculation, so it is stated everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContextReads {
+    /// Once a pass.
+    #[default]
+    Once,
+    /// Once for each of the v + 1 positions.
+    PerPosition,
+}
+
+/// The true time of a forward pass.
+pub trait LatencyModel: Send + Sync {
+    /// Time of one pass. Called once or a few times a step: must not allocate.
+    fn pass(&self, shape: PassShape) -> Time;
+}
+
+/// α, γ, δ of `T = α·context + γ·batched + δ`, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coefficients {
+    /// Seconds per token of context read.
+    pub alpha_s: f64,
+    /// Seconds per batched token.
+    pub gamma_s: f64,
+    /// Seconds per pass.
+    pub delta_s: f64,
+}
+
+impl Coefficients {
+    /// A model that costs nothing.
+    pub const FREE: Coefficients = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 0.0 };
+
+    /// Time of a pass in seconds.
+    pub fn pass_s(&self, context: f64, batched: f64) -> f64 {
+        self.alpha_s * context + self.gamma_s * batched + self.delta_s
+    }
+}

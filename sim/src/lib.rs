@@ -1,0 +1,27 @@
+//! Foretoken's engine: one loop, one scheduler, one policy interface, for a simulated and for a real clock.
+//!
+//! This crate owns the vocabulary ([`Workload`], [`BatchView`], [`StepOutcome`]), the seam between simulation and
+//! hardware, the vLLM-style scheduler with its KV blocks and prefix cache, the event clock with the true latency
+//! and acceptance, and the metrics. It must not do I/O, read a clock, or know TOML, polars, CUDA or clap.
+
+pub mod acceptance;
+pub mod config;
+pub mod latency;
+pub mod luck;
+pub mod metrics;
+pub mod oracle;
+pub mod policy;
+pub mod simulation;
+pub mod time;
+pub mod workload;
+
+pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
+pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
+pub use latency::{Coefficients, ContextReads, LatencyModel, Linear, PassShape};
+pub use luck::{Luck, Stream};
+pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
+pub use oracle::{OraclePolicy, Truth};
+pub use policy::{BatchView, ChunkTotals, Continue, DraftPlan, DraftShape, Drafts, SpecPolicy, StepOutcome};
+pub use simulation::{Arrivals, Run, Simulation, Speculation};
+pub use time::Time;
+pub use workload::{Recording, Request, RequestId, Workload};

@@ -1,0 +1,121 @@
+//! Keyed randomness: every draw is a hash of (seed, stream, request, position).
+//!
+//! There is no generator with a state, so neither the thread count nor the order in which policies run can change
+//! a result, and two policies that meet the same request meet the same luck. The mixer is SplitMix64's finaliser
+//! (Steele, Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter; one hash yields two 32-bit
+//! uniforms, so that filling a bitmap costs well under a nanosecond a position.
+
+/// What a draw is for. Two streams never share a draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Stream {
+    /// Is the draft's first choice at this output position right?
+    Right = 1,
+    /// The confidence of a draft token on the target's path.
+    Confidence = 2,
+    /// The confidence of a draft token off the path, keyed by round start and depth.
+    OffPath = 3,
+    /// A property of the whole request: its acceptance rate, its category.
+    Request = 4,
+    /// Residual noise of a forward pass, keyed by step.
+    Noise = 5,
+    /// Unknown bits of a recording.
+    Unknown = 6,
+    /// Choices of the `random` policy.
+    Policy = 7,
+    /// Arrival processes of generators.
+    Arrivals = 8,
+    /// Lengths drawn by generators or length sources.
+    Lengths = 9,
+    /// Thinning of a trace.
+    Thinning = 10,
+    /// Does this position repeat its neighbour's bit (autocorrelation)?
+    Repeat = 11,
+    /// Prompt lookup: match and run length by start.
+    Lookup = 12,
+}
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// SplitMix64's finaliser: a bijection of 64 bits with full avalanche.
+#[inline]
+pub fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// A sequence of uniforms for one (seed, stream, request), addressed by position.
+#[derive(Clone, Copy, Debug)]
+pub struct Luck {
+    base: u64,
+}
+
+impl Luck {
+    /// The sequence of this key.
+    #[inline]
+    pub fn new(seed: u64, stream: Stream, request: u64) -> Luck {
+        let a = mix(seed.wrapping_add(GOLDEN).wrapping_add((stream as u64) << 56));
+        Luck { base: mix(a ^ mix(request.wrapping_add(GOLDEN))) }
+    }
+
+    /// A narrower sequence inside this one, for keys with one more part.
+    #[inline]
+    pub fn sub(self, part: u64) -> Luck {
+        Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
+    }
+
+    /// 64 uniform bits at `position`.
+    #[inline]
+    pub fn bits(self, position: u64) -> u64 {
+        mix(self.base.wrapping_add(position.wrapping_mul(GOLDEN)))
+    }
+
+    /// 32 uniform bits at `position`: half of the hash that the pair of positions shares.
+    #[inline]
+    pub fn half(self, position: u64) -> u32 {
+        (self.bits(position >> 1) >> (32 * (position & 1))) as u32
+    }
+
+    /// A uniform number in [0, 1) with 53 bits at `position`.
+    #[inline]
+    pub fn unit(self, position: u64) -> f64 {
+        (self.bits(position) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+}
+
+/// The threshold t such that a uniform `u32` is below it with probability `p` (clamped to [0, 1], exact at both ends).
+#[inline]
+pub fn threshold(p: f64) -> u64 {
+    (p.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_do_not_collide_and_values_are_pinned() {
+        let a = Luck::new(1, Stream::Right, 7);
+        assert_eq!(a.bits(3), Luck::new(1, Stream::Right, 7).bits(3));
+        for other in
+            [Luck::new(2, Stream::Right, 7), Luck::new(1, Stream::Confidence, 7), Luck::new(1, Stream::Right, 8)]
+        {
+            assert_ne!(a.bits(3), other.bits(3));
+        }
+        assert_ne!(a.sub(1).bits(0), a.sub(2).bits(0));
+    }
+
+    #[test]
+    fn uniforms_are_uniform() {
+        let n = 100_000;
+        let luck = Luck::new(42, Stream::Right, 0);
+        let mean: f64 = (0..n).map(|i| luck.unit(i)).sum::<f64>() / n as f64;
+        let below = (0..n).filter(|&i| u64::from(luck.half(i)) < threshold(0.3)).count() as f64 / n as f64;
+        // Four standard errors of the mean of a uniform (0.289/sqrt n) and of a proportion.
+        assert!((mean - 0.5).abs() < 4.0 * 0.289 / (n as f64).sqrt(), "{mean}");
+        assert!((below - 0.3).abs() < 4.0 * (0.21 / n as f64).sqrt(), "{below}");
+        assert_eq!(threshold(1.0), 1 << 32);
+        assert_eq!(threshold(0.0), 0);
+    }
+}

@@ -1,0 +1,13 @@
+//! What a run leaves behind: per-request records, totals, a time series, and the numbers drawn from them.
+
+mod interval;
+mod records;
+mod series;
+mod summary;
+mod totals;
+
+pub use interval::{Interval, student_t_975};
+pub use records::{Outcome, RequestRecords, StepRecord};
+pub use series::{Bin, Series};
+pub use summary::{PositionCounts, Quantiles, Slo, Summary, quantile_sorted};
+pub use totals::Totals;

@@ -1,0 +1,117 @@
+//! Load and draft length over time, in at most a fixed number of bins: when they run out, neighbours merge and
+//! the bins double. Memory stays constant however long the run is, and the result depends on the steps alone.
+
+use crate::{StepRecord, Time};
+
+/// Bins kept at most.
+const MAX_BINS: usize = 1024;
+
+/// Sums over the steps that ended in one bin of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bin {
+    /// Time inside steps, ps.
+    pub busy: u64,
+    /// Decode batch size × step time, ps.
+    pub batch_time: u128,
+    /// Request-steps.
+    pub request_steps: u64,
+    /// Draft tokens drafted.
+    pub drafted: u64,
+    /// Draft tokens accepted.
+    pub accepted: u64,
+    /// Output tokens emitted.
+    pub emitted: u64,
+}
+
+impl Bin {
+    /// Time-weighted mean decode batch size while busy; 0 in an idle bin.
+    pub fn batch_size(&self) -> f64 {
+        if self.busy == 0 { 0.0 } else { self.batch_time as f64 / self.busy as f64 }
+    }
+
+    /// Mean draft length a request-step, `None` when nothing decoded.
+    pub fn draft_len(&self) -> Option<f64> {
+        (self.request_steps > 0).then(|| self.drafted as f64 / self.request_steps as f64)
+    }
+
+    fn merge(&mut self, other: &Bin) {
+        self.busy += other.busy;
+        self.batch_time += other.batch_time;
+        self.request_steps += other.request_steps;
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+        self.emitted += other.emitted;
+    }
+}
+
+/// The run over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Width of a bin.
+    pub width: Time,
+    /// Bins from time zero on.
+    pub bins: Vec<Bin>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Series { width: Time::from_s(0.5), bins: Vec::new() }
+    }
+}
+
+impl Series {
+    /// Adds a step to the bin in which it ends.
+    #[inline]
+    pub fn step(&mut self, s: &StepRecord) {
+        let mut at = (s.end.0 / self.width.0) as usize;
+        while at >= MAX_BINS {
+            self.halve();
+            at = (s.end.0 / self.width.0) as usize;
+        }
+        if at >= self.bins.len() {
+            self.bins.resize(at + 1, Bin::default());
+        }
+        let span = (s.end - s.start).0;
+        self.bins[at].merge(&Bin {
+            busy: span,
+            batch_time: u128::from(s.batch_size) * u128::from(span),
+            request_steps: u64::from(s.batch_size),
+            drafted: u64::from(s.drafted),
+            accepted: u64::from(s.accepted),
+            emitted: u64::from(s.emitted),
+        });
+    }
+
+    fn halve(&mut self) {
+        self.width = self.width * 2;
+        let merged = self.bins.chunks(2).map(|pair| {
+            let mut first = pair[0];
+            pair.get(1).inspect(|second| first.merge(second));
+            first
+        });
+        self.bins = merged.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_keeps_every_sum() {
+        let mut s = Series::default();
+        let step = |i: u64| StepRecord {
+            start: Time::from_s(i as f64 * 0.9),
+            end: Time::from_s(i as f64 * 0.9 + 0.4),
+            batch_size: 3,
+            drafted: 6,
+            emitted: 5,
+            ..StepRecord::default()
+        };
+        (0..5000).for_each(|i| s.step(&step(i)));
+        assert!(s.bins.len() <= MAX_BINS && s.width > Time::from_s(0.5));
+        assert_eq!(s.bins.iter().map(|b| b.emitted).sum::<u64>(), 25_000);
+        assert_eq!(s.bins[0].batch_size(), 3.0);
+        assert_eq!(s.bins[0].draft_len(), Some(2.0));
+    }
+}

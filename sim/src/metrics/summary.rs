@@ -1,0 +1,285 @@
+//! The numbers of a run, by the definitions of policies.md 4.8 and 14. "Goodput" never stands alone.
+
+use super::{Outcome, RequestRecords, Totals};
+use crate::Time;
+use serde::Serialize;
+
+/// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+impl Quantiles {
+    /// Of a list of samples; `None` when it is empty. Sorts it.
+    pub fn of(samples: &mut [f64]) -> Option<Quantiles> {
+        samples.sort_unstable_by(f64::total_cmp);
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        let at = |q| quantile_sorted(samples, q);
+        (!samples.is_empty()).then(|| Quantiles { mean, p50: at(0.5), p90: at(0.9), p99: at(0.99) })
+    }
+}
+
+/// The `q`-quantile of sorted samples by linear interpolation (numpy's default); NaN when there are none.
+pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let at = q * last as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
+}
+
+/// What a request must meet. A bound that is `None` is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Slo {
+    /// Time to first token, seconds.
+    pub ttft_s: Option<f64>,
+    /// Time per output token, seconds; a request's own limit comes before it.
+    pub tpot_s: Option<f64>,
+    /// End-to-end latency, seconds.
+    pub e2e_s: Option<f64>,
+}
+
+/// Counts at one draft position (0-based).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PositionCounts {
+    /// Request-steps that verified a draft at this position.
+    pub attempts: u64,
+    /// Of those, request-steps in which every earlier draft was accepted.
+    pub reached: u64,
+    /// Request-steps in which the draft at this position was accepted.
+    pub accepted: u64,
+}
+
+/// Every number of one run (one policy, one seed).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Requests that emitted their whole output.
+    pub finished: u64,
+    /// Requests that could never fit.
+    pub rejected: u64,
+    /// Requests not ended when the run stopped (0 unless interrupted).
+    pub in_flight: u64,
+    /// Preemptions.
+    pub preemptions: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Sum of decode batch sizes.
+    pub request_steps: u64,
+    /// First arrival to last finish, seconds.
+    pub duration_s: f64,
+    /// Time inside steps, seconds.
+    pub busy_s: f64,
+    /// Share of busy time in draft passes.
+    pub draft_time_share: f64,
+    /// Arrival to first scheduling.
+    pub queue: Option<Quantiles>,
+    /// Time to first token.
+    pub ttft: Option<Quantiles>,
+    /// Time per output token after the first; one-token outputs are left out.
+    pub tpot: Option<Quantiles>,
+    /// Gaps between a request's emissions, pooled. Quantiles to 3 significant digits, the mean exact.
+    pub itl: Option<Quantiles>,
+    /// End-to-end latency.
+    pub e2e: Option<Quantiles>,
+    /// Output tokens of finished requests.
+    pub output_tokens: u64,
+    /// G1: output tokens of finished requests / (last finish − first arrival).
+    pub token_goodput_tok_s: f64,
+    /// The same tokens / time inside steps.
+    pub busy_token_goodput_tok_s: f64,
+    /// G2: requests meeting every bound / (last finish − first arrival); `None` without a bound.
+    pub slo_goodput_req_s: Option<f64>,
+    /// G3: output tokens of requests meeting every bound / (last finish − first arrival).
+    pub slo_token_goodput_tok_s: Option<f64>,
+    /// G4: requests meeting every bound / (finished + rejected).
+    pub slo_attainment: Option<f64>,
+    /// The bounds that were applied.
+    pub slo: Slo,
+    /// Draft tokens drafted.
+    pub drafted: u64,
+    /// Draft tokens verified.
+    pub verified: u64,
+    /// Draft tokens accepted, before the trim at the output's end.
+    pub accepted: u64,
+    /// Request-steps with at least one verified draft.
+    pub rounds: u64,
+    /// Drafted a request-step.
+    pub drafted_per_step: f64,
+    /// Verified a request-step.
+    pub verified_per_step: f64,
+    /// Accepted a request-step.
+    pub accepted_per_step: f64,
+    /// accepted / drafted; `None` when nothing was drafted.
+    pub acceptance_rate: Option<f64>,
+    /// 1 + accepted / rounds; `None` when nothing was verified. Never rank policies by it (policies.md 4.8).
+    pub mean_acceptance_length: Option<f64>,
+    /// Counts at each draft position, up to the deepest verified.
+    pub positions: Vec<PositionCounts>,
+    /// Decode batch size, weighted by time inside steps.
+    pub mean_batch_size: f64,
+    /// Tokens of decode requests in KV over the pool's capacity, weighted by time inside steps.
+    pub kv_use_mean: f64,
+    /// Most blocks referenced at once / usable blocks.
+    pub kv_use_peak: f64,
+}
+
+impl Summary {
+    /// Draws every number from the records and totals of a run. `slo_tpot_s` are the requests' own TPOT limits
+    /// (empty: none); `usable_blocks` and `block_size` describe the target's pool.
+    pub fn new(
+        records: &RequestRecords,
+        totals: &Totals,
+        slo: Slo,
+        slo_tpot_s: &[f64],
+        usable_blocks: u32,
+        block_size: u32,
+    ) -> Summary {
+        let count = |o| records.outcome.iter().filter(|&&x| x == o).count() as u64;
+        let (finished, rejected) = (count(Outcome::Finished), count(Outcome::Rejected));
+        let done: Vec<usize> = (0..records.len()).filter(|&i| records.finished(i)).collect();
+        let of = |f: &dyn Fn(usize) -> Option<f64>| {
+            Quantiles::of(&mut done.iter().filter_map(|&i| f(i)).collect::<Vec<f64>>())
+        };
+        let tokens_of = |keep: &dyn Fn(usize) -> bool| {
+            done.iter().filter(|&&i| keep(i)).map(|&i| u64::from(records.emitted[i])).sum::<u64>()
+        };
+
+        let bounded = slo != Slo::default() || slo_tpot_s.iter().any(|s| s.is_finite());
+        let meets = |i: usize| {
+            let own = slo_tpot_s.get(i).copied().filter(|s| s.is_finite());
+            let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
+            under(slo.ttft_s, Some(records.ttft_s(i)))
+                && under(own.or(slo.tpot_s), records.tpot_s(i))
+                && under(slo.e2e_s, Some(records.e2e_s(i)))
+        };
+        let met = done.iter().filter(|&&i| meets(i)).count() as f64;
+
+        let first = records.arrival.iter().min().copied().unwrap_or_default();
+        let last = done.iter().map(|&i| records.finish[i]).max().unwrap_or(first);
+        let duration_s = (last - first).as_s();
+        let per = |amount: f64, span: f64| if span > 0.0 { amount / span } else { 0.0 };
+        let output_tokens = tokens_of(&|_| true);
+
+        let (verified, accepted, rounds) = (totals.verified(), totals.accepted(), totals.rounds());
+        let busy = totals.busy.as_s();
+        let pool_tokens = f64::from(usable_blocks) * f64::from(block_size);
+        Summary {
+            requests: records.len() as u64,
+            finished,
+            rejected,
+            in_flight: records.len() as u64 - finished - rejected,
+            preemptions: totals.preemptions,
+            steps: totals.steps,
+            request_steps: totals.request_steps,
+            duration_s,
+            busy_s: busy,
+            draft_time_share: per(totals.draft_time.as_s(), busy),
+            queue: of(&|i| Some(records.queue_s(i))),
+            ttft: of(&|i| Some(records.ttft_s(i))),
+            tpot: of(&|i| records.tpot_s(i)),
+            itl: itl(totals),
+            e2e: of(&|i| Some(records.e2e_s(i))),
+            output_tokens,
+            token_goodput_tok_s: per(output_tokens as f64, duration_s),
+            busy_token_goodput_tok_s: per(output_tokens as f64, busy),
+            slo_goodput_req_s: bounded.then(|| per(met, duration_s)),
+            slo_token_goodput_tok_s: bounded.then(|| per(tokens_of(&meets) as f64, duration_s)),
+            slo_attainment: bounded.then(|| per(met, (finished + rejected) as f64)),
+            slo,
+            drafted: totals.drafted,
+            verified,
+            accepted,
+            rounds,
+            drafted_per_step: per(totals.drafted as f64, totals.request_steps as f64),
+            verified_per_step: per(verified as f64, totals.request_steps as f64),
+            accepted_per_step: per(accepted as f64, totals.request_steps as f64),
+            acceptance_rate: (totals.drafted > 0).then(|| accepted as f64 / totals.drafted as f64),
+            mean_acceptance_length: (rounds > 0).then(|| 1.0 + accepted as f64 / rounds as f64),
+            positions: positions(totals),
+            mean_batch_size: per(totals.batch_time as f64 / 1e12, busy),
+            kv_use_mean: per(totals.context_time as f64 / 1e12, busy) / pool_tokens,
+            kv_use_peak: f64::from(totals.peak_blocks) / f64::from(usable_blocks),
+        }
+    }
+}
+
+fn itl(totals: &Totals) -> Option<Quantiles> {
+    let n = totals.itl.len();
+    let at = |q| Time(totals.itl.value_at_quantile(q)).as_s();
+    (n > 0).then(|| Quantiles {
+        mean: totals.itl_sum as f64 / 1e12 / n as f64,
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+    })
+}
+
+fn positions(totals: &Totals) -> Vec<PositionCounts> {
+    let table = &totals.verified_accepted;
+    let sum = |from_v: usize, from_a: usize| table[from_v..].iter().flat_map(|row| &row[from_a..]).sum::<u64>();
+    (0..table.len() - 1)
+        .map(|j| PositionCounts { attempts: sum(j + 1, 0), reached: sum(j + 1, j), accepted: sum(j + 1, j + 1) })
+        .take_while(|p| p.attempts > 0)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_numpys() {
+        // numpy.quantile([1, 2, 3, 4], [.5, .9, .99]) = [2.5, 3.7, 3.97]
+        let q = Quantiles::of(&mut [4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((q.mean, q.p50), (2.5, 2.5));
+        assert!((q.p90 - 3.7).abs() < 1e-12 && (q.p99 - 3.97).abs() < 1e-12);
+        assert_eq!(Quantiles::of(&mut []), None);
+    }
+
+    /// Two requests by hand: one meets its bound, one does not, one was rejected.
+    #[test]
+    fn goodputs_by_hand() {
+        let mut r = RequestRecords::new(3);
+        let s = |x: f64| Time::from_s(x);
+        r.arrival = vec![s(0.0), s(1.0), s(2.0)];
+        r.first_scheduled = vec![s(0.0), s(1.5), Time::MAX];
+        r.first_token = vec![s(0.5), s(2.0), Time::MAX];
+        r.finish = vec![s(1.5), s(6.0), s(2.0)];
+        r.emitted = vec![11, 11, 0];
+        r.outcome = vec![Outcome::Finished, Outcome::Finished, Outcome::Rejected];
+        let mut totals = Totals { busy: s(5.0), request_steps: 20, drafted: 30, ..Totals::default() };
+        totals.verified_accepted[2][1] = 10;
+        totals.verified_accepted[0][0] = 10;
+        let slo = Slo { tpot_s: Some(0.2), ..Slo::default() };
+        let x = Summary::new(&r, &totals, slo, &[], 100, 16);
+        assert_eq!((x.finished, x.rejected, x.in_flight), (2, 1, 0));
+        assert_eq!(x.duration_s, 6.0);
+        assert_eq!(x.token_goodput_tok_s, 22.0 / 6.0);
+        assert_eq!(x.busy_token_goodput_tok_s, 22.0 / 5.0);
+        assert_eq!(x.slo_attainment, Some(1.0 / 3.0));
+        assert_eq!(x.slo_goodput_req_s, Some(1.0 / 6.0));
+        assert_eq!(x.slo_token_goodput_tok_s, Some(11.0 / 6.0));
+        assert_eq!(x.tpot.unwrap().mean, (0.1 + 0.4) / 2.0);
+        assert_eq!(x.queue.unwrap().mean, 0.25);
+        assert_eq!((x.verified, x.accepted, x.rounds), (20, 10, 10));
+        assert_eq!(x.mean_acceptance_length, Some(2.0));
+        assert_eq!(
+            x.positions,
+            [
+                PositionCounts { attempts: 10, reached: 10, accepted: 10 },
+                PositionCounts { attempts: 10, reached: 10, accepted: 0 },
+            ]
+        );
+        // The second request's own, looser limit comes before the run's.
+        assert_eq!(Summary::new(&r, &totals, slo, &[f64::INFINITY, 0.5, 0.5], 100, 16).slo_attainment, Some(2.0 / 3.0));
+    }
+}

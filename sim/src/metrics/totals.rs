@@ -1,0 +1,111 @@
+//! Counters of a whole run, updated once a step; everything that needs no list of samples.
+
+use crate::config::MAX_SPEC_LEN;
+use crate::{StepRecord, Time};
+use hdrhistogram::Histogram;
+
+const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
+
+/// Sums over all steps of a run.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    /// Steps run.
+    pub steps: u64,
+    /// Request-steps: sum of decode batch sizes.
+    pub request_steps: u64,
+    /// Time inside steps (overheads included).
+    pub busy: Time,
+    /// Time in draft passes.
+    pub draft_time: Time,
+    /// Time in target passes.
+    pub verify_time: Time,
+    /// Draft passes run.
+    pub draft_passes: u64,
+    /// Draft tokens drafted.
+    pub drafted: u64,
+    /// Prompt tokens prefilled by the target (recomputation included).
+    pub prefill_tokens: u64,
+    /// Output tokens emitted.
+    pub emitted: u64,
+    /// Preemptions.
+    pub preemptions: u64,
+    /// Most KV blocks referenced at once.
+    pub peak_blocks: u32,
+    /// Sum over steps of decode batch size × step time, ps.
+    pub batch_time: u128,
+    /// Sum over steps of decode context tokens × step time, ps.
+    pub context_time: u128,
+    /// Gaps between a request's emissions in ps: 3 significant digits, all requests pooled.
+    pub itl: Histogram<u64>,
+    /// Sum of those gaps, exact, ps.
+    pub itl_sum: u128,
+    /// `verified_accepted[v][a]`: request-steps that verified v drafts and accepted a of them.
+    pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Totals {
+            steps: 0,
+            request_steps: 0,
+            busy: Time::ZERO,
+            draft_time: Time::ZERO,
+            verify_time: Time::ZERO,
+            draft_passes: 0,
+            drafted: 0,
+            prefill_tokens: 0,
+            emitted: 0,
+            preemptions: 0,
+            peak_blocks: 0,
+            batch_time: 0,
+            context_time: 0,
+            // Up to 12 days between two tokens of one request.
+            itl: Histogram::new_with_bounds(1, 1 << 60, 3).expect("constant bounds are valid"),
+            itl_sum: 0,
+            verified_accepted: Box::new([[0; LENGTHS]; LENGTHS]),
+        }
+    }
+}
+
+impl Totals {
+    /// Adds a step.
+    #[inline]
+    pub fn step(&mut self, s: &StepRecord) {
+        let span = s.end - s.start;
+        self.steps += 1;
+        self.request_steps += u64::from(s.batch_size);
+        self.busy += span;
+        self.draft_time += s.draft_time;
+        self.verify_time += s.verify_time;
+        self.draft_passes += u64::from(s.draft_passes);
+        self.drafted += u64::from(s.drafted);
+        self.prefill_tokens += s.chunk_tokens;
+        self.emitted += u64::from(s.emitted);
+        self.preemptions += u64::from(s.preempted);
+        self.peak_blocks = self.peak_blocks.max(s.used_blocks);
+        self.batch_time += u128::from(s.batch_size) * u128::from(span.0);
+        self.context_time += u128::from(s.context) * u128::from(span.0);
+    }
+
+    /// Adds `count` equal gaps between two emissions of a request.
+    #[inline]
+    pub fn gap(&mut self, gap: Time, count: u32) {
+        self.itl.saturating_record_n(gap.0, u64::from(count));
+        self.itl_sum += u128::from(gap.0) * u128::from(count);
+    }
+
+    /// Request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
+    pub fn rounds(&self) -> u64 {
+        self.verified_accepted[1..].iter().flatten().sum()
+    }
+
+    /// Draft tokens verified.
+    pub fn verified(&self) -> u64 {
+        self.verified_accepted.iter().enumerate().map(|(v, row)| v as u64 * row.iter().sum::<u64>()).sum()
+    }
+
+    /// Draft tokens accepted, before any trim.
+    pub fn accepted(&self) -> u64 {
+        self.verified_accepted.iter().flat_map(|row| row.iter().enumerate().map(|(a, n)| a as u64 * n)).sum()
+    }
+}

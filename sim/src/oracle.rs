@@ -1,0 +1,27 @@
+//! The oracle boundary: the only door to the hidden truth.
+//!
+//! An oracle is not a [`SpecPolicy`](crate::SpecPolicy) and no policy can be built with a [`Truth`]. Only the event
+//! clock can make one, so an oracle cannot run live: there is no such function to call.
+
+use crate::{BatchView, ContextReads, DraftPlan, LatencyModel};
+
+/// What only an oracle sees: the accepted runs of the batch and the true cost of passes.
+pub struct Truth<'a> {
+    /// For each decode request, how many drafts in a row would be accepted, at most its limit.
+    pub run: &'a [u32],
+    /// The true cost of a draft pass.
+    pub draft: &'a dyn LatencyModel,
+    /// The true cost of a target pass.
+    pub target: &'a dyn LatencyModel,
+    /// How the true verify pass reads context.
+    pub context_reads: ContextReads,
+}
+
+/// A bound that chooses with the hidden truth in hand.
+pub trait OraclePolicy: Send {
+    /// The most it may draft now for any request.
+    fn limit(&self) -> u32;
+
+    /// Chooses lengths for each decode request; everything drafted is verified.
+    fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);
+}

@@ -1,0 +1,218 @@
+//! What a policy is: three moments of decision and one of learning, over a view that holds nothing a real server
+//! would not know.
+
+use crate::{RequestId, Time};
+
+/// Prefill work that rides in a pass: sums over its chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkTotals {
+    /// Number of chunks.
+    pub chunks: u32,
+    /// New prompt tokens (policies.md 12, sum of n_p).
+    pub tokens: u64,
+    /// Tokens already in KV before them (sum of m_p).
+    pub context: u64,
+    /// Query-key pairs: sum of n_p·m_p + n_p(n_p+1)/2.
+    pub pairs: u64,
+}
+
+impl ChunkTotals {
+    /// Adds a chunk of `tokens` new tokens after `computed` in KV.
+    pub fn add(&mut self, computed: u32, tokens: u32) {
+        let (m, n) = (u64::from(computed), u64::from(tokens));
+        self.chunks += 1;
+        self.tokens += n;
+        self.context += m;
+        self.pairs += n * m + n * (n + 1) / 2;
+    }
+}
+
+/// What a policy sees: the decode requests of this step (columns of equal length, in running order) and its load.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchView<'a> {
+    /// The clock at the start of the step.
+    pub now: Time,
+    /// Index of the step.
+    pub step: u64,
+    /// Decode requests scheduled in this step.
+    pub ids: &'a [RequestId],
+    /// Tokens of each in the target's KV: `num_computed_tokens` = prompt + output − 1.
+    pub context: &'a [u32],
+    /// Output tokens emitted so far.
+    pub emitted: &'a [u32],
+    /// The most each may draft now (budget, KV and length limits applied).
+    pub limit: &'a [u32],
+    /// Tokens of each that the draft has not seen before this step (its catch-up, policies.md 12 `g_i`).
+    pub draft_gap: &'a [u32],
+    /// Each request's own TPOT limit in seconds; infinity when it has none.
+    pub slo_tpot_s: &'a [f64],
+    /// Sum of `context`.
+    pub context_sum: u64,
+    /// Prefill chunks that join the target pass.
+    pub prefill: ChunkTotals,
+    /// Prefill chunks the draft must run in its first pass.
+    pub draft_prefill: ChunkTotals,
+    /// Does the draft close every gap in every step, drafting or not (`DraftGap = always-extend`)?
+    pub always_extend: bool,
+    /// Requests in the running list, prefilling ones included.
+    pub num_running: u32,
+    /// Requests waiting.
+    pub num_waiting: u32,
+    /// The server-wide cap on output tokens; never a request's own length.
+    pub max_tokens: u32,
+}
+
+impl BatchView<'_> {
+    /// Number of decode requests.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// No decode request this step?
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
+/// The shape of what is drafted. Trees come later; a chain is the special case with one node a depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DraftShape {
+    /// One token a depth.
+    #[default]
+    Chain,
+}
+
+/// What a policy proposes before drafting.
+#[derive(Clone, Debug, Default)]
+pub struct DraftPlan {
+    /// Chain now, tree later.
+    pub shape: DraftShape,
+    /// Planned draft length of each decode request; the engine clamps it to the request's limit.
+    pub draft_len: Vec<u32>,
+}
+
+impl DraftPlan {
+    /// The same length for everybody.
+    pub fn fill(&mut self, len: u32) {
+        self.draft_len.fill(len);
+    }
+}
+
+/// Goes the draft loop on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Continue {
+    /// Run the next pass over the requests still drafting.
+    Yes,
+    /// Stop drafting for the whole batch.
+    Stop,
+}
+
+/// What was drafted in this step, and what of it is to be verified.
+#[derive(Clone, Debug, Default)]
+pub struct Drafts {
+    /// Draft tokens each request has now.
+    pub draft_len: Vec<u32>,
+    /// Draft tokens of each to verify. Equals `draft_len` until `select` lowers it.
+    pub verify_len: Vec<u32>,
+    /// Draft forwards run so far in this step.
+    pub passes: u32,
+    /// Requests that left the draft batch early (`stop`).
+    stopped: Vec<bool>,
+    any_stopped: bool,
+    confidence: Vec<f32>,
+    stride: usize,
+}
+
+impl Drafts {
+    /// Empties the drafts for a batch of `n` requests with at most `max_draft_len` tokens each. Keeps its buffers.
+    pub fn reset(&mut self, n: usize, max_draft_len: u32) {
+        self.draft_len.clear();
+        self.draft_len.resize(n, 0);
+        self.verify_len.clear();
+        self.passes = 0;
+        self.stopped.clear();
+        self.stopped.resize(n, false);
+        self.any_stopped = false;
+        self.stride = max_draft_len as usize;
+        if self.confidence.len() < n * self.stride {
+            self.confidence.resize(n * self.stride, 0.0);
+        }
+    }
+
+    /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
+    ///
+    /// Only filled when the policy says it [looks](SpecPolicy::wants_confidence).
+    #[inline]
+    pub fn confidence(&self, i: usize, j: usize) -> f32 {
+        self.confidence[i * self.stride + j]
+    }
+
+    /// Records a confidence (executors do).
+    #[inline]
+    pub fn set_confidence(&mut self, i: usize, j: usize, c: f32) {
+        self.confidence[i * self.stride + j] = c;
+    }
+
+    /// Takes the request at batch index `i` out of the draft batch; its tokens so far stay.
+    pub fn stop(&mut self, i: usize) {
+        self.stopped[i] = true;
+        self.any_stopped = true;
+    }
+
+    /// Did the request leave the draft batch early?
+    #[inline]
+    pub fn is_stopped(&self, i: usize) -> bool {
+        self.any_stopped && self.stopped[i]
+    }
+}
+
+/// What a step brought, as any server would see it.
+#[derive(Clone, Copy, Debug)]
+pub struct StepOutcome<'a> {
+    /// Decode requests, as in the step's [`BatchView`].
+    pub ids: &'a [RequestId],
+    /// Drafted tokens of each.
+    pub drafted: &'a [u32],
+    /// Verified tokens of each.
+    pub verified: &'a [u32],
+    /// Accepted draft tokens of each, before any trim at the output's end; the bonus token is not counted.
+    pub accepted: &'a [u32],
+    /// Confidences and passes.
+    pub drafts: &'a Drafts,
+    /// Time spent in draft passes.
+    pub draft_time: Time,
+    /// Time of the target pass.
+    pub verify_time: Time,
+}
+
+/// A speculation policy: a pure state machine that sees only what a server sees.
+pub trait SpecPolicy: Send {
+    /// The most it may draft now for any request: charged to the token budget and as lookahead slots.
+    fn limit(&self) -> u32;
+
+    /// Does it look at confidences? They are made (and, on hardware, copied back) only then.
+    fn wants_confidence(&self) -> bool {
+        false
+    }
+
+    /// Before drafting: lengths for each decode request. `plan.draft_len` comes zeroed, one entry a request.
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan);
+
+    /// Between draft forwards, with the confidences of the pass that just ran. Single requests leave with
+    /// [`Drafts::stop`].
+    fn keep_drafting(&mut self, _batch: &BatchView, _drafts: &mut Drafts) -> Continue {
+        Continue::Yes
+    }
+
+    /// Before verification: lower `drafts.verify_len` to what is worth verifying.
+    fn select(&mut self, _batch: &BatchView, _drafts: &mut Drafts) {}
+
+    /// After the step: accepted counts, confidences, times.
+    fn observe(&mut self, _outcome: &StepOutcome) {}
+
+    /// What a user should be told at the end of a run ("chose 0 for the last 20,000 steps").
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,92 @@
+//! The engine's clock unit: whole picoseconds in a `u64` (213 days of range).
+//!
+//! Integers give a total order, no NaN and sums that do not depend on the order of addition; a skipped stretch
+//! of steps therefore ends on the same instant as stepping through it. Durations inside models are `f64` seconds
+//! with an `_s` suffix and become `Time` once, at the border.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+/// An instant on the engine's clock, or a span of it, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+/// Picoseconds in a second.
+pub const PS_PER_S: f64 = 1e12;
+
+impl Time {
+    /// The start of the clock.
+    pub const ZERO: Time = Time(0);
+    /// Later than every instant.
+    pub const MAX: Time = Time(u64::MAX);
+
+    /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero; callers that read user
+    /// input check it first.
+    pub fn from_s(seconds: f64) -> Time {
+        Time((seconds * PS_PER_S).round() as u64)
+    }
+
+    /// This span or instant in seconds.
+    pub fn as_s(self) -> f64 {
+        self.0 as f64 / PS_PER_S
+    }
+
+    /// `self - other`, or zero when `other` is later.
+    pub fn saturating_sub(self, other: Time) -> Time {
+        Time(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Time {
+    type Output = Time;
+    fn add(self, other: Time) -> Time {
+        Time(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Time {
+    fn add_assign(&mut self, other: Time) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Time {
+    type Output = Time;
+    fn sub(self, other: Time) -> Time {
+        Time(self.0 - other.0)
+    }
+}
+
+impl Mul<u64> for Time {
+    type Output = Time;
+    fn mul(self, times: u64) -> Time {
+        Time(self.0 * times)
+    }
+}
+
+impl Sum for Time {
+    fn sum<I: Iterator<Item = Time>>(spans: I) -> Time {
+        Time(spans.map(|t| t.0).sum())
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6} s", self.as_s())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_round_to_the_nearest_picosecond() {
+        assert_eq!(Time::from_s(1.5), Time(1_500_000_000_000));
+        assert_eq!(Time::from_s(0.3e-6), Time(300_000));
+        assert_eq!(Time::from_s(0.6e-12), Time(1));
+        assert_eq!(Time::from_s(-1.0), Time::ZERO);
+        assert_eq!(Time(2_500_000_000_000).as_s(), 2.5);
+    }
+}

@@ -1,0 +1,162 @@
+//! What arrives at the server: requests in order of arrival, as a structure of arrays.
+
+use crate::Time;
+
+/// A request's index in its [`Workload`]: dense, in order of arrival.
+pub type RequestId = u32;
+
+/// One request, as a reader or generator hands it over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// When it arrives (ignored by closed-loop arrivals).
+    pub arrival: Time,
+    /// Prompt length in tokens, at least 1.
+    pub prompt_len: u32,
+    /// Tokens it will emit, at least 1. No policy ever sees this.
+    pub output_len: u32,
+    /// Index into [`Workload::categories`]; 0 when the trace has none.
+    pub category: u16,
+    /// This request's own limit on time per output token in seconds, if the trace gives one.
+    pub slo_tpot_s: Option<f64>,
+    /// Index of the recorded acceptance this request replays ([`Workload::recordings`]).
+    pub recording: Option<u32>,
+    /// Ids of the shared prefix blocks, `prefix_block` tokens each, full blocks only; equal leading ids share KV.
+    pub prefix: Vec<u64>,
+}
+
+impl Request {
+    /// A request without category, SLO, recording or shared prefix.
+    pub fn new(arrival: Time, prompt_len: u32, output_len: u32) -> Request {
+        Request { arrival, prompt_len, output_len, category: 0, slo_tpot_s: None, recording: None, prefix: Vec::new() }
+    }
+}
+
+/// The draft's recorded luck on one request: one entry an output position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// `Some(true)` the draft was right here, `Some(false)` wrong, `None` nothing was drafted here.
+    pub bits: Vec<Option<bool>>,
+    /// For each unknown position, how many drafted tokens were accepted just before it in the same recorded step
+    /// (0 for known positions): selects the hazard that fills it.
+    pub accepted_before: Vec<u8>,
+}
+
+/// All requests of a run, sorted by arrival.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// Arrival instants, non-decreasing.
+    pub arrival: Vec<Time>,
+    /// Prompt lengths, tokens.
+    pub prompt_len: Vec<u32>,
+    /// Output lengths, tokens.
+    pub output_len: Vec<u32>,
+    /// Category of each request.
+    pub category: Vec<u16>,
+    /// Per-request TPOT limit in seconds, infinity when there is none. Empty when no request has one.
+    pub slo_tpot_s: Vec<f64>,
+    /// Recording of each request, `u32::MAX` when there is none. Empty when no request has one.
+    pub recording: Vec<u32>,
+    /// Prefix block ids of all requests, one after another. Empty when no request shares anything.
+    pub prefix_ids: Vec<u64>,
+    /// Where each request's ids start in `prefix_ids`, with one closing entry. Empty when no request shares anything.
+    pub prefix_start: Vec<u32>,
+    /// Tokens in a prefix block (512 for Mooncake).
+    pub prefix_block: u32,
+    /// Names of the categories.
+    pub categories: Vec<String>,
+    /// The recorded acceptance that requests point to.
+    pub recordings: Vec<Recording>,
+}
+
+impl Workload {
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.arrival.len()
+    }
+
+    /// No requests at all?
+    pub fn is_empty(&self) -> bool {
+        self.arrival.is_empty()
+    }
+
+    /// Appends a request. Panics when its arrival is before the last one's: readers sort or refuse first.
+    pub fn push(&mut self, r: Request) {
+        assert!(
+            self.arrival.last().is_none_or(|&last| last <= r.arrival),
+            "requests must be pushed in order of arrival"
+        );
+        let n = self.len();
+        if r.slo_tpot_s.is_some() && self.slo_tpot_s.is_empty() {
+            self.slo_tpot_s.resize(n, f64::INFINITY);
+        }
+        if r.slo_tpot_s.is_some() || !self.slo_tpot_s.is_empty() {
+            self.slo_tpot_s.push(r.slo_tpot_s.unwrap_or(f64::INFINITY));
+        }
+        if r.recording.is_some() && self.recording.is_empty() {
+            self.recording.resize(n, u32::MAX);
+        }
+        if r.recording.is_some() || !self.recording.is_empty() {
+            self.recording.push(r.recording.unwrap_or(u32::MAX));
+        }
+        if !r.prefix.is_empty() && self.prefix_start.is_empty() {
+            self.prefix_start.resize(n + 1, 0);
+        }
+        if !self.prefix_start.is_empty() {
+            self.prefix_ids.extend_from_slice(&r.prefix);
+            self.prefix_start.push(u32::try_from(self.prefix_ids.len()).expect("fewer than 2^32 prefix blocks"));
+        }
+        self.arrival.push(r.arrival);
+        self.prompt_len.push(r.prompt_len);
+        self.output_len.push(r.output_len);
+        self.category.push(r.category);
+    }
+
+    /// The request at `id`, with its prefix copied out.
+    pub fn get(&self, id: RequestId) -> Request {
+        let i = id as usize;
+        Request {
+            arrival: self.arrival[i],
+            prompt_len: self.prompt_len[i],
+            output_len: self.output_len[i],
+            category: self.category[i],
+            slo_tpot_s: self.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()),
+            recording: self.recording.get(i).copied().filter(|&r| r != u32::MAX),
+            prefix: self.prefix(id).to_vec(),
+        }
+    }
+
+    /// The shared-prefix block ids of a request, empty when it shares nothing.
+    pub fn prefix(&self, id: RequestId) -> &[u64] {
+        match self.prefix_start.get(id as usize..id as usize + 2) {
+            Some(&[start, end]) => &self.prefix_ids[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+}
+
+impl FromIterator<Request> for Workload {
+    fn from_iter<I: IntoIterator<Item = Request>>(requests: I) -> Workload {
+        let mut w = Workload::default();
+        requests.into_iter().for_each(|r| w.push(r));
+        w
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn optional_columns_appear_with_the_first_request_that_needs_them() {
+        let mut with = Request::new(Time(2), 20, 2);
+        with.slo_tpot_s = Some(0.05);
+        with.prefix = vec![7, 8];
+        let w: Workload =
+            [Request::new(Time(1), 10, 1), with.clone(), Request::new(Time(3), 30, 3)].into_iter().collect();
+        assert_eq!(w.get(1), with);
+        assert_eq!(w.get(0).slo_tpot_s, None);
+        assert_eq!(w.prefix(0), &[] as &[u64]);
+        assert_eq!(w.prefix(1), &[7, 8]);
+        assert_eq!(w.get(2), Request::new(Time(3), 30, 3));
+    }
+}
