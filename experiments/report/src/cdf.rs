@@ -1,0 +1,81 @@
+//! The distribution of a latency as a bounded number of points, so that a figure over a million requests stays
+//! small and the records need not stay in memory.
+
+use foretoken_sim::RequestRecords;
+use foretoken_sim::metrics::quantile_sorted;
+
+/// Points kept at most.
+const POINTS: usize = 512;
+
+/// Equally likely values of a latency in seconds, ascending: every sample while there are at most 512 of them,
+/// beyond that the quantiles at the middles of 512 equal shares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cdf {
+    /// The values, seconds.
+    pub values: Vec<f64>,
+    /// Samples they stand for.
+    pub samples: u64,
+}
+
+impl Cdf {
+    /// Of samples in seconds, in any order.
+    pub fn of(mut samples: Vec<f64>) -> Cdf {
+        samples.sort_unstable_by(f64::total_cmp);
+        let n = samples.len();
+        let values = if n <= POINTS {
+            samples
+        } else {
+            (0..POINTS).map(|i| quantile_sorted(&samples, (i as f64 + 0.5) / POINTS as f64)).collect()
+        };
+        Cdf { values, samples: n as u64 }
+    }
+
+    /// Of the end-to-end latencies of finished requests.
+    pub fn e2e(records: &RequestRecords) -> Cdf {
+        Cdf::of((0..records.len()).filter(|&i| records.finished(i)).map(|i| records.e2e_s(i)).collect())
+    }
+
+    /// The steps of the mixture in which each part weighs as many samples as it stands for: (value in seconds, share of
+    /// samples at or below it), ascending, ending at 1. Empty when there is no sample.
+    pub fn mixture(parts: &[&Cdf]) -> Vec<(f64, f64)> {
+        let total: f64 = parts.iter().map(|c| c.samples as f64).sum();
+        let weigh = |c: &Cdf| {
+            let weight = c.samples as f64 / c.values.len() as f64 / total;
+            c.values.iter().map(|&v| (v, weight)).collect::<Vec<_>>()
+        };
+        let mut steps: Vec<(f64, f64)> = parts.iter().flat_map(|c| weigh(c)).collect();
+        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut below = 0.0;
+        for step in &mut steps {
+            below += step.1;
+            step.1 = below;
+        }
+        // The weights sum to 1 up to rounding; the last step is 1 by definition.
+        if let Some(last) = steps.last_mut() {
+            last.1 = 1.0;
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_samples_are_kept_and_many_become_quantiles() {
+        assert_eq!(Cdf::of(vec![3.0, 1.0, 2.0]).values, [1.0, 2.0, 3.0]);
+        let many = Cdf::of((0..=100_000).rev().map(f64::from).collect());
+        assert_eq!((many.values.len(), many.samples), (POINTS, 100_001));
+        for (i, v) in many.values.iter().enumerate() {
+            assert!((v - (i as f64 + 0.5) / POINTS as f64 * 1e5).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_mixture_weighs_samples() {
+        let (a, b) = (Cdf::of(vec![1.0, 3.0, 5.0]), Cdf::of(vec![2.0]));
+        assert_eq!(Cdf::mixture(&[&a, &b]), [(1.0, 0.25), (2.0, 0.5), (3.0, 0.75), (5.0, 1.0)]);
+        assert!(Cdf::mixture(&[&Cdf::default()]).is_empty());
+    }
+}

@@ -1,0 +1,50 @@
+//! What can go wrong while writing results.
+
+use std::path::{Path, PathBuf};
+
+/// A result file that could not be written. Nothing half-written is left under its final name.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file system refused: disk full, read-only, missing folder.
+    #[error("cannot write {}: {cause}", path.display())]
+    Write {
+        /// The file meant to exist at the end.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The Parquet encoder refused.
+    #[error("cannot write {}: {cause}", path.display())]
+    Parquet {
+        /// The file meant to exist at the end.
+        path: PathBuf,
+        /// What polars said.
+        cause: polars::error::PolarsError,
+    },
+    /// Cells of one report differ in their swept settings.
+    #[error("cell {cell} has not the swept settings of the first cell ({expected})")]
+    SweepMismatch {
+        /// The odd cell.
+        cell: String,
+        /// The paths of the first cell.
+        expected: String,
+    },
+}
+
+impl ReportError {
+    /// An I/O failure on the way to `path`.
+    pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> ReportError {
+        move |cause| ReportError::Write { path: path.to_path_buf(), cause }
+    }
+
+    /// A Parquet failure on the way to `path`; the system's own error is unwrapped when there is one.
+    pub(crate) fn parquet(path: &Path) -> impl FnOnce(polars::error::PolarsError) -> ReportError {
+        use polars::error::PolarsError;
+        move |cause| match cause {
+            PolarsError::IO { error, .. } => {
+                ReportError::Write { path: path.to_path_buf(), cause: std::io::Error::new(error.kind(), error) }
+            }
+            cause => ReportError::Parquet { path: path.to_path_buf(), cause },
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Results as files: Parquet tables and SVG figures of finished cells.
+//!
+//! The only crate that knows polars and plotters. It draws and writes what it is handed; it must never run or
+//! re-compute a simulation, read a clock, or print. The same cells in the same order give the same bytes.
+
+mod cdf;
+mod error;
+mod model;
+mod staged;
+
+pub use cdf::Cdf;
+pub use error::ReportError;
+pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
+pub use staged::Staged;

@@ -1,0 +1,114 @@
+//! A file that appears under its final name only when it is complete.
+//!
+//! It is written beside its destination as `NAME.partial` and renamed. The name is fixed, not random: a run that is
+//! killed leaves at most this one file behind, and the run that resumes it writes over it.
+
+use crate::ReportError;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A writer to a file that does not exist yet. Dropped without [`Staged::commit`], it leaves nothing.
+pub struct Staged {
+    // Taken on commit; closed before the file is removed on drop.
+    out: Option<BufWriter<std::fs::File>>,
+    partial: PathBuf,
+    path: PathBuf,
+}
+
+impl Staged {
+    /// Starts writing what will be `path`. Its folder must exist.
+    ///
+    /// # Errors
+    /// When the folder is missing or not writable.
+    pub fn create(path: &Path) -> Result<Staged, ReportError> {
+        let mut name = path.file_name().expect("a result file has a name").to_owned();
+        name.push(".partial");
+        let partial = path.with_file_name(name);
+        let file = std::fs::File::create(&partial).map_err(ReportError::write(path))?;
+        Ok(Staged { out: Some(BufWriter::with_capacity(1 << 18, file)), partial, path: path.to_path_buf() })
+    }
+
+    /// The name it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the complete file its name, in place of what was there.
+    ///
+    /// # Errors
+    /// When the last bytes cannot be written (disk full) or the name cannot be given; nothing is left then.
+    pub fn commit(mut self) -> Result<(), ReportError> {
+        let out = self.out.take().expect("only commit takes the writer");
+        let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
+        drop(file);
+        std::fs::rename(&self.partial, &self.path).map_err(ReportError::write(&self.path))
+    }
+
+    /// Writes a whole file at once.
+    ///
+    /// # Errors
+    /// As [`Staged::create`] and [`Staged::commit`].
+    pub fn write_all_to(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+        let mut file = Staged::create(path)?;
+        file.write_all(bytes).map_err(ReportError::write(path))?;
+        file.commit()
+    }
+}
+
+impl Write for Staged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.as_mut().expect("only commit takes the writer").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.as_mut().expect("only commit takes the writer").flush()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // After a successful rename there is nothing to remove; otherwise the half-written bytes go unflushed.
+        if let Some(out) = self.out.take() {
+            drop(out.into_parts());
+        }
+        let _ = std::fs::remove_file(&self.partial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn appears_only_when_complete_and_leaves_nothing_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        let mut file = Staged::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        assert_eq!(names(dir.path()), ["a.txt.partial"]);
+        drop(file);
+        assert!(names(dir.path()).is_empty());
+        Staged::write_all_to(&path, b"whole").unwrap();
+        Staged::write_all_to(&path, b"again").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"again");
+        assert_eq!(names(dir.path()), ["a.txt"]);
+    }
+
+    #[test]
+    fn says_which_file_and_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("missing/a.txt");
+        let message = Staged::write_all_to(&path, b"x").unwrap_err().to_string();
+        assert!(message.starts_with(&format!("cannot write {}: ", path.display())), "{message}");
+        assert!(message.contains("No such file"), "{message}");
+    }
+}
