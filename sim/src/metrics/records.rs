@@ -3,7 +3,7 @@
 use crate::Time;
 
 /// How a request ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Not ended: still waiting or running when the run stopped.
@@ -16,7 +16,7 @@ pub enum Outcome {
 }
 
 /// What happened to each request, indexed by request id. Columns of equal length.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RequestRecords {
     /// When it arrived.
     pub arrival: Vec<Time>,
@@ -45,7 +45,7 @@ pub struct RequestRecords {
 }
 
 /// One step of the engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StepRecord {
     /// Index of the step, from 0.
     pub step: u64,

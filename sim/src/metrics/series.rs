@@ -7,7 +7,7 @@ use crate::{StepRecord, Time};
 const MAX_BINS: usize = 1024;
 
 /// Sums over the steps that ended in one bin of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bin {
     /// Time inside steps, ps.
     pub busy: u64,
@@ -45,7 +45,7 @@ impl Bin {
 }
 
 /// The run over time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Series {
     /// Width of a bin.
     pub width: Time,

@@ -2,10 +2,10 @@
 
 use super::{Outcome, RequestRecords, Totals};
 use crate::Time;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Arithmetic mean.
     pub mean: f64,
@@ -36,7 +36,7 @@ pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
 }
 
 /// What a request must meet. A bound that is `None` is no bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
     /// Time to first token, seconds.
     pub ttft_s: Option<f64>,
@@ -47,7 +47,7 @@ pub struct Slo {
 }
 
 /// Counts at one draft position (0-based).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionCounts {
     /// Request-steps that verified a draft at this position.
     pub attempts: u64,
@@ -58,7 +58,7 @@ pub struct PositionCounts {
 }
 
 /// Every number of one run (one policy, one seed).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Requests that arrived.
     pub requests: u64,
