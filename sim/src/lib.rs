@@ -6,11 +6,15 @@
 
 pub mod acceptance;
 pub mod config;
+pub mod engine;
+pub mod event_clock;
+pub mod executor;
 pub mod latency;
 pub mod luck;
 pub mod metrics;
 pub mod oracle;
 pub mod policy;
+pub mod shape;
 pub mod simulation;
 pub mod time;
 pub mod workload;

@@ -160,6 +160,18 @@ impl Drafts {
         self.any_stopped = true;
     }
 
+    /// Shortens the plan of the requests that left to what they have; says whether anybody ever left.
+    pub(crate) fn leave_stopped(&self, planned: &mut [u32]) -> bool {
+        if self.any_stopped {
+            for ((plan, &have), &stopped) in planned.iter_mut().zip(&self.draft_len).zip(&self.stopped) {
+                if stopped {
+                    *plan = have;
+                }
+            }
+        }
+        self.any_stopped
+    }
+
     /// Did the request leave the draft batch early?
     #[inline]
     pub fn is_stopped(&self, i: usize) -> bool {

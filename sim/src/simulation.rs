@@ -1,9 +1,11 @@
 //! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
 
+use crate::engine::{ByOracle, ByPolicy, Drafter, Engine, NoDraft};
+use crate::event_clock::{EventClock, World};
 use crate::metrics::{Series, Totals};
 use crate::{
     AcceptanceSource, ContextReads, EngineConfig, LatencyModel, OraclePolicy, RequestRecords, SpecPolicy, StepRecord,
-    Workload,
+    Time, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -75,4 +77,49 @@ pub struct Run {
     pub interrupted: bool,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
+}
+
+impl<'a> Simulation<'a> {
+    /// Runs the whole workload. Panics on a configuration that [`EngineConfig::check`] refuses.
+    pub fn run(&self, speculation: Speculation) -> Run {
+        match speculation {
+            Speculation::Off => self.with(NoDraft, 0),
+            Speculation::Policy(policy) => self.with(ByPolicy(policy), self.config.max_draft_len),
+            Speculation::Oracle(oracle) => self.with(ByOracle(oracle), self.config.max_draft_len),
+        }
+    }
+
+    fn with<D: Drafter<EventClock<'a>>>(&self, drafter: D, max_draft_len: u32) -> Run {
+        let world = World {
+            draft: self.draft,
+            target: self.target,
+            context_reads: self.context_reads,
+            acceptance: self.acceptance,
+            overhead: Time::from_s(self.config.step_overhead_s),
+            noise_cv: self.noise_cv,
+            seed: self.seed,
+            max_draft_len,
+        };
+        let clock = EventClock::new(world, self.workload.len());
+        let mut engine =
+            Engine::new(self.config, self.workload, self.arrivals, self.slo_tpot_s, clock, drafter, self.keep_steps);
+        let Ok(interrupted) = engine.run(self.interrupt);
+        let (out, mut warnings, usable_blocks) = engine.finish();
+        let block = self.config.block_size;
+        if self.config.prefix_caching && !self.workload.prefix_block.is_multiple_of(block) {
+            warnings.push(format!(
+                "the trace's prefix blocks of {} tokens do not divide into KV blocks of {block}: no prefix is shared",
+                self.workload.prefix_block
+            ));
+        }
+        Run {
+            records: out.records,
+            totals: out.totals,
+            series: out.series,
+            steps: out.steps,
+            warnings,
+            interrupted,
+            usable_blocks,
+        }
+    }
 }

@@ -1,0 +1,43 @@
+//! The yardsticks of the engine core: `cargo bench -p foretoken-sim --bench engine`.
+//!
+//! 10,000 requests, 512 in / 256 out, Poisson arrivals; T = 0.3 µs·context + 55 µs·batched + 11 ms. Autoregressive at
+//! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M). And request-steps a
+//! second at constant batch sizes.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use foretoken_sim::luck::{Luck, Stream, threshold};
+use foretoken_sim::*;
+use std::sync::atomic::AtomicBool;
+
+#[path = "yardstick/mod.rs"]
+mod yardstick;
+use yardstick::*;
+
+fn engine(c: &mut Criterion) {
+    let poisson = Yardstick::new(10_000, 4.0);
+    let faster = Yardstick::new(10_000, 12.0);
+    let mut group = c.benchmark_group("yardstick");
+    for (name, world, k, skip) in [
+        ("autoregressive-stepping", &poisson, 0, false),
+        ("autoregressive-skipping", &poisson, 0, true),
+        ("fixed-4", &faster, 4, true),
+    ] {
+        let steps = world.run(k, skip).totals.request_steps;
+        group.throughput(Throughput::Elements(steps));
+        group.bench_function(name, |b| b.iter(|| world.run(k, skip)));
+    }
+    group.finish();
+
+    let mut group = c.benchmark_group("constant-batch");
+    for batch in [32, 128] {
+        let world = Yardstick::burst(batch, 4096);
+        for (name, skip) in [("stepping", false), ("skipping", true)] {
+            group.throughput(Throughput::Elements(world.run(0, skip).totals.request_steps));
+            group.bench_function(format!("{batch}-{name}"), |b| b.iter(|| world.run(0, skip)));
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, engine);
+criterion_main!(benches);

@@ -1,0 +1,99 @@
+//! The worlds the benchmarks run in; shared by the criterion and the instruction-count benches.
+
+use super::*;
+
+/// Constant acceptance 0.8, drawn from the keyed luck.
+struct Coin;
+
+impl AcceptanceSource for Coin {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        let positions = (request.output_len + max_draft_len) as usize;
+        out.reset(positions, 1);
+        let luck = Luck::new(1, Stream::Right, request.id.into());
+        let right = threshold(0.8);
+        for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
+            for pair in 0..32 {
+                let bits = luck.bits(w as u64 * 32 + pair);
+                *word |= u64::from((bits & 0xFFFF_FFFF) < right) << (2 * pair);
+                *word |= u64::from((bits >> 32) < right) << (2 * pair + 1);
+            }
+        }
+    }
+
+    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>) -> f32 {
+        1.0
+    }
+}
+
+struct Fixed(u32);
+
+impl SpecPolicy for Fixed {
+    fn limit(&self) -> u32 {
+        self.0
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.0);
+    }
+}
+
+/// A workload and its settings.
+pub struct Yardstick {
+    workload: Workload,
+    config: EngineConfig,
+}
+
+impl Yardstick {
+    /// `n` requests of 512 in and 256 out at Poisson `rate` a second.
+    pub fn new(n: u64, rate: f64) -> Yardstick {
+        let luck = Luck::new(1, Stream::Arrivals, 0);
+        let mut at = 0.0;
+        let requests = (0..n).map(|i| {
+            at += -(1.0 - luck.unit(i)).ln() / rate;
+            Request::new(Time::from_s(at), 512, 256)
+        });
+        Yardstick::of(requests.collect())
+    }
+
+    /// `batch` requests at once, `output` tokens each.
+    pub fn burst(batch: usize, output: u32) -> Yardstick {
+        let mut y = Yardstick::of((0..batch).map(|_| Request::new(Time::ZERO, 16, output)).collect());
+        y.config.num_gpu_blocks = 1 << 16;
+        y
+    }
+
+    fn of(workload: Workload) -> Yardstick {
+        let config = EngineConfig {
+            max_num_seqs: 256,
+            max_num_batched_tokens: 2048,
+            block_size: 16,
+            num_gpu_blocks: 8192,
+            prefix_caching: false,
+            draft_prefill: false,
+            max_draft_len: 4,
+            ..EngineConfig::default()
+        };
+        Yardstick { workload, config }
+    }
+
+    /// The whole run with a fixed draft length, 0 for autoregressive.
+    pub fn run(&self, k: u32, skip_stretches: bool) -> Run {
+        let config = EngineConfig { skip_stretches, ..self.config.clone() };
+        let speculation = if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) };
+        let simulation = Simulation {
+            workload: &self.workload,
+            arrivals: Arrivals::Open,
+            config: &config,
+            draft: &Linear::new(Coefficients::FREE),
+            target: &Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 }),
+            context_reads: ContextReads::Once,
+            noise_cv: 0.0,
+            acceptance: &Coin,
+            seed: 1,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: false,
+            interrupt: &AtomicBool::new(false),
+        };
+        simulation.run(speculation)
+    }
+}

@@ -1,0 +1,166 @@
+//! Who decides the draft lengths, seen from the engine: nobody, a policy on any executor, or an oracle on the event
+//! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
+
+use crate::event_clock::EventClock;
+use crate::executor::{Executor, StepPlan};
+use crate::{BatchView, Continue, DraftPlan, Drafts, OraclePolicy, SpecPolicy, StepOutcome};
+
+/// The engine's side of a policy.
+pub trait Drafter<E: Executor> {
+    /// Is there a drafter at all? Without one the engine is the plain engine (invariant 7).
+    const ACTIVE: bool;
+
+    /// The most any request may draft now.
+    fn limit(&self) -> u32;
+
+    /// Drafts: proposes, runs the draft passes, selects. `drafts` comes reset; afterwards `draft_len` and
+    /// `verify_len` are final.
+    fn speculate(
+        &mut self,
+        executor: &mut E,
+        step: &StepPlan,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    ) -> Result<(), E::Error>;
+
+    /// After the step.
+    fn observe(&mut self, _outcome: &StepOutcome) {}
+
+    /// At the end of the run.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The plain engine.
+pub struct NoDraft;
+
+impl<E: Executor> Drafter<E> for NoDraft {
+    const ACTIVE: bool = false;
+
+    fn limit(&self) -> u32 {
+        0
+    }
+
+    fn speculate(
+        &mut self,
+        _: &mut E,
+        step: &StepPlan,
+        _: &mut DraftPlan,
+        drafts: &mut Drafts,
+    ) -> Result<(), E::Error> {
+        drafts.verify_len.resize(step.batch.len(), 0);
+        Ok(())
+    }
+}
+
+/// A policy.
+pub struct ByPolicy(pub Box<dyn SpecPolicy>);
+
+impl<E: Executor> Drafter<E> for ByPolicy {
+    const ACTIVE: bool = true;
+
+    fn limit(&self) -> u32 {
+        self.0.limit()
+    }
+
+    fn speculate(
+        &mut self,
+        executor: &mut E,
+        step: &StepPlan,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    ) -> Result<(), E::Error> {
+        let batch = &step.batch;
+        if !batch.is_empty() {
+            self.0.propose(batch, plan);
+        }
+        let depth = clamp(batch, plan);
+        let wants_confidence = self.0.wants_confidence();
+        for pass in 1..=depth {
+            run_pass(executor, &StepPlan { draft_len: &plan.draft_len, pass, wants_confidence, ..*step }, drafts)?;
+            let go_on = self.0.keep_drafting(batch, drafts);
+            if go_on == Continue::Stop {
+                break;
+            }
+            if drafts.leave_stopped(&mut plan.draft_len) && !plan.draft_len.iter().any(|&d| d > pass) {
+                break;
+            }
+        }
+        idle_pass(executor, step, depth, drafts)?;
+        drafts.verify_len.extend_from_slice(&drafts.draft_len);
+        if depth > 0 {
+            self.0.select(batch, drafts);
+            for (v, &d) in drafts.verify_len.iter_mut().zip(&drafts.draft_len) {
+                *v = (*v).min(d);
+            }
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.0.observe(outcome);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings()
+    }
+}
+
+/// A bound that sees the hidden truth.
+pub struct ByOracle(pub Box<dyn OraclePolicy>);
+
+impl<'a> Drafter<EventClock<'a>> for ByOracle {
+    const ACTIVE: bool = true;
+
+    fn limit(&self) -> u32 {
+        self.0.limit()
+    }
+
+    fn speculate(
+        &mut self,
+        executor: &mut EventClock<'a>,
+        step: &StepPlan,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    ) -> Result<(), <EventClock<'a> as Executor>::Error> {
+        if !step.batch.is_empty() {
+            self.0.propose(&step.batch, &executor.truth(&step.batch), plan);
+        }
+        let depth = clamp(&step.batch, plan);
+        for pass in 1..=depth {
+            run_pass(executor, &StepPlan { draft_len: &plan.draft_len, pass, ..*step }, drafts)?;
+        }
+        idle_pass(executor, step, depth, drafts)?;
+        drafts.verify_len.extend_from_slice(&drafts.draft_len);
+        Ok(())
+    }
+}
+
+/// Clamps the proposal to each request's limit; returns the depth of the longest draft.
+fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> u32 {
+    let mut depth = 0;
+    for (d, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
+        *d = (*d).min(limit);
+        depth = depth.max(*d);
+    }
+    depth
+}
+
+fn run_pass<E: Executor>(executor: &mut E, step: &StepPlan, drafts: &mut Drafts) -> Result<(), E::Error> {
+    executor.draft(step, drafts)?;
+    drafts.passes = step.pass;
+    for (have, &planned) in drafts.draft_len.iter_mut().zip(step.draft_len) {
+        *have += u32::from(planned >= step.pass);
+    }
+    Ok(())
+}
+
+/// When nothing is drafted the draft may still have prompts or gaps to run over (policies.md 12).
+fn idle_pass<E: Executor>(executor: &mut E, step: &StepPlan, depth: u32, drafts: &mut Drafts) -> Result<(), E::Error> {
+    if depth == 0 && crate::shape::draft_idle_pass(&step.batch).is_some() {
+        executor.draft(&StepPlan { pass: 0, ..*step }, drafts)?;
+        drafts.passes = 1;
+    }
+    Ok(())
+}

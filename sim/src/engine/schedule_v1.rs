@@ -1,0 +1,185 @@
+//! vLLM V1's `schedule()` (policies.md 4.2): running requests first, in order, then waiting ones, first come first
+//! served; preemption by recompute from the back; no admission in a step that preempted; head-of-line blocking.
+
+use super::state::{Active, Waiting};
+use super::{Drafter, Engine};
+use crate::Time;
+use crate::executor::Executor;
+
+impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
+    pub(super) fn schedule_v1(&mut self) {
+        self.schedule_running();
+        if self.preempted == 0 {
+            self.admit_waiting(!self.config.chunked_prefill);
+        }
+        self.reject_hopeless();
+    }
+
+    /// Phase 1: gives every running request its tokens while the budget lasts.
+    pub(super) fn schedule_running(&mut self) {
+        let limit = if D::ACTIVE { self.drafter.limit().min(self.config.max_draft_len) } else { 0 };
+        let mut at = 0;
+        while at < self.running.len() && self.budget > 0 {
+            let a = &self.running[at];
+            let want = if a.prefilling { self.chunk(a.total - a.computed) } else { 1 + self.draft_limit(a, limit) };
+            let Some(new) = self.make_room(at, want.min(self.budget)) else { break };
+            let a = &mut self.running[at];
+            a.new = new;
+            self.budget -= new;
+            if a.prefilling {
+                self.memory.register(a, a.computed + new);
+            }
+            at += 1;
+        }
+    }
+
+    fn chunk(&self, tokens: u32) -> u32 {
+        match self.config.long_prefill_token_threshold {
+            0 => tokens,
+            threshold => tokens.min(threshold),
+        }
+    }
+
+    /// Finds blocks for `new` tokens of the running request at `at`, preempting from the back. `None` when it had to
+    /// go itself.
+    fn make_room(&mut self, at: usize, new: u32) -> Option<u32> {
+        loop {
+            let a = &mut self.running[at];
+            let (prefilling, computed) = (a.prefilling, a.computed);
+            if self.memory.ensure(a, computed + new) {
+                return Some(new);
+            }
+            if at + 1 < self.running.len() {
+                self.preempt_last();
+                continue;
+            }
+            if at > 0 {
+                self.preempt_last();
+                return None;
+            }
+            // Alone with the whole pool: first without lookahead, then it can never fit.
+            if !prefilling && self.memory.ensure(&mut self.running[at], computed + 1) {
+                return Some(1);
+            }
+            let mut a = self.running.pop().expect("the request at index 0");
+            self.flush(&a);
+            self.memory.release(&mut a);
+            self.reject(a.id, self.executor.now());
+            return None;
+        }
+    }
+
+    /// Preemption by recompute: the last running request loses its KV and goes to the front of the waiting list.
+    fn preempt_last(&mut self) {
+        let mut a = self.running.pop().expect("a request to preempt");
+        // Its full blocks stay findable until they are handed out again.
+        self.memory.register(&a, a.computed);
+        self.memory.release(&mut a);
+        self.flush(&a);
+        self.out.records.preemptions[a.id as usize] += 1;
+        self.preempted += 1;
+        self.waiting.push_front(Waiting { id: a.id, emitted: a.emitted, last_emit: a.last_emit });
+    }
+
+    /// Phase 2: admits waiting requests while budget, sequences and blocks last. `whole`: no prompt is split.
+    pub(super) fn admit_waiting(&mut self, whole: bool) {
+        while self.budget > 0 && self.running.len() < self.config.max_num_seqs as usize {
+            let Some(&head) = self.waiting.front() else { break };
+            let mut a = self.activate(head);
+            let found = self.memory.look_up(a.id, a.total);
+            let want = a.total - found.cached;
+            if whole && want > self.budget {
+                break;
+            }
+            let new = if whole { want } else { self.chunk(want).min(self.budget) };
+            if !self.memory.admit(&mut a, found, found.cached + new, !self.running.is_empty()) {
+                break;
+            }
+            a.computed = found.cached;
+            a.seen = found.cached;
+            a.new = new;
+            self.waiting.pop_front();
+            self.budget -= new;
+            self.out.records.cached_tokens[a.id as usize] += found.cached;
+            self.first_scheduled(a.id);
+            self.running.push(a);
+        }
+    }
+
+    fn activate(&self, w: Waiting) -> Active {
+        let i = w.id as usize;
+        let prompt = self.workload.prompt_len[i];
+        let own = self.workload.slo_tpot_s.get(i).copied().unwrap_or(f64::INFINITY);
+        Active {
+            id: w.id,
+            computed: 0,
+            total: prompt + w.emitted,
+            emitted: w.emitted,
+            stop_at: self.workload.output_len[i].min(self.config.max_model_len - prompt),
+            seen: 0,
+            new: 0,
+            room: 0,
+            draft_blocks: 0,
+            slot: 0,
+            prefilling: true,
+            may_draft: D::ACTIVE,
+            last_emit: w.last_emit,
+            slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },
+            rounds: 0,
+            drafted: 0,
+            verified: 0,
+            accepted: 0,
+        }
+    }
+
+    /// With nothing running, a head that was not admitted never will be.
+    pub(super) fn reject_hopeless(&mut self) {
+        if self.running.is_empty()
+            && self.preempted == 0
+            && let Some(head) = self.waiting.pop_front()
+        {
+            self.reject(head.id, self.executor.now());
+        }
+    }
+
+    /// Adds what a request did since it was (re)admitted to its record.
+    pub(super) fn flush(&mut self, a: &Active) {
+        let (r, i) = (&mut self.out.records, a.id as usize);
+        r.emitted[i] = a.emitted;
+        r.rounds[i] += a.rounds;
+        r.drafted[i] += a.drafted;
+        r.verified[i] += a.verified;
+        r.accepted[i] += a.accepted;
+    }
+
+    /// Ends a request that emitted its whole output.
+    pub(super) fn finish_request(&mut self, at: usize, now: Time) {
+        let mut a = self.running[at].clone();
+        self.flush(&a);
+        self.memory.release(&mut a);
+        self.out.finish(a.id, now);
+        self.executor.end(a.id);
+        self.arrivals.ended(now);
+    }
+
+    /// `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
+    pub(super) fn top_up_chunks(&mut self) {
+        let charged: u32 = self.work.columns.limit.iter().sum();
+        let mut freed = self.budget + charged - self.drafts.verify_len.iter().sum::<u32>();
+        self.work.clear_chunks();
+        let threshold = self.config.long_prefill_token_threshold;
+        for a in self.running.iter_mut().filter(|a| a.prefilling) {
+            let left = a.total - a.computed - a.new;
+            let allowed = if threshold > 0 { threshold.saturating_sub(a.new) } else { u32::MAX };
+            let extra = left.min(freed).min(allowed);
+            if extra > 0 && self.memory.ensure(a, a.computed + a.new + extra) {
+                a.new += extra;
+                freed -= extra;
+                self.memory.register(a, a.computed + a.new);
+            }
+            if a.new > 0 {
+                self.work.push_chunk(a);
+            }
+        }
+    }
+}

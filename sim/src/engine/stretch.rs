@@ -1,0 +1,104 @@
+//! Skipping: a stretch of plain decode steps in which nothing can be decided runs on sums alone.
+//!
+//! Between arrivals and completions the plain engine repeats one step with a longer context. Each such step still asks
+//! the true latency model and adds to the same totals, in the same order, as stepping does; only the walk over the
+//! requests is put off to the end of the stretch. Results are therefore the same bytes with and without (a property
+//! test holds it to that).
+
+use super::{Drafter, Engine};
+use crate::executor::Executor;
+use crate::{PassShape, StepRecord};
+
+impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
+    /// Runs a stretch if there is one; says whether it did.
+    pub(super) fn skip_stretch(&mut self) -> bool {
+        let steps = self.stretch_len();
+        if steps < 2 {
+            return false;
+        }
+        let n = self.running.len() as u32;
+        let mut context: u64 = self.running.iter().map(|a| u64::from(a.computed)).sum();
+        let next_arrival = self.arrivals.next_at();
+        let mut done = 0;
+        while done < steps && self.executor.now() < next_arrival {
+            let start = self.executor.now();
+            self.executor.plain_step(PassShape { batched: n.into(), context, pairs: context + u64::from(n) });
+            let end = self.executor.now();
+            self.out.step(&StepRecord {
+                step: self.step,
+                start,
+                end,
+                verify_time: end - start,
+                batch_size: n,
+                context,
+                emitted: n,
+                ..StepRecord::default()
+            });
+            if done == 0 {
+                self.first_gaps(end);
+            } else {
+                self.out.totals.gap(end - start, n);
+            }
+            self.out.totals.verified_accepted[0][0] += u64::from(n);
+            self.last_end = end;
+            self.step += 1;
+            context += u64::from(n);
+            done += 1;
+        }
+        self.catch_up(done);
+        true
+    }
+
+    /// How many steps nothing but an arrival can disturb; 0 when this is no stretch.
+    fn stretch_len(&self) -> u32 {
+        let plain = E::SKIPS && !D::ACTIVE && self.config.skip_stretches && !self.out.wants_every_step();
+        // With prefix caching the order in which requests take blocks shows in what is evicted.
+        if !plain || self.config.prefix_caching || !self.waiting.is_empty() {
+            return 0;
+        }
+        if self.running.len() as u32 > self.config.max_num_batched_tokens {
+            return 0;
+        }
+        let mut steps = u32::MAX;
+        for a in &self.running {
+            if a.prefilling {
+                return 0;
+            }
+            // The step in which a request ends is a step of its own.
+            steps = steps.min(a.stop_at - a.emitted - 1);
+        }
+        let blocks: u32 = self.running.iter().map(|a| self.memory.lacking(a, a.computed + steps)).sum();
+        if blocks > self.memory.free() { 0 } else { steps }
+    }
+
+    /// The gaps that end with the first step of a stretch: some request may have been left out of the step before.
+    fn first_gaps(&mut self, end: crate::Time) {
+        let mut since_last = 0;
+        for a in &self.running {
+            if a.last_emit == self.last_end {
+                since_last += 1;
+            } else {
+                self.out.totals.gap(end - a.last_emit, 1);
+            }
+        }
+        if since_last > 0 {
+            self.out.totals.gap(end - self.last_end, since_last);
+        }
+    }
+
+    /// Brings every request to the end of a stretch of `done` steps.
+    fn catch_up(&mut self, done: u32) {
+        if done == 0 {
+            return;
+        }
+        for a in &mut self.running {
+            let fits = self.memory.ensure(a, a.computed + done);
+            assert!(fits, "the stretch was cut to what the pool holds");
+            a.computed += done;
+            a.total += done;
+            a.emitted += done;
+            a.last_emit = self.last_end;
+        }
+        self.out.totals.peak_blocks = self.out.totals.peak_blocks.max(self.memory.used());
+    }
+}

@@ -1,0 +1,231 @@
+//! Small cases worked out by hand, to the picosecond.
+
+use super::world::{Erratic, Fixture, YARDSTICK};
+use crate::*;
+
+fn requests(list: &[(f64, u32, u32)]) -> Workload {
+    list.iter().map(|&(at, p, o)| Request::new(Time::from_s(at), p, o)).collect()
+}
+
+/// A fixed draft length.
+struct Fixed(u32);
+
+impl SpecPolicy for Fixed {
+    fn limit(&self) -> u32 {
+        self.0
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.0);
+    }
+}
+
+fn fixed(f: &Fixture, k: u32) -> Run {
+    f.with(|s| s.run(Speculation::Policy(Box::new(Fixed(k)))))
+}
+
+fn pass(context: u64, batched: u64) -> Time {
+    Linear::new(YARDSTICK).pass(PassShape { batched, context, pairs: 0 })
+}
+
+#[test]
+fn one_request_alone() {
+    let f = Fixture::new(requests(&[(1.0, 100, 4)]));
+    let run = f.plain();
+    let prefill = pass(0, 100);
+    let decodes = [pass(100, 1), pass(101, 1), pass(102, 1)];
+    assert_eq!(run.records.first_token[0], Time::from_s(1.0) + prefill);
+    assert_eq!(run.records.finish[0], Time::from_s(1.0) + prefill + decodes.into_iter().sum());
+    assert_eq!((run.totals.steps, run.totals.emitted, run.records.emitted[0]), (4, 4, 4));
+}
+
+#[test]
+fn a_second_prompt_rides_with_the_first_ones_decode() {
+    let f = Fixture::new(requests(&[(0.0, 100, 3), (0.001, 50, 1)]));
+    let steps = f.plain().steps;
+    let shapes: Vec<_> = steps.iter().map(|s| (s.batch_size, s.chunks, s.chunk_tokens, s.context, s.emitted)).collect();
+    assert_eq!(shapes, [(0, 1, 100, 0, 1), (1, 1, 50, 100, 2), (1, 0, 0, 101, 1)]);
+    assert_eq!(steps[1].verify_time, pass(100, 51));
+}
+
+#[test]
+fn the_token_budget_splits_a_prompt_after_the_decodes() {
+    let mut f = Fixture::new(requests(&[(0.0, 100, 9), (0.001, 250, 1)]));
+    f.config.max_num_batched_tokens = 101;
+    let chunks: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
+    // The first decode step leaves 100 tokens, three times.
+    assert_eq!(chunks[..4], [(0, 100), (1, 100), (1, 100), (1, 50)]);
+}
+
+#[test]
+fn without_chunking_a_prompt_waits_for_a_whole_budget() {
+    let mut f = Fixture::new(requests(&[(0.0, 100, 4), (0.001, 101, 1), (0.002, 10, 1), (0.003, 300, 1)]));
+    f.config.max_num_batched_tokens = 101;
+    f.config.chunked_prefill = false;
+    let run = f.plain();
+    // Head-of-line: the short prompt waits behind the one of 101, which needs a step without decodes.
+    let chunks: Vec<_> = run.steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
+    assert_eq!(chunks, [(0, 100), (1, 0), (1, 0), (1, 0), (0, 101), (0, 10)]);
+    assert_eq!(run.records.outcome[3], Outcome::Rejected);
+}
+
+#[test]
+fn v0_prefills_first_and_apart() {
+    let mut f = Fixture::new(requests(&[(0.0, 100, 4), (0.001, 50, 2), (0.002, 60, 1)]));
+    f.config.scheduler = Scheduler::V0PrefillFirst;
+    let shapes: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunks, s.chunk_tokens)).collect();
+    assert_eq!(shapes, [(0, 1, 100), (0, 2, 110), (2, 0, 0), (1, 0, 0), (1, 0, 0)]);
+}
+
+#[test]
+fn speculation_emits_accepted_plus_one_and_charges_both_models() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 8)]));
+    f.rate = 1.0;
+    let run = fixed(&f, 3);
+    // Token 0 from the prefill; then 4 and 3 (one trimmed, but accepted).
+    let rows: Vec<_> = run.steps.iter().map(|s| (s.drafted, s.accepted, s.emitted, s.draft_passes)).collect();
+    assert_eq!(rows, [(0, 0, 1, 1), (3, 3, 4, 3), (3, 3, 3, 3)]);
+    let draft = Linear::new(f.draft);
+    let shape = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    assert_eq!(run.steps[0].draft_time, shape(0, 10));
+    assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
+    assert_eq!(run.steps[1].verify_time, pass(10, 4));
+    // After a fully accepted draft the last draft token is caught up in the next first pass.
+    assert_eq!(run.steps[2].draft_time, shape(14, 2) + shape(15, 1) + shape(16, 1));
+}
+
+#[test]
+fn rejected_drafts_are_rolled_back() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 4)]));
+    f.rate = 0.0;
+    let run = fixed(&f, 3);
+    let contexts: Vec<_> = run.steps.iter().map(|s| (s.context, s.emitted)).collect();
+    assert_eq!(contexts, [(0, 1), (10, 1), (11, 1), (12, 1)]);
+    assert_eq!((run.totals.drafted, run.totals.accepted()), (9, 0));
+}
+
+#[test]
+fn the_model_length_caps_drafts_and_outputs() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 100), (0.0, 20, 5), (0.0, 19, 5)]));
+    f.rate = 1.0;
+    f.config.max_model_len = 20;
+    let run = fixed(&f, 8);
+    assert_eq!(run.records.emitted[..3], [10, 0, 1]);
+    assert_eq!(run.records.outcome[1], Outcome::Rejected);
+    // Context 10: positions up to 18 may be verified, so 8 drafts; then one position is left.
+    let drafted: Vec<_> = run.steps.iter().map(|s| s.drafted).collect();
+    assert_eq!(drafted, [0, 8]);
+}
+
+#[test]
+fn the_pool_preempts_from_the_back_and_recomputes() {
+    let mut f = Fixture::new(requests(&[(0.0, 32, 20), (0.0, 32, 20)]));
+    // 2 + 2 blocks for the prompts, one to spare: the second request must yield.
+    f.config.num_gpu_blocks = 6;
+    f.config.prefix_caching = false;
+    let run = f.plain();
+    assert_eq!(run.records.preemptions, [0, 1]);
+    assert_eq!(run.records.emitted, [20, 20]);
+    assert!(run.records.finish[0] < run.records.finish[1]);
+    // Recomputed: its 32-token prompt and the tokens it had, once more.
+    assert!(run.totals.prefill_tokens > 64);
+    let preempting = run.steps.iter().find(|s| s.preempted > 0).unwrap();
+    assert_eq!((preempting.chunks, preempting.batch_size), (0, 1));
+    // With the cache on, its first block comes back; the first request was handed the other one.
+    f.config.prefix_caching = true;
+    assert_eq!(f.plain().totals.prefill_tokens, run.totals.prefill_tokens - 16);
+}
+
+#[test]
+fn a_request_that_outgrows_the_pool_is_rejected_and_the_rest_goes_on() {
+    let mut f = Fixture::new(requests(&[(0.0, 32, 200), (0.0, 1000, 1), (0.0, 32, 10)]));
+    f.config.num_gpu_blocks = 6;
+    let run = f.plain();
+    assert_eq!(run.records.outcome, [Outcome::Rejected, Outcome::Rejected, Outcome::Finished]);
+}
+
+#[test]
+fn shared_prefixes_are_computed_once() {
+    let mut w = Workload { prefix_block: 32, ..Workload::default() };
+    for (at, ids) in [(0.0, vec![1, 2]), (1.0, vec![1, 2]), (2.0, vec![1, 9]), (3.0, vec![2, 1])] {
+        let mut r = Request::new(Time::from_s(at), 70, 1);
+        r.prefix = ids;
+        w.push(r);
+    }
+    let f = Fixture::new(w);
+    assert_eq!(f.plain().records.cached_tokens, [0, 64, 32, 0]);
+}
+
+#[test]
+fn a_closed_loop_keeps_its_clients_busy() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 5); 7]));
+    f.arrivals = Arrivals::Closed { clients: 2 };
+    let run = f.plain();
+    assert!(run.steps.iter().all(|s| s.batch_size + s.chunks <= 2));
+    assert_eq!(run.records.arrival[2], run.records.finish[0]);
+    assert!((0..7).all(|i| run.records.finished(i)));
+}
+
+#[test]
+fn trimming_frees_budget_for_prompts() {
+    /// Drafts 7, verifies none.
+    struct Trims;
+    impl SpecPolicy for Trims {
+        fn limit(&self) -> u32 {
+            7
+        }
+        fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(7);
+        }
+        fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
+            drafts.verify_len.fill(0);
+        }
+    }
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
+    f.config.max_num_batched_tokens = 20;
+    let chunks = |f: &Fixture| -> Vec<u64> {
+        f.with(|s| s.run(Speculation::Policy(Box::new(Trims)))).steps.iter().map(|s| s.chunk_tokens).collect()
+    };
+    assert_eq!(chunks(&f)[..3], [10, 12, 12]);
+    f.config.budget_charge = BudgetCharge::Trimmed;
+    assert_eq!(chunks(&f)[..3], [10, 19, 19]);
+}
+
+#[test]
+fn draft_gaps_cost_what_they_say() {
+    /// Drafts 2 in every third decode step only.
+    struct Sometimes(u64);
+    impl SpecPolicy for Sometimes {
+        fn limit(&self) -> u32 {
+            2
+        }
+        fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(if self.0 % 3 == 2 { 2 } else { 0 });
+            self.0 += 1;
+        }
+    }
+    let mut f = Fixture::new(requests(&[(0.0, 10, 12)]));
+    f.rate = 0.0;
+    let draft = Linear::new(f.draft);
+    let shape = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    let times = |f: &Fixture| -> Vec<Time> {
+        let run = f.with(|s| s.run(Speculation::Policy(Box::new(Sometimes(0)))));
+        run.steps.iter().map(|s| s.draft_time).collect()
+    };
+    let (none, prompt) = (Time::ZERO, shape(0, 10));
+    assert_eq!(times(&f)[..5], [prompt, none, none, shape(12, 3) + shape(13, 1), none]);
+    f.config.draft_gap = DraftGap::AlwaysExtend;
+    assert_eq!(times(&f)[..5], [prompt, none, shape(0, 1), shape(12, 2) + shape(13, 1), none]);
+    f.config.draft_gap = DraftGap::Permanent;
+    assert!(times(&f)[1..].iter().all(|&t| t == none));
+}
+
+#[test]
+fn a_draft_pool_of_its_own_can_be_what_runs_out() {
+    let mut f = Fixture::new(requests(&[(0.0, 32, 40), (0.0, 32, 40)]));
+    f.config.draft_kv = DraftKv::Separate { blocks: 5 };
+    assert_eq!(f.plain().records.preemptions, [0, 0]);
+    let speculative = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic { limit: 2, seed: 1, step: 0 }))));
+    assert!(speculative.records.preemptions[1] > 0);
+    assert_eq!(speculative.records.emitted, [40, 40]);
+}

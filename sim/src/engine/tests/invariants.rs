@@ -1,0 +1,165 @@
+//! The invariants of INVARIANTS.md as properties of random worlds. Invariant 8 is a fact of the types.
+
+use super::world::{Erratic, Fixture};
+use crate::*;
+use proptest::prelude::*;
+
+fn workloads() -> impl Strategy<Value = Workload> {
+    let request = (0u64..400, 1u32..200, 1u32..60, 0usize..4);
+    prop::collection::vec(request, 1..25).prop_map(|list| {
+        let mut w = Workload { prefix_block: 32, ..Workload::default() };
+        let mut at = 0;
+        for (gap, prompt, output, blocks) in list {
+            at += gap * 1_000_000_000;
+            let mut r = Request::new(Time(at), prompt, output);
+            r.prefix = (0..blocks.min(prompt as usize / 32) as u64).collect();
+            w.push(r);
+        }
+        w
+    })
+}
+
+fn configs() -> impl Strategy<Value = EngineConfig> {
+    let sizes = (1u32..12, 16u32..300, prop::sample::select(vec![4u32, 16]), 4u32..60, 60u32..400);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let gap = prop::sample::select(vec![DraftGap::CatchUpNextUse, DraftGap::AlwaysExtend, DraftGap::Permanent]);
+    let kv =
+        prop::sample::select(vec![DraftKv::None, DraftKv::EqualSplit { ratio: 0.5 }, DraftKv::Separate { blocks: 12 }]);
+    (sizes, flags, gap, kv).prop_map(|(size, flag, draft_gap, draft_kv)| EngineConfig {
+        max_num_seqs: size.0,
+        max_num_batched_tokens: size.1,
+        block_size: size.2,
+        num_gpu_blocks: size.3,
+        max_model_len: size.4,
+        scheduler: if flag.0 { Scheduler::V1 } else { Scheduler::V0PrefillFirst },
+        chunked_prefill: flag.1,
+        prefix_caching: flag.2,
+        reserve_full_sequence: flag.3,
+        draft_prefill: flag.4,
+        budget_charge: if flag.5 { BudgetCharge::Full } else { BudgetCharge::Trimmed },
+        watermark: if flag.3 { 0.05 } else { 0.0 },
+        draft_gap,
+        draft_kv,
+        ..EngineConfig::default()
+    })
+}
+
+fn arrivals() -> impl Strategy<Value = Arrivals> {
+    prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
+}
+
+fn check(f: &Fixture, run: &Run) -> Result<(), TestCaseError> {
+    let r = &run.records;
+    // 1: everything that arrived has ended (the loop itself proves 2: no livelock), and how is on record.
+    prop_assert!(r.outcome.iter().all(|&o| o != Outcome::InFlight));
+    // 2: the clock never goes back.
+    for pair in run.steps.windows(2) {
+        prop_assert!(pair[0].end <= pair[1].start && pair[0].start < pair[0].end);
+    }
+    let mut emitted = 0;
+    for i in 0..r.len() {
+        emitted += u64::from(r.emitted[i]);
+        if r.finished(i) {
+            // 4: exactly the output, up to the model's length.
+            let (prompt, output) = (f.workload.prompt_len[i], f.workload.output_len[i]);
+            prop_assert_eq!(r.emitted[i], output.min(f.config.max_model_len - prompt));
+            prop_assert!(r.arrival[i] <= r.first_scheduled[i] && r.first_scheduled[i] < r.first_token[i]);
+            prop_assert!(r.first_token[i] <= r.finish[i]);
+        }
+        prop_assert!(r.accepted[i] <= r.verified[i] && r.verified[i] <= r.drafted[i]);
+    }
+    prop_assert_eq!(emitted, run.totals.emitted);
+    prop_assert_eq!(run.totals.accepted(), r.accepted.iter().map(|&x| u64::from(x)).sum::<u64>());
+    prop_assert_eq!(run.totals.drafted, r.drafted.iter().map(|&x| u64::from(x)).sum::<u64>());
+    for s in &run.steps {
+        // 3 and 5: limits hold in every step.
+        prop_assert!(s.used_blocks <= run.usable_blocks);
+        prop_assert!(s.batch_size + s.chunks <= f.config.max_num_seqs);
+        let charged = u64::from(s.batch_size) + u64::from(s.verified) + s.chunk_tokens;
+        prop_assert!(charged <= u64::from(f.config.max_num_batched_tokens), "{charged} tokens in a step");
+        if s.preempted > 0 && f.config.scheduler == Scheduler::V1 {
+            // No admission in a step that preempted: every chunk in it belongs to somebody who ran before.
+            prop_assert!(s.batch_size + s.chunks > 0);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_1_to_5(w in workloads(), config in configs(), arrivals in arrivals(), limit in 0u32..6) {
+        let mut f = Fixture::new(w);
+        f.config = config;
+        f.arrivals = arrivals;
+        check(&f, &f.plain())?;
+        check(&f, &f.erratic(limit))?;
+        // 3: both pools are empty at the end.
+        prop_assert_eq!(f.memory_after(true), (0, 0));
+        prop_assert_eq!(f.memory_after(false), (0, 0));
+    }
+
+    /// Skipping stretches changes no byte.
+    #[test]
+    fn skipping_changes_nothing(w in workloads(), config in configs(), arrivals in arrivals(), overhead in 0u32..3) {
+        let mut f = Fixture::new(w);
+        f.config = EngineConfig { prefix_caching: false, step_overhead_s: f64::from(overhead) * 1e-3, ..config };
+        f.arrivals = arrivals;
+        f.keep_steps = false;
+        let run = |f: &Fixture, skip| {
+            let config = EngineConfig { skip_stretches: skip, ..f.config.clone() };
+            f.with(|s| Simulation { config: &config, noise_cv: 0.1, ..s }.run(Speculation::Off))
+        };
+        let (skipped, stepped) = (run(&f, true), run(&f, false));
+        prop_assert_eq!(&skipped.records, &stepped.records);
+        prop_assert_eq!(&skipped.series, &stepped.series);
+        prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
+    }
+
+    /// 7: a drafter that may never draft leaves the plain engine's bytes, given the whole pool and no prefill.
+    #[test]
+    fn invariant_7(w in workloads(), config in configs()) {
+        let mut f = Fixture::new(w);
+        f.config = EngineConfig { draft_kv: DraftKv::None, draft_prefill: false, ..config };
+        f.config.draft_gap = DraftGap::CatchUpNextUse;
+        f.config.budget_charge = BudgetCharge::Full;
+        let (plain, zero) = (f.plain(), f.erratic(0));
+        prop_assert_eq!(plain.records, zero.records);
+        prop_assert_eq!(plain.steps, zero.steps);
+    }
+
+    /// 9: scaling every time by a power of two scales the whole run exactly.
+    #[test]
+    fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
+        let by = 1u64 << shift;
+        let mut f = Fixture::new(w);
+        f.config = config;
+        let mut g = Fixture::new(f.workload.clone());
+        g.config = f.config.clone();
+        g.workload.arrival.iter_mut().for_each(|t| *t = *t * by);
+        let scale = |c: Coefficients| Coefficients {
+            alpha_s: c.alpha_s * by as f64,
+            gamma_s: c.gamma_s * by as f64,
+            delta_s: c.delta_s * by as f64,
+        };
+        g.target = scale(f.target);
+        g.draft = scale(f.draft);
+        let (a, b) = (f.erratic(limit), g.erratic(limit));
+        prop_assert_eq!(a.steps.len(), b.steps.len());
+        for (x, y) in a.steps.iter().zip(&b.steps) {
+            prop_assert_eq!((x.start * by, x.end * by, x.emitted), (y.start, y.end, y.emitted));
+        }
+    }
+
+    /// The same world gives the same run, and the luck does not depend on the policy.
+    #[test]
+    fn invariant_6_in_one_thread(w in workloads(), config in configs()) {
+        let mut f = Fixture::new(w);
+        f.config = config;
+        let again = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic { limit: 4, seed: 9, step: 0 }))));
+        let run = f.erratic(4);
+        prop_assert_eq!(run.records, again.records);
+        prop_assert_eq!(run.steps, again.steps);
+    }
+}

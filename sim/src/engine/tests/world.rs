@@ -1,0 +1,162 @@
+//! Small worlds for tests: coin-flip truth, linear time, and policies that draft at random.
+
+use crate::engine::{ByPolicy, Engine, NoDraft};
+use crate::event_clock::{EventClock, World};
+use crate::luck::{Luck, Stream, threshold};
+use crate::*;
+use std::sync::atomic::AtomicBool;
+
+/// Truth that is right with probability `rate` at each position.
+pub struct Coin {
+    pub rate: f64,
+    pub seed: u64,
+}
+
+impl AcceptanceSource for Coin {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        let positions = (request.output_len + max_draft_len) as usize;
+        out.reset(positions, 1);
+        let luck = Luck::new(self.seed, Stream::Right, request.id.into());
+        for n in (0..positions).filter(|&n| u64::from(luck.half(n as u64)) < threshold(self.rate)) {
+            out.set(0, n);
+        }
+    }
+
+    fn confidence(&self, r: RequestTruth, start: u32, depth: u32, right: Option<bool>) -> f32 {
+        let luck = Luck::new(self.seed, Stream::Confidence, r.id.into());
+        let u = luck.unit(u64::from(start + depth)) as f32 * 0.5;
+        if right == Some(true) { 0.5 + u } else { 0.01 + u }
+    }
+}
+
+/// Drafts, stops and trims at random (keyed by step), within its limit.
+pub struct Erratic {
+    pub limit: u32,
+    pub seed: u64,
+    pub step: u64,
+}
+
+impl Erratic {
+    fn draw(&self, what: u64, below: u32) -> u32 {
+        let luck = Luck::new(self.seed, Stream::Policy, self.step);
+        (luck.bits(what) % u64::from(below.max(1))) as u32
+    }
+}
+
+impl SpecPolicy for Erratic {
+    fn limit(&self) -> u32 {
+        self.draw(0, self.limit + 1)
+    }
+
+    fn wants_confidence(&self) -> bool {
+        true
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        for i in 0..batch.len() {
+            plan.draft_len[i] = self.draw(i as u64 + 1, batch.limit[i] + 3);
+        }
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        for i in 0..batch.len() {
+            if self.draw(1000 + 40 * i as u64 + u64::from(drafts.passes), 5) == 0 {
+                drafts.stop(i);
+            }
+        }
+        if self.draw(100 + u64::from(drafts.passes), 7) == 0 { Continue::Stop } else { Continue::Yes }
+    }
+
+    fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
+        for i in 0..drafts.verify_len.len() {
+            drafts.verify_len[i] -= self.draw(5000 + i as u64, drafts.draft_len[i] + 1);
+        }
+    }
+
+    fn observe(&mut self, o: &StepOutcome) {
+        for i in 0..o.ids.len() {
+            assert!(o.accepted[i] <= o.verified[i] && o.verified[i] <= o.drafted[i] && o.drafted[i] <= self.limit);
+        }
+        self.step += 1;
+    }
+}
+
+/// A world with the yardstick's latency.
+pub struct Fixture {
+    pub workload: Workload,
+    pub config: EngineConfig,
+    pub arrivals: Arrivals,
+    pub target: Coefficients,
+    pub draft: Coefficients,
+    pub rate: f64,
+    pub keep_steps: bool,
+}
+
+pub const YARDSTICK: Coefficients = Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 };
+
+impl Fixture {
+    pub fn new(workload: Workload) -> Fixture {
+        Fixture {
+            workload,
+            config: EngineConfig::default(),
+            arrivals: Arrivals::Open,
+            target: YARDSTICK,
+            draft: Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 },
+            rate: 0.7,
+            keep_steps: true,
+        }
+    }
+
+    pub fn with<R>(&self, f: impl FnOnce(Simulation) -> R) -> R {
+        f(Simulation {
+            workload: &self.workload,
+            arrivals: self.arrivals,
+            config: &self.config,
+            draft: &Linear::new(self.draft),
+            target: &Linear::new(self.target),
+            context_reads: ContextReads::Once,
+            noise_cv: 0.0,
+            acceptance: &Coin { rate: self.rate, seed: 3 },
+            seed: 1,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: self.keep_steps,
+            interrupt: &AtomicBool::new(false),
+        })
+    }
+
+    pub fn plain(&self) -> Run {
+        self.with(|s| s.run(Speculation::Off))
+    }
+
+    pub fn erratic(&self, limit: u32) -> Run {
+        self.with(|s| s.run(Speculation::Policy(Box::new(Erratic { limit, seed: 9, step: 0 }))))
+    }
+
+    /// Blocks still held in both pools after a whole run.
+    pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
+        let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
+        let acceptance = Coin { rate: self.rate, seed: 3 };
+        let world = World {
+            draft: &draft,
+            target: &target,
+            context_reads: ContextReads::Once,
+            acceptance: &acceptance,
+            overhead: Time::ZERO,
+            noise_cv: 0.0,
+            seed: 0,
+            max_draft_len: self.config.max_draft_len,
+        };
+        let clock = EventClock::new(world, self.workload.len());
+        if speculate {
+            let policy = Box::new(Erratic { limit: 5, seed: 9, step: 0 });
+            let mut e =
+                Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, ByPolicy(policy), false);
+            let Ok(_) = e.run(&AtomicBool::new(false));
+            (e.memory.used(), e.memory.draft_used())
+        } else {
+            let mut e = Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, NoDraft, false);
+            let Ok(_) = e.run(&AtomicBool::new(false));
+            (e.memory.used(), e.memory.draft_used())
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
+
+use crate::executor::{Executor, StepPlan};
+use crate::luck::{Luck, Stream};
+use crate::{
+    AcceptanceSource, BatchView, ContextReads, Drafts, LatencyModel, PassShape, RequestId, RequestTruth, Time, Truth,
+    TruthRow, shape,
+};
+use std::convert::Infallible;
+
+const NO_ROW: u32 = u32::MAX;
+
+/// The true world of a simulation.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// True time of a draft pass.
+    pub draft: &'a dyn LatencyModel,
+    /// True time of a target pass.
+    pub target: &'a dyn LatencyModel,
+    /// How the target reads context.
+    pub context_reads: ContextReads,
+    /// What the draft gets right.
+    pub acceptance: &'a dyn AcceptanceSource,
+    /// Host time of a step.
+    pub overhead: Time,
+    /// Coefficient of variation of the residual noise; 0 is none.
+    pub noise_cv: f64,
+    /// Seed of the noise.
+    pub seed: u64,
+    /// Longest draft: how far beyond an output's end truth is needed.
+    pub max_draft_len: u32,
+}
+
+/// An executor on a clock that jumps from event to event.
+pub struct EventClock<'a> {
+    world: World<'a>,
+    now: Time,
+    step: u64,
+    noise: Option<Noise>,
+    /// Truth of the requests in the system; rows are reused.
+    rows: Vec<TruthRow>,
+    requests: Vec<RequestTruth>,
+    free_rows: Vec<u32>,
+    row_of: Vec<u32>,
+    /// Scratch for oracles.
+    runs: Vec<u32>,
+}
+
+impl<'a> EventClock<'a> {
+    /// A clock at zero for a workload of `requests` requests.
+    pub fn new(world: World<'a>, requests: usize) -> EventClock<'a> {
+        EventClock {
+            world,
+            now: Time::ZERO,
+            step: 0,
+            noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
+            rows: Vec::new(),
+            requests: Vec::new(),
+            free_rows: Vec::new(),
+            row_of: vec![NO_ROW; requests],
+            runs: Vec::new(),
+        }
+    }
+
+    /// The hidden truth of a batch, for oracles alone.
+    pub(crate) fn truth(&mut self, batch: &BatchView) -> Truth<'_> {
+        self.runs.clear();
+        for ((&id, &emitted), &limit) in batch.ids.iter().zip(batch.emitted).zip(batch.limit) {
+            self.runs.push(self.rows[self.row_of[id as usize] as usize].run(emitted, limit));
+        }
+        Truth {
+            run: &self.runs,
+            draft: self.world.draft,
+            target: self.world.target,
+            context_reads: self.world.context_reads,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, pass: Time, which: u64) {
+        self.now += match &self.noise {
+            None => pass,
+            Some(noise) => noise.apply(pass, self.step, which),
+        };
+    }
+
+    fn fill_confidences(&self, plan: &StepPlan, out: &mut Drafts) {
+        let batch = &plan.batch;
+        let depth = plan.pass - 1;
+        for i in (0..batch.len()).filter(|&i| plan.draft_len[i] >= plan.pass) {
+            let row = self.row_of[batch.ids[i] as usize] as usize;
+            let start = batch.emitted[i];
+            let on_path = self.rows[row].run(start, depth) == depth;
+            let right = on_path.then(|| self.rows[row].right(start + depth, depth));
+            let c = self.world.acceptance.confidence(self.requests[row], start, depth, right);
+            out.set_confidence(i, depth as usize, c);
+        }
+    }
+}
+
+impl Executor for EventClock<'_> {
+    type Error = Infallible;
+    const SKIPS: bool = true;
+
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn wait_until(&mut self, at: Time) {
+        self.now = self.now.max(at);
+    }
+
+    fn start(&mut self, request: RequestTruth) {
+        let row = self.free_rows.pop().unwrap_or_else(|| {
+            self.rows.push(TruthRow::default());
+            self.requests.push(request);
+            self.rows.len() as u32 - 1
+        });
+        self.requests[row as usize] = request;
+        self.row_of[request.id as usize] = row;
+        // Without a drafter nobody asks for the truth.
+        if self.world.max_draft_len > 0 {
+            self.world.acceptance.start(request, self.world.max_draft_len, &mut self.rows[row as usize]);
+        }
+    }
+
+    fn end(&mut self, id: RequestId) {
+        let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
+        if row != NO_ROW {
+            self.free_rows.push(row);
+        }
+    }
+
+    fn draft(&mut self, plan: &StepPlan, out: &mut Drafts) -> Result<(), Infallible> {
+        let shape = match plan.pass {
+            0 => shape::draft_idle_pass(&plan.batch).unwrap_or_default(),
+            pass => shape::draft_pass(&plan.batch, plan.draft_len, pass),
+        };
+        let time = self.world.draft.pass(shape);
+        self.advance(time, u64::from(plan.pass) + 1);
+        if plan.wants_confidence && plan.pass > 0 {
+            self.fill_confidences(plan, out);
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, plan: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
+        let shape = shape::verify_pass(&plan.batch, &drafts.verify_len, self.world.context_reads);
+        let time = self.world.target.pass(shape);
+        self.advance(time, 0);
+        self.now += self.world.overhead;
+        self.step += 1;
+        let asked = plan.batch.ids.iter().zip(plan.batch.emitted).zip(&drafts.verify_len);
+        for (((&id, &emitted), &v), a) in asked.zip(accepted) {
+            *a = if v == 0 { 0 } else { self.rows[self.row_of[id as usize] as usize].run(emitted, v) };
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn plain_step(&mut self, shape: PassShape) {
+        let time = self.world.target.pass(shape);
+        self.advance(time, 0);
+        self.now += self.world.overhead;
+        self.step += 1;
+    }
+}
+
+/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): policies that agree on a step share it.
+struct Noise {
+    sigma: f64,
+    luck: Luck,
+}
+
+impl Noise {
+    fn new(cv: f64, seed: u64) -> Noise {
+        Noise { sigma: (1.0 + cv * cv).ln().sqrt(), luck: Luck::new(seed, Stream::Noise, 0) }
+    }
+
+    fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
+        let key = self.luck.sub(step);
+        // Box-Muller; the first uniform is kept off zero.
+        let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
+        let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
+        Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_has_mean_one_and_the_asked_spread() {
+        let (noise, n) = (Noise::new(0.1, 7), 200_000u64);
+        let x: Vec<f64> = (0..n).map(|s| noise.apply(Time(1 << 40), s, 0).0 as f64 / (1u64 << 40) as f64).collect();
+        let mean = x.iter().sum::<f64>() / n as f64;
+        let sd = (x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n as f64).sqrt();
+        assert!((mean - 1.0).abs() < 4.0 * 0.1 / (n as f64).sqrt(), "{mean}");
+        assert!((sd - 0.1).abs() < 0.002, "{sd}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The one seam between simulation and hardware.
+
+use crate::{BatchView, Drafts, PassShape, RequestId, RequestTruth, Time};
+
+/// A piece of a prompt that rides in the target pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Whose prompt.
+    pub request: RequestId,
+    /// Tokens of it in KV already.
+    pub computed: u32,
+    /// New tokens.
+    pub tokens: u32,
+    /// Does it end the prompt, so that the pass samples the next output token?
+    pub last: bool,
+}
+
+/// What an executor is to run.
+#[derive(Clone, Copy, Debug)]
+pub struct StepPlan<'a> {
+    /// The decode requests and the load.
+    pub batch: BatchView<'a>,
+    /// The prefill chunks.
+    pub chunks: &'a [Chunk],
+    /// Draft tokens each decode request is to get; a draft pass runs over those with `draft_len ≥ pass`.
+    pub draft_len: &'a [u32],
+    /// The draft pass, from 1; 0 for a draft pass that drafts nothing (prefill and catch-up only).
+    pub pass: u32,
+    /// Are confidences wanted?
+    pub wants_confidence: bool,
+}
+
+/// Runs what the scheduler planned, on its own clock.
+pub trait Executor {
+    /// What can go wrong in a pass (nothing, on the event clock).
+    type Error;
+
+    /// May the engine skip stretches with [`plain_step`](Executor::plain_step)?
+    const SKIPS: bool = false;
+
+    /// The clock.
+    fn now(&self) -> Time;
+
+    /// Waits until `at`: the event clock jumps, a wall clock sleeps.
+    fn wait_until(&mut self, at: Time);
+
+    /// A request is scheduled for the first time.
+    fn start(&mut self, request: RequestTruth);
+
+    /// A request has ended.
+    fn end(&mut self, id: RequestId);
+
+    /// One draft forward over the requests still drafting; confidences go to `out` when wanted.
+    fn draft(&mut self, plan: &StepPlan, out: &mut Drafts) -> Result<(), Self::Error>;
+
+    /// The target forward: verifies `drafts.verify_len` of each decode request and runs the chunks. Writes the accepted
+    /// count of each decode request.
+    fn verify(&mut self, plan: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
+
+    /// One step of plain decoding of `shape` in which nothing can be decided. Only called where `SKIPS`.
+    fn plain_step(&mut self, _shape: PassShape) {
+        unreachable!("only executors that declare SKIPS are asked")
+    }
+}

@@ -1,0 +1,129 @@
+//! The arithmetic of policies.md 12: which tokens a pass pushes through and how much KV it reads.
+//!
+//! The event clock charges these shapes to the true latency model; oracles weigh them, and a policy's own estimate
+//! must agree with them. Written once, so that truth and estimate cannot drift apart by accident.
+
+use crate::{BatchView, ContextReads, PassShape};
+
+/// The shape of draft pass `pass` (1-based) when request i drafts `draft_len[i]` tokens. Pass 1 also carries the
+/// draft's prefill chunks and the catch-up of the requests it runs over.
+pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
+    let mut n = 0u64;
+    let mut context = 0u64;
+    for (&d, &c) in draft_len.iter().zip(batch.context) {
+        let drafts = u64::from(d >= pass);
+        n += drafts;
+        context += drafts * u64::from(c);
+    }
+    context += n * u64::from(pass - 1);
+    let mut shape = PassShape { batched: n, context, pairs: context + n };
+    if pass == 1 {
+        add_draft_prefill(batch, &mut shape);
+        add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, &mut shape);
+    }
+    shape
+}
+
+/// The draft pass of a step in which nothing is drafted: its prefill chunks and, with `always-extend`, every gap.
+/// `None` when there is nothing to run.
+pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
+    let mut shape = PassShape::default();
+    add_draft_prefill(batch, &mut shape);
+    add_catch_up(batch, |_| batch.always_extend, &mut shape);
+    (shape.batched > 0).then_some(shape)
+}
+
+/// The shape of the target pass: each decode request's `verify_len + 1` positions, and the prefill chunks.
+pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
+    let mut drafts = 0u64;
+    // Sum over requests of sum_{j=0..v} (c + j) = (v+1)·c + v(v+1)/2.
+    let mut positions = 0u64;
+    for (&v, &c) in verify_len.iter().zip(batch.context) {
+        let (v, c) = (u64::from(v), u64::from(c));
+        drafts += v;
+        positions += (v + 1) * c + v * (v + 1) / 2;
+    }
+    let decodes = drafts + batch.len() as u64;
+    PassShape {
+        batched: decodes + batch.prefill.tokens,
+        context: batch.prefill.context
+            + match reads {
+                ContextReads::Once => batch.context_sum,
+                ContextReads::PerPosition => positions,
+            },
+        pairs: positions + decodes + batch.prefill.pairs,
+    }
+}
+
+fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
+    shape.batched += batch.draft_prefill.tokens;
+    shape.context += batch.draft_prefill.context;
+    shape.pairs += batch.draft_prefill.pairs;
+}
+
+/// Catch-up tokens count as batched only (policies.md 12): their context is the request's own, read once already.
+fn add_catch_up(batch: &BatchView, runs: impl Fn(usize) -> bool, shape: &mut PassShape) {
+    for (i, (&gap, &c)) in batch.draft_gap.iter().zip(batch.context).enumerate() {
+        if gap > 0 && runs(i) {
+            let (g, c) = (u64::from(gap), u64::from(c));
+            shape.batched += g;
+            // Tokens at positions c−g .. c−1, each attending to itself and everything before.
+            shape.pairs += g * (c - g) + g * (g + 1) / 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ChunkTotals, Time};
+
+    fn batch<'a>(context: &'a [u32], gap: &'a [u32]) -> BatchView<'a> {
+        BatchView {
+            now: Time::ZERO,
+            step: 0,
+            ids: &[0, 1, 2][..context.len()],
+            context,
+            emitted: &[1, 1, 1][..context.len()],
+            limit: &[8, 8, 8][..context.len()],
+            draft_gap: gap,
+            slo_tpot_s: &[f64::INFINITY; 3][..context.len()],
+            context_sum: context.iter().map(|&c| u64::from(c)).sum(),
+            prefill: ChunkTotals { chunks: 1, tokens: 100, context: 50, pairs: 100 * 50 + 5050 },
+            draft_prefill: ChunkTotals { chunks: 1, tokens: 90, context: 60, pairs: 0 },
+            always_extend: false,
+            num_running: 4,
+            num_waiting: 0,
+            max_tokens: 1024,
+        }
+    }
+
+    #[test]
+    fn section_12_by_hand() {
+        let b = batch(&[100, 200, 300], &[0, 1, 7]);
+        let d = [3, 1, 0];
+        // Pass 1: requests 0 and 1, the prefill chunk, and the catch-up of request 1 alone.
+        let first = draft_pass(&b, &d, 1);
+        assert_eq!((first.batched, first.context), (2 + 90 + 1, 300 + 60));
+        let second = draft_pass(&b, &d, 2);
+        assert_eq!((second.batched, second.context), (1, 101));
+        assert_eq!((draft_pass(&b, &d, 3).batched, draft_pass(&b, &d, 3).context), (1, 102));
+        let once = verify_pass(&b, &d, ContextReads::Once);
+        assert_eq!((once.batched, once.context), (4 + 2 + 1 + 100, 600 + 50));
+        let per = verify_pass(&b, &d, ContextReads::PerPosition);
+        assert_eq!(per.context, (100 + 101 + 102 + 103) + (200 + 201) + 300 + 50);
+        assert_eq!(per.pairs, (101 + 102 + 103 + 104) + (201 + 202) + 301 + 100 * 50 + 5050);
+    }
+
+    #[test]
+    fn an_idle_draft_runs_only_what_it_must() {
+        let mut b = batch(&[100, 200], &[0, 4]);
+        assert_eq!(draft_idle_pass(&b).unwrap().batched, 90);
+        b.draft_prefill = ChunkTotals::default();
+        assert_eq!(draft_idle_pass(&b), None);
+        b.always_extend = true;
+        assert_eq!(draft_idle_pass(&b).unwrap().batched, 4);
+        // Somebody drafts: with always-extend the others' gaps ride along.
+        assert_eq!(draft_pass(&b, &[1, 0], 1).batched, 1 + 4);
+    }
+}
