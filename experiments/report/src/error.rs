@@ -36,15 +36,4 @@ impl ReportError {
     pub(crate) fn write(path: &Path) -> impl FnOnce(std::io::Error) -> ReportError {
         move |cause| ReportError::Write { path: path.to_path_buf(), cause }
     }
-
-    /// A Parquet failure on the way to `path`; the system's own error is unwrapped when there is one.
-    pub(crate) fn parquet(path: &Path) -> impl FnOnce(polars::error::PolarsError) -> ReportError {
-        use polars::error::PolarsError;
-        move |cause| match cause {
-            PolarsError::IO { error, .. } => {
-                ReportError::Write { path: path.to_path_buf(), cause: std::io::Error::new(error.kind(), error) }
-            }
-            cause => ReportError::Parquet { path: path.to_path_buf(), cause },
-        }
-    }
 }

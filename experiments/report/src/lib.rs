@@ -7,8 +7,10 @@ mod cdf;
 mod error;
 mod model;
 mod staged;
+mod tables;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
 pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
 pub use staged::Staged;
+pub use tables::{RequestsWriter, StepsWriter, write_positions, write_summary};

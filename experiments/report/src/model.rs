@@ -95,6 +95,14 @@ pub struct Key {
     pub seed: u64,
 }
 
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.policy)?;
+        self.sweep.iter().try_for_each(|s| write!(f, ", {} = {}", s.path, s.value))?;
+        write!(f, ", seed {}", self.seed)
+    }
+}
+
 /// One finished cell: a policy at one combination of swept values with one seed.
 #[derive(Clone, Debug)]
 pub struct Cell {

@@ -1,0 +1,15 @@
+//! Results as Parquet: stable column order and types, zstd, no time of writing, so the same cells give the same bytes.
+//!
+//! Every table starts with the same key columns: `policy`, one `sweep.<path>` a swept setting (numbers when all its
+//! values are numbers, text otherwise) and `seed`. What does not exist (the TTFT of a rejected request) is null.
+
+mod positions;
+mod requests;
+mod steps;
+mod summary;
+mod writer;
+
+pub use positions::write_positions;
+pub use requests::RequestsWriter;
+pub use steps::StepsWriter;
+pub use summary::write_summary;

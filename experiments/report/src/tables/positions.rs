@@ -1,0 +1,37 @@
+//! `positions.parquet`: how often each draft position was tried and accepted, one row a position and cell.
+
+use super::writer::{Table, column};
+use crate::{Cell, ReportError};
+use foretoken_sim::metrics::PositionCounts;
+use polars::prelude::Column;
+use std::path::Path;
+
+/// Writes `positions.parquet`.
+///
+/// Columns after the key: `position` (0-based) and `attempts`, `reached`, `accepted` as [`PositionCounts`] defines them.
+/// A cell that never drafted has no rows.
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_positions(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
+    let mut table = Table::create(path, cells.iter().map(|c| &c.key), columns(&[]))?;
+    let rows: Vec<_> = cells
+        .iter()
+        .flat_map(|c| (0u32..).zip(&c.summary.positions).map(|(at, counts)| (&c.key, at, counts)))
+        .collect();
+    let keys: Vec<_> = rows.iter().map(|r| r.0).collect();
+    let counts: Vec<_> = rows.iter().map(|&(_, at, counts)| (at, *counts)).collect();
+    table.write(&keys, columns(&counts))?;
+    table.finish()
+}
+
+fn columns(rows: &[(u32, PositionCounts)]) -> Vec<Column> {
+    let count =
+        |name, of: fn(&PositionCounts) -> u64| column(name, rows.iter().map(|(_, c)| of(c)).collect::<Vec<_>>());
+    vec![
+        column("position", rows.iter().map(|r| r.0).collect::<Vec<_>>()),
+        count("attempts", |c| c.attempts),
+        count("reached", |c| c.reached),
+        count("accepted", |c| c.accepted),
+    ]
+}

@@ -1,0 +1,80 @@
+//! `requests.parquet`: one row a request and cell.
+
+use super::writer::{ROWS, Table, column};
+use crate::{Key, ReportError};
+use foretoken_sim::{Outcome, RequestRecords, Time};
+use polars::prelude::Column;
+use std::ops::Range;
+use std::path::Path;
+
+/// Writes `requests.parquet` cell by cell; only the cell at hand is in memory.
+///
+/// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
+/// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`, `verified`,
+/// `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. An instant that never came, and
+/// a span that has no end, is null; `tpot_s` and `e2e_s` are of finished requests only.
+pub struct RequestsWriter(Table);
+
+impl RequestsWriter {
+    /// Starts the file. `keys` are those of every cell that will be pushed.
+    ///
+    /// # Errors
+    /// When the file cannot be created, or the keys differ in their swept paths.
+    pub fn create<'a>(path: &Path, keys: impl IntoIterator<Item = &'a Key>) -> Result<RequestsWriter, ReportError> {
+        Table::create(path, keys, columns(&RequestRecords::default(), 0..0)).map(RequestsWriter)
+    }
+
+    /// Adds the requests of a cell.
+    ///
+    /// # Errors
+    /// When they cannot be written (disk full).
+    pub fn push(&mut self, key: &Key, records: &RequestRecords) -> Result<(), ReportError> {
+        (0..records.len()).step_by(ROWS).try_for_each(|from| {
+            let rows = from..records.len().min(from + ROWS);
+            self.0.write(&vec![key; rows.len()], columns(records, rows))
+        })
+    }
+
+    /// Completes the file; without it nothing is left.
+    ///
+    /// # Errors
+    /// When the last bytes cannot be written (disk full).
+    pub fn finish(self) -> Result<(), ReportError> {
+        self.0.finish()
+    }
+}
+
+fn columns(r: &RequestRecords, rows: Range<usize>) -> Vec<Column> {
+    let happened = |t: Time| t != Time::MAX;
+    let instant = |name, of: &[Time]| {
+        let seconds: Vec<_> = of[rows.clone()].iter().map(|&t| happened(t).then(|| t.as_s())).collect();
+        column(name, seconds)
+    };
+    let span = |name, of: &dyn Fn(usize) -> Option<f64>| column(name, rows.clone().map(of).collect::<Vec<_>>());
+    let count = |name, of: &[u32]| column(name, &of[rows.clone()]);
+    let outcome = |o: &Outcome| match o {
+        Outcome::InFlight => "in-flight",
+        Outcome::Finished => "finished",
+        Outcome::Rejected => "rejected",
+    };
+    let index = |i: usize| u32::try_from(i).expect("request ids are u32");
+    vec![
+        column("request", rows.clone().map(index).collect::<Vec<_>>()),
+        instant("arrival_s", &r.arrival),
+        instant("first_scheduled_s", &r.first_scheduled),
+        instant("first_token_s", &r.first_token),
+        instant("finish_s", &r.finish),
+        span("queue_s", &|i| happened(r.first_scheduled[i]).then(|| r.queue_s(i))),
+        span("ttft_s", &|i| happened(r.first_token[i]).then(|| r.ttft_s(i))),
+        span("tpot_s", &|i| r.finished(i).then(|| r.tpot_s(i)).flatten()),
+        span("e2e_s", &|i| r.finished(i).then(|| r.e2e_s(i))),
+        count("emitted", &r.emitted),
+        count("drafted", &r.drafted),
+        count("verified", &r.verified),
+        count("accepted", &r.accepted),
+        count("cached_tokens", &r.cached_tokens),
+        count("rounds", &r.rounds),
+        count("preemptions", &r.preemptions),
+        column("outcome", r.outcome[rows.clone()].iter().map(outcome).collect::<Vec<_>>()),
+    ]
+}

@@ -1,0 +1,144 @@
+//! `summary.parquet`: one row a cell, every number of its [`Summary`].
+
+use super::writer::{Table, column};
+use crate::{Cell, ReportError};
+use foretoken_sim::Summary;
+use foretoken_sim::metrics::{Quantiles, Slo};
+use polars::prelude::Column;
+use std::path::Path;
+
+/// Writes `summary.parquet`.
+///
+/// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names, with
+/// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, and `slo_{ttft,tpot,e2e}_s` for the bounds.
+/// Positions have a table of their own.
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
+    let Some(first) = cells.first() else {
+        return Table::create(path, [], columns(&[], &[]))?.finish();
+    };
+    let names: Vec<_> = numbers(&first.summary).into_iter().map(|(name, n)| (name, n.is_count())).collect();
+    let keys: Vec<_> = cells.iter().map(|c| &c.key).collect();
+    let mut table = Table::create(path, keys.iter().copied(), columns(&names, &[]))?;
+    table.write(&keys, columns(&names, cells))?;
+    table.finish()
+}
+
+/// A number of a summary.
+enum Number {
+    Count(u64),
+    Real(Option<f64>),
+}
+
+impl Number {
+    fn is_count(&self) -> bool {
+        matches!(self, Number::Count(_))
+    }
+}
+
+/// Every number with its column, in the order of the columns. Taken apart field by field, so that a number added to
+/// [`Summary`] cannot be forgotten here.
+fn numbers(summary: &Summary) -> Vec<(String, Number)> {
+    let Summary {
+        requests,
+        finished,
+        rejected,
+        in_flight,
+        preemptions,
+        steps,
+        request_steps,
+        duration_s,
+        busy_s,
+        draft_time_share,
+        queue,
+        ttft,
+        tpot,
+        itl,
+        e2e,
+        output_tokens,
+        token_goodput_tok_s,
+        busy_token_goodput_tok_s,
+        slo_goodput_req_s,
+        slo_token_goodput_tok_s,
+        slo_attainment,
+        slo: Slo { ttft_s, tpot_s, e2e_s },
+        drafted,
+        verified,
+        accepted,
+        rounds,
+        drafted_per_step,
+        verified_per_step,
+        accepted_per_step,
+        acceptance_rate,
+        mean_acceptance_length,
+        positions: _,
+        mean_batch_size,
+        kv_use_mean,
+        kv_use_peak,
+    } = summary;
+    let count = |name: &str, n: &u64| (name.to_owned(), Number::Count(*n));
+    let real = |name: &str, x: Option<f64>| (name.to_owned(), Number::Real(x));
+    let mut all = vec![
+        count("requests", requests),
+        count("finished", finished),
+        count("rejected", rejected),
+        count("in_flight", in_flight),
+        count("preemptions", preemptions),
+        count("steps", steps),
+        count("request_steps", request_steps),
+        real("duration_s", Some(*duration_s)),
+        real("busy_s", Some(*busy_s)),
+        real("draft_time_share", Some(*draft_time_share)),
+    ];
+    for (metric, q) in [("queue", queue), ("ttft", ttft), ("tpot", tpot), ("itl", itl), ("e2e", e2e)] {
+        let parts: [(&str, fn(&Quantiles) -> f64); 4] =
+            [("mean", |q| q.mean), ("p50", |q| q.p50), ("p90", |q| q.p90), ("p99", |q| q.p99)];
+        all.extend(parts.map(|(part, of)| real(&format!("{metric}_{part}_s"), q.as_ref().map(of))));
+    }
+    all.extend([
+        count("output_tokens", output_tokens),
+        real("token_goodput_tok_s", Some(*token_goodput_tok_s)),
+        real("busy_token_goodput_tok_s", Some(*busy_token_goodput_tok_s)),
+        real("slo_goodput_req_s", *slo_goodput_req_s),
+        real("slo_token_goodput_tok_s", *slo_token_goodput_tok_s),
+        real("slo_attainment", *slo_attainment),
+        real("slo_ttft_s", *ttft_s),
+        real("slo_tpot_s", *tpot_s),
+        real("slo_e2e_s", *e2e_s),
+        count("drafted", drafted),
+        count("verified", verified),
+        count("accepted", accepted),
+        count("rounds", rounds),
+        real("drafted_per_step", Some(*drafted_per_step)),
+        real("verified_per_step", Some(*verified_per_step)),
+        real("accepted_per_step", Some(*accepted_per_step)),
+        real("acceptance_rate", *acceptance_rate),
+        real("mean_acceptance_length", *mean_acceptance_length),
+        real("mean_batch_size", Some(*mean_batch_size)),
+        real("kv_use_mean", Some(*kv_use_mean)),
+        real("kv_use_peak", Some(*kv_use_peak)),
+    ]);
+    all
+}
+
+/// The columns after the key's. `names` says which are counts.
+fn columns(names: &[(String, bool)], cells: &[Cell]) -> Vec<Column> {
+    let rows: Vec<_> = cells.iter().map(|c| numbers(&c.summary)).collect();
+    let mut columns = vec![
+        column("implied", cells.iter().map(|c| c.implied).collect::<Vec<_>>()),
+        column("speedup", cells.iter().map(|c| c.speedup).collect::<Vec<_>>()),
+    ];
+    for (i, (name, is_count)) in names.iter().enumerate() {
+        let values = rows.iter().map(|row| &row[i].1);
+        columns.push(if *is_count {
+            let counts = values.filter_map(|n| if let Number::Count(n) = n { Some(*n) } else { None });
+            column(name, counts.collect::<Vec<_>>())
+        } else {
+            let reals = values.filter_map(|n| if let Number::Real(x) = n { Some(*x) } else { None });
+            column(name, reals.collect::<Vec<_>>())
+        });
+    }
+    columns
+}
