@@ -135,6 +135,7 @@ impl Executor for EventClock<'_> {
     fn draft(&mut self, plan: &StepPlan, out: &mut Drafts) -> Result<(), Infallible> {
         let shape = match plan.pass {
             0 => shape::draft_idle_pass(&plan.batch).unwrap_or_default(),
+            pass if pass <= plan.common_len => shape::draft_pass_all(&plan.batch, pass),
             pass => shape::draft_pass(&plan.batch, plan.draft_len, pass),
         };
         let time = self.world.draft.pass(shape);
@@ -146,11 +147,11 @@ impl Executor for EventClock<'_> {
     }
 
     fn verify(&mut self, plan: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
-        let shape = shape::verify_pass(&plan.batch, &drafts.verify_len, self.world.context_reads);
-        let time = self.world.target.pass(shape);
-        self.advance(time, 0);
-        self.now += self.world.overhead;
-        self.step += 1;
+        if self.world.max_draft_len == 0 {
+            self.plain_step(shape::plain_pass(&plan.batch));
+            return Ok(());
+        }
+        self.plain_step(shape::verify_pass(&plan.batch, &drafts.verify_len, self.world.context_reads));
         let asked = plan.batch.ids.iter().zip(plan.batch.emitted).zip(&drafts.verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted) {
             *a = if v == 0 { 0 } else { self.rows[self.row_of[id as usize] as usize].run(emitted, v) };

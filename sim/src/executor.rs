@@ -24,6 +24,8 @@ pub struct StepPlan<'a> {
     pub chunks: &'a [Chunk],
     /// Draft tokens each decode request is to get; a draft pass runs over those with `draft_len ≥ pass`.
     pub draft_len: &'a [u32],
+    /// Every decode request drafts at least this many: a hint that spares a walk over `draft_len`; 0 is always right.
+    pub common_len: u32,
     /// The draft pass, from 1; 0 for a draft pass that drafts nothing (prefill and catch-up only).
     pub pass: u32,
     /// Are confidences wanted?
@@ -54,10 +56,10 @@ pub trait Executor {
     fn draft(&mut self, plan: &StepPlan, out: &mut Drafts) -> Result<(), Self::Error>;
 
     /// The target forward: verifies `drafts.verify_len` of each decode request and runs the chunks. Writes the accepted
-    /// count of each decode request.
+    /// count of each decode request. Without a drafter `drafts` and `accepted` are empty.
     fn verify(&mut self, plan: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
-    /// One step of plain decoding of `shape` in which nothing can be decided. Only called where `SKIPS`.
+    /// One step that is a target pass of `shape` and nothing else. The engine calls it only where `SKIPS`.
     fn plain_step(&mut self, _shape: PassShape) {
         unreachable!("only executors that declare SKIPS are asked")
     }

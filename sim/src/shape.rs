@@ -8,18 +8,26 @@ use crate::{BatchView, ContextReads, PassShape};
 /// The shape of draft pass `pass` (1-based) when request i drafts `draft_len[i]` tokens. Pass 1 also carries the
 /// draft's prefill chunks and the catch-up of the requests it runs over.
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
-    let mut n = 0u64;
-    let mut context = 0u64;
+    let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
-        let drafts = u64::from(d >= pass);
-        n += drafts;
-        context += drafts * u64::from(c);
+        n += u64::from(d >= pass);
+        context += u64::from(if d >= pass { c } else { 0 });
     }
-    context += n * u64::from(pass - 1);
+    with_riders(batch, n, context, pass, |i| batch.always_extend || draft_len[i] > 0)
+}
+
+/// [`draft_pass`] when every decode request drafts at least `pass` tokens: no walk over the lengths.
+pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
+    with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true)
+}
+
+/// `n` requests that start from `context` tokens, in draft pass `pass`, with what rides in pass 1.
+fn with_riders(batch: &BatchView, n: u64, context: u64, pass: u32, catches_up: impl Fn(usize) -> bool) -> PassShape {
+    let context = context + n * u64::from(pass - 1);
     let mut shape = PassShape { batched: n, context, pairs: context + n };
     if pass == 1 {
         add_draft_prefill(batch, &mut shape);
-        add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, &mut shape);
+        add_catch_up(batch, catches_up, &mut shape);
     }
     shape
 }
@@ -31,6 +39,16 @@ pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     add_draft_prefill(batch, &mut shape);
     add_catch_up(batch, |_| batch.always_extend, &mut shape);
     (shape.batched > 0).then_some(shape)
+}
+
+/// The target pass of a step without a drafter: one token a decode request, and the prefill chunks.
+pub fn plain_pass(batch: &BatchView) -> PassShape {
+    let n = batch.len() as u64;
+    PassShape {
+        batched: n + batch.prefill.tokens,
+        context: batch.context_sum + batch.prefill.context,
+        pairs: batch.context_sum + n + batch.prefill.pairs,
+    }
 }
 
 /// The shape of the target pass: each decode request's `verify_len + 1` positions, and the prefill chunks.
@@ -113,6 +131,17 @@ mod tests {
         let per = verify_pass(&b, &d, ContextReads::PerPosition);
         assert_eq!(per.context, (100 + 101 + 102 + 103) + (200 + 201) + 300 + 50);
         assert_eq!(per.pairs, (101 + 102 + 103 + 104) + (201 + 202) + 301 + 100 * 50 + 5050);
+    }
+
+    #[test]
+    fn the_short_cuts_agree() {
+        let b = batch(&[100, 200, 300], &[0, 1, 7]);
+        for pass in 1..4 {
+            assert_eq!(draft_pass_all(&b, pass), draft_pass(&b, &[3, 5, 4], pass));
+        }
+        for reads in [ContextReads::Once, ContextReads::PerPosition] {
+            assert_eq!(plain_pass(&b), verify_pass(&b, &[0, 0, 0], reads));
+        }
     }
 
     #[test]

@@ -14,47 +14,61 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     }
 
     fn commit_decodes(&mut self, record: &mut StepRecord) -> u32 {
-        let end = record.end;
-        let mut ended = 0;
-        let mut since_last = 0;
-        let columns = self.work.columns.at.iter().zip(&self.drafts.draft_len).zip(&self.drafts.verify_len);
-        for (((&at, &drafted), &verified), &accepted) in columns.zip(&self.accepted) {
+        let (end, last_end, gap) = (record.end, self.last_end, self.config.draft_gap);
+        // Locals, so that the sums stay in registers.
+        let mut sum = StepRecord::default();
+        let (mut ended, mut since_last) = (0, 0);
+        let n = self.work.columns.len();
+        let filled = if D::ACTIVE { n } else { 0 };
+        let (drafted, verified) = (&self.drafts.draft_len[..filled], &self.drafts.verify_len[..filled]);
+        let (accepted, totals) = (&self.accepted[..filled], &mut self.out.totals);
+        for (i, &at) in self.work.columns.at().iter().enumerate() {
             let a = &mut self.running[at as usize];
+            let mut tokens = 1;
             if D::ACTIVE {
+                let (drafted, verified, accepted) = (drafted[i], verified[i], accepted[i]);
+                tokens += accepted;
                 a.drafted += drafted;
                 a.verified += verified;
                 a.accepted += accepted;
                 a.rounds += u32::from(verified > 0);
-                record.drafted += drafted;
-                record.verified += verified;
-                record.accepted += accepted;
+                sum.drafted += drafted;
+                sum.verified += verified;
+                sum.accepted += accepted;
+                totals.verified_accepted[verified as usize][accepted as usize] += 1;
                 // The draft saw the new token and all its drafts but the last; what was rejected is overwritten.
-                match self.config.draft_gap {
-                    _ if drafted > 0 => a.seen = a.computed + drafted.min(accepted + 1),
+                match gap {
+                    _ if drafted > 0 => a.seen = a.computed + drafted.min(tokens),
                     DraftGap::CatchUpNextUse => {}
                     DraftGap::AlwaysExtend => a.seen = a.computed,
                     DraftGap::Permanent => a.may_draft = false,
                 }
             }
-            self.out.totals.verified_accepted[verified as usize][accepted as usize] += 1;
             // Rollback: of verified + 1 scheduled tokens, accepted + 1 stay; the blocks are kept and overwritten.
-            a.computed += accepted + 1;
-            let emitted = (accepted + 1).min(a.stop_at - a.emitted);
+            a.computed += tokens;
+            let emitted = tokens.min(a.stop_at - a.emitted);
             a.emitted += emitted;
             a.total += emitted;
             a.new = 0;
-            record.emitted += emitted;
-            if a.last_emit == self.last_end {
+            sum.emitted += emitted;
+            if a.last_emit == last_end {
                 since_last += 1;
             } else {
-                self.out.totals.gap(end - a.last_emit, 1);
+                totals.gap(end - a.last_emit, 1);
             }
             a.last_emit = end;
             ended += u32::from(a.emitted == a.stop_at);
         }
-        if since_last > 0 {
-            self.out.totals.gap(end - self.last_end, since_last);
+        if !D::ACTIVE {
+            totals.verified_accepted[0][0] += n as u64;
         }
+        if since_last > 0 {
+            totals.gap(end - last_end, since_last);
+        }
+        record.drafted = sum.drafted;
+        record.verified = sum.verified;
+        record.accepted = sum.accepted;
+        record.emitted = sum.emitted;
         ended
     }
 
@@ -88,7 +102,8 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         ended
     }
 
-    fn remove_ended(&mut self, now: Time) {
+    /// Ends the requests that emitted their whole output; the others keep their order.
+    pub(super) fn remove_ended(&mut self, now: Time) {
         let mut kept = 0;
         for at in 0..self.running.len() {
             if self.running[at].emitted == self.running[at].stop_at {

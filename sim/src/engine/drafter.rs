@@ -75,16 +75,20 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         if !batch.is_empty() {
             self.0.propose(batch, plan);
         }
-        let depth = clamp(batch, plan);
+        let (mut common_len, depth) = clamp(batch, plan);
         let wants_confidence = self.0.wants_confidence();
         for pass in 1..=depth {
-            run_pass(executor, &StepPlan { draft_len: &plan.draft_len, pass, wants_confidence, ..*step }, drafts)?;
+            let draft_len = &plan.draft_len;
+            run_pass(executor, &StepPlan { draft_len, common_len, pass, wants_confidence, ..*step }, drafts)?;
             let go_on = self.0.keep_drafting(batch, drafts);
             if go_on == Continue::Stop {
                 break;
             }
-            if drafts.leave_stopped(&mut plan.draft_len) && !plan.draft_len.iter().any(|&d| d > pass) {
-                break;
+            if drafts.leave_stopped(&mut plan.draft_len) {
+                common_len = 0;
+                if !plan.draft_len.iter().any(|&d| d > pass) {
+                    break;
+                }
             }
         }
         idle_pass(executor, step, depth, drafts)?;
@@ -127,9 +131,9 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         if !step.batch.is_empty() {
             self.0.propose(&step.batch, &executor.truth(&step.batch), plan);
         }
-        let depth = clamp(&step.batch, plan);
+        let (common_len, depth) = clamp(&step.batch, plan);
         for pass in 1..=depth {
-            run_pass(executor, &StepPlan { draft_len: &plan.draft_len, pass, ..*step }, drafts)?;
+            run_pass(executor, &StepPlan { draft_len: &plan.draft_len, common_len, pass, ..*step }, drafts)?;
         }
         idle_pass(executor, step, depth, drafts)?;
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -137,14 +141,15 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
     }
 }
 
-/// Clamps the proposal to each request's limit; returns the depth of the longest draft.
-fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> u32 {
-    let mut depth = 0;
+/// Clamps the proposal to each request's limit; returns the lengths of the shortest and the longest draft.
+fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> (u32, u32) {
+    let (mut shortest, mut longest) = (u32::MAX, 0);
     for (d, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
         *d = (*d).min(limit);
-        depth = depth.max(*d);
+        shortest = shortest.min(*d);
+        longest = longest.max(*d);
     }
-    depth
+    (shortest, longest)
 }
 
 fn run_pass<E: Executor>(executor: &mut E, step: &StepPlan, drafts: &mut Drafts) -> Result<(), E::Error> {

@@ -90,6 +90,11 @@ impl<'a> Memory<'a> {
         if tokens <= a.room { 0 } else { (tokens - a.room).div_ceil(self.block_size) }
     }
 
+    /// Is there certainly room for `requests` requests to grow by `tokens` each?
+    pub fn surely_holds(&self, requests: usize, tokens: u32) -> bool {
+        requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.free())
+    }
+
     /// Makes room for `tokens` tokens of a running request; false when the pools cannot.
     #[inline]
     pub fn ensure(&mut self, a: &mut Active, tokens: u32) -> bool {

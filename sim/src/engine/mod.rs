@@ -152,17 +152,18 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
             Scheduler::V1 => self.schedule_v1(),
             Scheduler::V0PrefillFirst => self.schedule_v0(),
         }
-        self.gather();
-        if self.work.columns.ids.is_empty() && self.work.chunks.is_empty() {
+        self.work.gather(&mut self.running, D::ACTIVE, self.config.draft_prefill);
+        let n = self.work.columns.len();
+        if n == 0 && self.work.chunks.is_empty() {
             // Scheduling only rejected or preempted; the next round goes on from there.
             return Ok(());
         }
-        let n = self.work.columns.ids.len();
-        self.plan.draft_len.clear();
-        self.plan.draft_len.resize(n, 0);
-        self.drafts.reset(n, self.config.max_draft_len);
-        self.accepted.clear();
-        self.accepted.resize(n, 0);
+        if D::ACTIVE {
+            self.drafts.reset(n, self.config.max_draft_len);
+            self.plan.draft_len.clear();
+            self.plan.draft_len.resize(n, 0);
+            self.accepted.resize(n, 0);
+        }
 
         let plan = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
         self.drafter.speculate(&mut self.executor, &plan, &mut self.plan, &mut self.drafts)?;
@@ -182,7 +183,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
             batch_size: n as u32,
             chunks: self.work.prefill.chunks,
             chunk_tokens: self.work.prefill.tokens,
-            context: self.work.columns.context_sum,
+            context: self.work.context_sum(),
             waiting: self.waiting.len() as u32,
             draft_passes: self.drafts.passes,
             used_blocks: self.memory.used(),
@@ -191,15 +192,17 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         };
         self.commit(&mut record);
         self.out.step(&record);
-        self.drafter.observe(&StepOutcome {
-            ids: &self.work.columns.ids,
-            drafted: &self.drafts.draft_len,
-            verified: &self.drafts.verify_len,
-            accepted: &self.accepted,
-            drafts: &self.drafts,
-            draft_time: record.draft_time,
-            verify_time: record.verify_time,
-        });
+        if D::ACTIVE {
+            self.drafter.observe(&StepOutcome {
+                ids: self.work.columns.ids(),
+                drafted: &self.drafts.draft_len,
+                verified: &self.drafts.verify_len,
+                accepted: &self.accepted,
+                drafts: &self.drafts,
+                draft_time: record.draft_time,
+                verify_time: record.verify_time,
+            });
+        }
         self.last_end = end;
         self.step += 1;
         Ok(())
@@ -208,36 +211,6 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
     fn begin_step(&mut self) {
         self.preempted = 0;
         self.budget = self.config.max_num_batched_tokens;
-    }
-
-    /// The most this request may draft now.
-    #[inline]
-    fn draft_limit(&self, a: &Active, limit: u32) -> u32 {
-        if !a.may_draft {
-            return 0;
-        }
-        // One position is the new token's, and vLLM keeps one below max_model_len (policies.md 4.2).
-        limit.min((self.config.max_model_len - 1).saturating_sub(a.computed + 1))
-    }
-
-    /// Splits the scheduled requests into decode columns and prefill chunks.
-    fn gather(&mut self) {
-        let draft_prefill = D::ACTIVE && self.config.draft_prefill;
-        self.work.clear();
-        for (at, a) in self.running.iter_mut().enumerate() {
-            if a.new == 0 {
-                continue;
-            }
-            if a.prefilling {
-                self.work.push_chunk(a);
-                if draft_prefill {
-                    self.work.draft_prefill.add(a.seen, a.computed + a.new - a.seen);
-                    a.seen = a.computed + a.new;
-                }
-            } else {
-                self.work.columns.push(at, a);
-            }
-        }
     }
 
     /// On a request's first scheduling its truth is drawn and its queueing ends.

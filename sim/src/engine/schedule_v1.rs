@@ -18,10 +18,13 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     /// Phase 1: gives every running request its tokens while the budget lasts.
     pub(super) fn schedule_running(&mut self) {
         let limit = if D::ACTIVE { self.drafter.limit().min(self.config.max_draft_len) } else { 0 };
-        let mut at = 0;
+        let mut at = self.schedule_roomy(limit);
         while at < self.running.len() && self.budget > 0 {
             let a = &self.running[at];
-            let want = if a.prefilling { self.chunk(a.total - a.computed) } else { 1 + self.draft_limit(a, limit) };
+            let want = match a.prefilling {
+                true => self.chunk(a.total - a.computed),
+                false => 1 + draft_limit(a, limit, self.config.max_model_len),
+            };
             let Some(new) = self.make_room(at, want.min(self.budget)) else { break };
             let a = &mut self.running[at];
             a.new = new;
@@ -31,6 +34,23 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             }
             at += 1;
         }
+    }
+
+    /// The common case of phase 1, kept tight: leading decodes with budget to spare, growing a block at most. Returns
+    /// how many it scheduled.
+    fn schedule_roomy(&mut self, limit: u32) -> usize {
+        let max_model_len = self.config.max_model_len;
+        let mut done = 0;
+        for a in &mut self.running {
+            let new = 1 + draft_limit(a, limit, max_model_len);
+            if a.prefilling || new > self.budget || !self.memory.ensure(a, a.computed + new) {
+                break;
+            }
+            a.new = new;
+            self.budget -= new;
+            done += 1;
+        }
+        done
     }
 
     fn chunk(&self, tokens: u32) -> u32 {
@@ -164,7 +184,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
 
     /// `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
     pub(super) fn top_up_chunks(&mut self) {
-        let charged: u32 = self.work.columns.limit.iter().sum();
+        let charged: u32 = self.work.columns.limit().iter().sum();
         let mut freed = self.budget + charged - self.drafts.verify_len.iter().sum::<u32>();
         self.work.clear_chunks();
         let threshold = self.config.long_prefill_token_threshold;
@@ -182,4 +202,11 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             }
         }
     }
+}
+
+/// The most a request may draft now. One position is the new token's, and vLLM keeps one below `max_model_len`
+/// (policies.md 4.2).
+#[inline]
+fn draft_limit(a: &Active, limit: u32, max_model_len: u32) -> u32 {
+    if a.may_draft { limit.min((max_model_len - 1).saturating_sub(a.computed + 1)) } else { 0 }
 }

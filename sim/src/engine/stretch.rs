@@ -1,6 +1,6 @@
 //! Skipping: a stretch of plain decode steps in which nothing can be decided runs on sums alone.
 //!
-//! Between arrivals and completions the plain engine repeats one step with a longer context. Each such step still asks
+//! From an arrival or completion to the next the plain engine repeats one step with a longer context. Each such step still asks
 //! the true latency model and adds to the same totals, in the same order, as stepping does; only the walk over the
 //! requests is put off to the end of the stretch. Results are therefore the same bytes with and without (a property
 //! test holds it to that).
@@ -13,7 +13,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     /// Runs a stretch if there is one; says whether it did.
     pub(super) fn skip_stretch(&mut self) -> bool {
         let steps = self.stretch_len();
-        if steps < 2 {
+        if steps == 0 {
             return false;
         }
         let n = self.running.len() as u32;
@@ -64,8 +64,10 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             if a.prefilling {
                 return 0;
             }
-            // The step in which a request ends is a step of its own.
-            steps = steps.min(a.stop_at - a.emitted - 1);
+            steps = steps.min(a.stop_at - a.emitted);
+        }
+        if self.memory.surely_holds(self.running.len(), steps) {
+            return steps;
         }
         let blocks: u32 = self.running.iter().map(|a| self.memory.lacking(a, a.computed + steps)).sum();
         if blocks > self.memory.free() { 0 } else { steps }
@@ -88,9 +90,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
 
     /// Brings every request to the end of a stretch of `done` steps.
     fn catch_up(&mut self, done: u32) {
-        if done == 0 {
-            return;
-        }
+        let mut ended = false;
         for a in &mut self.running {
             let fits = self.memory.ensure(a, a.computed + done);
             assert!(fits, "the stretch was cut to what the pool holds");
@@ -98,7 +98,11 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             a.total += done;
             a.emitted += done;
             a.last_emit = self.last_end;
+            ended |= a.emitted == a.stop_at;
         }
         self.out.totals.peak_blocks = self.out.totals.peak_blocks.max(self.memory.used());
+        if ended {
+            self.remove_ended(self.last_end);
+        }
     }
 }

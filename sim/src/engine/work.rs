@@ -7,48 +7,52 @@ use crate::{BatchView, ChunkTotals, DraftGap, EngineConfig, RequestId, Time};
 /// The decode requests of a step in columns, as policies and executors see them.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// Index of each in the running list.
-    pub at: Vec<u32>,
-    /// Request ids.
-    pub ids: Vec<RequestId>,
-    /// Context tokens.
-    pub context: Vec<u32>,
-    /// Emitted tokens.
-    pub emitted: Vec<u32>,
-    /// Draft limits.
-    pub limit: Vec<u32>,
-    /// Tokens the draft has not seen.
-    pub gap: Vec<u32>,
-    /// TPOT limits.
-    pub slo_tpot_s: Vec<f64>,
+    at: Vec<u32>,
+    ids: Vec<RequestId>,
+    context: Vec<u32>,
+    emitted: Vec<u32>,
+    limit: Vec<u32>,
+    gap: Vec<u32>,
+    slo_tpot_s: Vec<f64>,
     /// Sum of `context`.
-    pub context_sum: u64,
+    context_sum: u64,
+    /// Decode requests in the step.
+    n: usize,
 }
 
 impl Columns {
-    /// Empties the columns, keeping their buffers.
-    pub fn clear(&mut self) {
-        self.at.clear();
-        self.ids.clear();
-        self.context.clear();
-        self.emitted.clear();
-        self.limit.clear();
-        self.gap.clear();
-        self.slo_tpot_s.clear();
-        self.context_sum = 0;
+    /// Makes every column at least `n` long. They never shrink: `n` entries of each count.
+    #[inline]
+    fn reserve(&mut self, n: usize) {
+        if self.at.len() < n {
+            self.at.resize(n, 0);
+            self.ids.resize(n, 0);
+            self.context.resize(n, 0);
+            self.emitted.resize(n, 0);
+            self.limit.resize(n, 0);
+            self.gap.resize(n, 0);
+            self.slo_tpot_s.resize(n, f64::INFINITY);
+        }
     }
 
-    /// Adds the running request at index `at`.
-    #[inline]
-    pub fn push(&mut self, at: usize, a: &Active) {
-        self.at.push(at as u32);
-        self.ids.push(a.id);
-        self.context.push(a.computed);
-        self.emitted.push(a.emitted);
-        self.limit.push(a.new - 1);
-        self.gap.push(a.computed - a.seen);
-        self.slo_tpot_s.push(a.slo_tpot_s);
-        self.context_sum += u64::from(a.computed);
+    /// The index of each decode request in the running list.
+    pub fn at(&self) -> &[u32] {
+        &self.at[..self.n]
+    }
+
+    /// The draft limit of each decode request.
+    pub fn limit(&self) -> &[u32] {
+        &self.limit[..self.n]
+    }
+
+    /// The decode requests' ids.
+    pub fn ids(&self) -> &[RequestId] {
+        &self.ids[..self.n]
+    }
+
+    /// Number of decode requests.
+    pub fn len(&self) -> usize {
+        self.n
     }
 }
 
@@ -66,11 +70,46 @@ pub struct Work {
 }
 
 impl Work {
-    /// Empties everything, keeping the buffers.
-    pub fn clear(&mut self) {
-        self.columns.clear();
+    /// Splits the scheduled requests of the running list into decode columns and prefill chunks. `drafter`: is
+    /// there one; `draft_prefill`: it runs over the chunks as well.
+    #[inline]
+    pub fn gather(&mut self, running: &mut [Active], drafter: bool, draft_prefill: bool) {
         self.clear_chunks();
         self.draft_prefill = ChunkTotals::default();
+        // The columns are written through slices of one length: this loop is a good part of a step.
+        let most = running.len();
+        self.columns.reserve(most);
+        let Columns { at, ids, context, emitted, limit, gap, slo_tpot_s, .. } = &mut self.columns;
+        let (at, ids, context, emitted) =
+            (&mut at[..most], &mut ids[..most], &mut context[..most], &mut emitted[..most]);
+        let (limit, gap, slo_tpot_s) = (&mut limit[..most], &mut gap[..most], &mut slo_tpot_s[..most]);
+        let (mut n, mut context_sum) = (0, 0);
+        for (index, a) in running.iter_mut().enumerate() {
+            if a.new > 0 && !a.prefilling {
+                at[n] = index as u32;
+                ids[n] = a.id;
+                context[n] = a.computed;
+                emitted[n] = a.emitted;
+                // Without a drafter nobody reads these: they keep their defaults.
+                if drafter {
+                    limit[n] = a.new - 1;
+                    gap[n] = a.computed - a.seen;
+                    slo_tpot_s[n] = a.slo_tpot_s;
+                }
+                context_sum += u64::from(a.computed);
+                n += 1;
+            } else if a.new > 0 {
+                let last = a.computed + a.new == a.total;
+                self.chunks.push(Chunk { request: a.id, computed: a.computed, tokens: a.new, last });
+                self.prefill.add(a.computed, a.new);
+                if drafter && draft_prefill {
+                    self.draft_prefill.add(a.seen, a.computed + a.new - a.seen);
+                    a.seen = a.computed + a.new;
+                }
+            }
+        }
+        self.columns.context_sum = context_sum;
+        self.columns.n = n;
     }
 
     /// Empties the target's chunks.
@@ -86,18 +125,24 @@ impl Work {
         self.prefill.add(a.computed, a.new);
     }
 
+    /// Sum of the decode requests' context.
+    pub fn context_sum(&self) -> u64 {
+        self.columns.context_sum
+    }
+
     /// The step as executors and policies see it.
     pub fn plan(&self, config: &EngineConfig, step: u64, now: Time, running: usize, waiting: usize) -> StepPlan<'_> {
+        let n = self.columns.n;
         StepPlan {
             batch: BatchView {
                 now,
                 step,
-                ids: &self.columns.ids,
-                context: &self.columns.context,
-                emitted: &self.columns.emitted,
-                limit: &self.columns.limit,
-                draft_gap: &self.columns.gap,
-                slo_tpot_s: &self.columns.slo_tpot_s,
+                ids: self.columns.ids(),
+                context: &self.columns.context[..n],
+                emitted: &self.columns.emitted[..n],
+                limit: self.columns.limit(),
+                draft_gap: &self.columns.gap[..n],
+                slo_tpot_s: &self.columns.slo_tpot_s[..n],
                 context_sum: self.columns.context_sum,
                 prefill: self.prefill,
                 draft_prefill: self.draft_prefill,
@@ -108,6 +153,7 @@ impl Work {
             },
             chunks: &self.chunks,
             draft_len: &[],
+            common_len: 0,
             pass: 0,
             wants_confidence: false,
         }
