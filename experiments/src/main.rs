@@ -1,1 +1,4 @@
+//! `foretoken`: which speculation policy should this server run?
+mod document;
+mod problem;
 fn main() {}

@@ -1,0 +1,196 @@
+//! An experiment file as a tree that remembers where each value came from.
+//!
+//! Overrides and sweeps work on this tree, before anything is deserialised, so that a typed value never needs a
+//! second "or a sweep" form and every error can point at the text it is about: the file, or a `--set` argument.
+//! Knows nothing of what an experiment means.
+
+mod overrides;
+mod path;
+mod sweep;
+
+pub use path::{Path, Step};
+pub use sweep::{Choice, Variant};
+
+use crate::problem::{Problem, Result, nearest};
+use serde::de::{DeserializeOwned, IntoDeserializer};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value with its place.
+pub type Node = Spanned<DeValue<'static>>;
+
+/// A parsed experiment with its overrides applied.
+#[derive(Clone, Debug)]
+pub struct Document {
+    sources: Vec<Source>,
+    root: Node,
+}
+
+/// A text that values came from. Spans of all sources lie one after another in one address space.
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    text: &'static str,
+    base: usize,
+}
+
+impl Document {
+    /// Parses TOML text known to the user as `name`.
+    pub fn parse(name: &str, text: &str) -> Result<Document> {
+        let text = keep(text);
+        let table = DeTable::parse(text).map_err(|e| {
+            let problem = Problem::bad_input(format!("{name} is not valid TOML: {}", e.message()));
+            match e.span() {
+                Some(span) => problem.at(name, text, span),
+                None => problem,
+            }
+        })?;
+        let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+        Ok(Document { sources: vec![Source { name: name.to_owned(), text, base: 0 }], root })
+    }
+
+    /// Appends a text to the sources; returns where its spans start.
+    fn add_source(&mut self, name: &str, text: &'static str) -> usize {
+        let base = self.sources.last().map_or(0, |s| s.base + s.text.len() + 1);
+        self.sources.push(Source { name: name.to_owned(), text, base });
+        base
+    }
+
+    /// Turns the tree into a typed value.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        T::deserialize(self.root.clone().into_deserializer()).map_err(|e| {
+            let (what, help) = explain(e.message());
+            let problem = self.point(Problem::bad_input(what), e.span());
+            match help {
+                Some(help) => problem.help(help),
+                None => problem,
+            }
+        })
+    }
+
+    /// The value at a path.
+    pub fn get(&self, path: &Path) -> Option<&Node> {
+        path.0.iter().try_fold(&self.root, |node, step| match (step, node.get_ref()) {
+            (Step::Key(k), DeValue::Table(t)) => t.get(k.as_str()),
+            (Step::Index(i), DeValue::Array(a)) => a.get(*i),
+            _ => None,
+        })
+    }
+
+    /// A problem with the value at `path`, or with the nearest enclosing value the file has.
+    pub fn problem_at(&self, path: &Path, message: impl Into<String>) -> Box<Problem> {
+        let span = path.ancestors().find_map(|p| self.get(&p)).map(Spanned::span);
+        self.point(Problem::bad_input(message), span)
+    }
+
+    /// Adds a place to a problem. Without a span, or with one over the whole file, it names the file alone.
+    pub fn point(&self, problem: Box<Problem>, span: Option<Range<usize>>) -> Box<Problem> {
+        let span = span.filter(|s| *s != self.root.span()).unwrap_or(0..0);
+        let at = self.sources.iter().rev().find(|s| s.base <= span.start).expect("the first source starts at 0");
+        problem.at(&at.name, at.text, span.start - at.base..span.end - at.base)
+    }
+
+    /// Every string value, for replacing environment variables in paths.
+    pub fn map_strings(&mut self, mut f: impl FnMut(&str) -> std::result::Result<Option<String>, String>) -> Result<()> {
+        let mut wrong = None;
+        visit_strings(&mut self.root, &mut |text, span| match f(text) {
+            Ok(Some(new)) => *text = new.into(),
+            Ok(None) => {}
+            Err(message) => wrong = wrong.take().or(Some((message, span))),
+        });
+        match wrong {
+            Some((message, span)) => Err(self.point(Problem::bad_input(message), Some(span))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn visit_strings(node: &mut Node, f: &mut impl FnMut(&mut std::borrow::Cow<'static, str>, Range<usize>)) {
+    let span = node.span();
+    match node.get_mut() {
+        DeValue::String(text) => f(text, span),
+        DeValue::Array(items) => items.iter_mut().for_each(|item| visit_strings(item, f)),
+        DeValue::Table(table) => table.iter_mut().for_each(|(_, value)| visit_strings(value, f)),
+        _ => {}
+    }
+}
+
+/// Keeps a text for the life of the program: the tree borrows its numbers from it, and a program reads one
+/// experiment and a handful of overrides.
+fn keep(text: &str) -> &'static str {
+    text.to_owned().leak()
+}
+
+/// Rewords serde's messages and finds the nearest of the names it lists.
+fn explain(message: &str) -> (String, Option<String>) {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (given, known) = match quoted.split_first() {
+        Some((given, known)) => (*given, known),
+        None => ("", [].as_slice()),
+    };
+    let kind = match message {
+        m if m.starts_with("unknown field") => "key",
+        m if m.starts_with("unknown variant") => "name",
+        m if m.contains("wanted exactly 1 element") => {
+            return ("exactly one choice is wanted here".into(), Some(ONE_CHOICE.into()));
+        }
+        m if m.contains("unit variant, expected") => {
+            return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
+        }
+        m => return (m.to_owned(), None),
+    };
+    let help = match (nearest(given, known.iter().copied()), known) {
+        (_, []) => None,
+        (Some(near), _) => Some(format!("did you mean `{near}`? Valid here: {}", known.join(", "))),
+        (None, _) => Some(format!("valid here: {}", known.join(", "))),
+    };
+    (format!("unknown {kind} `{given}`"), help)
+}
+
+const ONE_CHOICE: &str = "to replace a choice with --set, set the whole of it: --set 'acceptance={ constant = { rate = 0.8 } }'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Engine {
+        #[allow(dead_code)]
+        block_size: u32,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Top {
+        #[allow(dead_code)]
+        engine: Engine,
+    }
+
+    fn fail(text: &str) -> Box<Problem> {
+        Document::parse("x.toml", text).and_then(|d| d.read::<Top>()).unwrap_err()
+    }
+
+    #[test]
+    fn an_unknown_key_is_pointed_at_with_the_nearest_valid_one() {
+        let p = fail("[engine]\nblock_sise = 16\n");
+        assert_eq!(p.message(), "unknown key `block_sise`");
+        assert_eq!(p.pointed_at(), Some("block_sise"));
+        assert!(p.help_text().contains("did you mean `block_size`?"), "{}", p.help_text());
+    }
+
+    #[test]
+    fn a_wrong_type_and_broken_toml_are_pointed_at() {
+        assert_eq!(fail("[engine]\nblock_size = \"16\"\n").pointed_at(), Some("\"16\""));
+        assert_eq!(fail("[engine]\nblock_size = -1\n").pointed_at(), Some("-1"));
+        assert!(fail("[engine\n").message().contains("not valid TOML"));
+    }
+
+    #[test]
+    fn a_missing_table_names_the_file() {
+        let p = fail("");
+        assert!(p.message().contains("missing field `engine`"), "{}", p.message());
+    }
+}

@@ -1,0 +1,135 @@
+//! `--set path.to.key=value`: replaces or adds one value of the tree. Whether the path makes sense is found out
+//! when the tree is read; the error then points into the argument.
+
+use super::{Document, Node, Path, Step, keep};
+use crate::problem::{Problem, Result};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+impl Document {
+    /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
+    pub fn set(&mut self, argument: &str) -> Result<()> {
+        let name = format!("--set {argument}");
+        let wanted = "write --set path.to.key=value, for example --set engine.max_num_seqs=64";
+        let Some((path, value)) = argument.split_once('=') else {
+            return Err(Problem::bad_input(format!("--set {argument}: no `=`")).help(wanted));
+        };
+        let steps = Path::of(path.trim());
+        if steps.0.is_empty() {
+            return Err(Problem::bad_input(format!("--set {argument}: no path before `=`")).help(wanted));
+        }
+        let text = if is_bare_word(value.trim()) {
+            keep(&format!("{}={}", path.trim(), toml::Value::String(value.trim().to_owned())))
+        } else {
+            keep(argument)
+        };
+        let offset = text.find('=').expect("the text holds the argument's `=`") + 1;
+        let parsed = DeValue::parse(&text[offset..]).map_err(|e| {
+            let problem = Problem::bad_input(format!("--set: the value is not valid TOML: {}", e.message()));
+            let span = e.span().unwrap_or(0..0);
+            problem.at(&name, text, span.start + offset..span.end + offset).help(wanted)
+        })?;
+        let base = self.add_source(&name, text);
+        let whole = base..base + path.trim_end().len();
+        put(&mut self.root, &steps.0, shift(parsed, base + offset), whole.clone()).map_err(|message| {
+            let problem = Problem::bad_input(format!("--set {}: {message}", path.trim()));
+            self.point(problem, Some(whole)).help("`foretoken run` prints the valid keys of a table when one is wrong")
+        })
+    }
+}
+
+/// Text that is meant as a string although it lacks quotes: `h100`, `data/trace.csv`, `${FORETOKEN_TRACES}/x.csv`.
+fn is_bare_word(text: &str) -> bool {
+    let starts_like_one = text.starts_with(|c: char| c.is_alphabetic() || "./$".contains(c));
+    let word = text.chars().all(|c| c.is_alphanumeric() || "-_./${}+".contains(c));
+    starts_like_one && word && !["true", "false", "nan", "inf"].contains(&text)
+}
+
+/// Replaces the value at `steps`, making missing tables on the way. Keys it adds get the place `at`.
+fn put(node: &mut Node, steps: &[Step], value: Node, at: std::ops::Range<usize>) -> std::result::Result<(), String> {
+    let Some((step, rest)) = steps.split_first() else {
+        *node = value;
+        return Ok(());
+    };
+    match (step, node.get_mut()) {
+        (Step::Key(key), DeValue::Table(table)) => {
+            if table.get(key.as_str()).is_none() {
+                let empty = Spanned::new(at.clone(), DeValue::Table(DeTable::new()));
+                table.insert(Spanned::new(at.clone(), key.clone().into()), empty);
+            }
+            let next = table.get_mut(key.as_str()).expect("it was there or has just been inserted");
+            put(next, rest, value, at)
+        }
+        (Step::Index(i), DeValue::Array(items)) => {
+            let n = items.len();
+            let next = items.get_mut(*i).ok_or_else(|| format!("index {i} is past the end: the list has {n} items"))?;
+            put(next, rest, value, at)
+        }
+        (Step::Key(key), other) => Err(format!("`{key}` is wanted inside a {}, which has no keys", other.type_str())),
+        (Step::Index(i), other) => Err(format!("index {i} is wanted inside a {}, not a list", other.type_str())),
+    }
+}
+
+/// Moves every span of a tree by `base`.
+fn shift(mut node: Node, base: usize) -> Node {
+    let moved = |span: std::ops::Range<usize>| span.start + base..span.end + base;
+    let span = moved(node.span());
+    let value = match std::mem::replace(node.get_mut(), DeValue::Boolean(false)) {
+        DeValue::Array(items) => DeValue::Array(items.into_iter().map(|item| shift(item, base)).collect()),
+        DeValue::Table(table) => {
+            let entry = |(key, value): (Spanned<_>, _)| {
+                let at = moved(key.span());
+                (Spanned::new(at, key.into_inner()), shift(value, base))
+            };
+            DeValue::Table(table.into_iter().map(entry).collect())
+        }
+        scalar => scalar,
+    };
+    Spanned::new(span, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(argument: &str) -> Result<toml::Value> {
+        let text = "a = 1\nlist = [{ k = 3 }, { k = 5 }]\n[hw]\nmodel = { linear = { x = 1 } }\n";
+        let mut doc = Document::parse("x.toml", text)?;
+        doc.set(argument)?;
+        doc.read()
+    }
+
+    #[test]
+    fn replaces_adds_and_indexes() {
+        assert_eq!(set("a=2").unwrap()["a"].as_integer(), Some(2));
+        assert_eq!(set("list.1.k=7").unwrap()["list"][1]["k"].as_integer(), Some(7));
+        assert_eq!(set("hw.b.c = 0.5").unwrap()["hw"]["b"]["c"].as_float(), Some(0.5));
+        assert_eq!(set("hw.model={ roofline = {} }").unwrap()["hw"]["model"].as_table().unwrap().len(), 1);
+        assert_eq!(set("hw.gpu=a100-80g").unwrap()["hw"]["gpu"].as_str(), Some("a100-80g"));
+        assert_eq!(set("a=${X}/y.csv").unwrap()["a"].as_str(), Some("${X}/y.csv"));
+        assert_eq!(set("a={sweep=[1,2]}").unwrap()["a"]["sweep"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn errors_point_into_the_argument() {
+        assert!(set("a").unwrap_err().message().contains("no `=`"));
+        assert_eq!(set("list.9.k=1").unwrap_err().pointed_at(), Some("list.9.k"));
+        assert!(set("a.b=1").unwrap_err().message().contains("inside a integer"));
+        assert!(set("a=[1").unwrap_err().message().contains("not valid TOML"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_found_on_reading_and_points_into_the_argument() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Top {
+            #[allow(dead_code)]
+            alpha: u32,
+        }
+        let mut doc = Document::parse("x.toml", "alpha = 1\n").unwrap();
+        doc.set("alhpa=2").unwrap();
+        let p = doc.read::<Top>().unwrap_err();
+        assert_eq!(p.pointed_at(), Some("alhpa"));
+        assert!(p.help_text().contains("`alpha`"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Where a value stands in a document: `workload.transform[0].rate-scale`.
+
+use std::fmt;
+
+/// One step down.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// Into a table.
+    Key(String),
+    /// Into an array.
+    Index(usize),
+}
+
+/// Steps from the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path(pub Vec<Step>);
+
+impl Path {
+    /// From dotted text; all-digit segments and `[i]` are indices.
+    pub fn of(dotted: &str) -> Path {
+        let plain = dotted.replace('[', ".").replace(']', "");
+        let step = |s: &str| s.parse().map_or_else(|_| Step::Key(s.to_owned()), Step::Index);
+        Path(plain.split('.').filter(|s| !s.is_empty()).map(step).collect())
+    }
+
+    /// The path one step further down.
+    pub fn then(&self, step: Step) -> Path {
+        Path(self.0.iter().cloned().chain([step]).collect())
+    }
+
+    /// The path one key further down.
+    pub fn key(&self, key: &str) -> Path {
+        self.then(Step::Key(key.to_owned()))
+    }
+
+    /// This path, then each shorter one, the root last.
+    pub fn ancestors(&self) -> impl Iterator<Item = Path> + '_ {
+        (0..=self.0.len()).rev().map(|n| Path(self.0[..n].to_vec()))
+    }
+
+    /// The last key on the path: what a column or axis is called.
+    pub fn last_key(&self) -> &str {
+        let key = |step: &'_ Step| matches!(step, Step::Key(_));
+        match self.0.iter().rfind(|s| key(s)) {
+            Some(Step::Key(k)) => k,
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(k) if i == 0 => write!(f, "{k}")?,
+                Step::Key(k) => write!(f, ".{k}")?,
+                Step::Index(i) => write!(f, "[{i}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        for text in ["engine.block_size", "workload.transform[0].rate-scale", "policies[2].fixed.k"] {
+            assert_eq!(Path::of(text).to_string(), text);
+        }
+        assert_eq!(Path::of("policies.2.fixed"), Path::of("policies[2].fixed"));
+        assert_eq!(Path::of("a[0]").last_key(), "a");
+    }
+}

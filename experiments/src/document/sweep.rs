@@ -1,0 +1,207 @@
+//! `{ sweep = [a, b] }` in place of any value: one document becomes several, one for each combination.
+//!
+//! The first sweep in the file varies slowest. A sweep inside a policy of the list makes several policies of it
+//! instead, so that `{ fixed = { k = { sweep = [1, 3, 5] } } }` is three entries of one comparison.
+
+use super::{Document, Node, Path, Step};
+use crate::problem::{Problem, Result};
+use toml::de::{DeArray, DeValue};
+
+/// More combinations than anybody means.
+const MAX_VARIANTS: usize = 10_000;
+
+/// One value a sweep took.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Choice {
+    /// Where the sweep stands.
+    pub path: String,
+    /// What it is called in tables and figures: the last key of the path.
+    pub name: String,
+    /// The value as TOML.
+    pub value: String,
+    /// The value when it is a number.
+    pub number: Option<f64>,
+}
+
+/// One document of a sweep.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What each sweep took, in the order of the file.
+    pub choices: Vec<Choice>,
+    /// The document with every sweep replaced.
+    pub document: Document,
+}
+
+impl Document {
+    /// All combinations of all sweeps; the document itself when it has none. `list` names the array whose elements
+    /// multiply in place, `fixed` the keys at the top that must not be swept.
+    pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
+        self.expand_list(list)?;
+        let mut variants = Vec::new();
+        self.expand(fixed, Vec::new(), &mut variants)?;
+        Ok(variants)
+    }
+
+    fn expand(self, fixed: &[&str], choices: Vec<Choice>, out: &mut Vec<Variant>) -> Result<()> {
+        let Some((path, values)) = self.first_sweep(&self.root, &Path::default())? else {
+            if out.len() == MAX_VARIANTS {
+                return Err(Problem::bad_input(format!("the sweeps make more than {MAX_VARIANTS} combinations")));
+            }
+            out.push(Variant { choices, document: self });
+            return Ok(());
+        };
+        if fixed.iter().any(|key| path.0.first() == Some(&Step::Key((*key).into()))) {
+            return Err(self.problem_at(&path, format!("`{path}` cannot be swept")));
+        }
+        for value in values {
+            let choice = Choice {
+                path: path.to_string(),
+                name: path.last_key().to_owned(),
+                value: plain(&value),
+                number: number(&value),
+            };
+            let mut document = self.clone();
+            *document.get_mut(&path) = value;
+            document.expand(fixed, choices.iter().cloned().chain([choice]).collect(), out)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces each element of the array `list` that holds a sweep by one element a combination.
+    fn expand_list(&mut self, list: &str) -> Result<()> {
+        let path = Path::of(list);
+        let Some(DeValue::Array(items)) = self.get(&path).map(|n| n.get_ref().clone()) else { return Ok(()) };
+        let mut all = DeArray::new();
+        for item in items.iter() {
+            self.expand_element(item.clone(), &mut all)?;
+        }
+        *self.get_mut(&path).get_mut() = DeValue::Array(all);
+        Ok(())
+    }
+
+    fn expand_element(&self, item: Node, out: &mut DeArray<'static>) -> Result<()> {
+        let Some((path, values)) = self.first_sweep(&item, &Path::default())? else {
+            out.push(item);
+            return Ok(());
+        };
+        for value in values {
+            let mut item = item.clone();
+            *descend(&mut item, &path) = value;
+            self.expand_element(item, out)?;
+        }
+        Ok(())
+    }
+
+    /// The sweep that stands first in the text below `node`, with its values.
+    fn first_sweep(&self, node: &Node, at: &Path) -> Result<Option<(Path, Vec<Node>)>> {
+        let mut children: Vec<(Step, &Node)> = match node.get_ref() {
+            DeValue::Array(items) => items.iter().enumerate().map(|(i, n)| (Step::Index(i), n)).collect(),
+            DeValue::Table(table) => {
+                if let Some(values) = table.get("sweep") {
+                    return self.sweep_values(values, table.len()).map(|v| Some((at.clone(), v)));
+                }
+                table.iter().map(|(k, n)| (Step::Key(k.get_ref().to_string()), n)).collect()
+            }
+            _ => return Ok(None),
+        };
+        children.sort_by_key(|(_, n)| n.span().start);
+        for (step, child) in children {
+            if let Some(found) = self.first_sweep(child, &at.then(step))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn sweep_values(&self, values: &Node, keys: usize) -> Result<Vec<Node>> {
+        let wrong = |message: String| {
+            let problem = Problem::bad_input(message).help("write key = { sweep = [value, value, ...] }");
+            Err(self.point(problem, Some(values.span())))
+        };
+        match values.get_ref() {
+            _ if keys > 1 => wrong("`sweep` must stand alone in its table".into()),
+            DeValue::Array(items) if items.is_empty() => wrong("an empty sweep".into()),
+            DeValue::Array(items) => Ok(items.to_vec()),
+            other => wrong(format!("`sweep` wants a list, not a {}", other.type_str())),
+        }
+    }
+
+    fn get_mut(&mut self, path: &Path) -> &mut Node {
+        descend(&mut self.root, path)
+    }
+}
+
+/// The node at a path that was found in this very tree.
+fn descend<'a>(node: &'a mut Node, path: &Path) -> &'a mut Node {
+    path.0.iter().fold(node, |node, step| {
+        let next = match (step, node.get_mut()) {
+            (Step::Key(k), DeValue::Table(t)) => t.get_mut(k.as_str()),
+            (Step::Index(i), DeValue::Array(a)) => a.get_mut(*i),
+            _ => None,
+        };
+        next.expect("the path was found in this tree")
+    })
+}
+
+/// The value as TOML on one line; a string without its quotes.
+fn plain(node: &Node) -> String {
+    let value: Result<toml::Value> = Document { sources: Vec::new(), root: node.clone() }.read();
+    match value {
+        Ok(toml::Value::String(text)) => text,
+        Ok(value) => value.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+fn number(node: &Node) -> Option<f64> {
+    match node.get_ref() {
+        DeValue::Integer(i) => i64::from_str_radix(i.as_str(), i.radix()).ok().map(|i| i as f64),
+        DeValue::Float(x) => x.as_str().parse().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variants(text: &str) -> Result<Vec<Variant>> {
+        Document::parse("x.toml", text)?.variants("policies", &["name", "seeds"])
+    }
+
+    #[test]
+    fn the_first_in_the_file_varies_slowest() {
+        let all = variants("z = { sweep = [1, 2] }\na = { sweep = [0.5, \"x\"] }\n").unwrap();
+        let values: Vec<Vec<&str>> =
+            all.iter().map(|v| v.choices.iter().map(|c| c.value.as_str()).collect()).collect();
+        assert_eq!(values, [["1", "0.5"], ["1", "x"], ["2", "0.5"], ["2", "x"]]);
+        assert_eq!(all[0].choices[1].number, Some(0.5));
+        assert_eq!(all[1].choices[1].number, None);
+        let read: toml::Value = all[3].document.read().unwrap();
+        assert_eq!(read["z"].as_integer(), Some(2));
+    }
+
+    #[test]
+    fn a_sweep_in_a_policy_makes_policies() {
+        let all = variants("policies = [{ a = {} }, { fixed = { k = { sweep = [1, 3] } } }]\n").unwrap();
+        assert_eq!(all.len(), 1);
+        let read: toml::Value = all[0].document.read().unwrap();
+        assert_eq!(read["policies"].as_array().unwrap().len(), 3);
+        assert_eq!(read["policies"][2]["fixed"]["k"].as_integer(), Some(3));
+    }
+
+    #[test]
+    fn bad_sweeps_are_pointed_at() {
+        assert_eq!(variants("a = { sweep = [] }\n").unwrap_err().pointed_at(), Some("[]"));
+        assert_eq!(variants("a = { sweep = 3 }\n").unwrap_err().pointed_at(), Some("3"));
+        assert!(variants("a = { sweep = [1], b = 2 }\n").unwrap_err().message().contains("alone"));
+        assert!(variants("seeds = { sweep = [1] }\n").unwrap_err().message().contains("cannot be swept"));
+    }
+
+    #[test]
+    fn whole_tables_can_be_swept() {
+        let all = variants("[w]\nx = { sweep = [{ p = { r = 1 } }, { t = {} }] }\n").unwrap();
+        assert_eq!(all[0].choices[0].path, "w.x");
+        assert_eq!(all[0].choices[0].value, "{ p = { r = 1 } }");
+    }
+}

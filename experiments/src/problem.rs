@@ -1,0 +1,144 @@
+//! Errors as a user meets them: what, where, what to do, and the exit code. The only error type of the binary.
+//!
+//! Library errors become a [`Problem`] at the border, where the file and the place in it are known.
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use std::fmt;
+
+/// Exit codes (ARCHITECTURE.md, conventions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Something failed that is not the input's fault: a full disk, an unwritable folder.
+    Failed = 1,
+    /// The command line, the experiment or a trace is wrong.
+    BadInput = 2,
+    /// The hardware the command needs is not here.
+    HardwareMissing = 4,
+    /// Ended by Ctrl-C or SIGTERM; what was done is kept.
+    Interrupted = 130,
+}
+
+/// `Err` side of everything in the binary. Boxed: it is large and rare.
+pub type Result<T> = std::result::Result<T, Box<Problem>>;
+
+/// One error message.
+#[derive(Debug)]
+pub struct Problem {
+    /// The exit code it ends the program with.
+    pub exit: Exit,
+    message: String,
+    help: Option<String>,
+    place: Option<Place>,
+}
+
+/// A stretch of a text with what is wrong there.
+#[derive(Debug)]
+struct Place {
+    source: NamedSource<String>,
+    label: LabeledSpan,
+}
+
+impl Problem {
+    /// A problem with the given exit code.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Box<Problem> {
+        Box::new(Problem { exit, message: message.into(), help: None, place: None })
+    }
+
+    /// The user's input is wrong (exit code 2).
+    pub fn bad_input(message: impl Into<String>) -> Box<Problem> {
+        Problem::new(Exit::BadInput, message)
+    }
+
+    /// The work failed (exit code 1).
+    pub fn failed(message: impl Into<String>) -> Box<Problem> {
+        Problem::new(Exit::Failed, message)
+    }
+
+    /// Adds what to do about it.
+    pub fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Problem> {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Points at bytes `span` of `text`, known to the user as `name`. A span over several lines is cut at the first.
+    pub fn at(mut self: Box<Self>, name: &str, text: &str, span: std::ops::Range<usize>) -> Box<Problem> {
+        let start = span.start.min(text.len());
+        let end = span.end.clamp(start, text.len());
+        let line = text.get(start..end).and_then(|t| t.find('\n')).map_or(end, |n| start + n);
+        let label = LabeledSpan::new_with_span(Some("here".into()), (start, line - start));
+        self.place = Some(Place { source: NamedSource::new(name, text.to_owned()), label });
+        self
+    }
+
+    /// The message without place and help.
+    #[cfg(test)]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The help text.
+    #[cfg(test)]
+    pub fn help_text(&self) -> &str {
+        self.help.as_deref().unwrap_or_default()
+    }
+
+    /// The text the place points at.
+    #[cfg(test)]
+    pub fn pointed_at(&self) -> Option<&str> {
+        let place = self.place.as_ref()?;
+        let (start, len) = (place.label.offset(), place.label.len());
+        Some(&place.source.inner()[start..start + len])
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl Diagnostic for Problem {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|h| Box::new(h) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.place.as_ref().map(|p| &p.source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.place.as_ref().map(|p| Box::new(std::iter::once(p.label.clone())) as Box<dyn Iterator<Item = _>>)
+    }
+}
+
+/// ", did you mean `x`?" for the candidate nearest to `given`; nothing when all are far.
+pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |c: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &c.to_lowercase());
+    candidates
+        .into_iter()
+        .map(|c| (distance(c), c))
+        .filter(|(d, c)| *d <= (c.len().max(given.len()) / 2).max(2))
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, c)| c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_finds_typos_and_refuses_strangers() {
+        let keys = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
+        assert_eq!(nearest("max_num_seq", keys), Some("max_num_seqs"));
+        assert_eq!(nearest("blok_size", keys), Some("block_size"));
+        assert_eq!(nearest("temperature", keys), None);
+    }
+
+    #[test]
+    fn a_long_span_is_cut_at_its_first_line() {
+        let p = Problem::bad_input("x").at("f.toml", "[a]\nb = 1\n", 0..9);
+        assert_eq!(p.pointed_at(), Some("[a]"));
+    }
+}
