@@ -1,1 +1,28 @@
-//! TODO
+//! Request traces: what arrives at the simulated server, read from public formats or generated.
+//!
+//! A [`WorkloadSpec`] says where arrivals and lengths come from and how they are transformed; [`build`] turns it and
+//! a seed into a [`foretoken_sim::Workload`]. [`read`] reads one file of a public format, [`inspect`] measures it.
+//! This crate ships no third-party data (only parameters calibrated on it, with their source), and it never drops
+//! a request silently: what was left out is counted in [`Trace::notes`] and [`Built::notes`].
+
+mod build;
+mod draws;
+mod error;
+mod format;
+pub mod generate;
+mod open;
+pub mod readers;
+mod spec;
+mod stats;
+mod transform;
+
+pub use build::{Built, build};
+pub use error::TraceError;
+pub use format::TraceFormat;
+pub use readers::{Gives, Trace, read, read_specforge, read_tree_steps};
+pub use spec::{
+    ArrivalSpec, FailedRows, FixedLengths, LengthSpec, Sample, Ties, TraceSpec, Turns, Unsorted, WorkloadSpec,
+    ZeroTokens,
+};
+pub use stats::{ArrivalStats, BinStats, LengthStats, RecordedStats, TraceStats, inspect};
+pub use transform::Transform;

@@ -1,0 +1,180 @@
+//! From a description and a seed to a workload: arrivals, then transformations in order, then lengths.
+
+use crate::draws::Draws;
+use crate::generate::{
+    AdaSpecBinArrivals, BurstGptGaps, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps, SPEC_BENCH_CATEGORIES,
+    TickArrivals,
+};
+use crate::spec::{ArrivalSpec, LengthSpec, Sample, TraceSpec, WorkloadSpec};
+use crate::transform::pick;
+use crate::{Trace, TraceError, read};
+use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
+use std::path::PathBuf;
+
+/// How long T1, T2 and T3 are when neither `duration_s` nor `requests` says so (the AdaSpec traces' 600 s).
+const SHAPE_S: f64 = 600.0;
+
+/// A workload that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// What arrives.
+    pub workload: Workload,
+    /// How it arrives.
+    pub arrivals: Arrivals,
+    /// Every file that was read, for digests.
+    pub files: Vec<PathBuf>,
+    /// What was left out or changed in those files, in words.
+    pub notes: Vec<String>,
+}
+
+/// Builds a workload. The same description, files and seed give the same workload on every machine of one
+/// architecture; `spec.seed` comes before `seed`.
+///
+/// `baseline_tpot_s`: see [`read`].
+///
+/// # Errors
+/// A setting out of range, a file that cannot be used, or a workload without a request.
+pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Result<Built, TraceError> {
+    spec.check()?;
+    let seed = spec.seed.unwrap_or(seed);
+    let mut built = Built { workload: Workload::default(), arrivals: Arrivals::Open, files: vec![], notes: vec![] };
+    let source = match &spec.lengths {
+        Some(LengthSpec::Trace(t)) => Some(built.take_lengths(t, baseline_tpot_s)?),
+        _ => None,
+    };
+    let has_lengths = match &spec.arrivals {
+        ArrivalSpec::Trace(t) => built.take_arrivals(t, baseline_tpot_s)?,
+        ArrivalSpec::ClosedLoop(clients) => {
+            built.arrivals = Arrivals::Closed { clients: *clients };
+            let rows = source.as_ref().map_or(0, Workload::len);
+            let requests = spec.requests.map_or(rows, |n| n as usize);
+            built.workload = (0..requests).map(|_| Request::new(Time::ZERO, 1, 1)).collect();
+            false
+        }
+        generated => {
+            built.workload = arrivals(generated, spec, seed).map(|at| Request::new(at, 1, 1)).collect();
+            false
+        }
+    };
+    for (index, transform) in spec.transform.iter().enumerate() {
+        built.workload = transform.apply(built.workload, seed, index)?;
+    }
+    match &spec.lengths {
+        Some(lengths) => built.workload = replace_lengths(&built.workload.arrival, lengths, source.as_ref(), seed),
+        None if has_lengths => {}
+        None => {
+            let hint = "add lengths = { spec-bench = {} } or { trace = { path = \"...\" } }";
+            return Err(TraceError::spec("lengths", "the arrival trace has no lengths of its own", hint));
+        }
+    }
+    if built.workload.is_empty() {
+        let hint = "check duration_s and the rate, and what the transforms leave out";
+        return Err(TraceError::spec("arrivals", "not one request is left", hint));
+    }
+    Ok(built)
+}
+
+impl Built {
+    /// Reads the arrival trace; true when it has lengths of its own.
+    fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
+        let trace = self.note(read(spec, baseline_tpot_s)?);
+        self.workload = trace.workload;
+        if trace.gives.arrivals {
+            return Ok(trace.gives.lengths);
+        }
+        let hint = "use it as lengths = { trace = ... } with other arrivals, for example { poisson = { rate = 4.0 } }";
+        Err(TraceError::file(&spec.path, "has no arrival times", hint))
+    }
+
+    fn take_lengths(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Workload, TraceError> {
+        let trace = self.note(read(spec, baseline_tpot_s)?);
+        if trace.gives.lengths {
+            return Ok(trace.workload);
+        }
+        Err(TraceError::file(&spec.path, "has no lengths", "use it as arrivals = { trace = ... }"))
+    }
+
+    fn note(&mut self, mut trace: Trace) -> Trace {
+        let name = trace.files[0].display().to_string();
+        self.notes.extend(trace.notes.drain(..).map(|n| format!("{name}: {n}")));
+        self.files.append(&mut trace.files);
+        trace
+    }
+}
+
+/// Arrivals of a generator, cut at `duration_s` and `requests`.
+fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Box<dyn Iterator<Item = Time>> {
+    let draws = Draws::new(seed, Stream::Arrivals, 0);
+    let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
+    let default_s = if is_shape && spec.requests.is_none() { SHAPE_S } else { f64::INFINITY };
+    let end_s = spec.duration_s.unwrap_or(default_s);
+    // Generators whose gaps may be long search up to the end; without one, to the end of the clock.
+    let search_s = end_s.min(Time::MAX.as_s());
+    let process: Box<dyn Iterator<Item = Time>> = match generator {
+        ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws)),
+        ArrivalSpec::MooncakePoisson(p) => Box::new(PoissonGaps::new(p.rate, draws)),
+        ArrivalSpec::T3(p) => Box::new(PoissonGaps::new(p.rate, draws)),
+        ArrivalSpec::Gamma(p) => Box::new(GammaGaps::new(p, draws)),
+        ArrivalSpec::Burstgpt(p) => Box::new(BurstGptGaps::new(p, draws)),
+        ArrivalSpec::AzureConv(p) => Box::new(LogOuArrivals::new(p, draws, search_s)),
+        ArrivalSpec::T1(p) => Box::new(LogOuArrivals::two_rate(p, draws, search_s)),
+        ArrivalSpec::AzureCode(p) => Box::new(OnOffArrivals::new(p, draws, search_s)),
+        ArrivalSpec::MooncakeTicks(p) | ArrivalSpec::T2(p) => Box::new(TickArrivals::new(p, draws, search_s)),
+        ArrivalSpec::AdaspecMooncake(p) => Box::new(AdaSpecBinArrivals::new(p, draws, search_s)),
+        ArrivalSpec::Trace(_) | ArrivalSpec::ClosedLoop(_) => Box::new(std::iter::empty()),
+    };
+    // `Time::MAX` is where the clock saturates, so an arrival there is beyond it.
+    let end = if end_s.is_finite() { Time::from_s(end_s) } else { Time::MAX };
+    Box::new(process.take_while(move |&at| at < end).take(spec.requests.map_or(usize::MAX, |n| n as usize)))
+}
+
+/// The same arrivals with everything else from the length source.
+fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Workload>, seed: u64) -> Workload {
+    let each = |request: u64| Draws::new(seed, Stream::Lengths, request);
+    let numbered = arrivals.iter().zip(0u64..);
+    match lengths {
+        LengthSpec::Fixed(f) => arrivals.iter().map(|&at| Request::new(at, f.prompt, f.output)).collect(),
+        LengthSpec::Table(name) => {
+            let table = name.table();
+            let request = |(&at, i)| {
+                let (prompt, output) = table.draw(&mut each(i));
+                Request::new(at, prompt, output)
+            };
+            numbered.map(request).collect()
+        }
+        LengthSpec::SpecBench(caps) => {
+            let request = |(&at, i)| {
+                let (category, prompt, output) = caps.draw(&mut each(i));
+                Request { category, ..Request::new(at, prompt, output) }
+            };
+            let mut workload: Workload = numbered.map(request).collect();
+            workload.categories = SPEC_BENCH_CATEGORIES.map(str::to_owned).to_vec();
+            workload
+        }
+        LengthSpec::Trace(t) => {
+            let source = source.expect("a length trace is read before its lengths are used");
+            let order = sample_order(source.len(), arrivals.len(), t.sample.unwrap_or_default(), seed);
+            pick(source, arrivals.iter().copied().zip(order))
+        }
+    }
+}
+
+/// Which row of `rows` each of `requests` takes.
+fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..requests).map(|i| i % rows).collect();
+    if sample == Sample::Shuffle {
+        let rounds = requests.div_ceil(rows);
+        order = (0..rounds as u64).flat_map(|round| shuffled(rows, Luck::new(seed, Stream::Lengths, round))).collect();
+        order.truncate(requests);
+    }
+    order
+}
+
+/// A random permutation: Fisher–Yates with keyed draws (the bias of a 64-bit remainder is below 2^-40 here).
+fn shuffled(n: usize, luck: Luck) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    for i in (1..n).rev() {
+        order.swap(i, (luck.bits(i as u64) % (i as u64 + 1)) as usize);
+    }
+    order
+}

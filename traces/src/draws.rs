@@ -1,0 +1,48 @@
+//! A generator over the engine's keyed luck: the bridge to `rand_distr`'s distributions.
+//!
+//! It has a counter and nothing else, so a sequence is a pure function of (seed, stream, key).
+
+use foretoken_sim::{Luck, Stream};
+use rand::TryRng;
+use std::convert::Infallible;
+
+/// Draws of one key, one after another.
+#[derive(Clone, Debug)]
+pub(crate) struct Draws {
+    luck: Luck,
+    position: u64,
+}
+
+impl Draws {
+    /// The sequence of (seed, stream, key): `key` is the request for per-request draws, 0 for a process.
+    pub(crate) fn new(seed: u64, stream: Stream, key: u64) -> Draws {
+        Draws { luck: Luck::new(seed, stream, key), position: 0 }
+    }
+
+    /// A uniform number in [0, 1).
+    pub(crate) fn unit(&mut self) -> f64 {
+        self.position += 1;
+        self.luck.unit(self.position - 1)
+    }
+}
+
+impl TryRng for Draws {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.try_next_u64().map(|bits| (bits >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        self.position += 1;
+        Ok(self.luck.bits(self.position - 1))
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in out.chunks_mut(8) {
+            let bits = self.try_next_u64()?.to_le_bytes();
+            chunk.copy_from_slice(&bits[..chunk.len()]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Generators: arrival processes and length laws with calibrated, named, defaulted parameters.
+//!
+//! They carry parameters fitted to published traces and none of the data. Arrivals come from one keyed stream and
+//! lengths from another (one key a request), so changing one source leaves the other's draws as they were.
+
+mod log_ou;
+mod on_off;
+mod quantiles;
+mod renewal;
+mod spec_bench;
+mod tables;
+mod ticks;
+
+pub use log_ou::{LogOuPoisson, TwoRate};
+pub use on_off::AzureCode;
+pub use quantiles::Quantiles;
+pub use renewal::{BurstGptArrivals, Gamma, Poisson};
+pub use spec_bench::SpecBenchLengths;
+pub use tables::{LengthTable, TableName};
+pub use ticks::{AdaSpecBins, Ticks};
+
+pub(crate) use log_ou::LogOuArrivals;
+pub(crate) use on_off::OnOffArrivals;
+pub(crate) use renewal::{BurstGptGaps, GammaGaps, PoissonGaps};
+pub(crate) use spec_bench::SPEC_BENCH_CATEGORIES;
+pub(crate) use ticks::{AdaSpecBinArrivals, TickArrivals};
+
+use rand::Rng;
+use rand_distr::{Distribution, Exp1, StandardNormal};
+
+/// A standard exponential draw.
+fn exponential(draws: &mut impl Rng) -> f64 {
+    Exp1.sample(draws)
+}
+
+/// A standard normal draw.
+fn normal(draws: &mut impl Rng) -> f64 {
+    StandardNormal.sample(draws)
+}
+
+/// A log-normal draw of location `mu` and scale `sigma` (of the logarithm).
+fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
+    (mu + sigma * normal(draws)).exp()
+}
+
+#[cfg(test)]
+mod statistics;

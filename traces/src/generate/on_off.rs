@@ -1,0 +1,174 @@
+//! ON/OFF bursts of micro-batches: the Azure 2023 code service.
+//!
+//! Silence (at least a floor, log-normal above it) alternates with activity (Weibull). While active, batches come as
+//! a Poisson process whose rate is drawn for the period and flickers around it (log-OU); a batch has a geometric
+//! number of requests a few milliseconds apart.
+
+use super::log_ou::{CELLS, LogOu};
+use super::{exponential, log_normal};
+use crate::TraceError;
+use crate::draws::Draws;
+use crate::spec::{not_negative, positive};
+use foretoken_sim::Time;
+use rand_distr::Distribution;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Calibrated on the Azure 2023 code hour: mean 2.57/s against 2.59, gap CV 13.2 against 14.2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AzureCode {
+    /// Weibull shape of an active period.
+    pub on_shape: f64,
+    /// Weibull scale of an active period, seconds.
+    pub on_scale_s: f64,
+    /// Location of the logarithm of a silent period, ln seconds.
+    pub off_mu: f64,
+    /// Scale of that logarithm.
+    pub off_sigma: f64,
+    /// Shortest silent period, seconds.
+    pub off_min_s: f64,
+    /// Location of the logarithm of the rate of an active period, ln requests/s.
+    pub rate_mu: f64,
+    /// Scale of that logarithm.
+    pub rate_sigma: f64,
+    /// Coefficient of variation of the flicker.
+    pub flicker_cv: f64,
+    /// Its correlation time, seconds.
+    pub flicker_tau_s: f64,
+    /// Mean size of a micro-batch, at least 1 (geometric).
+    pub batch_mean: f64,
+    /// Location of the logarithm of gaps inside a batch, ln seconds.
+    pub gap_mu: f64,
+    /// Scale of that logarithm.
+    pub gap_sigma: f64,
+    /// Probability of starting silent.
+    pub start_off: f64,
+}
+
+impl Default for AzureCode {
+    fn default() -> Self {
+        AzureCode {
+            on_shape: 1.19,
+            on_scale_s: 13.65,
+            off_mu: 2.880,
+            off_sigma: 1.192,
+            off_min_s: 3.0,
+            rate_mu: 2.228,
+            rate_sigma: 0.30,
+            flicker_cv: 0.6,
+            flicker_tau_s: 1.5,
+            batch_mean: 1.7,
+            gap_mu: -6.6,
+            gap_sigma: 1.6,
+            start_off: 0.73,
+        }
+    }
+}
+
+impl AzureCode {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        let above_zero = [
+            ("on_shape", self.on_shape),
+            ("on_scale_s", self.on_scale_s),
+            ("flicker_tau_s", self.flicker_tau_s),
+            ("batch_mean", self.batch_mean),
+        ];
+        let at_least_zero = [
+            ("off_sigma", self.off_sigma),
+            ("off_min_s", self.off_min_s),
+            ("rate_sigma", self.rate_sigma),
+            ("flicker_cv", self.flicker_cv),
+            ("gap_sigma", self.gap_sigma),
+        ];
+        above_zero.iter().try_for_each(|(name, value)| positive(&format!("{key}.{name}"), *value))?;
+        at_least_zero.iter().try_for_each(|(name, value)| not_negative(&format!("{key}.{name}"), *value))?;
+        let finite = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
+        if let Some((name, value)) = finite.iter().find(|(_, v)| !v.is_finite()) {
+            return Err(TraceError::spec(format!("{key}.{name}"), format!("{value} is not finite"), ""));
+        }
+        if self.batch_mean < 1.0 {
+            let what = format!("{} is below 1: a batch has a request", self.batch_mean);
+            return Err(TraceError::spec(format!("{key}.batch_mean"), what, ""));
+        }
+        if !(0.0..=1.0).contains(&self.start_off) {
+            let what = format!("{} is not a probability", self.start_off);
+            return Err(TraceError::spec(format!("{key}.start_off"), what, ""));
+        }
+        Ok(())
+    }
+}
+
+/// Arrivals of [`AzureCode`].
+pub(crate) struct OnOffArrivals {
+    p: AzureCode,
+    draws: Draws,
+    /// Arrivals already drawn; the tail of a batch may reach beyond its period.
+    ready: BinaryHeap<Reverse<Time>>,
+    /// Everything up to here has been drawn.
+    drawn_s: f64,
+    end_s: f64,
+}
+
+impl OnOffArrivals {
+    /// `end_s` only ends the search for arrivals that are too rare to come; the caller cuts.
+    pub(crate) fn new(p: &AzureCode, mut draws: Draws, end_s: f64) -> OnOffArrivals {
+        let silent_first = draws.unit() < p.start_off;
+        let mut arrivals = OnOffArrivals { p: p.clone(), draws, ready: BinaryHeap::new(), drawn_s: 0.0, end_s };
+        if silent_first {
+            arrivals.silence();
+        }
+        arrivals.activity();
+        arrivals
+    }
+
+    fn silence(&mut self) {
+        self.drawn_s += log_normal(&mut self.draws, self.p.off_mu, self.p.off_sigma).max(self.p.off_min_s);
+    }
+
+    fn activity(&mut self) {
+        let p = &self.p;
+        let length = rand_distr::Weibull::new(p.on_scale_s, p.on_shape).expect("scale and shape are checked");
+        let end = self.drawn_s + length.sample(&mut self.draws);
+        let batches_s = log_normal(&mut self.draws, p.rate_mu, p.rate_sigma) / p.batch_mean;
+        let cell_s = p.flicker_tau_s / CELLS;
+        let mut flicker = LogOu::new(p.flicker_cv, p.flicker_tau_s, cell_s, &mut self.draws);
+        let (mut start, mut need) = (self.drawn_s, exponential(&mut self.draws));
+        while start < end {
+            let (rate, stop) = (batches_s * flicker.factor(), (start + cell_s).min(end));
+            let mut at = start;
+            while need <= rate * (stop - at) {
+                at += need / rate;
+                self.batch(at);
+                need = exponential(&mut self.draws);
+            }
+            need -= rate * (stop - at);
+            start = stop;
+            flicker.step(&mut self.draws);
+        }
+        self.drawn_s = end;
+    }
+
+    /// One micro-batch from `at` on.
+    fn batch(&mut self, mut at: f64) {
+        loop {
+            self.ready.push(Reverse(Time::from_s(at)));
+            if self.draws.unit() < 1.0 / self.p.batch_mean {
+                return;
+            }
+            at += log_normal(&mut self.draws, self.p.gap_mu, self.p.gap_sigma);
+        }
+    }
+}
+
+impl Iterator for OnOffArrivals {
+    type Item = Time;
+    fn next(&mut self) -> Option<Time> {
+        while self.ready.peek().is_none_or(|t| t.0 > Time::from_s(self.drawn_s)) && self.drawn_s < self.end_s {
+            self.silence();
+            self.activity();
+        }
+        self.ready.pop().map(|t| t.0)
+    }
+}

@@ -1,0 +1,149 @@
+//! Renewal processes: Poisson, gamma, and BurstGPT's gamma with a shape that is redrawn.
+
+use super::exponential;
+use crate::TraceError;
+use crate::draws::Draws;
+use crate::spec::positive;
+use foretoken_sim::Time;
+use rand_distr::Distribution;
+use serde::{Deserialize, Serialize};
+
+/// Independent exponential gaps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Poisson {
+    /// Requests a second.
+    pub rate: f64,
+}
+
+/// Independent gamma gaps: shape 1/cv², mean 1/rate (vLLM's `burstiness` is the shape).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gamma {
+    /// Requests a second.
+    pub rate: f64,
+    /// Coefficient of variation of the gaps; 1 is Poisson.
+    pub cv: f64,
+}
+
+/// The BurstGPT project's generator: gamma gaps, shape drawn uniformly anew every minute (Wang et al., KDD 2025).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BurstGptArrivals {
+    /// Requests a second (BurstGPT_1: 1,429,737 in 61 days).
+    pub rate: f64,
+    /// Smallest shape.
+    pub shape_min: f64,
+    /// Largest shape.
+    pub shape_max: f64,
+    /// Time between redraws of the shape, seconds.
+    pub redraw_s: f64,
+}
+
+impl Default for BurstGptArrivals {
+    fn default() -> Self {
+        BurstGptArrivals { rate: 0.27, shape_min: 0.25, shape_max: 0.5, redraw_s: 60.0 }
+    }
+}
+
+impl Poisson {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        positive(&format!("{key}.rate"), self.rate)
+    }
+}
+
+impl Gamma {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        positive(&format!("{key}.rate"), self.rate)?;
+        positive(&format!("{key}.cv"), self.cv)
+    }
+}
+
+impl BurstGptArrivals {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        positive(&format!("{key}.rate"), self.rate)?;
+        positive(&format!("{key}.shape_min"), self.shape_min)?;
+        positive(&format!("{key}.redraw_s"), self.redraw_s)?;
+        if self.shape_max >= self.shape_min && self.shape_max.is_finite() {
+            return Ok(());
+        }
+        Err(TraceError::spec(format!("{key}.shape_max"), format!("{} is below shape_min", self.shape_max), ""))
+    }
+}
+
+/// Arrivals of [`Poisson`].
+pub(crate) struct PoissonGaps {
+    draws: Draws,
+    rate: f64,
+    now_s: f64,
+}
+
+impl PoissonGaps {
+    pub(crate) fn new(rate: f64, draws: Draws) -> PoissonGaps {
+        PoissonGaps { draws, rate, now_s: 0.0 }
+    }
+}
+
+impl Iterator for PoissonGaps {
+    type Item = Time;
+    fn next(&mut self) -> Option<Time> {
+        self.now_s += exponential(&mut self.draws) / self.rate;
+        Some(Time::from_s(self.now_s))
+    }
+}
+
+/// Arrivals of [`Gamma`].
+pub(crate) struct GammaGaps {
+    draws: Draws,
+    gap: rand_distr::Gamma<f64>,
+    now_s: f64,
+}
+
+impl GammaGaps {
+    pub(crate) fn new(p: &Gamma, draws: Draws) -> GammaGaps {
+        let shape = 1.0 / (p.cv * p.cv);
+        GammaGaps { draws, gap: gamma(shape, p.rate), now_s: 0.0 }
+    }
+}
+
+impl Iterator for GammaGaps {
+    type Item = Time;
+    fn next(&mut self) -> Option<Time> {
+        self.now_s += self.gap.sample(&mut self.draws);
+        Some(Time::from_s(self.now_s))
+    }
+}
+
+/// Arrivals of [`BurstGptArrivals`].
+pub(crate) struct BurstGptGaps {
+    p: BurstGptArrivals,
+    draws: Draws,
+    gap: rand_distr::Gamma<f64>,
+    redraw_at_s: f64,
+    now_s: f64,
+}
+
+impl BurstGptGaps {
+    pub(crate) fn new(p: &BurstGptArrivals, draws: Draws) -> BurstGptGaps {
+        BurstGptGaps { p: p.clone(), draws, gap: gamma(p.shape_min, p.rate), redraw_at_s: 0.0, now_s: 0.0 }
+    }
+}
+
+impl Iterator for BurstGptGaps {
+    type Item = Time;
+    fn next(&mut self) -> Option<Time> {
+        if self.now_s >= self.redraw_at_s {
+            let shape = self.p.shape_min + self.draws.unit() * (self.p.shape_max - self.p.shape_min);
+            self.gap = gamma(shape, self.p.rate);
+            let periods = (self.now_s / self.p.redraw_s).floor() + 1.0;
+            self.redraw_at_s = periods * self.p.redraw_s;
+        }
+        self.now_s += self.gap.sample(&mut self.draws);
+        Some(Time::from_s(self.now_s))
+    }
+}
+
+/// Gamma of that shape with mean 1/rate.
+fn gamma(shape: f64, rate: f64) -> rand_distr::Gamma<f64> {
+    rand_distr::Gamma::new(shape, 1.0 / (rate * shape)).expect("shape and rate are checked to be positive")
+}

@@ -1,0 +1,113 @@
+//! Lengths like the first turns of Spec-Bench as Vicuna-7B-v1.3 answers them, category by category.
+//!
+//! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompts are log-normal. Outputs follow straight lines
+//! of ln(length) over the normal score through the five published quantiles, continued at the ends, which is
+//! log-normal in pieces. A Gaussian copula keeps each category's rank correlation.
+
+use super::normal;
+use super::tables::tokens;
+use crate::TraceError;
+use crate::draws::Draws;
+use serde::{Deserialize, Serialize};
+use std::f64::consts::PI;
+
+/// Names of the categories; a request's category is the index.
+pub(crate) const SPEC_BENCH_CATEGORIES: [&str; 6] =
+    ["mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag"];
+
+/// Normal scores of the percentages 5, 25, 50, 75, 95.
+const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
+
+/// Which draws are kept. The defaults are AdaSpec's: prompts and outputs of at least 4 tokens, prompts and outputs up
+/// to 1024, together up to 2048 (Huang et al., SoCC 2025, artifact; policies.md 2.1). Others are drawn again, category
+/// included, as if the data set had been filtered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpecBenchLengths {
+    /// Shortest prompt and shortest output, tokens.
+    pub min_len: u32,
+    /// Longest prompt, tokens.
+    pub max_prompt: u32,
+    /// Longest output, tokens.
+    pub max_output: u32,
+    /// Longest prompt + output, tokens.
+    pub max_total: u32,
+}
+
+impl Default for SpecBenchLengths {
+    fn default() -> Self {
+        SpecBenchLengths { min_len: 4, max_prompt: 1024, max_output: 1024, max_total: 2048 }
+    }
+}
+
+/// The law of a category's lengths.
+pub(super) struct Category {
+    /// Location and scale of ln(prompt).
+    pub(super) prompt: (f64, f64),
+    /// Output quantiles at 5, 25, 50, 75, 95 %.
+    pub(super) output: [f64; 5],
+    /// Spearman rank correlation of prompt and output.
+    pub(super) spearman: f64,
+}
+
+pub(super) const LAWS: [Category; 6] = [
+    Category { prompt: (4.577, 0.543), output: [17.0, 110.0, 246.0, 359.0, 645.0], spearman: -0.32 },
+    Category { prompt: (4.388, 0.221), output: [10.0, 19.0, 26.0, 38.0, 56.0], spearman: 0.96 },
+    Category { prompt: (6.675, 0.462), output: [86.0, 138.0, 159.0, 202.0, 307.0], spearman: 0.53 },
+    Category { prompt: (3.942, 0.043), output: [23.0, 59.0, 89.0, 161.0, 330.0], spearman: -0.12 },
+    Category { prompt: (4.620, 0.223), output: [28.0, 92.0, 143.0, 221.0, 386.0], spearman: 0.22 },
+    Category { prompt: (6.734, 0.070), output: [12.0, 24.0, 50.0, 114.0, 238.0], spearman: -0.17 },
+];
+
+impl Category {
+    fn draw(&self, draws: &mut Draws) -> (u32, u32) {
+        let rho = 2.0 * (PI * self.spearman / 6.0).sin();
+        let (x, y) = (normal(draws), normal(draws));
+        let z = rho * x + (1.0 - rho * rho).sqrt() * y;
+        (tokens((self.prompt.0 + self.prompt.1 * x).exp()), tokens(self.output_at(z)))
+    }
+
+    /// The output length at a normal score.
+    fn output_at(&self, z: f64) -> f64 {
+        let above = SCORES.partition_point(|&s| s <= z).clamp(1, SCORES.len() - 1);
+        let (s, q) = (&SCORES[above - 1..=above], &self.output[above - 1..=above]);
+        let slope = (q[1] / q[0]).ln() / (s[1] - s[0]);
+        q[0] * (slope * (z - s[0])).exp()
+    }
+}
+
+impl SpecBenchLengths {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        // Outside these bounds next to nothing of some or all categories would be left to draw.
+        let low = [
+            ("max_prompt", self.max_prompt, 128),
+            ("max_output", self.max_output, 64),
+            ("max_total", self.max_total, 192),
+        ];
+        if let Some((name, value, least)) = low.iter().find(|(_, value, least)| value < least) {
+            let what = format!("{value} would leave out nearly every Spec-Bench request");
+            return Err(TraceError::spec(format!("{key}.{name}"), what, format!("give at least {least}")));
+        }
+        if self.min_len > 32 {
+            let what = format!("{} would leave out nearly every translation", self.min_len);
+            return Err(TraceError::spec(format!("{key}.min_len"), what, "give at most 32"));
+        }
+        Ok(())
+    }
+
+    /// Category, prompt and output length of a request.
+    pub(crate) fn draw(&self, draws: &mut Draws) -> (u16, u32, u32) {
+        loop {
+            let category = (draws.unit() * LAWS.len() as f64) as usize;
+            let (prompt, output) = LAWS[category].draw(draws);
+            let long_enough = prompt.min(output) >= self.min_len;
+            if long_enough
+                && prompt <= self.max_prompt
+                && output <= self.max_output
+                && prompt + output <= self.max_total
+            {
+                return (category as u16, prompt, output);
+            }
+        }
+    }
+}

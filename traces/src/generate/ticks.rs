@@ -1,0 +1,164 @@
+//! Arrivals on a clock: Mooncake's 3-second batches, and AdaSpec's even spacing inside 3-second bins.
+
+use super::log_ou::LogOu;
+use crate::TraceError;
+use crate::draws::Draws;
+use crate::spec::{not_negative, positive};
+use foretoken_sim::Time;
+use rand_distr::Distribution;
+use serde::{Deserialize, Serialize};
+
+/// Batches on ticks: Poisson counts with mean `mean`·exp(sX − s²/2), X an AR(1) sequence.
+///
+/// Calibrated on the Mooncake FAST'25 conversation trace (count variance 11.2, gap CV 3.03). Also T2, AdaSpec's
+/// second shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ticks {
+    /// Distance of ticks, seconds.
+    pub tick_s: f64,
+    /// Mean requests a tick.
+    pub mean: f64,
+    /// Coefficient of variation of that mean.
+    pub cv: f64,
+    /// Its correlation time, seconds.
+    pub tau_s: f64,
+    /// Linear trend: the mean rises by this share of itself an hour, crossing `mean` at half an hour and never going
+    /// below 0. The conversation trace has 0.27.
+    pub trend_per_h: f64,
+}
+
+impl Default for Ticks {
+    fn default() -> Self {
+        Ticks { tick_s: 3.0, mean: 10.2, cv: 0.10, tau_s: 45.0, trend_per_h: 0.0 }
+    }
+}
+
+/// Bins with a binomial-like count, its requests evenly spaced from the bin's start.
+///
+/// Calibrated on AdaSpec's `mooncake.csv` (1.795/s). The count is Binomial(n, p) with p = 1 − variance/mean and
+/// n = mean/p rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdaSpecBins {
+    /// Length of a bin, seconds.
+    pub bin_s: f64,
+    /// Mean requests a bin.
+    pub mean: f64,
+    /// Variance of that count, below the mean.
+    pub variance: f64,
+}
+
+impl Default for AdaSpecBins {
+    fn default() -> Self {
+        AdaSpecBins { bin_s: 3.0, mean: 5.38, variance: 3.36 }
+    }
+}
+
+impl Ticks {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        positive(&format!("{key}.tick_s"), self.tick_s)?;
+        positive(&format!("{key}.mean"), self.mean)?;
+        not_negative(&format!("{key}.cv"), self.cv)?;
+        positive(&format!("{key}.tau_s"), self.tau_s)?;
+        if self.trend_per_h.is_finite() {
+            return Ok(());
+        }
+        Err(TraceError::spec(format!("{key}.trend_per_h"), format!("{} is not finite", self.trend_per_h), ""))
+    }
+}
+
+impl AdaSpecBins {
+    pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
+        positive(&format!("{key}.bin_s"), self.bin_s)?;
+        positive(&format!("{key}.mean"), self.mean)?;
+        positive(&format!("{key}.variance"), self.variance)?;
+        if self.variance < self.mean {
+            return Ok(());
+        }
+        let what = format!("{} is not below the mean {}: no binomial has that", self.variance, self.mean);
+        Err(TraceError::spec(format!("{key}.variance"), what, "use mooncake-ticks or poisson for more variance"))
+    }
+}
+
+/// Arrivals of [`Ticks`].
+pub(crate) struct TickArrivals {
+    p: Ticks,
+    draws: Draws,
+    level: LogOu,
+    /// Ticks drawn so far.
+    tick: u64,
+    /// Requests of the last drawn tick still to come.
+    left: u64,
+    end_s: f64,
+}
+
+impl TickArrivals {
+    pub(crate) fn new(p: &Ticks, mut draws: Draws, end_s: f64) -> TickArrivals {
+        let level = LogOu::new(p.cv, p.tau_s, p.tick_s, &mut draws);
+        TickArrivals { p: p.clone(), draws, level, tick: 0, left: 0, end_s }
+    }
+
+    fn draw_tick(&mut self) {
+        let hours = self.tick as f64 * self.p.tick_s / 3600.0;
+        let mean = self.p.mean * (1.0 + self.p.trend_per_h * (hours - 0.5)).max(0.0) * self.level.factor();
+        self.left = rand_distr::Poisson::new(mean).map_or(0, |count| count.sample(&mut self.draws) as u64);
+        self.level.step(&mut self.draws);
+        self.tick += 1;
+    }
+}
+
+impl Iterator for TickArrivals {
+    type Item = Time;
+    fn next(&mut self) -> Option<Time> {
+        while self.left == 0 {
+            if self.tick as f64 * self.p.tick_s >= self.end_s {
+                return None;
+            }
+            self.draw_tick();
+        }
+        self.left -= 1;
+        Some(Time::from_s((self.tick - 1) as f64 * self.p.tick_s))
+    }
+}
+
+/// Arrivals of [`AdaSpecBins`].
+pub(crate) struct AdaSpecBinArrivals {
+    p: AdaSpecBins,
+    draws: Draws,
+    bin: u64,
+    count: u64,
+    done: u64,
+    end_s: f64,
+}
+
+impl AdaSpecBinArrivals {
+    pub(crate) fn new(p: &AdaSpecBins, draws: Draws, end_s: f64) -> AdaSpecBinArrivals {
+        AdaSpecBinArrivals { p: p.clone(), draws, bin: 0, count: 0, done: 0, end_s }
+    }
+
+    fn draw_bin(&mut self) {
+        let p = 1.0 - self.p.variance / self.p.mean;
+        let trials = self.p.mean / p;
+        let n = trials.floor() as u64 + u64::from(self.draws.unit() < trials.fract());
+        let count = rand_distr::Binomial::new(n, p).expect("variance is checked to be between 0 and the mean");
+        self.count = count.sample(&mut self.draws);
+        self.done = 0;
+        self.bin += 1;
+    }
+}
+
+impl Iterator for AdaSpecBinArrivals {
+    type Item = Time;
+    fn next(&mut self) -> Option<Time> {
+        while self.done == self.count {
+            if self.bin as f64 * self.p.bin_s >= self.end_s {
+                return None;
+            }
+            self.draw_bin();
+        }
+        let at = ((self.bin - 1) as f64 + self.done as f64 / self.count as f64) * self.p.bin_s;
+        self.done += 1;
+        Some(Time::from_s(at))
+    }
+}

@@ -1,0 +1,203 @@
+//! Gathers the rows of a trace into a workload: order, zero lengths, limits, and counts of what was left out.
+
+use super::{Gives, Trace};
+use crate::spec::{FailedRows, Ties, TraceSpec, Unsorted, ZeroTokens};
+use crate::transform::{pick, spread};
+use crate::{TraceError, TraceFormat};
+use foretoken_sim::{Recording, Request, Time, Workload};
+use std::path::PathBuf;
+
+/// Names of a format's columns, for errors.
+#[derive(Clone, Copy)]
+pub(super) struct Names {
+    pub(super) time: &'static str,
+    pub(super) prompt: &'static str,
+    pub(super) output: &'static str,
+}
+
+/// A workload under construction.
+pub(super) struct Collector<'a> {
+    spec: &'a TraceSpec,
+    format: TraceFormat,
+    pub(super) gives: Gives,
+    /// Arrivals as they stand in the file; `workload.arrival` is filled at the end.
+    arrivals: Vec<Time>,
+    workload: Workload,
+    went_back: bool,
+    rows: u64,
+    failed: u64,
+    zero: u64,
+    raised: u64,
+    too_long: u64,
+    filtered: u64,
+    pub(super) files: Vec<PathBuf>,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(spec: &'a TraceSpec, format: TraceFormat) -> Collector<'a> {
+        Collector {
+            spec,
+            format,
+            gives: Gives { arrivals: true, lengths: true },
+            arrivals: Vec::new(),
+            workload: Workload::default(),
+            went_back: false,
+            rows: 0,
+            failed: 0,
+            zero: 0,
+            raised: 0,
+            too_long: 0,
+            filtered: 0,
+            files: vec![spec.path.clone()],
+        }
+    }
+
+    /// The index of a category, new or known.
+    pub(super) fn category(&mut self, name: &str) -> u16 {
+        let known = self.workload.categories.iter().position(|c| c == name);
+        let index = known.unwrap_or_else(|| {
+            self.workload.categories.push(name.to_owned());
+            self.workload.categories.len() - 1
+        });
+        u16::try_from(index).expect("fewer than 65,536 categories")
+    }
+
+    /// Keeps a recording and gives its index.
+    pub(super) fn recording(&mut self, recording: Recording) -> u32 {
+        self.workload.recordings.push(recording);
+        u32::try_from(self.workload.recordings.len() - 1).expect("fewer than 2^32 recordings")
+    }
+
+    /// Tokens in the prefix blocks of this trace.
+    pub(super) fn prefix_block(&mut self, tokens: u32) {
+        self.workload.prefix_block = tokens;
+    }
+
+    /// Counts a row that the user's filter leaves out.
+    pub(super) fn skip(&mut self) {
+        self.rows += 1;
+        self.filtered += 1;
+    }
+
+    /// Takes a BurstGPT row: what `failed_rows` says about rows without a response comes before `zero_tokens`.
+    pub(super) fn push_or_failed(&mut self, line: u64, mut request: Request, names: Names) -> Result<(), TraceError> {
+        if request.output_len > 0 {
+            return self.push(line, request, names);
+        }
+        match self.spec.failed_rows.unwrap_or_default() {
+            FailedRows::KeepAsPromptOnly if request.prompt_len > 0 => {
+                request.output_len = 1;
+                self.raised += 1;
+                self.push(line, request, names)
+            }
+            FailedRows::Drop | FailedRows::KeepAsPromptOnly => {
+                self.rows += 1;
+                self.failed += 1;
+                Ok(())
+            }
+            FailedRows::Error => {
+                let hint = "set failed_rows = \"drop\" or \"keep-as-prompt-only\"";
+                Err(TraceError::row(&self.spec.path, line, Some(names.output), "is 0: a failed request", hint))
+            }
+        }
+    }
+
+    /// Takes a row.
+    pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names) -> Result<(), TraceError> {
+        self.rows += 1;
+        if request.prompt_len == 0 || request.output_len == 0 {
+            match self.spec.zero_tokens.unwrap_or_default() {
+                ZeroTokens::Drop => {
+                    self.zero += 1;
+                    return Ok(());
+                }
+                ZeroTokens::RaiseToOne => {
+                    self.raised += 1;
+                    request.prompt_len = request.prompt_len.max(1);
+                    request.output_len = request.output_len.max(1);
+                }
+                ZeroTokens::Error => {
+                    let column = if request.prompt_len == 0 { names.prompt } else { names.output };
+                    let hint = "set zero_tokens = \"drop\" or \"raise-to-one\"";
+                    return Err(TraceError::row(&self.spec.path, line, Some(column), "is 0 tokens", hint));
+                }
+            }
+        }
+        if self.is_too_long(&request) {
+            self.too_long += 1;
+            return Ok(());
+        }
+        self.check_order(line, request.arrival, names.time)?;
+        self.arrivals.push(request.arrival);
+        request.arrival = Time::ZERO;
+        self.workload.push(request);
+        Ok(())
+    }
+
+    fn is_too_long(&self, r: &Request) -> bool {
+        let over = |limit: Option<u32>, len: u64| limit.is_some_and(|l| len > u64::from(l));
+        let (prompt, output) = (u64::from(r.prompt_len), u64::from(r.output_len));
+        over(self.spec.max_prompt_len, prompt)
+            || over(self.spec.max_output_len, output)
+            || over(self.spec.max_total_len, prompt + output)
+    }
+
+    fn check_order(&mut self, line: u64, at: Time, column: &str) -> Result<(), TraceError> {
+        let Some(&last) = self.arrivals.last() else { return Ok(()) };
+        if at >= last {
+            return Ok(());
+        }
+        if self.spec.unsorted.unwrap_or_default() == Unsorted::Error {
+            let what = format!("{at} is before the row above it ({last})");
+            let hint = "set unsorted = \"sort\" if the order does not matter";
+            return Err(TraceError::row(&self.spec.path, line, Some(column), what, hint));
+        }
+        self.went_back = true;
+        Ok(())
+    }
+
+    /// Makes the first arrival the clock's zero.
+    pub(super) fn start_at_zero(&mut self) {
+        let first = self.arrivals.iter().min().copied().unwrap_or_default();
+        self.arrivals.iter_mut().for_each(|t| *t = *t - first);
+    }
+
+    /// The trace. Errors when not one request is left.
+    pub(super) fn finish(mut self) -> Result<Trace, TraceError> {
+        let notes = self.notes();
+        if self.arrivals.is_empty() {
+            let why = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+            let hint = "check the options that leave rows out, and that the file is complete";
+            let what = format!("has no usable request in {} rows{why}", self.rows);
+            return Err(TraceError::file(&self.spec.path, what, hint));
+        }
+        if self.went_back {
+            let mut order: Vec<usize> = (0..self.arrivals.len()).collect();
+            order.sort_by_key(|&i| self.arrivals[i]);
+            self.workload = pick(&self.workload, order.iter().map(|&i| (self.arrivals[i], i)));
+        } else {
+            self.workload.arrival = self.arrivals;
+        }
+        if self.spec.ties == Some(Ties::Spread) {
+            spread(&mut self.workload.arrival, Time::from_s(1.0));
+        }
+        let Collector { format, workload, gives, rows, files, .. } = self;
+        Ok(Trace { format, workload, gives, rows, notes, files })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let sorted = u64::from(self.went_back);
+        [
+            (self.failed, "failed rows (0 response tokens) left out"),
+            (self.zero, "rows with 0 tokens left out"),
+            (self.raised, "rows with 0 tokens kept with 1"),
+            (self.too_long, "rows over the length limits left out"),
+            (self.filtered, "rows not asked for (model, log type or turn) left out"),
+            (sorted, "time or more the timestamps went back; sorted"),
+        ]
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect()
+    }
+}

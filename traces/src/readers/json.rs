@@ -1,0 +1,41 @@
+//! JSON lines: a typed row a line, and errors that name line and key.
+
+use crate::error::{TraceError, nearest};
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// Reads one line as a row. The fast path is serde's; only a line that fails is looked at again to say why.
+pub(super) fn row<'t, T: Deserialize<'t>>(
+    path: &Path,
+    line: u64,
+    text: &'t str,
+    keys: &[&str],
+) -> Result<T, TraceError> {
+    serde_json::from_str(text).map_err(|error| diagnose(path, line, text, keys, &error))
+}
+
+fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_json::Error) -> TraceError {
+    let object = match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(object)) => object,
+        Ok(_) => return TraceError::row(path, line, None, "is not a JSON object", "one object a line is expected"),
+        Err(e) => {
+            let what = format!("is not valid JSON at character {}: {e}", e.column());
+            return TraceError::row(path, line, None, what, "the line is malformed or cut off: correct or remove it");
+        }
+    };
+    if let Some(key) = keys.iter().find(|k| !object.contains_key(**k)) {
+        let near = nearest(key, object.keys().map(String::as_str));
+        let hint = match near.as_slice() {
+            [] => "is the file of this format?".to_owned(),
+            near => format!("the nearest keys are: {}", near.join(", ")),
+        };
+        return TraceError::row(path, line, Some(key), "is missing", hint);
+    }
+    // Serde reports the character after the value it refused: blame the last key that starts before it.
+    let before = text.get(..error.column().min(text.len())).unwrap_or(text);
+    let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
+    let message = error.to_string();
+    let what = message.split(" at line ").next().unwrap_or(&message).to_owned();
+    TraceError::row(path, line, blamed, what, "correct or remove the line")
+}

@@ -1,0 +1,122 @@
+//! Numbers as traces write them, read exactly: token counts and decimal seconds.
+
+use foretoken_sim::Time;
+
+/// Why a field is not the number it should be; reads well after `"field" `.
+pub(crate) type Bad = &'static str;
+
+const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";
+
+/// A token count: digits, or a float that is whole (`12.0`, as pandas writes).
+pub(crate) fn tokens(field: &[u8]) -> Result<u32, Bad> {
+    let field = field.trim_ascii();
+    if field.is_empty() {
+        return Err("is empty");
+    }
+    let mut value = 0u64;
+    for &byte in field {
+        if !byte.is_ascii_digit() {
+            return whole(field);
+        }
+        value = value * 10 + u64::from(byte - b'0');
+        if value > u64::from(u32::MAX) {
+            return Err("is more than 4294967295 tokens");
+        }
+    }
+    Ok(value as u32)
+}
+
+fn whole(field: &[u8]) -> Result<u32, Bad> {
+    match finite(field)? {
+        x if x < 0.0 => Err("is negative"),
+        x if x.fract() != 0.0 => Err("is not a whole number of tokens"),
+        x if x > f64::from(u32::MAX) => Err("is more than 4294967295 tokens"),
+        x => Ok(x as u32),
+    }
+}
+
+/// Any finite number.
+pub(crate) fn finite(field: &[u8]) -> Result<f64, Bad> {
+    let text = std::str::from_utf8(field.trim_ascii()).map_err(|_| "is not valid UTF-8")?;
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() => Ok(x),
+        Ok(_) => Err("is not a finite number"),
+        Err(_) if text.is_empty() => Err("is empty"),
+        Err(_) => Err("is not a number"),
+    }
+}
+
+/// Decimal seconds, exact to the picosecond: `5`, `5.0`, `0.6`; exponents go through `f64`.
+pub(crate) fn seconds(field: &[u8]) -> Result<Time, Bad> {
+    let field = field.trim_ascii();
+    let dot = field.iter().position(|&b| b == b'.').unwrap_or(field.len());
+    let (whole, fraction) = (&field[..dot], field.get(dot + 1..).unwrap_or_default());
+    let digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || whole.len() > 18 {
+        return match finite(field)? {
+            x if x < 0.0 => Err("is negative"),
+            x if x >= 1.8e7 => Err(TOO_LATE),
+            x => Ok(Time::from_s(x)),
+        };
+    }
+    let seconds = whole.iter().fold(0u64, |v, b| v * 10 + u64::from(b - b'0'));
+    seconds
+        .checked_mul(1_000_000_000_000)
+        .and_then(|ps| ps.checked_add(fraction_ps(fraction)))
+        .map(Time)
+        .ok_or(TOO_LATE)
+}
+
+/// Picoseconds of the digits after the point; digits beyond the twelfth round.
+pub(crate) fn fraction_ps(digits: &[u8]) -> u64 {
+    let digit = |i: usize| u64::from(digits.get(i).map_or(0, |b| b - b'0'));
+    (0..12).fold(0, |v, i| v * 10 + digit(i)) + u64::from(digit(12) >= 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!(seconds(b"5"), Ok(Time(5_000_000_000_000)));
+        assert_eq!(seconds(b" 45.0 "), Ok(Time(45_000_000_000_000)));
+        assert_eq!(seconds(b"72.99043699999993"), Ok(Time(72_990_437_000_000)));
+        assert_eq!(seconds(b"1e-3"), Ok(Time(1_000_000_000)));
+        assert_eq!(seconds(b"-0.5"), Err("is negative"));
+        assert_eq!(seconds(b"NaN"), Err("is not a finite number"));
+        assert_eq!(seconds(b""), Err("is empty"));
+        assert_eq!(seconds(b"12:30"), Err("is not a number"));
+        assert_eq!(seconds(b"1700000000"), Err(TOO_LATE));
+    }
+
+    #[test]
+    fn tokens_are_whole() {
+        assert_eq!(tokens(b"472"), Ok(472));
+        assert_eq!(tokens(b"18.0"), Ok(18));
+        for (field, why) in [
+            (&b"-3"[..], "is negative"),
+            (b"1.5", "is not a whole number of tokens"),
+            (b"x", "is not a number"),
+            (b"", "is empty"),
+            (b"99999999999", "is more than 4294967295 tokens"),
+            (b"inf", "is not a finite number"),
+        ] {
+            assert_eq!(tokens(field), Err(why));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_picosecond_survives_text(ps in 0u64..=u64::MAX) {
+            let text = format!("{}.{:012}", ps / 1_000_000_000_000, ps % 1_000_000_000_000);
+            prop_assert_eq!(seconds(text.as_bytes()), Ok(Time(ps)));
+        }
+
+        #[test]
+        fn nothing_panics(field in proptest::collection::vec(any::<u8>(), 0..30)) {
+            let _ = (seconds(&field), tokens(&field), finite(&field));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The simple CSVs: length tables, windows of arrivals and lengths, and AdaServe's windows with an SLO a request.
+
+use super::Trace;
+use super::collector::{Collector, Names};
+use super::table::Table;
+use crate::{TraceError, TraceSpec};
+use foretoken_sim::{Request, Time};
+
+const WINDOW: Names = Names { time: "t_s", prompt: "input_tokens", output: "output_tokens" };
+
+/// Columns `num_prefill_tokens` and `num_decode_tokens` (Vidur, Etalon); no times.
+pub(super) fn read_lengths(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
+    let names = Names { time: "", prompt: "num_prefill_tokens", output: "num_decode_tokens" };
+    let mut table = Table::open(&spec.path)?;
+    let (prompt, output) = (table.column(names.prompt)?, table.column(names.output)?);
+    collector.gives.arrivals = false;
+    while table.next()? {
+        let request = Request::new(Time::ZERO, table.tokens(prompt)?, table.tokens(output)?);
+        collector.push(table.line(), request, names)?;
+    }
+    collector.finish()
+}
+
+/// Columns `t_s` (seconds), `input_tokens`, `output_tokens`.
+pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
+    let mut table = Table::open(&spec.path)?;
+    let (time, prompt, output) =
+        (table.column(WINDOW.time)?, table.column(WINDOW.prompt)?, table.column(WINDOW.output)?);
+    while table.next()? {
+        let request = Request::new(table.seconds(time)?, table.tokens(prompt)?, table.tokens(output)?);
+        collector.push(table.line(), request, WINDOW)?;
+    }
+    collector.finish()
+}
+
+/// [`read_windows`] with `slo_ratio`: positive is a multiple of the unloaded time per output token, negative an
+/// absolute limit in ms (AdaServe artifact).
+pub(super) fn read_adaserve(
+    spec: &TraceSpec,
+    mut collector: Collector,
+    baseline_tpot_s: Option<f64>,
+) -> Result<Trace, TraceError> {
+    let mut table = Table::open(&spec.path)?;
+    let (time, prompt, output) =
+        (table.column(WINDOW.time)?, table.column(WINDOW.prompt)?, table.column(WINDOW.output)?);
+    let slo = table.column("slo_ratio")?;
+    while table.next()? {
+        let mut request = Request::new(table.seconds(time)?, table.tokens(prompt)?, table.tokens(output)?);
+        let ratio = table.finite(slo)?;
+        request.slo_tpot_s = Some(match baseline_tpot_s {
+            _ if ratio == 0.0 => return Err(table.bad(slo, "is no limit: positive is a multiple, negative is ms")),
+            _ if ratio < 0.0 => -ratio / 1e3,
+            Some(baseline) => ratio * baseline,
+            None => return Err(table.bad(slo, "is a multiple of the unloaded time per token, and that is not given")),
+        });
+        collector.push(table.line(), request, WINDOW)?;
+    }
+    collector.finish()
+}

@@ -1,0 +1,85 @@
+//! Tables of published speculation results, as typed rows: SpecForge's acceptance lengths and tree-drafting steps.
+//!
+//! They are yardsticks to compare with, not requests, so they are no [`crate::TraceFormat`].
+
+use super::json;
+use super::table::Table;
+use crate::TraceError;
+use crate::open::Lines;
+use serde::Deserialize;
+use std::path::Path;
+
+/// One published EAGLE-3 measurement (SpecForge's SpecBundle results).
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpecForgeRow {
+    /// Target model.
+    pub model: String,
+    /// Data set.
+    pub dataset: String,
+    /// Requests served at once.
+    pub batch_size: u32,
+    /// Draft depth.
+    pub steps: u32,
+    /// Branches a depth; 1 is a chain.
+    pub topk: u32,
+    /// Tokens verified a step.
+    pub num_draft_tokens: u32,
+    /// Draft model; `None` is the run without speculation.
+    pub draft: Option<String>,
+    /// Mean tokens a verification step, the bonus token included.
+    pub accept_length: f64,
+    /// Output tokens a second.
+    pub output_throughput_tok_s: f64,
+}
+
+/// The steps of one turn under tree drafting (EAGLE, Medusa).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct TreeSteps {
+    /// `eagle` or `medusa`.
+    pub method: String,
+    /// Question of the benchmark.
+    pub question_id: u64,
+    /// Its category.
+    pub category: String,
+    /// Turn of the question, from 0.
+    pub turn: u32,
+    /// Tokens emitted.
+    pub output_tokens: u32,
+    /// Accepted + 1 for each verification step.
+    pub tokens_per_step: Vec<u32>,
+}
+
+/// Reads the SpecForge summary CSV. Errors name line and column.
+pub fn read_specforge(path: &Path) -> Result<Vec<SpecForgeRow>, TraceError> {
+    let mut table = Table::open(path)?;
+    let (model, dataset, batch) = (table.column("model")?, table.column("dataset")?, table.column("batch_size")?);
+    let (steps, topk, tokens) = (table.column("steps")?, table.column("topk")?, table.column("num_draft_tokens")?);
+    let (draft, length) = (table.column("draft")?, table.column("accept_length")?);
+    let throughput = table.column("output_throughput_tok_s")?;
+    let mut rows = Vec::new();
+    while table.next()? {
+        rows.push(SpecForgeRow {
+            model: table.text(model)?.to_owned(),
+            dataset: table.text(dataset)?.to_owned(),
+            batch_size: table.tokens(batch)?,
+            steps: table.tokens(steps)?,
+            topk: table.tokens(topk)?,
+            num_draft_tokens: table.tokens(tokens)?,
+            draft: Some(table.text(draft)?).filter(|d| *d != "none").map(str::to_owned),
+            accept_length: table.finite(length)?,
+            output_throughput_tok_s: table.finite(throughput)?,
+        });
+    }
+    Ok(rows)
+}
+
+/// Reads the tree-steps JSON lines. Errors name line and key.
+pub fn read_tree_steps(path: &Path) -> Result<Vec<TreeSteps>, TraceError> {
+    const KEYS: [&str; 6] = ["method", "question_id", "category", "turn", "output_tokens", "tokens_per_step"];
+    let mut lines = Lines::open(path)?;
+    let mut rows = Vec::new();
+    while let Some((line, text)) = lines.next()? {
+        rows.push(json::row(path, line, text, &KEYS)?);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,134 @@
+//! Spec-Bench requests (Xia et al., Findings of ACL 2024) and the recorded acceptance of a draft on them.
+//!
+//! The CSV has lengths and category of each question's turns; the JSON lines have the same and one character an
+//! output position: `1` the draft was right, `0` it was wrong, `?` nothing was drafted there. Either file can be
+//! read alone; the CSV takes its recordings from the `accept` file by (question, turn).
+
+use super::Trace;
+use super::collector::{Collector, Names};
+use super::json;
+use super::table::Table;
+use crate::open::Lines;
+use crate::spec::Turns;
+use crate::{TraceError, TraceSpec};
+use foretoken_sim::{Recording, Request, Time};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const NAMES: Names = Names { time: "", prompt: "input_tokens", output: "output_tokens" };
+const KEYS: [&str; 7] = ["question_id", "category", "turn", "input_tokens", "output_tokens", "accepted", "bits"];
+
+/// One turn of the JSON-lines file.
+#[derive(Deserialize)]
+struct Turn {
+    question_id: u64,
+    category: String,
+    turn: u32,
+    input_tokens: u32,
+    output_tokens: u32,
+    accepted: Vec<u32>,
+    bits: String,
+}
+
+pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
+    collector.gives.arrivals = false;
+    let json = Lines::open(&spec.path)?.next()?.is_some_and(|(_, text)| text.starts_with('{'));
+    if json { read_turns(spec, collector) } else { read_requests(spec, collector) }
+}
+
+/// The JSON lines alone.
+fn read_turns(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
+    if spec.accept.is_some() {
+        return Err(TraceError::file(&spec.path, "has recorded acceptance itself", "remove accept"));
+    }
+    let mut lines = Lines::open(&spec.path)?;
+    while let Some((line, text)) = lines.next()? {
+        let turn: Turn = json::row(&spec.path, line, text, &KEYS)?;
+        let recording = recording(&spec.path, line, &turn)?;
+        if turn.turn > 0 && spec.turns.unwrap_or_default() == Turns::First {
+            collector.skip();
+            continue;
+        }
+        let mut request = Request::new(Time::ZERO, turn.input_tokens, turn.output_tokens);
+        request.category = collector.category(&turn.category);
+        request.recording = Some(collector.recording(recording));
+        collector.push(line, request, NAMES)?;
+    }
+    collector.finish()
+}
+
+/// The CSV, with recordings when there is an `accept` file.
+fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
+    let mut recorded = match &spec.accept {
+        Some(path) => read_accept(path)?,
+        None => BTreeMap::new(),
+    };
+    collector.files.extend(spec.accept.clone());
+    let mut table = Table::open(&spec.path)?;
+    let (question, turn) = (table.column("question_id")?, table.column("turn")?);
+    let (category, prompt, output) =
+        (table.column("category")?, table.column(NAMES.prompt)?, table.column(NAMES.output)?);
+    while table.next()? {
+        let key = (u64::from(table.tokens(question)?), table.tokens(turn)?);
+        if key.1 > 0 && spec.turns.unwrap_or_default() == Turns::First {
+            collector.skip();
+            continue;
+        }
+        let mut request = Request::new(Time::ZERO, table.tokens(prompt)?, table.tokens(output)?);
+        request.category = collector.category(table.text(category)?);
+        if let Some(path) = &spec.accept {
+            let recording = recorded.remove(&key).filter(|r| r.bits.len() == request.output_len as usize);
+            let recording = recording.ok_or_else(|| {
+                let what =
+                    format!("has no recording of {} tokens for question {}, turn {}", request.output_len, key.0, key.1);
+                TraceError::file(path, what, format!("is it the acceptance of {}?", spec.path.display()))
+            })?;
+            request.recording = Some(collector.recording(recording));
+        }
+        collector.push(table.line(), request, NAMES)?;
+    }
+    collector.finish()
+}
+
+fn read_accept(path: &Path) -> Result<BTreeMap<(u64, u32), Recording>, TraceError> {
+    let mut lines = Lines::open(path)?;
+    let mut turns = BTreeMap::new();
+    while let Some((line, text)) = lines.next()? {
+        let turn: Turn = json::row(path, line, text, &KEYS)?;
+        turns.insert((turn.question_id, turn.turn), recording(path, line, &turn)?);
+    }
+    Ok(turns)
+}
+
+/// The bits of a turn, checked against its steps: step i emits `accepted[i]` right drafts and one token of the
+/// target's own, which is `0` (a draft was wrong) or `?` (all drafts were right, so there was none to compare).
+fn recording(path: &Path, line: u64, turn: &Turn) -> Result<Recording, TraceError> {
+    let bad = |key: &str, what: String| TraceError::row(path, line, Some(key), what, "the recording is damaged");
+    let emitted: u64 = turn.accepted.iter().map(|&a| u64::from(a) + 1).sum();
+    if turn.bits.len() != turn.output_tokens as usize || emitted != u64::from(turn.output_tokens) {
+        let what =
+            format!("{} bits and {emitted} emitted tokens for {} output tokens", turn.bits.len(), turn.output_tokens);
+        return Err(bad("bits", what));
+    }
+    let bits = turn.bits.bytes().map(|b| match b {
+        b'1' => Ok(Some(true)),
+        b'0' => Ok(Some(false)),
+        b'?' => Ok(None),
+        other => Err(bad("bits", format!("'{}' is none of 0, 1, ?", char::from(other)))),
+    });
+    let bits: Vec<Option<bool>> = bits.collect::<Result<_, _>>()?;
+    let mut accepted_before = vec![0; bits.len()];
+    let mut at = 0;
+    for &accepted in &turn.accepted {
+        let end = at + accepted as usize;
+        if bits[at..end].iter().any(|b| *b != Some(true)) || bits[end] == Some(true) {
+            return Err(bad("accepted", format!("the step at output position {at} disagrees with bits")));
+        }
+        if bits[end].is_none() {
+            accepted_before[end] = u8::try_from(accepted).unwrap_or(u8::MAX);
+        }
+        at = end + 1;
+    }
+    Ok(Recording { bits, accepted_before })
+}

@@ -1,0 +1,108 @@
+//! CSV with named columns: streaming rows, typed fields, and errors that name file, line and column.
+
+use super::number::{self, Bad};
+use crate::error::{TraceError, nearest};
+use crate::open::{Source, not_utf8, open};
+use foretoken_sim::Time;
+use std::path::Path;
+
+/// An open CSV file at one of its rows.
+pub(super) struct Table<'a> {
+    path: &'a Path,
+    reader: csv::Reader<Source>,
+    header: Vec<String>,
+    row: csv::ByteRecord,
+}
+
+/// A column that exists.
+#[derive(Clone, Copy)]
+pub(super) struct Column {
+    index: usize,
+    name: &'static str,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn open(path: &'a Path) -> Result<Table<'a>, TraceError> {
+        let mut reader = csv::ReaderBuilder::new().buffer_capacity(1 << 16).from_reader(open(path)?);
+        let header = match reader.byte_headers() {
+            Ok(names) => names.clone(),
+            Err(e) => return Err(csv_error(path, e)),
+        };
+        let name = |bytes: &[u8]| std::str::from_utf8(bytes.trim_ascii()).map(str::to_owned);
+        let header = header.iter().map(name).collect::<Result<_, _>>().map_err(|_| not_utf8(path, 1, None))?;
+        Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
+    }
+
+    /// The column of that name.
+    pub(super) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
+        if let Some(index) = self.header.iter().position(|h| h == name) {
+            return Ok(Column { index, name });
+        }
+        let near = nearest(name, self.header.iter().map(String::as_str));
+        let hint = match near.as_slice() {
+            [] => format!("the file has the columns: {}", self.header.join(", ")),
+            names => format!("the nearest columns are: {}", names.join(", ")),
+        };
+        Err(TraceError::row(self.path, 1, Some(name), "is missing from the header", hint))
+    }
+
+    /// Moves to the next row; false at the end.
+    pub(super) fn next(&mut self) -> Result<bool, TraceError> {
+        self.reader.read_byte_record(&mut self.row).map_err(|e| csv_error(self.path, e))
+    }
+
+    /// The row's line in the file.
+    pub(super) fn line(&self) -> u64 {
+        self.row.position().map_or(0, csv::Position::line)
+    }
+
+    /// The raw field.
+    pub(super) fn bytes(&self, column: Column) -> &[u8] {
+        // The reader is not flexible: every row is as long as the header.
+        &self.row[column.index]
+    }
+
+    /// The field as text.
+    pub(super) fn text(&self, column: Column) -> Result<&str, TraceError> {
+        std::str::from_utf8(self.bytes(column)).map_err(|_| not_utf8(self.path, self.line(), Some(column.name)))
+    }
+
+    /// The field as a count of tokens.
+    pub(super) fn tokens(&self, column: Column) -> Result<u32, TraceError> {
+        number::tokens(self.bytes(column)).map_err(|why| self.bad(column, why))
+    }
+
+    /// The field as decimal seconds ≥ 0.
+    pub(super) fn seconds(&self, column: Column) -> Result<Time, TraceError> {
+        number::seconds(self.bytes(column)).map_err(|why| self.bad(column, why))
+    }
+
+    /// The field as a finite number.
+    pub(super) fn finite(&self, column: Column) -> Result<f64, TraceError> {
+        number::finite(self.bytes(column)).map_err(|why| self.bad(column, why))
+    }
+
+    /// The error that the field of this row is not what it should be.
+    pub(super) fn bad(&self, column: Column, why: Bad) -> TraceError {
+        let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();
+        TraceError::row(
+            self.path,
+            self.line(),
+            Some(column.name),
+            format!("\"{shown}\" {why}"),
+            "correct or remove the row",
+        )
+    }
+}
+
+fn csv_error(path: &Path, error: csv::Error) -> TraceError {
+    match error.kind() {
+        csv::ErrorKind::Io(e) => TraceError::io(path, e),
+        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
+            let line = pos.as_ref().map_or(0, csv::Position::line);
+            let what = format!("has {len} fields, the header has {expected_len}");
+            TraceError::row(path, line, None, what, "the row is malformed or cut off: correct or remove it")
+        }
+        _ => TraceError::file(path, error.to_string(), ""),
+    }
+}

@@ -1,0 +1,351 @@
+//! The description of a workload, as it stands in an experiment's TOML.
+//!
+//! Plain data with checks; [`crate::build`] makes a workload of it. Enums are externally tagged and unknown keys are
+//! errors, so that every mistake has a place in the file.
+
+use crate::error::TraceError;
+use crate::generate::{
+    AdaSpecBins, AzureCode, BurstGptArrivals, Gamma, LogOuPoisson, Poisson, SpecBenchLengths, TableName, Ticks, TwoRate,
+};
+use crate::{TraceFormat, Transform};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A workload: arrivals, what each request asks for, and transformations in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// When requests come.
+    pub arrivals: ArrivalSpec,
+    /// What they ask for. May be absent when the arrivals are a trace with lengths of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<LengthSpec>,
+    /// Applied to arrivals (and a trace's own lengths) in this order, before `lengths` replaces anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transform: Vec<Transform>,
+    /// Generators stop at this instant, seconds. T1, T2 and T3 default to 600 when `requests` is absent too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Generators stop after this many requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
+    /// Fixes the workload's own draws whatever the run's seed is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+/// Where arrival instants come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ArrivalSpec {
+    /// A trace file.
+    Trace(Box<TraceSpec>),
+    /// This many clients, each sending its next request when its last one ends.
+    ClosedLoop(u32),
+    /// Independent exponential gaps.
+    Poisson(Poisson),
+    /// Independent gamma gaps.
+    Gamma(Gamma),
+    /// Azure 2023 conversation: a Poisson process whose rate wanders slowly.
+    AzureConv(LogOuPoisson),
+    /// Azure 2023 code: ON/OFF bursts of micro-batches.
+    AzureCode(AzureCode),
+    /// Mooncake conversation: batches on 3-second ticks.
+    MooncakeTicks(Ticks),
+    /// Mooncake synthetic: Poisson at that trace's rate.
+    MooncakePoisson(MooncakePoisson),
+    /// AdaSpec's Mooncake trace: even spacing inside 3-second bins.
+    AdaspecMooncake(AdaSpecBins),
+    /// BurstGPT's own generator: gamma gaps whose shape is redrawn every minute.
+    Burstgpt(BurstGptArrivals),
+    /// AdaSpec's first shape: a busy half, then a quiet half.
+    T1(TwoRate),
+    /// AdaSpec's second shape: periodic batches.
+    T2(Ticks),
+    /// AdaSpec's third shape: second-level fluctuation around a level.
+    T3(T3),
+}
+
+/// [`Poisson`] with the rate of the Mooncake synthetic trace as default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MooncakePoisson {
+    /// Requests a second (Mooncake FAST'25 synthetic: 3.907, KS of the gaps 0.012).
+    pub rate: f64,
+}
+
+impl Default for MooncakePoisson {
+    fn default() -> Self {
+        MooncakePoisson { rate: 3.907 }
+    }
+}
+
+/// [`Poisson`] with the middle of T3's range (4.2 to 4.8/s) as default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct T3 {
+    /// Requests a second.
+    pub rate: f64,
+}
+
+impl Default for T3 {
+    fn default() -> Self {
+        T3 { rate: 4.5 }
+    }
+}
+
+/// Where lengths (and categories, recordings, prefixes, SLOs) come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LengthSpec {
+    /// The same for all.
+    Fixed(FixedLengths),
+    /// Drawn from a calibrated quantile table.
+    Table(TableName),
+    /// Drawn like Spec-Bench requests, by category.
+    SpecBench(SpecBenchLengths),
+    /// Taken from the rows of a trace, with everything but the arrival.
+    Trace(Box<TraceSpec>),
+}
+
+/// The same lengths for every request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedLengths {
+    /// Prompt tokens.
+    pub prompt: u32,
+    /// Output tokens.
+    pub output: u32,
+}
+
+/// A trace file and how to read it. Options of other formats are errors, not ignored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceSpec {
+    /// The file: plain, gzip or zstd.
+    pub path: PathBuf,
+    /// Its format; judged by the header when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<TraceFormat>,
+    /// What to do with timestamps that go back (default: error).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsorted: Option<Unsorted>,
+    /// What to do with rows of 0 prompt or output tokens (default: error; BurstGPT's failed rows have their own key).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zero_tokens: Option<ZeroTokens>,
+    /// BurstGPT only: rows with 0 response tokens (default: drop).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_rows: Option<FailedRows>,
+    /// BurstGPT only: whole-second ties (default: keep).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ties: Option<Ties>,
+    /// BurstGPT only: keep rows of this `Model` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// BurstGPT only: keep rows of this `Log Type` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_type: Option<String>,
+    /// Spec-Bench only: first turns (as AdaSpec) or all (default: first).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
+    /// Spec-Bench CSV only: the JSON-lines file with the recorded acceptance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept: Option<PathBuf>,
+    /// Drop rows with longer prompts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_prompt_len: Option<u32>,
+    /// Drop rows with longer outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_len: Option<u32>,
+    /// Drop rows with longer prompt + output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_total_len: Option<u32>,
+    /// As a length source only: the order in which rows are used (default: in order, from the top again at the end).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+}
+
+impl TraceSpec {
+    /// The file with every option at its default.
+    pub fn new(path: impl Into<PathBuf>) -> TraceSpec {
+        TraceSpec { path: path.into(), ..TraceSpec::default() }
+    }
+}
+
+/// What to do with timestamps that go back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unsorted {
+    /// Refuse the file.
+    #[default]
+    Error,
+    /// Sort by time; equal times keep the file's order.
+    Sort,
+}
+
+/// What to do with rows of 0 prompt or output tokens, which no engine can run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroTokens {
+    /// Refuse the file.
+    #[default]
+    Error,
+    /// Leave them out and count them.
+    Drop,
+    /// Count 0 as 1.
+    RaiseToOne,
+}
+
+/// What to do with BurstGPT rows of 0 response tokens: requests that failed at the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailedRows {
+    /// Leave them out and count them.
+    #[default]
+    Drop,
+    /// Keep the load of their prompt: output length 1, the token that the prefill itself gives. Rows without a
+    /// prompt either (0/0) are left out and counted.
+    KeepAsPromptOnly,
+    /// Refuse the file.
+    Error,
+}
+
+/// What to do with requests in the same second when the trace has whole seconds only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ties {
+    /// They arrive together.
+    #[default]
+    Keep,
+    /// They are spread evenly over their second, as [`Transform::Spread`] with a tick of 1 s.
+    Spread,
+}
+
+/// Which turns of multi-turn questions to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turns {
+    /// Turn 0 alone.
+    #[default]
+    First,
+    /// Every turn as a request of its own.
+    All,
+}
+
+/// The order in which a length source's rows are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sample {
+    /// As in the file, from the top again at the end.
+    #[default]
+    InOrder,
+    /// In a random order, every row once before any comes again.
+    Shuffle,
+}
+
+impl WorkloadSpec {
+    /// Checks every setting that serde cannot; files are not touched.
+    pub fn check(&self) -> Result<(), TraceError> {
+        self.arrivals.check()?;
+        if let Some(LengthSpec::Fixed(f)) = &self.lengths
+            && (f.prompt == 0 || f.output == 0)
+        {
+            return Err(TraceError::spec("lengths.fixed", "prompt and output must be at least 1", ""));
+        }
+        if let Some(LengthSpec::SpecBench(s)) = &self.lengths {
+            s.check("lengths.spec-bench")?;
+        }
+        for (i, transform) in self.transform.iter().enumerate() {
+            transform.check(&format!("transform[{i}]"))?;
+        }
+        self.check_extent()
+    }
+
+    /// The files this workload reads, for callers that resolve paths before building.
+    pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        let arrivals = if let ArrivalSpec::Trace(t) = &mut self.arrivals { Some(t) } else { None };
+        let lengths = if let Some(LengthSpec::Trace(t)) = &mut self.lengths { Some(t) } else { None };
+        arrivals.into_iter().chain(lengths).flat_map(|t| std::iter::once(&mut t.path).chain(&mut t.accept)).collect()
+    }
+
+    /// Do `duration_s` and `requests` fit the kind of arrivals, and are lengths given where they must be?
+    fn check_extent(&self) -> Result<(), TraceError> {
+        if let Some(d) = self.duration_s {
+            positive("duration_s", d)?;
+        }
+        if self.requests == Some(0) {
+            return Err(TraceError::spec("requests", "0 is not a number of requests", "give at least 1"));
+        }
+        match &self.arrivals {
+            ArrivalSpec::Trace(t) => {
+                if t.sample.is_some() {
+                    let hint = "sample belongs to lengths = { trace = ... }";
+                    return Err(TraceError::spec("arrivals.trace.sample", "arrivals keep the file's order", hint));
+                }
+                let given = [("duration_s", self.duration_s.is_some()), ("requests", self.requests.is_some())];
+                if let Some((key, _)) = given.iter().find(|g| g.1) {
+                    let hint = "cut a trace with transform = [{ window = ... }] or [{ max-requests = ... }]";
+                    return Err(TraceError::spec(*key, "is for generated arrivals", hint));
+                }
+            }
+            _ if self.lengths.is_none() => {
+                let hint = "add lengths = { fixed = { prompt = 512, output = 256 } } or { spec-bench = {} }";
+                return Err(TraceError::spec("lengths", "generated arrivals have no lengths of their own", hint));
+            }
+            ArrivalSpec::ClosedLoop(_) => {
+                if self.duration_s.is_some() {
+                    return Err(TraceError::spec("duration_s", "a closed loop ends by count", "give requests = N"));
+                }
+                if self.requests.is_none() && !matches!(self.lengths, Some(LengthSpec::Trace(_))) {
+                    return Err(TraceError::spec("requests", "a closed loop needs a number", "add requests = 1000"));
+                }
+                if let Some(i) = self.transform.iter().position(Transform::needs_times) {
+                    let what = "a closed loop has no arrival times to change";
+                    return Err(TraceError::spec(format!("transform[{i}]"), what, "remove it"));
+                }
+            }
+            ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_) => {}
+            _ if self.duration_s.is_none() && self.requests.is_none() => {
+                let what = "generated arrivals need an end";
+                return Err(TraceError::spec("duration_s", what, "add duration_s = 600.0 or requests = 1000"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl ArrivalSpec {
+    fn check(&self) -> Result<(), TraceError> {
+        match self {
+            ArrivalSpec::Trace(_) => Ok(()),
+            ArrivalSpec::ClosedLoop(0) => {
+                Err(TraceError::spec("arrivals.closed-loop", "0 is not a number of clients", ""))
+            }
+            ArrivalSpec::ClosedLoop(_) => Ok(()),
+            ArrivalSpec::Poisson(p) => p.check("arrivals.poisson"),
+            ArrivalSpec::Gamma(p) => p.check("arrivals.gamma"),
+            ArrivalSpec::AzureConv(p) => p.check("arrivals.azure-conv"),
+            ArrivalSpec::AzureCode(p) => p.check("arrivals.azure-code"),
+            ArrivalSpec::MooncakeTicks(p) => p.check("arrivals.mooncake-ticks"),
+            ArrivalSpec::MooncakePoisson(p) => positive("arrivals.mooncake-poisson.rate", p.rate),
+            ArrivalSpec::AdaspecMooncake(p) => p.check("arrivals.adaspec-mooncake"),
+            ArrivalSpec::Burstgpt(p) => p.check("arrivals.burstgpt"),
+            ArrivalSpec::T1(p) => p.check("arrivals.t1"),
+            ArrivalSpec::T2(p) => p.check("arrivals.t2"),
+            ArrivalSpec::T3(p) => positive("arrivals.t3.rate", p.rate),
+        }
+    }
+}
+
+/// Refuses anything but a finite number > 0.
+pub(crate) fn positive(key: &str, value: f64) -> Result<(), TraceError> {
+    let ok = value > 0.0 && value.is_finite();
+    if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value} is not a number above 0"), "")) }
+}
+
+/// Refuses anything but a finite number ≥ 0.
+pub(crate) fn not_negative(key: &str, value: f64) -> Result<(), TraceError> {
+    let ok = value >= 0.0 && value.is_finite();
+    if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value} is not a number of at least 0"), "")) }
+}

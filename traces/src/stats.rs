@@ -1,0 +1,288 @@
+//! What a trace looks like: counts, rates, burstiness, lengths, shared prefixes, recorded acceptance.
+//!
+//! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start and only whole bins count.
+//! Index of dispersion IDC(w) = population variance / mean of the bins' counts; 1 is Poisson. IAT CV = population standard deviation /
+//! mean of the gaps between arrivals. Quantiles interpolate linearly (numpy's default).
+
+use crate::{Gives, Trace, TraceError, TraceFormat, TraceSpec, read};
+use foretoken_sim::{RequestId, Time, Workload};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The percentages at which lengths are reported.
+const PERCENT: [f64; 27] = [
+    0.0, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0, 75.0, 80.0,
+    85.0, 90.0, 95.0, 97.5, 99.0, 99.5, 100.0,
+];
+
+/// The widths of bins, seconds.
+const WIDTHS_S: [f64; 3] = [1.0, 5.0, 60.0];
+
+/// Statistics of a trace. What does not exist (lengths of an arrival trace, the CV of two arrivals) is absent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceStats {
+    /// Format, when read from a file.
+    pub format: Option<TraceFormat>,
+    /// Rows in that file.
+    pub rows: Option<u64>,
+    /// Usable requests.
+    pub requests: usize,
+    /// What was left out or changed, in words.
+    pub notes: Vec<String>,
+    /// Arrivals.
+    pub arrivals: Option<ArrivalStats>,
+    /// Prompt lengths, tokens.
+    pub prompt: Option<LengthStats>,
+    /// Output lengths, tokens.
+    pub output: Option<LengthStats>,
+    /// Tokens in full prefix blocks seen before / prompt tokens, as an unlimited cache would find them.
+    pub prefix_shared: Option<f64>,
+    /// Requests of each category, in order of appearance.
+    pub categories: Vec<(String, usize)>,
+    /// Recorded acceptance.
+    pub recorded: Option<RecordedStats>,
+    /// Requests with a limit of their own on time per output token.
+    pub with_slo: usize,
+}
+
+/// Statistics of arrivals.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArrivalStats {
+    /// First arrival, seconds on the trace's clock.
+    pub first_s: f64,
+    /// Last arrival.
+    pub last_s: f64,
+    /// Length of the span looked at, seconds (default: first to last arrival).
+    pub duration_s: f64,
+    /// Requests / duration, per second. Absent when the duration is 0.
+    pub mean_rate: Option<f64>,
+    /// Coefficient of variation of the gaps.
+    pub iat_cv: Option<f64>,
+    /// Counts in bins of 1, 5 and 60 s.
+    pub bins: Vec<BinStats>,
+}
+
+/// Statistics of counts in bins of one width, as rates per second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BinStats {
+    /// Width, seconds.
+    pub width_s: f64,
+    /// Whole bins in the span.
+    pub bins: usize,
+    /// Lowest rate.
+    pub min_rate: f64,
+    /// Mean rate.
+    pub mean_rate: f64,
+    /// Highest rate.
+    pub max_rate: f64,
+    /// Index of dispersion. Absent with fewer than two bins or no arrival in them.
+    pub dispersion: Option<f64>,
+}
+
+/// Statistics of lengths in tokens.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LengthStats {
+    /// Mean.
+    pub mean: f64,
+    /// Sum.
+    pub total: u64,
+    /// (percent, value), from 0 (smallest) to 100 (largest).
+    pub quantiles: Vec<(f64, f64)>,
+}
+
+/// Statistics of recorded acceptance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RecordedStats {
+    /// Requests with a recording.
+    pub requests: usize,
+    /// Share of their output positions at which something was drafted.
+    pub known: f64,
+    /// Share of those at which the draft was right.
+    pub right: f64,
+}
+
+/// Reads a file and measures it. The format is judged by the header when absent.
+///
+/// # Errors
+/// As [`read`].
+pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
+    // No statistic depends on the unloaded time per token by which AdaServe's limits are multiplied.
+    let trace = read(&TraceSpec { format, ..TraceSpec::new(path) }, Some(1.0))?;
+    Ok(TraceStats::of_trace(&trace))
+}
+
+impl TraceStats {
+    /// Measures a trace as read.
+    pub fn of_trace(trace: &Trace) -> TraceStats {
+        TraceStats {
+            format: Some(trace.format),
+            rows: Some(trace.rows),
+            notes: trace.notes.clone(),
+            ..Self::of(&trace.workload, trace.gives, None)
+        }
+    }
+
+    /// Measures a workload. `span` = (start, end) in seconds fixes where bins start and how long the trace is; the
+    /// default is from the first to the last arrival. Arrivals outside it are not counted in bins.
+    pub fn of(w: &Workload, gives: Gives, span: Option<(f64, f64)>) -> TraceStats {
+        let lengths = |column: &[u32]| (gives.lengths && !column.is_empty()).then(|| LengthStats::of(column));
+        let mut categories: Vec<(String, usize)> = w.categories.iter().map(|name| (name.clone(), 0)).collect();
+        for &category in &w.category {
+            if let Some((_, count)) = categories.get_mut(category as usize) {
+                *count += 1;
+            }
+        }
+        TraceStats {
+            format: None,
+            rows: None,
+            requests: w.len(),
+            notes: Vec::new(),
+            arrivals: (gives.arrivals && !w.is_empty()).then(|| ArrivalStats::of(&w.arrival, span)),
+            prompt: lengths(&w.prompt_len),
+            output: lengths(&w.output_len),
+            prefix_shared: prefix_shared(w),
+            categories,
+            recorded: recorded(w),
+            with_slo: w.slo_tpot_s.iter().filter(|s| s.is_finite()).count(),
+        }
+    }
+}
+
+impl ArrivalStats {
+    fn of(arrivals: &[Time], span: Option<(f64, f64)>) -> ArrivalStats {
+        let (first_s, last_s) = (arrivals[0].as_s(), arrivals[arrivals.len() - 1].as_s());
+        let (start_s, end_s) = span.unwrap_or((first_s, last_s));
+        let duration_s = end_s - start_s;
+        let gaps: Vec<f64> = arrivals.windows(2).map(|pair| (pair[1] - pair[0]).as_s()).collect();
+        let (gap_mean, gap_variance) = mean_variance(&gaps);
+        ArrivalStats {
+            first_s,
+            last_s,
+            duration_s,
+            mean_rate: (duration_s > 0.0).then(|| arrivals.len() as f64 / duration_s),
+            iat_cv: (gaps.len() > 1 && gap_mean > 0.0).then(|| gap_variance.sqrt() / gap_mean),
+            bins: WIDTHS_S.iter().filter_map(|&w| BinStats::of(arrivals, w, start_s, duration_s)).collect(),
+        }
+    }
+}
+
+impl BinStats {
+    /// `None` when the span is shorter than a bin.
+    fn of(arrivals: &[Time], width_s: f64, start_s: f64, duration_s: f64) -> Option<BinStats> {
+        // A span of whole bins must not lose one to a rounding error of the division.
+        let bins = (duration_s / width_s + 1e-9).floor() as usize;
+        if bins == 0 {
+            return None;
+        }
+        let mut counts = vec![0.0; bins];
+        let (start, width) = (Time::from_s(start_s), Time::from_s(width_s).0);
+        for &at in arrivals.iter().filter(|&&at| at >= start) {
+            if let Some(count) = counts.get_mut(((at - start).0 / width) as usize) {
+                *count += 1.0;
+            }
+        }
+        let (mean, variance) = mean_variance(&counts);
+        let rate = |count: f64| count / width_s;
+        Some(BinStats {
+            width_s,
+            bins,
+            min_rate: rate(counts.iter().copied().fold(f64::INFINITY, f64::min)),
+            mean_rate: rate(mean),
+            max_rate: rate(counts.iter().copied().fold(0.0, f64::max)),
+            dispersion: (bins > 1 && mean > 0.0).then(|| variance / mean),
+        })
+    }
+}
+
+impl LengthStats {
+    fn of(column: &[u32]) -> LengthStats {
+        let mut sorted = column.to_vec();
+        sorted.sort_unstable();
+        let total = sorted.iter().map(|&x| u64::from(x)).sum::<u64>();
+        let quantiles = PERCENT.map(|p| (p, quantile(&sorted, p / 100.0))).to_vec();
+        LengthStats { mean: total as f64 / sorted.len() as f64, total, quantiles }
+    }
+
+    /// The value at one of the reported percentages; `None` for another.
+    pub fn at(&self, percent: f64) -> Option<f64> {
+        self.quantiles.iter().find(|q| q.0 == percent).map(|q| q.1)
+    }
+}
+
+fn quantile(sorted: &[u32], q: f64) -> f64 {
+    let place = q * (sorted.len() - 1) as f64;
+    let (below, above) = (f64::from(sorted[place.floor() as usize]), f64::from(sorted[place.ceil() as usize]));
+    below + (above - below) * place.fract()
+}
+
+/// Mean and population variance; zeros for an empty slice.
+fn mean_variance(values: &[f64]) -> (f64, f64) {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (mean, values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n)
+}
+
+fn prefix_shared(w: &Workload) -> Option<f64> {
+    if w.prefix_ids.is_empty() {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    let mut shared = 0u64;
+    for id in 0..w.len() as RequestId {
+        let blocks = w.prefix(id);
+        shared += blocks.iter().take_while(|b| seen.contains(*b)).count() as u64;
+        seen.extend(blocks.iter().copied());
+    }
+    let prompts: u64 = w.prompt_len.iter().map(|&p| u64::from(p)).sum();
+    Some((shared * u64::from(w.prefix_block)) as f64 / prompts as f64)
+}
+
+fn recorded(w: &Workload) -> Option<RecordedStats> {
+    let used = || w.recording.iter().filter_map(|&r| w.recordings.get(r as usize));
+    let (mut positions, mut known, mut right) = (0u64, 0u64, 0u64);
+    for bit in used().flat_map(|r| &r.bits) {
+        positions += 1;
+        known += u64::from(bit.is_some());
+        right += u64::from(*bit == Some(true));
+    }
+    (known > 0).then(|| RecordedStats {
+        requests: used().count(),
+        known: known as f64 / positions as f64,
+        right: right as f64 / known as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Request;
+
+    const ALL: Gives = Gives { arrivals: true, lengths: true };
+
+    #[test]
+    fn bins_gaps_and_quantiles_by_hand() {
+        let w: Workload =
+            [0.0, 0.5, 1.5, 3.5].iter().zip(1..).map(|(&t, i)| Request::new(Time::from_s(t), i * 10, i)).collect();
+        let stats = TraceStats::of(&w, ALL, Some((0.0, 4.0)));
+        let arrivals = stats.arrivals.expect("arrivals");
+        assert_eq!((arrivals.duration_s, arrivals.mean_rate), (4.0, Some(1.0)));
+        // Gaps 0.5, 1, 2: mean 7/6, variance 7/4 − 49/36 = 14/36.
+        assert!((arrivals.iat_cv.expect("three gaps") - (14f64 / 36.0).sqrt() / (7.0 / 6.0)).abs() < 1e-12);
+        // Counts 2, 1, 0, 1: mean 1, variance 1/2.
+        assert_eq!(arrivals.bins.len(), 1, "no whole bin of 5 s");
+        assert_eq!((arrivals.bins[0].min_rate, arrivals.bins[0].max_rate), (0.0, 2.0));
+        assert_eq!(arrivals.bins[0].dispersion, Some(0.5));
+        let prompt = stats.prompt.expect("lengths");
+        assert_eq!((prompt.mean, prompt.at(50.0), prompt.at(100.0)), (25.0, Some(25.0), Some(40.0)));
+    }
+
+    #[test]
+    fn shared_prefixes_count_leading_blocks_seen_before() {
+        let request = |prefix: &[u64]| Request { prefix: prefix.to_vec(), ..Request::new(Time::ZERO, 1024, 1) };
+        let mut w: Workload = [request(&[1, 2]), request(&[1, 3]), request(&[9, 2])].into_iter().collect();
+        w.prefix_block = 512;
+        // Only the second request's first block: block 2 of the third comes after a block that is new.
+        assert_eq!(prefix_shared(&w), Some(512.0 / 3072.0));
+    }
+}
