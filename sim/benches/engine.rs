@@ -9,7 +9,6 @@ use foretoken_sim::luck::{Luck, Stream, threshold};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-#[path = "yardstick/mod.rs"]
 mod yardstick;
 use yardstick::*;
 

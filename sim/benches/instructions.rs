@@ -1,0 +1,53 @@
+//! Instruction counts of the engine core, gated: `cargo bench -p foretoken-sim --bench instructions` (needs valgrind and
+//! `cargo install gungraun-runner`; x86-64 only).
+//!
+//! Times on shared machines move by 40 %, instruction counts by nothing. Each yardstick fails when it takes more than 5 %
+//! over the count committed here; when a change makes the engine cheaper, lower the number.
+
+use foretoken_sim::luck::{Luck, Stream, threshold};
+use foretoken_sim::*;
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind};
+use std::hint::black_box;
+use std::sync::atomic::AtomicBool;
+
+mod yardstick;
+use yardstick::*;
+
+/// Committed counts (rustc 1.95, baseline x86-64), instructions a whole run.
+const STEPPING: u64 = 355_700_000;
+const SKIPPING: u64 = 129_800_000;
+const FIXED_4: u64 = 342_700_000;
+
+/// At most 5 % over the committed count.
+fn gate(committed: u64) -> LibraryBenchmarkConfig {
+    let mut callgrind = Callgrind::default();
+    callgrind.hard_limits([(EventKind::Ir, committed + committed / 20)]);
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(callgrind);
+    config
+}
+
+#[library_benchmark]
+#[bench::poisson(args = (10_000, 4.0), setup = Yardstick::new, config = gate(STEPPING))]
+fn autoregressive_stepping(y: Yardstick) -> Run {
+    black_box(y.run(0, false))
+}
+
+#[library_benchmark]
+#[bench::poisson(args = (10_000, 4.0), setup = Yardstick::new, config = gate(SKIPPING))]
+fn autoregressive_skipping(y: Yardstick) -> Run {
+    black_box(y.run(0, true))
+}
+
+#[library_benchmark]
+#[bench::poisson(args = (10_000, 12.0), setup = Yardstick::new, config = gate(FIXED_4))]
+fn fixed_4(y: Yardstick) -> Run {
+    black_box(y.run(4, true))
+}
+
+library_benchmark_group!(
+    name = yardsticks,
+    benchmarks = [autoregressive_stepping, autoregressive_skipping, fixed_4]
+);
+main!(library_benchmark_groups = yardsticks);
