@@ -5,12 +5,16 @@
 
 mod cdf;
 mod error;
+mod figures;
+#[cfg(test)]
+mod fixtures;
 mod model;
 mod staged;
 mod tables;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
+pub use figures::{Figure, figures, write_figures};
 pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
 pub use staged::Staged;
 pub use tables::{RequestsWriter, StepsWriter, write_positions, write_summary};

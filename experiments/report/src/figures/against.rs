@@ -1,0 +1,118 @@
+//! A number against a swept setting, one line a policy, one panel a combination of the other settings.
+
+use super::axis::Axis;
+use super::canvas::Canvas;
+use super::page::{Page, Panel, columns};
+use super::style::RULE;
+use super::view::{View, distinct, words};
+use crate::{Cell, Dash, Look, Swept};
+use foretoken_sim::metrics::Interval;
+
+/// A number of a cell that figures compare policies by.
+pub struct Quantity {
+    /// What it is, in a title.
+    pub title: &'static str,
+    /// Its name and unit on an axis.
+    pub axis: &'static str,
+    /// The number, in the axis' unit.
+    pub of: fn(&Cell) -> Option<f64>,
+    /// Decimals when written out.
+    pub decimals: usize,
+    /// A value to mark with a line.
+    pub reference: Option<f64>,
+    /// Ends of the axis; `None` fits it to the data.
+    pub ends: Option<(f64, f64)>,
+}
+
+impl Quantity {
+    /// A value in words.
+    pub fn say(&self, value: f64) -> String {
+        format!("{value:.*}", self.decimals)
+    }
+
+    /// An axis over the means and intervals; `None` without any. Two seeds can give an interval many times wider than
+    /// the data: whiskers end at half the spread of the means beyond them, or the means would lie on one spot.
+    pub fn range(&self, of: &[Interval], ticks: usize) -> Option<Axis> {
+        let means = || of.iter().map(|i| i.mean).chain(self.reference);
+        let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
+        if of.is_empty() {
+            return None;
+        }
+        if let Some((low, high)) = self.ends {
+            return Some(Axis::linear(low, high, ticks));
+        }
+        let slack = ((high - low) * 0.5).max(high.abs() * 0.02);
+        let whisker = |sign: f64| of.iter().map(move |i| i.mean + sign * i.half_width.unwrap_or(0.0));
+        let lowest = whisker(-1.0).fold(low, f64::min).max(low - slack);
+        let highest = whisker(1.0).fold(high, f64::max).min(high + slack);
+        Some(Axis::linear(lowest, highest, ticks))
+    }
+}
+
+/// The figures: one for each setting swept over at least two numbers, as (path, SVG).
+pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
+    let paths = view.combinations.first().map_or(0, |c| c.len());
+    (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
+}
+
+type Line = (Look, Vec<(f64, Interval)>);
+
+fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
+    let values = numbers(view, at)?;
+    let others = distinct(view.combinations.iter().map(|c| without(c, at)), |a, b| a == b);
+    let panels: Vec<Vec<Line>> = others.iter().map(|other| lines(view, quantity, at, &values, other)).collect();
+    let shown: Vec<Interval> = panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.1)).collect();
+    let page = Page {
+        title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].path)),
+        source: view.source_of_means(),
+        x_name: view.combinations[0][at].path.clone(),
+        y_name: quantity.axis.to_owned(),
+        x: Axis::swept(&values),
+        y: quantity.range(&shown, 5)?,
+        legend: view.legend(),
+        panels: others.iter().map(|o| (words(o.iter().copied()), None)).collect(),
+        panel_height: [360.0, 260.0, 190.0][columns(others.len()) - 1],
+        right: 0.0,
+    };
+    Some(page.svg(|c, panel, i| {
+        if let Some(one) = quantity.reference {
+            c.line(&[panel.at(page.x.start(), one), panel.at(page.x.end(), one)], RULE, 1.5, Dash::Solid);
+        }
+        panels[i].iter().for_each(|line| draw_line(c, panel, &page, line));
+    }))
+}
+
+/// The swept numbers, ascending, with their labels; `None` when they are not at least two numbers.
+fn numbers(view: &View, at: usize) -> Option<Vec<(f64, String)>> {
+    let all: Option<Vec<_>> = view.combinations.iter().map(|c| Some((c[at].number?, c[at].value.clone()))).collect();
+    let mut values = distinct(all?, |a, b| a.0 == b.0);
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (values.len() > 1).then_some(values)
+}
+
+fn without(sweep: &[Swept], at: usize) -> Vec<&Swept> {
+    sweep.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, s)| s).collect()
+}
+
+fn lines(view: &View, quantity: &Quantity, at: usize, values: &[(f64, String)], other: &[&Swept]) -> Vec<Line> {
+    let line = |policy: &str| {
+        let point = |v: f64| {
+            let here = |s: &[Swept]| s[at].number == Some(v) && without(s, at) == other;
+            Some((v, view.interval(policy, here, quantity.of)?))
+        };
+        values.iter().filter_map(|v| point(v.0)).collect()
+    };
+    view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
+}
+
+fn draw_line(c: &Canvas, panel: &Panel, page: &Page, (look, points): &Line) {
+    let path: Vec<_> = points.iter().map(|(x, i)| panel.at(*x, page.y.clamp(i.mean))).collect();
+    c.line(&path, look.colour, 2.0, look.dash);
+    for (&at, (x, i)) in path.iter().zip(points) {
+        if let Some(half) = i.half_width {
+            let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+            c.line(&ends, look.colour, 1.2, Dash::Solid);
+        }
+        c.marker(at, *look);
+    }
+}

@@ -1,0 +1,126 @@
+//! Scales and ticks. Ticks are at 1, 2 and 5 times powers of ten, or where the swept values are.
+
+/// A scale from data to a share of the axis' length, with its ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    low: f64,
+    high: f64,
+    log: bool,
+    /// Values to mark, ascending, with their labels.
+    pub ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// A linear axis with about `ticks` round ticks whose ends are ticks too.
+    pub fn linear(low: f64, high: f64, ticks: usize) -> Axis {
+        let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
+        let step = round_step((high - low) / ticks.max(1) as f64);
+        // Counted in whole steps, with room for rounding: 0.1 · 3 is not 0.3.
+        let (first, last) = ((low / step + 1e-9).floor() as i64, (high / step - 1e-9).ceil() as i64);
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let ticks = (first..=last).map(|i| (i as f64 * step, format!("{:.decimals$}", i as f64 * step))).collect();
+        Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
+    }
+
+    /// A logarithmic axis over positive values; ticks at 1, 2, 5 a decade, over more than three decades at powers of ten.
+    pub fn log(low: f64, high: f64) -> Axis {
+        // At least a factor of two, so that there is something to mark.
+        let widen = (2.0 * low / high).max(1.0).sqrt();
+        let (low, high) = (low / widen, high * widen);
+        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let mantissas: &[f64] = match (high / low).log10() {
+            d if d > 3.0 => &[1.0],
+            d if d > 0.6 => &[1.0, 2.0, 5.0],
+            _ => &[1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        };
+        let tick = |(k, m): (i32, f64)| {
+            let value = m * 10f64.powi(k);
+            let label = format!("{value:.12}");
+            (value, label.trim_end_matches('0').trim_end_matches('.').to_owned())
+        };
+        let all = decades.flat_map(|k| mantissas.iter().map(move |&m| tick((k, m))));
+        Axis { low, high, log: true, ticks: all.filter(|(v, _)| (low..=high).contains(v)).collect() }
+    }
+
+    /// An axis for swept values, with a tick at each: logarithmic when they are positive and span a factor of 8.
+    pub fn swept(values: &[(f64, String)]) -> Axis {
+        let low = values.iter().map(|v| v.0).fold(f64::INFINITY, f64::min);
+        let high = values.iter().map(|v| v.0).fold(f64::NEG_INFINITY, f64::max);
+        let log = low > 0.0 && high / low >= 8.0;
+        let pad = if log { (high / low).powf(0.04) } else { (high - low) * 0.04 };
+        let (low, high) = if log { (low / pad, high * pad) } else { (low - pad, high + pad) };
+        Axis { low, high, log, ticks: values.to_vec() }
+    }
+
+    /// An axis of rows, the first at the axis' end (the top of a panel).
+    pub fn rows(labels: &[&str]) -> Axis {
+        let ticks = labels.iter().enumerate().map(|(i, label)| (i as f64, (*label).to_owned())).collect();
+        Axis { low: labels.len() as f64 - 0.5, high: -0.5, log: false, ticks }
+    }
+
+    /// Where a value lies: 0 at the axis' start, 1 at its end.
+    pub fn at(&self, value: f64) -> f64 {
+        if self.log {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        }
+    }
+
+    /// The value at the axis' start.
+    pub fn start(&self) -> f64 {
+        self.low
+    }
+
+    /// The value at the axis' end.
+    pub fn end(&self) -> f64 {
+        self.high
+    }
+
+    /// The value moved into the axis' range.
+    pub fn clamp(&self, value: f64) -> f64 {
+        value.clamp(self.low.min(self.high), self.low.max(self.high))
+    }
+}
+
+/// The least of 1, 2, 5 · 10^k that is at least `x`.
+fn round_step(x: f64) -> f64 {
+    let power = 10f64.powf(x.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= x * (1.0 - 1e-9)).unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(a: &Axis) -> Vec<&str> {
+        a.ticks.iter().map(|t| t.1.as_str()).collect()
+    }
+
+    #[test]
+    fn linear_ticks_are_round_and_cover_the_data() {
+        let a = Axis::linear(0.83, 1.52, 5);
+        assert_eq!(labels(&a), ["0.8", "1.0", "1.2", "1.4", "1.6"]);
+        assert_eq!((a.at(0.8), a.at(1.6)), (0.0, 1.0));
+        assert_eq!(labels(&Axis::linear(0.0, 1.0, 5)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(labels(&Axis::linear(0.0, 600.0, 6)), ["0", "100", "200", "300", "400", "500", "600"]);
+        assert!(Axis::linear(3.0, 3.0, 4).ticks.len() > 1);
+    }
+
+    #[test]
+    fn log_ticks() {
+        assert_eq!(labels(&Axis::log(0.04, 30.0)), ["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"]);
+        assert_eq!(labels(&Axis::log(1e-4, 1e3)), ["0.0001", "0.001", "0.01", "0.1", "1", "10", "100", "1000"]);
+        assert_eq!(labels(&Axis::log(1.4, 3.2)), ["1.5", "2", "2.5", "3"]);
+        assert!((Axis::log(1.0, 100.0).at(10.0) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn swept_values_are_the_ticks() {
+        let values: Vec<_> = [0.25, 1.0, 4.0].map(|v| (v, v.to_string())).to_vec();
+        let a = Axis::swept(&values);
+        assert_eq!(labels(&a), ["0.25", "1", "4"]);
+        assert!((a.at(1.0) - 0.5).abs() < 1e-12, "log spacing");
+        assert!(a.at(0.25) > 0.0 && a.at(4.0) < 1.0, "room at both ends");
+    }
+}

@@ -1,0 +1,73 @@
+//! A number per policy as a row of dots with whiskers, one panel a combination of swept values.
+
+use super::against::Quantity;
+use super::axis::Axis;
+use super::canvas::{Anchor, Canvas};
+use super::page::{Page, Panel};
+use super::style::{GREY, INK, RULE, TEXT};
+use super::view::{View, words};
+use crate::Dash;
+use foretoken_sim::metrics::Interval;
+
+const ROW: f64 = 24.0;
+
+/// The figure, `None` when no cell has the number.
+pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
+    let rows: Vec<Vec<Option<Interval>>> = view
+        .combinations
+        .iter()
+        .map(|&c| view.policies.iter().map(|p| view.interval(p.0, |s| s == c, quantity.of)).collect())
+        .collect();
+    let shown: Vec<Interval> = rows.iter().flatten().flatten().copied().collect();
+    let alone = view.combinations.len() == 1;
+    let labels: Vec<&str> = view.policies.iter().map(|p| p.0).collect();
+    let page = Page {
+        title: view.title(quantity.title),
+        source: view.source_of_means(),
+        x_name: quantity.axis.to_owned(),
+        y_name: String::new(),
+        x: quantity.range(&shown, if alone { 8 } else { 4 })?,
+        y: Axis::rows(&labels),
+        legend: Vec::new(),
+        panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        panel_height: ROW * labels.len() as f64 + 8.0,
+        right: if alone { 150.0 } else { 44.0 },
+    };
+    Some(page.svg(|c, panel, i| {
+        if let Some(at) = quantity.reference {
+            c.line(&[panel.at(at, page.y.start()), panel.at(at, page.y.end())], RULE, 1.5, Dash::Solid);
+        }
+        for (row, interval) in rows[i].iter().enumerate() {
+            draw_row(c, panel, &page, view, quantity, (row, *interval), alone);
+        }
+    }))
+}
+
+fn draw_row(
+    c: &Canvas,
+    panel: &Panel,
+    page: &Page,
+    view: &View,
+    quantity: &Quantity,
+    (row, interval): (usize, Option<Interval>),
+    with_interval: bool,
+) {
+    let y = row as f64;
+    let text_at = (panel.to.0 + 8.0, panel.at(page.x.clamp(0.0), y).1);
+    let Some(i) = interval else {
+        return c.text("none", text_at, Anchor::Start, TEXT, GREY);
+    };
+    let look = view.policies[row].1;
+    if let Some(half) = i.half_width {
+        let ends = [i.mean - half, i.mean + half].map(|x| panel.at(page.x.clamp(x), y));
+        c.line(&ends, look.colour, 2.0, Dash::Solid);
+    }
+    c.marker(panel.at(page.x.clamp(i.mean), y), look);
+    let text = match i.half_width {
+        Some(half) if with_interval => {
+            format!("{} [{}, {}]", quantity.say(i.mean), quantity.say(i.mean - half), quantity.say(i.mean + half))
+        }
+        _ => quantity.say(i.mean),
+    };
+    c.text(&text, text_at, Anchor::Start, TEXT, INK);
+}

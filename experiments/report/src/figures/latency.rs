@@ -1,0 +1,59 @@
+//! The distribution of end-to-end latency, one line a policy, one panel a combination, all seeds pooled.
+
+use super::axis::Axis;
+use super::page::{Page, columns};
+use super::view::{View, count, words};
+use crate::{Cdf, Look};
+
+/// Points of a line at most.
+const POINTS: usize = 256;
+
+/// The figure, `None` when nothing finished.
+pub fn draw(view: &View) -> Option<String> {
+    let panels: Vec<Vec<(Look, Vec<(f64, f64)>)>> = view
+        .combinations
+        .iter()
+        .map(|&c| {
+            let line = |policy: &str| {
+                let parts: Vec<&Cdf> = view.cells(policy, |s| s == c).into_iter().map(|cell| &cell.e2e).collect();
+                thin(Cdf::mixture(&parts))
+            };
+            view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
+        })
+        .collect();
+    let values = || panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
+    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+    let seeds = if view.seeds.len() == 1 { "1 seed".to_owned() } else { count(view.seeds.len(), "seed") + " pooled" };
+    let page = Page {
+        title: view.title("End-to-end latency"),
+        source: view.source(&[&seeds, "finished requests"]),
+        x_name: "end-to-end latency (s, logarithmic)".to_owned(),
+        y_name: "requests at or below (%)".to_owned(),
+        x: Axis::log(low, high),
+        y: Axis::linear(0.0, 100.0, 5),
+        legend: view.legend(),
+        panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        panel_height: [380.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
+        right: 0.0,
+    };
+    Some(page.svg(|c, panel, i| {
+        let n = panels[i].len() as f64;
+        for (p, (look, line)) in panels[i].iter().enumerate() {
+            let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(page.x.clamp(x), y * 100.0)).collect();
+            c.line(&path, look.colour, 1.8, look.dash);
+            // Three markers a line, at other heights for each policy, so that they do not pile up.
+            for turn in 0..3 {
+                let height = (f64::from(turn) + (p as f64 + 0.5) / n) / 3.0;
+                if let Some(at) = line.iter().position(|&(_, y)| y >= height) {
+                    c.marker(path[at], *look);
+                }
+            }
+        }
+    }))
+}
+
+/// Every few points of a line, and always its ends.
+fn thin(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let (every, last) = (line.len().div_ceil(POINTS).max(1), line.len().saturating_sub(1));
+    line.into_iter().enumerate().filter(|(i, _)| i % every == 0 || *i == last).map(|(_, p)| p).collect()
+}

@@ -1,0 +1,125 @@
+//! Load and draft length over time: one panel a policy, all on the same axes, one figure a combination.
+//!
+//! One seed is drawn, the first: arrivals differ between seeds, and a mean over them would show a load no server had.
+//! Lines are solid here whatever the policy's dash, which would turn noise into confetti; the panel's title shows it.
+
+use super::axis::Axis;
+use super::page::{Page, columns};
+use super::style::RULE;
+use super::view::{View, count, words};
+use crate::{Dash, Look, Swept};
+use foretoken_sim::metrics::{Bin, Series};
+
+/// Points of a line at most.
+const POINTS: usize = 240;
+
+/// What is drawn over time.
+pub struct Course {
+    /// What it is, in a title.
+    pub title: &'static str,
+    /// Its name and unit on an axis.
+    pub axis: &'static str,
+    /// Its value over a few neighbouring bins; `None` leaves a gap.
+    pub of: fn(&[Bin]) -> Option<f64>,
+    /// Is the first policy drawn in grey behind the others?
+    pub backdrop: bool,
+}
+
+/// Time-weighted decode batch size while busy; 0 when idle.
+pub fn batch_size(bins: &[Bin]) -> Option<f64> {
+    let busy: u64 = bins.iter().map(|b| b.busy).sum();
+    let weighted: u128 = bins.iter().map(|b| b.batch_time).sum();
+    Some(if busy == 0 { 0.0 } else { weighted as f64 / busy as f64 })
+}
+
+/// Draft tokens a request-step; a gap where nothing decoded.
+pub fn draft_len(bins: &[Bin]) -> Option<f64> {
+    let steps: u64 = bins.iter().map(|b| b.request_steps).sum();
+    let drafted: u64 = bins.iter().map(|b| b.drafted).sum();
+    (steps > 0).then(|| drafted as f64 / steps as f64)
+}
+
+/// A policy's course: unbroken stretches of (time in seconds, value).
+type Stretches = Vec<Vec<(f64, f64)>>;
+
+/// The figures, one a combination of swept values, with the combination. A policy whose value is always 0 has no panel.
+pub fn draw<'a>(view: &View<'a>, course: &Course) -> Vec<(&'a [Swept], String)> {
+    view.combinations.iter().filter_map(|&c| Some((c, draw_one(view, course, c)?))).collect()
+}
+
+fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<String> {
+    let lines: Vec<(&str, Look, Stretches)> = view
+        .policies
+        .iter()
+        .filter_map(|&(label, look)| {
+            let cell = *view.cells(label, |s| s == combination).first()?;
+            let line = stretches(&cell.series, course.of);
+            line.iter().flatten().any(|p| p.1 > 0.0).then_some((label, look, line))
+        })
+        .collect();
+    let all = || lines.iter().flat_map(|l| l.2.iter().flatten());
+    let (end, top) = (all().map(|p| p.0).fold(0.0, f64::max), all().map(|p| p.1).fold(0.0, f64::max));
+    let behind = lines.first().filter(|_| course.backdrop && lines.len() > 1);
+    let seed = format!("seed {} of {}", view.seeds[0], count(view.seeds.len(), "seed"));
+    let grey = behind.map(|l| format!("grey: {}", l.0));
+    let settings = words(combination);
+    let notes = [Some(seed.as_str()), grey.as_deref(), Some(settings.as_str()).filter(|s| !s.is_empty())];
+    let columns = columns(lines.len());
+    let page = Page {
+        title: view.title(course.title),
+        source: view.source(&notes.into_iter().flatten().collect::<Vec<_>>()),
+        x_name: "time (s)".to_owned(),
+        y_name: course.axis.to_owned(),
+        x: Axis::linear(0.0, end, [8, 6, 4][columns - 1]),
+        y: Axis::linear(0.0, top, 4),
+        legend: Vec::new(),
+        panels: lines.iter().map(|l| (l.0.to_owned(), Some(l.1))).collect(),
+        panel_height: [260.0, 160.0, 120.0][columns - 1],
+        right: 0.0,
+    };
+    (!lines.is_empty()).then(|| {
+        page.svg(|c, panel, i| {
+            let path = |stretch: &Vec<(f64, f64)>| stretch.iter().map(|p| panel.at(p.0, p.1)).collect::<Vec<_>>();
+            if let Some(first) = behind.filter(|_| i > 0) {
+                first.2.iter().for_each(|s| c.line(&path(s), RULE, 1.2, Dash::Solid));
+            }
+            lines[i].2.iter().for_each(|s| c.line(&path(s), lines[i].1.colour, 1.6, Dash::Solid));
+        })
+    })
+}
+
+/// A series thinned to at most `POINTS` points, each at the middle of the bins it stands for.
+fn stretches(series: &Series, of: fn(&[Bin]) -> Option<f64>) -> Stretches {
+    let together = series.bins.len().div_ceil(POINTS).max(1);
+    let width = series.width.as_s();
+    let mut stretches = vec![Vec::new()];
+    for (i, bins) in series.bins.chunks(together).enumerate() {
+        match of(bins) {
+            Some(value) => {
+                let middle = (i * together) as f64 + bins.len() as f64 / 2.0;
+                stretches.last_mut().expect("never empty").push((middle * width, value));
+            }
+            None => stretches.push(Vec::new()),
+        }
+    }
+    stretches.retain(|s| !s.is_empty());
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_weighs_and_idle_time_breaks_the_line() {
+        let bin = |request_steps, drafted| Bin { request_steps, drafted, busy: 10, batch_time: 20, ..Bin::default() };
+        let bins = [bin(1, 4), bin(3, 0)];
+        assert_eq!((draft_len(&bins), batch_size(&bins)), (Some(1.0), Some(2.0)));
+        assert_eq!((draft_len(&[Bin::default()]), batch_size(&[Bin::default()])), (None, Some(0.0)));
+        let mut series = Series::default();
+        series.bins = vec![bin(1, 1), Bin::default(), bin(1, 3)];
+        assert_eq!(stretches(&series, draft_len), [[(0.25, 1.0)], [(1.25, 3.0)]]);
+        series.bins = vec![bin(1, 2); 1000];
+        assert_eq!(stretches(&series, draft_len)[0].len(), 200);
+    }
+}

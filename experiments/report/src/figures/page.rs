@@ -1,0 +1,158 @@
+//! A figure's page: title, a grid of panels that share both axes, the legend beside them, the source line below.
+//!
+//! The legend has a column of its own and so never hides data. A tick label that would touch the one before it is
+//! left out.
+
+use super::axis::Axis;
+use super::canvas::{Anchor, Canvas, Point, svg};
+use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, TEXT, TITLE, WIDTH, fit, text_width};
+use crate::{Dash, Look};
+
+const TITLE_ROOM: f64 = 34.0;
+const PANEL_TITLE: f64 = 24.0;
+const TICK_ROOM: f64 = 22.0;
+const NAME_ROOM: f64 = 22.0;
+const GAP: f64 = 18.0;
+const LEGEND_MARK: f64 = 34.0;
+
+/// One figure, all but its data.
+pub struct Page {
+    /// What is shown.
+    pub title: String,
+    /// Where the numbers come from, how many they are, and their interval.
+    pub source: String,
+    /// Name and unit of the horizontal axis.
+    pub x_name: String,
+    /// Name and unit of the vertical axis; empty when its ticks speak for themselves.
+    pub y_name: String,
+    /// Horizontal axis of every panel.
+    pub x: Axis,
+    /// Vertical axis of every panel.
+    pub y: Axis,
+    /// Policies in the legend; empty for none.
+    pub legend: Vec<(String, Look)>,
+    /// The panels' titles, empty for none, each with the look of its policy when it has one.
+    pub panels: Vec<(String, Option<Look>)>,
+    /// Height of a panel, px.
+    pub panel_height: f64,
+    /// Room kept free at the right of each panel, px.
+    pub right: f64,
+}
+
+/// The area of one panel.
+pub struct Panel<'a> {
+    /// Top left corner.
+    pub from: Point,
+    /// Bottom right corner.
+    pub to: Point,
+    page: &'a Page,
+}
+
+impl Panel<'_> {
+    /// The point of a pair of values.
+    pub fn at(&self, x: f64, y: f64) -> Point {
+        (
+            self.from.0 + (self.to.0 - self.from.0) * self.page.x.at(x),
+            self.to.1 + (self.from.1 - self.to.1) * self.page.y.at(y),
+        )
+    }
+}
+
+/// Columns of a grid of `n` panels.
+pub fn columns(n: usize) -> usize {
+    match n {
+        0 | 1 => 1,
+        2..=4 => 2,
+        _ => 3,
+    }
+}
+
+impl Page {
+    /// The figure, with `data` drawn into each panel over its grid.
+    pub fn svg(&self, data: impl Fn(&Canvas, &Panel, usize)) -> String {
+        let columns = columns(self.panels.len());
+        let rows = self.panels.len().div_ceil(columns);
+        let titled = if self.panels.iter().any(|p| !p.0.is_empty()) { PANEL_TITLE } else { 6.0 };
+        let left = MARGIN + if self.y_name.is_empty() { 0.0 } else { NAME_ROOM } + self.label_room() + 8.0;
+        let right = WIDTH - MARGIN - self.legend_width();
+        let width = (right - left + GAP) / columns as f64 - GAP - self.right;
+        let row_height = titled + self.panel_height + TICK_ROOM;
+        let top = MARGIN + TITLE_ROOM;
+        let legend_height = self.legend.len() as f64 * LINE + titled;
+        let bottom = top + (rows as f64 * row_height).max(legend_height);
+        let size = (WIDTH, bottom + NAME_ROOM + LINE + MARGIN);
+
+        svg(size, &self.title, &format!("{} against {}. {}", self.y_name, self.x_name, self.source), |c| {
+            let room = WIDTH - 2.0 * MARGIN;
+            c.bold(&fit(&self.title, TITLE * 1.1, room), (MARGIN, MARGIN + TITLE / 2.0), Anchor::Start, TITLE, INK);
+            for (i, (title, look)) in self.panels.iter().enumerate() {
+                let (row, column) = (i / columns, i % columns);
+                let x = left + column as f64 * (width + GAP + self.right);
+                let y = top + row as f64 * row_height + titled;
+                let panel = Panel { from: (x, y), to: (x + width, y + self.panel_height), page: self };
+                self.panel_title(c, title, *look, (x, y - titled / 2.0), width + self.right);
+                self.grid(c, &panel, column == 0);
+                data(c, &panel, i);
+            }
+            let middle = (left + right - self.right) / 2.0;
+            c.text(&self.x_name, (middle, bottom + NAME_ROOM / 2.0), Anchor::Middle, TEXT, INK);
+            let middle = top + (rows as f64 * row_height + titled - TICK_ROOM) / 2.0;
+            c.upward(&self.y_name, (MARGIN + TEXT / 2.0, middle), TEXT, INK);
+            let at = (MARGIN, bottom + NAME_ROOM + LINE / 2.0 + 4.0);
+            c.text(&fit(&self.source, TEXT, room), at, Anchor::Start, TEXT - 1.0, GREY);
+            self.draw_legend(c, (right + GAP, top + titled));
+        })
+    }
+
+    fn label_room(&self) -> f64 {
+        self.y.ticks.iter().map(|t| text_width(&t.1, TEXT)).fold(0.0, f64::max).min(220.0)
+    }
+
+    fn legend_width(&self) -> f64 {
+        let widest = self.legend.iter().map(|(label, _)| text_width(label, TEXT)).fold(0.0, f64::max);
+        if self.legend.is_empty() { 0.0 } else { GAP + LEGEND_MARK + widest.min(200.0) }
+    }
+
+    fn draw_legend(&self, c: &Canvas, (x, top): Point) {
+        for (i, (label, look)) in self.legend.iter().enumerate() {
+            let y = top + (i as f64 + 0.5) * LINE;
+            legend_mark(c, *look, (x, y));
+            c.text(&fit(label, TEXT, 200.0), (x + LEGEND_MARK, y), Anchor::Start, TEXT, INK);
+        }
+    }
+
+    fn panel_title(&self, c: &Canvas, title: &str, look: Option<Look>, (x, y): Point, room: f64) {
+        let mark = look.map_or(0.0, |look| {
+            legend_mark(c, look, (x, y));
+            LEGEND_MARK
+        });
+        c.bold(&fit(title, TEXT * 1.1, room - mark), (x + mark, y), Anchor::Start, TEXT, INK);
+    }
+
+    fn grid(&self, c: &Canvas, panel: &Panel, labelled: bool) {
+        let (from, to) = (panel.from, panel.to);
+        let mut free_from = f64::NEG_INFINITY;
+        for (value, label) in &self.x.ticks {
+            let x = from.0 + (to.0 - from.0) * self.x.at(*value);
+            c.line(&[(x, from.1), (x, to.1)], GRID, 1.0, Dash::Solid);
+            let half = text_width(label, TEXT) / 2.0;
+            if x - half >= free_from {
+                c.text(label, (x, to.1 + TICK_ROOM / 2.0), Anchor::Middle, TEXT, GREY);
+                free_from = x + half + 8.0;
+            }
+        }
+        for (value, label) in &self.y.ticks {
+            let y = to.1 + (from.1 - to.1) * self.y.at(*value);
+            c.line(&[(from.0, y), (to.0, y)], GRID, 1.0, Dash::Solid);
+            if labelled {
+                c.text(&fit(label, TEXT, 220.0), (from.0 - 8.0, y), Anchor::End, TEXT, GREY);
+            }
+        }
+        c.frame(from, to, RULE);
+    }
+}
+
+fn legend_mark(c: &Canvas, look: Look, (x, y): Point) {
+    c.line(&[(x, y), (x + LEGEND_MARK - 8.0, y)], look.colour, 2.0, look.dash);
+    c.marker((x + (LEGEND_MARK - 8.0) / 2.0, y), look);
+}

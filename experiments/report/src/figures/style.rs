@@ -1,0 +1,66 @@
+//! The one place for sizes, greys and type: every figure looks like the others because none of them chooses.
+
+/// Width of every figure, px.
+pub const WIDTH: f64 = 960.0;
+/// Space around the figure, px.
+pub const MARGIN: f64 = 16.0;
+/// Size of axis and legend text, px.
+pub const TEXT: f64 = 12.0;
+/// Size of the title, px.
+pub const TITLE: f64 = 17.0;
+/// Height of a line of text in a list, px.
+pub const LINE: f64 = 20.0;
+/// Radius of a marker, px.
+pub const MARKER: f64 = 4.0;
+/// Fonts, present or not: the viewer picks the first it has.
+pub const FONTS: &str = "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif";
+
+/// An RGB colour.
+pub type Rgb = (u8, u8, u8);
+/// Titles and labels.
+pub const INK: Rgb = (0x22, 0x22, 0x22);
+/// Tick labels, source lines.
+pub const GREY: Rgb = (0x66, 0x66, 0x66);
+/// Frames, reference lines.
+pub const RULE: Rgb = (0x99, 0x99, 0x99);
+/// Grid lines.
+pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
+/// Behind everything.
+pub const PAPER: Rgb = (0xff, 0xff, 0xff);
+
+/// Width of a text in px, estimated from Helvetica's advance widths by class of character and rounded up: nothing here
+/// reads a font, so that the same figure is drawn on every machine. Characters outside ASCII count as wide.
+pub fn text_width(text: &str, size: f64) -> f64 {
+    let em = |c: char| match c {
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '|' | '!' | '\'' | '·' => 0.28,
+        'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' | ' ' | '/' => 0.34,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.89,
+        'A'..='Z' => 0.72,
+        c if c.is_ascii() => 0.57,
+        _ => 0.75,
+    };
+    text.chars().map(em).sum::<f64>() * size
+}
+
+/// The text, cut with an ellipsis when it is wider than `room` px.
+pub fn fit(text: &str, size: f64, room: f64) -> String {
+    if text_width(text, size) <= room {
+        return text.to_owned();
+    }
+    let mut cut = text.to_owned();
+    while cut.pop().is_some() && text_width(&cut, size) + size > room {}
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_to_its_room() {
+        assert_eq!(fit("fixed-3", TEXT, 200.0), "fixed-3");
+        let cut = fit("a-policy-with-a-very-long-label", TEXT, 80.0);
+        assert!(cut.ends_with('…') && text_width(&cut, TEXT) <= 80.0 && cut.len() > 6, "{cut}");
+    }
+}

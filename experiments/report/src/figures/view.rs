@@ -1,0 +1,95 @@
+//! The cells of a report as figures need them: by policy and by combination of swept values.
+
+use crate::{Cell, Look, Report, Source, Swept};
+use foretoken_sim::metrics::Interval;
+
+/// The cells to draw; implied ones are left out.
+pub struct View<'a> {
+    /// The experiment's name.
+    pub name: &'a str,
+    /// Policies in order of appearance.
+    pub policies: Vec<(&'a str, Look)>,
+    /// Combinations of swept values in order of appearance; one empty combination when nothing is swept.
+    pub combinations: Vec<&'a [Swept]>,
+    /// Seeds in order of appearance.
+    pub seeds: Vec<u64>,
+    cells: Vec<&'a Cell>,
+    source: Source,
+}
+
+impl<'a> View<'a> {
+    /// The view of a report.
+    pub fn new(report: &'a Report) -> View<'a> {
+        let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.implied).collect();
+        View {
+            name: &report.name,
+            policies: distinct(cells.iter().map(|c| (c.key.policy.as_str(), c.look)), |a, b| a.0 == b.0),
+            combinations: distinct(cells.iter().map(|c| c.key.sweep.as_slice()), |a, b| a == b),
+            seeds: distinct(cells.iter().map(|c| c.key.seed), |a, b| a == b),
+            cells,
+            source: report.source,
+        }
+    }
+
+    /// The cells of a policy whose swept values pass, one a seed when they fix a combination.
+    pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
+        self.cells.iter().copied().filter(|c| c.key.policy == policy && sweep(&c.key.sweep)).collect()
+    }
+
+    /// The interval over seeds of a number; `None` when no cell has it.
+    pub fn interval(
+        &self,
+        policy: &str,
+        sweep: impl FnMut(&[Swept]) -> bool,
+        of: impl Fn(&Cell) -> Option<f64>,
+    ) -> Option<Interval> {
+        Interval::of(&self.cells(policy, sweep).into_iter().filter_map(of).collect::<Vec<_>>())
+    }
+
+    /// The policies as a legend.
+    pub fn legend(&self) -> Vec<(String, Look)> {
+        self.policies.iter().map(|&(label, look)| (label.to_owned(), look)).collect()
+    }
+
+    /// The title of a figure about `what`.
+    pub fn title(&self, what: &str) -> String {
+        format!("{what} · {}", self.name)
+    }
+
+    /// The source line of means over seeds.
+    pub fn source_of_means(&self) -> String {
+        let interval = if self.seeds.len() > 1 { "mean with 95 % interval over seeds" } else { "no interval" };
+        self.source(&[&count(self.seeds.len(), "seed"), interval])
+    }
+
+    /// The source line with `rest` after where the numbers come from and how many requests a run has.
+    pub fn source(&self, rest: &[&str]) -> String {
+        let requests = || self.cells.iter().map(|c| c.summary.requests);
+        let (least, most) = (requests().min().unwrap_or(0), requests().max().unwrap_or(0));
+        let requests = if least == most { count(most, "request") } else { format!("{least}–{most} requests") };
+        format!("{} · {requests} · {}", self.source, rest.join(" · "))
+    }
+}
+
+/// "1 seed", "3 seeds".
+pub fn count<N: TryInto<u64>>(n: N, what: &str) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A combination in words, empty when nothing is swept: `rate_scale = 2, block_size = 16`.
+pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    sweep.into_iter().map(|s| format!("{} = {}", last(&s.path), s.value)).collect::<Vec<_>>().join(", ")
+}
+
+/// Distinct items in order of appearance.
+pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for item in items {
+        if !kept.iter().any(|k| same(k, &item)) {
+            kept.push(item);
+        }
+    }
+    kept
+}
