@@ -68,7 +68,7 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
         x_name: view.combinations[0][at].path.clone(),
         y_name: quantity.axis.to_owned(),
         x: Axis::swept(&values),
-        y: quantity.range(&shown, 5)?,
+        y: quantity.range(&shown, [9, 6, 5][columns(others.len()) - 1])?,
         legend: view.legend(),
         panels: others.iter().map(|o| (words(o.iter().copied()), None)).collect(),
         panel_height: [360.0, 260.0, 190.0][columns(others.len()) - 1],

@@ -64,7 +64,7 @@ fn draw_row(
     }
     c.marker(panel.at(page.x.clamp(i.mean), y), look);
     let text = match i.half_width {
-        Some(half) if with_interval => {
+        Some(half) if with_interval && half > 0.0 => {
             format!("{} [{}, {}]", quantity.say(i.mean), quantity.say(i.mean - half), quantity.say(i.mean + half))
         }
         _ => quantity.say(i.mean),

@@ -100,7 +100,7 @@ impl Canvas<'_> {
     pub fn marker(&self, at: Point, look: Look) {
         let corners = |shape: &[Point], r: f64| shape.iter().map(|(x, y)| (at.0 + x * r, at.1 + y * r)).collect();
         let polygon = |shape: &[Point]| {
-            for (r, colour) in [(MARKER + 1.5, PAPER), (MARKER, look.colour)] {
+            for (r, colour) in [(MARKER + 0.8, PAPER), (MARKER, look.colour)] {
                 let points: Vec<Point> = corners(shape, r);
                 let points: Vec<_> = points.into_iter().map(fine).collect();
                 self.0.draw(&Polygon::new(points, rgb(colour).filled())).expect(IN_MEMORY);
@@ -110,12 +110,12 @@ impl Canvas<'_> {
             self.0.draw(&Circle::new(fine(at), (r * FINE) as i32, rgb(colour).filled())).expect(IN_MEMORY);
         };
         let strokes = |lines: [[Point; 2]; 2]| {
-            for (width, colour) in [(5.0, PAPER), (2.2, look.colour)] {
+            for (width, colour) in [(3.6, PAPER), (2.2, look.colour)] {
                 lines.iter().for_each(|l| self.line(&corners(l, MARKER), colour, width, Dash::Solid));
             }
         };
         match look.marker {
-            Marker::Circle => [(MARKER + 1.0, PAPER), (MARKER, look.colour)].iter().for_each(|&(r, c)| disc(r, c)),
+            Marker::Circle => [(MARKER + 0.7, PAPER), (MARKER, look.colour)].iter().for_each(|&(r, c)| disc(r, c)),
             Marker::Ring => [(MARKER + 0.5, look.colour), (MARKER - 1.5, PAPER)].iter().for_each(|&(r, c)| disc(r, c)),
             Marker::Square => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
             Marker::Triangle => polygon(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),

@@ -31,7 +31,7 @@ pub struct Figure {
 
 const SPEEDUP: Quantity = Quantity {
     title: "Speedup over autoregressive",
-    axis: "speedup: mean end-to-end latency of autoregressive / of the policy (×)",
+    axis: "speedup in mean end-to-end latency (×)",
     of: |c| c.speedup,
     decimals: 2,
     reference: Some(1.0),

@@ -6,7 +6,7 @@
 use super::axis::Axis;
 use super::page::{Page, columns};
 use super::style::RULE;
-use super::view::{View, count, words};
+use super::view::{View, words};
 use crate::{Dash, Look, Swept};
 use foretoken_sim::metrics::{Bin, Series};
 
@@ -60,13 +60,17 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
     let all = || lines.iter().flat_map(|l| l.2.iter().flatten());
     let (end, top) = (all().map(|p| p.0).fold(0.0, f64::max), all().map(|p| p.1).fold(0.0, f64::max));
     let behind = lines.first().filter(|_| course.backdrop && lines.len() > 1);
-    let seed = format!("seed {} of {}", view.seeds[0], count(view.seeds.len(), "seed"));
+    let seed = match view.seeds.as_slice() {
+        [only] => format!("seed {only}"),
+        seeds => format!("seed {} (first of {})", seeds[0], seeds.len()),
+    };
     let grey = behind.map(|l| format!("grey: {}", l.0));
+    let notes = [Some(seed.as_str()), grey.as_deref()];
     let settings = words(combination);
-    let notes = [Some(seed.as_str()), grey.as_deref(), Some(settings.as_str()).filter(|s| !s.is_empty())];
+    let what = if settings.is_empty() { course.title.to_owned() } else { format!("{}, {settings}", course.title) };
     let columns = columns(lines.len());
     let page = Page {
-        title: view.title(course.title),
+        title: view.title(&what),
         source: view.source(&notes.into_iter().flatten().collect::<Vec<_>>()),
         x_name: "time (s)".to_owned(),
         y_name: course.axis.to_owned(),
@@ -74,7 +78,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         y: Axis::linear(0.0, top, 4),
         legend: Vec::new(),
         panels: lines.iter().map(|l| (l.0.to_owned(), Some(l.1))).collect(),
-        panel_height: [260.0, 160.0, 120.0][columns - 1],
+        panel_height: [260.0, 180.0, 120.0][columns - 1],
         right: 0.0,
     };
     (!lines.is_empty()).then(|| {

@@ -12,8 +12,8 @@ const TITLE_ROOM: f64 = 34.0;
 const PANEL_TITLE: f64 = 24.0;
 const TICK_ROOM: f64 = 22.0;
 const NAME_ROOM: f64 = 22.0;
-const GAP: f64 = 18.0;
-const LEGEND_MARK: f64 = 34.0;
+const GAP: f64 = 30.0;
+const LEGEND_MARK: f64 = 48.0;
 
 /// One figure, all but its data.
 pub struct Page {

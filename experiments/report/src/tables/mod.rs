@@ -13,3 +13,6 @@ pub use positions::write_positions;
 pub use requests::RequestsWriter;
 pub use steps::StepsWriter;
 pub use summary::write_summary;
+
+#[cfg(test)]
+mod tests;

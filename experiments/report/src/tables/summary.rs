@@ -2,8 +2,8 @@
 
 use super::writer::{Table, column};
 use crate::{Cell, ReportError};
-use foretoken_sim::Summary;
-use foretoken_sim::metrics::{Quantiles, Slo};
+use foretoken_sim::metrics::{Quantiles, Slo, Totals};
+use foretoken_sim::{RequestRecords, Summary};
 use polars::prelude::Column;
 use std::path::Path;
 
@@ -16,10 +16,8 @@ use std::path::Path;
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.
 pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
-    let Some(first) = cells.first() else {
-        return Table::create(path, [], columns(&[], &[]))?.finish();
-    };
-    let names: Vec<_> = numbers(&first.summary).into_iter().map(|(name, n)| (name, n.is_count())).collect();
+    let nothing = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
+    let names: Vec<_> = numbers(&nothing).into_iter().map(|(name, n)| (name, n.is_count())).collect();
     let keys: Vec<_> = cells.iter().map(|c| &c.key).collect();
     let mut table = Table::create(path, keys.iter().copied(), columns(&names, &[]))?;
     table.write(&keys, columns(&names, cells))?;

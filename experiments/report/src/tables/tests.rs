@@ -1,0 +1,205 @@
+//! The tables read back: types, values against the records they came from, nulls, bytes, failures.
+
+use crate::fixtures::{records, report};
+use crate::*;
+use foretoken_sim::{RequestRecords, StepRecord, Time};
+use polars::prelude::{DataFrame, DataType, ParquetReader, SerReader};
+use std::path::Path;
+
+fn read(path: &Path) -> DataFrame {
+    ParquetReader::new(std::fs::File::open(path).unwrap()).finish().unwrap()
+}
+
+fn names(frame: &DataFrame) -> Vec<&str> {
+    frame.get_column_names().into_iter().map(|n| n.as_str()).collect()
+}
+
+fn f64s(frame: &DataFrame, name: &str) -> Vec<Option<f64>> {
+    frame.column(name).unwrap().f64().unwrap().iter().collect()
+}
+
+fn u64s(frame: &DataFrame, name: &str) -> Vec<u64> {
+    frame.column(name).unwrap().u64().unwrap().iter().map(Option::unwrap).collect()
+}
+
+fn texts(frame: &DataFrame, name: &str) -> Vec<String> {
+    frame.column(name).unwrap().str().unwrap().iter().map(|s| s.unwrap().to_owned()).collect()
+}
+
+fn write_requests(path: &Path, keys: &[&Key], records: &[RequestRecords]) -> Result<(), ReportError> {
+    let mut writer = RequestsWriter::create(path, keys.iter().copied())?;
+    keys.iter().zip(records).try_for_each(|(key, records)| writer.push(key, records))?;
+    writer.finish()
+}
+
+#[test]
+fn summary_has_every_number_of_every_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("summary.parquet");
+    let cells = report(3, &[0.5, 2.0], &["v1", "v0"], 2, 50).cells;
+    write_summary(&path, &cells).unwrap();
+    let frame = read(&path);
+    assert_eq!(frame.height(), cells.len());
+    assert_eq!(
+        names(&frame)[..8],
+        [
+            "policy",
+            "sweep.workload.rate_scale",
+            "sweep.engine.scheduler",
+            "seed",
+            "implied",
+            "speedup",
+            "requests",
+            "finished"
+        ]
+    );
+    assert_eq!(frame.column("sweep.engine.scheduler").unwrap().dtype(), &DataType::String);
+    let (policy, rate, seed) =
+        (texts(&frame, "policy"), f64s(&frame, "sweep.workload.rate_scale"), u64s(&frame, "seed"));
+    let (e2e, attainment) = (f64s(&frame, "e2e_p90_s"), f64s(&frame, "slo_attainment"));
+    let (tpot_bound, ttft_bound) = (f64s(&frame, "slo_tpot_s"), f64s(&frame, "slo_ttft_s"));
+    for (i, c) in cells.iter().enumerate() {
+        assert_eq!((&policy[i], rate[i], seed[i]), (&c.key.policy, c.key.sweep[0].number, c.key.seed));
+        assert_eq!(e2e[i], c.summary.e2e.map(|q| q.p90));
+        assert_eq!(attainment[i], c.summary.slo_attainment);
+        assert_eq!((tpot_bound[i], ttft_bound[i]), (Some(0.028), None));
+    }
+    // Names must say which unit: everything in seconds, and nothing else, ends in `_s` (or a rate's `tok_s`, `req_s`).
+    let seconds = names(&frame).into_iter().filter(|n| n.ends_with("_s")).count();
+    assert_eq!(seconds, 2 + 5 * 4 + 4 + 3);
+}
+
+#[test]
+fn requests_come_back_in_cell_order_with_nulls_where_nothing_happened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("requests.parquet");
+    let cells = report(2, &[0.5, 2.0], &[], 1, 10).cells;
+    let all: Vec<RequestRecords> = (1..=4).map(|seed| records(7, 1.0, 1.0, seed)).collect();
+    let keys: Vec<&Key> = cells.iter().map(|c| &c.key).collect();
+    write_requests(&path, &keys, &all).unwrap();
+    let frame = read(&path);
+    assert_eq!(frame.height(), 4 * 7);
+    assert_eq!(
+        names(&frame)[3..],
+        [
+            "request",
+            "arrival_s",
+            "first_scheduled_s",
+            "first_token_s",
+            "finish_s",
+            "queue_s",
+            "ttft_s",
+            "tpot_s",
+            "e2e_s",
+            "emitted",
+            "drafted",
+            "verified",
+            "accepted",
+            "cached_tokens",
+            "rounds",
+            "preemptions",
+            "outcome"
+        ]
+    );
+    let (policy, e2e, tpot, queue) =
+        (texts(&frame, "policy"), f64s(&frame, "e2e_s"), f64s(&frame, "tpot_s"), f64s(&frame, "queue_s"));
+    for (row, (cell, i)) in (0..4).flat_map(|c| (0..7).map(move |i| (c, i))).enumerate() {
+        let r = &all[cell];
+        assert_eq!(policy[row], keys[cell].policy);
+        let expected = if i == 6 { (None, None, None) } else { (Some(r.e2e_s(i)), r.tpot_s(i), Some(r.queue_s(i))) };
+        assert_eq!((e2e[row], tpot[row], queue[row]), expected, "row {row}");
+    }
+    assert_eq!(texts(&frame, "outcome")[5..7], ["finished", "rejected"]);
+}
+
+#[test]
+fn a_huge_cell_is_cut_into_row_groups_and_an_empty_one_leaves_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("requests.parquet");
+    let cells = report(3, &[], &[], 1, 10).cells;
+    let keys: Vec<&Key> = cells.iter().map(|c| &c.key).collect();
+    let n = super::writer::ROWS + 1;
+    write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
+    let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
+    assert_eq!(reader.get_metadata().unwrap().row_groups.len(), 3);
+    let frame = read(&path);
+    assert_eq!(frame.height(), n + 1);
+    assert_eq!(f64s(&frame, "finish_s")[n], None);
+}
+
+#[test]
+fn steps_and_positions() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = report(3, &[], &[], 1, 50).cells;
+    let path = dir.path().join("positions.parquet");
+    write_positions(&path, &cells).unwrap();
+    let frame = read(&path);
+    assert_eq!(texts(&frame, "policy"), ["fixed-1", "fixed-3", "fixed-3", "fixed-3"]);
+    let expected: Vec<u64> = cells.iter().flat_map(|c| c.summary.positions.iter().map(|p| p.accepted)).collect();
+    assert_eq!(u64s(&frame, "accepted"), expected);
+
+    let path = dir.path().join("steps.parquet");
+    let steps = [StepRecord { step: 4, end: Time::from_s(0.25), context: 900, ..StepRecord::default() }];
+    let mut writer = StepsWriter::create(&path, [&cells[0].key, &cells[1].key]).unwrap();
+    writer.push(&cells[0].key, &steps).unwrap();
+    writer.push(&cells[1].key, &[]).unwrap();
+    writer.finish().unwrap();
+    let frame = read(&path);
+    assert_eq!((u64s(&frame, "context_tokens"), f64s(&frame, "end_s")), (vec![900], vec![Some(0.25)]));
+}
+
+#[test]
+fn no_cells_give_empty_tables_with_their_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (summary, requests) = (dir.path().join("summary.parquet"), dir.path().join("requests.parquet"));
+    write_summary(&summary, &[]).unwrap();
+    write_requests(&requests, &[], &[]).unwrap();
+    assert_eq!((read(&summary).height(), names(&read(&summary)).contains(&"e2e_mean_s")), (0, true));
+    assert_eq!((read(&requests).height(), read(&requests).width()), (0, 19));
+}
+
+#[test]
+fn the_same_cells_give_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        let path = dir.path().join(name);
+        let cells = report(5, &[0.5, 1.0], &[], 2, 300).cells;
+        write_summary(&path, &cells).unwrap();
+        let summary = std::fs::read(&path).unwrap();
+        let all: Vec<_> = cells.iter().map(|c| records(300, 1.0, 1.0, c.key.seed)).collect();
+        write_requests(&path, &cells.iter().map(|c| &c.key).collect::<Vec<_>>(), &all).unwrap();
+        (summary, std::fs::read(&path).unwrap())
+    };
+    assert!(write("a.parquet") == write("b.parquet"));
+}
+
+#[test]
+fn cells_that_sweep_something_else_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cells = report(2, &[0.5, 2.0], &[], 1, 20).cells;
+    cells[3].key.sweep.clear();
+    let error = write_summary(&dir.path().join("summary.parquet"), &cells).unwrap_err().to_string();
+    assert_eq!(error, "cell fixed-1, seed 1 has not the swept settings of the first cell (workload.rate_scale)");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// `/dev/full` takes no byte: the staged name points there, so the writer fails as it does on a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_named_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let cells = report(2, &[], &[], 1, 20).cells;
+    for name in ["summary.parquet", "requests.parquet"] {
+        let path = dir.path().join(name);
+        std::os::unix::fs::symlink("/dev/full", dir.path().join(format!("{name}.partial"))).unwrap();
+        let error = if name == "summary.parquet" {
+            write_summary(&path, &cells)
+        } else {
+            let all = [records(400_000, 1.0, 1.0, 1), records(10, 1.0, 1.0, 2)];
+            write_requests(&path, &[&cells[0].key, &cells[1].key], &all)
+        };
+        let message = error.unwrap_err().to_string();
+        assert_eq!(message, format!("cannot write {}: No space left on device (os error 28)", path.display()));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{name}");
+    }
+}
