@@ -1,8 +1,8 @@
 //! What a trace looks like: counts, rates, burstiness, lengths, shared prefixes, recorded acceptance.
 //!
 //! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start and only whole bins count.
-//! Index of dispersion IDC(w) = population variance / mean of the bins' counts; 1 is Poisson. IAT CV = population standard deviation /
-//! mean of the gaps between arrivals. Quantiles interpolate linearly (numpy's default).
+//! Index of dispersion IDC(w) = variance / mean of the bins' counts; 1 is Poisson. IAT CV = standard deviation / mean of
+//! the gaps between arrivals. Variances are those of the population (divided by n). Quantiles interpolate linearly (numpy's default).
 
 use crate::{Gives, Trace, TraceError, TraceFormat, TraceSpec, read};
 use foretoken_sim::{RequestId, Time, Workload};
@@ -216,7 +216,7 @@ fn quantile(sorted: &[u32], q: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// Mean and population variance; zeros for an empty slice.
+/// Mean and population variance; zeros for no values.
 fn mean_variance(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -267,7 +267,7 @@ mod tests {
         let stats = TraceStats::of(&w, ALL, Some((0.0, 4.0)));
         let arrivals = stats.arrivals.expect("arrivals");
         assert_eq!((arrivals.duration_s, arrivals.mean_rate), (4.0, Some(1.0)));
-        // Gaps 0.5, 1, 2: mean 7/6, variance 7/4 − 49/36 = 14/36.
+        // Gaps 0.5, 1, 2: mean 7/6, squared deviations 42/36 over 3.
         assert!((arrivals.iat_cv.expect("three gaps") - (14f64 / 36.0).sqrt() / (7.0 / 6.0)).abs() < 1e-12);
         // Counts 2, 1, 0, 1: mean 1, variance 1/2.
         assert_eq!(arrivals.bins.len(), 1, "no whole bin of 5 s");

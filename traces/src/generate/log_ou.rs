@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Cells in a correlation time.
 pub(super) const CELLS: f64 = 20.0;
 
-/// Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7 %, KS of the gaps 0.016.
+/// Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7 %, gap CV 1.05 (data 1.09), KS 0.016.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogOuPoisson {

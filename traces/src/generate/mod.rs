@@ -42,6 +42,3 @@ fn normal(draws: &mut impl Rng) -> f64 {
 fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
     (mu + sigma * normal(draws)).exp()
 }
-
-#[cfg(test)]
-mod statistics;

@@ -30,6 +30,8 @@ pub(super) struct Collector<'a> {
     raised: u64,
     too_long: u64,
     filtered: u64,
+    /// Outputs whose length is the recorded run's and not the request's.
+    pub(super) relengthened: u64,
     pub(super) files: Vec<PathBuf>,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Collector<'a> {
             raised: 0,
             too_long: 0,
             filtered: 0,
+            relengthened: 0,
             files: vec![spec.path.clone()],
         }
     }
@@ -193,6 +196,7 @@ impl<'a> Collector<'a> {
             (self.raised, "rows with 0 tokens kept with 1"),
             (self.too_long, "rows over the length limits left out"),
             (self.filtered, "rows not asked for (model, log type or turn) left out"),
+            (self.relengthened, "outputs have the length of the recorded run, which differs from the request's"),
             (sorted, "time or more the timestamps went back; sorted"),
         ]
         .into_iter()

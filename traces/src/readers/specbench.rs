@@ -2,7 +2,8 @@
 //!
 //! The CSV has lengths and category of each question's turns; the JSON lines have the same and one character an
 //! output position: `1` the draft was right, `0` it was wrong, `?` nothing was drafted there. Either file can be
-//! read alone; the CSV takes its recordings from the `accept` file by (question, turn).
+//! read alone; the CSV takes its recordings, and with them the output lengths of the recorded run, from the `accept`
+//! file by (question, turn).
 
 use super::Trace;
 use super::collector::{Collector, Names};
@@ -78,12 +79,14 @@ fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Tr
         let mut request = Request::new(Time::ZERO, table.tokens(prompt)?, table.tokens(output)?);
         request.category = collector.category(table.text(category)?);
         if let Some(path) = &spec.accept {
-            let recording = recorded.remove(&key).filter(|r| r.bits.len() == request.output_len as usize);
-            let recording = recording.ok_or_else(|| {
-                let what =
-                    format!("has no recording of {} tokens for question {}, turn {}", request.output_len, key.0, key.1);
+            let recording = recorded.remove(&key).ok_or_else(|| {
+                let what = format!("has no recording of question {}, turn {}", key.0, key.1);
                 TraceError::file(path, what, format!("is it the acceptance of {}?", spec.path.display()))
             })?;
+            // Greedy runs with and without speculation part ways at near-ties of half precision; bits fit their own.
+            let length = recording.bits.len() as u32;
+            collector.relengthened += u64::from(length != request.output_len);
+            request.output_len = length;
             request.recording = Some(collector.recording(recording));
         }
         collector.push(table.line(), request, NAMES)?;
