@@ -3,13 +3,14 @@
 
 use foretoken_sim::RequestRecords;
 use foretoken_sim::metrics::quantile_sorted;
+use serde::{Deserialize, Serialize};
 
 /// Points kept at most.
 const POINTS: usize = 512;
 
 /// Equally likely values of a latency in seconds, ascending: every sample while there are at most 512 of them,
 /// beyond that the quantiles at the middles of 512 equal shares.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cdf {
     /// The values, seconds.
     pub values: Vec<f64>,

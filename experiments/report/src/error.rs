@@ -22,7 +22,7 @@ pub enum ReportError {
         cause: polars::error::PolarsError,
     },
     /// Cells of one report differ in their swept settings.
-    #[error("cell {cell} has not the swept settings of the first cell ({expected})")]
+    #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]
     SweepMismatch {
         /// The odd cell.
         cell: String,

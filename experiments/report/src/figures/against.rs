@@ -30,6 +30,11 @@ impl Quantity {
         format!("{value:.*}", self.decimals)
     }
 
+    /// A value kept within what is possible: an interval over seeds knows nothing of 100 %.
+    pub fn bounded(&self, value: f64) -> f64 {
+        self.ends.map_or(value, |(low, high)| value.clamp(low, high))
+    }
+
     /// An axis over the means and intervals; `None` without any. Two seeds can give an interval many times wider than
     /// the data: whiskers end at half the spread of the means beyond them, or the means would lie on one spot.
     pub fn range(&self, of: &[Interval], ticks: usize) -> Option<Axis> {
@@ -45,7 +50,9 @@ impl Quantity {
         let whisker = |sign: f64| of.iter().map(move |i| i.mean + sign * i.half_width.unwrap_or(0.0));
         let lowest = whisker(-1.0).fold(low, f64::min).max(low - slack);
         let highest = whisker(1.0).fold(high, f64::max).min(high + slack);
-        Some(Axis::linear(lowest, highest, ticks))
+        // A little air keeps the outermost markers off the frame.
+        let air = (highest - lowest) * 0.03;
+        Some(Axis::linear(lowest - air, highest + air, ticks))
     }
 }
 

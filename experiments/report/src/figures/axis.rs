@@ -92,6 +92,7 @@ fn round_step(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn labels(a: &Axis) -> Vec<&str> {
         a.ticks.iter().map(|t| t.1.as_str()).collect()
@@ -122,5 +123,23 @@ mod tests {
         assert_eq!(labels(&a), ["0.25", "1", "4"]);
         assert!((a.at(1.0) - 0.5).abs() < 1e-12, "log spacing");
         assert!(a.at(0.25) > 0.0 && a.at(4.0) < 1.0, "room at both ends");
+    }
+
+    proptest! {
+        #[test]
+        fn linear_covers_its_data_with_distinct_ticks(low in -1e6..1e6, span in 1e-3..1e6, ticks in 1usize..12) {
+            let a = Axis::linear(low, low + span, ticks);
+            prop_assert!(a.at(low) >= -1e-6 && a.at(low + span) <= 1.0 + 1e-6);
+            prop_assert!(a.ticks.len() >= 2 && a.ticks.len() <= ticks + 2, "{} ticks", a.ticks.len());
+            prop_assert!(a.ticks.windows(2).all(|t| t[0].0 < t[1].0 && t[0].1 != t[1].1), "{:?}", a.ticks);
+        }
+
+        #[test]
+        fn log_covers_its_data_and_marks_it(low in 1e-6..1e4, factor in 1.0..1e9) {
+            let a = Axis::log(low, low * factor);
+            prop_assert!(a.at(low) >= -1e-9 && a.at(low * factor) <= 1.0 + 1e-9);
+            prop_assert!(a.ticks.len() >= 2 && a.ticks.len() <= 20, "{:?}", a.ticks);
+            prop_assert!(a.ticks.iter().all(|t| (-1e-9..=1.0 + 1e-9).contains(&a.at(t.0)) && t.1.parse() == Ok(t.0)));
+        }
     }
 }

@@ -65,7 +65,8 @@ fn draw_row(
     c.marker(panel.at(page.x.clamp(i.mean), y), look);
     let text = match i.half_width {
         Some(half) if with_interval && half > 0.0 => {
-            format!("{} [{}, {}]", quantity.say(i.mean), quantity.say(i.mean - half), quantity.say(i.mean + half))
+            let [low, high] = [i.mean - half, i.mean + half].map(|x| quantity.say(quantity.bounded(x)));
+            format!("{} [{low}, {high}]", quantity.say(i.mean))
         }
         _ => quantity.say(i.mean),
     };

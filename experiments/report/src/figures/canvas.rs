@@ -152,6 +152,9 @@ impl Canvas<'_> {
         weight: FontStyle,
         turn: FontTransform,
     ) {
+        if text.is_empty() {
+            return;
+        }
         let h = match anchor {
             Anchor::Start => HPos::Left,
             Anchor::Middle => HPos::Center,

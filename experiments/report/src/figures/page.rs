@@ -9,7 +9,7 @@ use super::style::{GREY, GRID, INK, LINE, MARGIN, RULE, TEXT, TITLE, WIDTH, fit,
 use crate::{Dash, Look};
 
 const TITLE_ROOM: f64 = 34.0;
-const PANEL_TITLE: f64 = 24.0;
+const TITLE_LINE: f64 = 18.0;
 const TICK_ROOM: f64 = 22.0;
 const NAME_ROOM: f64 = 22.0;
 const GAP: f64 = 30.0;
@@ -31,13 +31,16 @@ pub struct Page {
     pub y: Axis,
     /// Policies in the legend; empty for none.
     pub legend: Vec<(String, Look)>,
-    /// The panels' titles, empty for none, each with the look of its policy when it has one.
-    pub panels: Vec<(String, Option<Look>)>,
+    /// The panels' titles.
+    pub panels: Vec<PanelTitle>,
     /// Height of a panel, px.
     pub panel_height: f64,
     /// Room kept free at the right of each panel, px.
     pub right: f64,
 }
+
+/// What a panel shows: a text, empty for none, and the look of its policy when it has one.
+pub type PanelTitle = (String, Option<Look>);
 
 /// The area of one panel.
 pub struct Panel<'a> {
@@ -72,10 +75,11 @@ impl Page {
     pub fn svg(&self, data: impl Fn(&Canvas, &Panel, usize)) -> String {
         let columns = columns(self.panels.len());
         let rows = self.panels.len().div_ceil(columns);
-        let titled = if self.panels.iter().any(|p| !p.0.is_empty()) { PANEL_TITLE } else { 6.0 };
         let left = MARGIN + if self.y_name.is_empty() { 0.0 } else { NAME_ROOM } + self.label_room() + 8.0;
         let right = WIDTH - MARGIN - self.legend_width();
         let width = (right - left + GAP) / columns as f64 - GAP - self.right;
+        let lines = self.panels.iter().map(|p| title_lines(p, width + self.right).len()).max().unwrap_or(0);
+        let titled = 6.0 + lines as f64 * TITLE_LINE;
         let row_height = titled + self.panel_height + TICK_ROOM;
         let top = MARGIN + TITLE_ROOM;
         let legend_height = self.legend.len() as f64 * LINE + titled;
@@ -85,12 +89,12 @@ impl Page {
         svg(size, &self.title, &format!("{} against {}. {}", self.y_name, self.x_name, self.source), |c| {
             let room = WIDTH - 2.0 * MARGIN;
             c.bold(&fit(&self.title, TITLE * 1.1, room), (MARGIN, MARGIN + TITLE / 2.0), Anchor::Start, TITLE, INK);
-            for (i, (title, look)) in self.panels.iter().enumerate() {
+            for (i, title) in self.panels.iter().enumerate() {
                 let (row, column) = (i / columns, i % columns);
                 let x = left + column as f64 * (width + GAP + self.right);
                 let y = top + row as f64 * row_height + titled;
                 let panel = Panel { from: (x, y), to: (x + width, y + self.panel_height), page: self };
-                self.panel_title(c, title, *look, (x, y - titled / 2.0), width + self.right);
+                panel_title(c, title, (x, y - 3.0), width + self.right);
                 self.grid(c, &panel, column == 0);
                 data(c, &panel, i);
             }
@@ -121,14 +125,6 @@ impl Page {
         }
     }
 
-    fn panel_title(&self, c: &Canvas, title: &str, look: Option<Look>, (x, y): Point, room: f64) {
-        let mark = look.map_or(0.0, |look| {
-            legend_mark(c, look, (x, y));
-            LEGEND_MARK
-        });
-        c.bold(&fit(title, TEXT * 1.1, room - mark), (x + mark, y), Anchor::Start, TEXT, INK);
-    }
-
     fn grid(&self, c: &Canvas, panel: &Panel, labelled: bool) {
         let (from, to) = (panel.from, panel.to);
         let mut free_from = f64::NEG_INFINITY;
@@ -155,4 +151,28 @@ impl Page {
 fn legend_mark(c: &Canvas, look: Look, (x, y): Point) {
     c.line(&[(x, y), (x + LEGEND_MARK - 8.0, y)], look.colour, 2.0, look.dash);
     c.marker((x + (LEGEND_MARK - 8.0) / 2.0, y), look);
+}
+
+/// A panel's title in one line, or one line a setting when that is too wide.
+fn title_lines((title, look): &PanelTitle, room: f64) -> Vec<&str> {
+    let mark = if look.is_some() { LEGEND_MARK } else { 0.0 };
+    // Bold is wider than the estimate is for.
+    let fits = text_width(title, TEXT) * 1.1 + mark <= room;
+    if fits {
+        Some(title.as_str()).filter(|t| !t.is_empty()).into_iter().collect()
+    } else {
+        title.split(", ").collect()
+    }
+}
+
+/// Writes a panel's title so that its last line ends at `bottom`.
+fn panel_title(c: &Canvas, title: &PanelTitle, (x, bottom): Point, room: f64) {
+    for (i, line) in title_lines(title, room).into_iter().rev().enumerate() {
+        let y = bottom - (i as f64 + 0.5) * TITLE_LINE;
+        let mark = title.1.map_or(0.0, |look| {
+            legend_mark(c, look, (x, y));
+            LEGEND_MARK
+        });
+        c.bold(&fit(line, TEXT * 1.1, room - mark), (x + mark, y), Anchor::Start, TEXT, INK);
+    }
 }

@@ -1,4 +1,4 @@
-//! The figures of made-up cells: what must be in them, that nothing overlaps, and that their bytes stay.
+//! The figures of made-up cells: what must be in them, that no two texts overlap, and that their bytes stay.
 //!
 //! `FORETOKEN_FIGURES=DIR cargo test -p foretoken-report` leaves them in DIR to be looked at.
 
@@ -16,6 +16,39 @@ fn samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
+/// A text of an SVG and the box it is estimated to fill, in px.
+struct Placed {
+    text: String,
+    from: (f64, f64),
+    to: (f64, f64),
+}
+
+/// Every text of a figure, by the attributes plotters writes.
+fn texts(svg: &str) -> Vec<Placed> {
+    let attribute = |tag: &str, name: &str| {
+        let from = tag.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
+        tag[from..].split('"').next().unwrap().to_owned()
+    };
+    let place = |element: &str| {
+        let (tag, rest) = element.split_once('>').unwrap();
+        let text = rest.split("</text").next().unwrap().trim().replace("&amp;", "&");
+        let number = |name| attribute(tag, name).parse::<f64>().unwrap() / 4.0;
+        let (x, y, size) = (number("x"), number("y"), number("font-size"));
+        let (width, half) = (style::text_width(&text, size), size * 0.4);
+        let start = match attribute(tag, "text-anchor").as_str() {
+            "start" => 0.0,
+            "middle" => width / 2.0,
+            _ => width,
+        };
+        if tag.contains("rotate(270") {
+            Placed { text, from: (x - half, y - width / 2.0), to: (x + half, y + width / 2.0) }
+        } else {
+            Placed { text, from: (x - start, y - half), to: (x - start + width, y + half) }
+        }
+    };
+    svg.split("<text").skip(1).map(place).collect()
+}
+
 #[test]
 fn can_be_looked_at() {
     let Some(folder) = std::env::var_os("FORETOKEN_FIGURES") else { return };
@@ -24,4 +57,107 @@ fn can_be_looked_at() {
         std::fs::create_dir_all(&folder).unwrap();
         write_figures(&folder, &report).unwrap();
     }
+}
+
+#[test]
+fn no_two_texts_overlap_and_none_leaves_the_page() {
+    for (name, report) in samples() {
+        for Figure { file, svg } in figures(&report) {
+            let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            let texts = texts(&svg);
+            assert!(texts.len() > 5, "{name}/{file}: {} texts", texts.len());
+            for (i, a) in texts.iter().enumerate() {
+                let inside = a.from.0 >= 0.0 && a.from.1 >= 0.0 && a.to.0 <= style::WIDTH && a.to.1 <= height;
+                assert!(inside, "{name}/{file}: '{}' leaves the page: {:?} {:?}", a.text, a.from, a.to);
+                for b in &texts[i + 1..] {
+                    let apart = a.to.0 <= b.from.0 || b.to.0 <= a.from.0 || a.to.1 <= b.from.1 || b.to.1 <= a.from.1;
+                    assert!(apart, "{name}/{file}: '{}' and '{}' overlap", a.text, b.text);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_figure_names_its_policies_and_its_source() {
+    for (name, report) in samples() {
+        let policies: Vec<&str> = View::new(&report).policies.iter().map(|p| p.0).collect();
+        for Figure { file, svg } in figures(&report) {
+            let texts = texts(&svg);
+            let has = |what: &str| texts.iter().any(|t| t.text == what);
+            let never_drafts = |p: &str| file.starts_with("draft-length") && p == "autoregressive";
+            let missing: Vec<_> = policies.iter().filter(|p| !has(p) && !never_drafts(p)).collect();
+            assert!(missing.is_empty(), "{name}/{file}: {missing:?}");
+            assert!(texts.iter().any(|t| t.text.starts_with("simulated · ")), "{name}/{file}");
+        }
+    }
+}
+
+#[test]
+fn the_list_follows_what_was_swept() {
+    let files = |report: &Report| figures(report).into_iter().map(|f| f.file).collect::<Vec<_>>();
+    let plain = ["speedup.svg", "slo-attainment.svg", "batch-size.svg", "draft-length.svg", "e2e-latency.svg"];
+    assert_eq!(files(&report(3, &[], &[], 1, 50)), plain);
+    // Nothing drafts, so there is no draft length to show.
+    assert_eq!(files(&report(1, &[], &[], 1, 50)), [plain[0], plain[1], plain[2], plain[4]]);
+    // A number gets a figure against it; a name splits the panels.
+    assert_eq!(
+        files(&report(2, &[1.0, 2.0], &["v1"], 1, 50)),
+        [
+            "speedup.svg",
+            "speedup.workload.rate_scale.svg",
+            "slo-attainment.svg",
+            "slo-attainment.workload.rate_scale.svg",
+            "batch-size.rate_scale-1_scheduler-v1.svg",
+            "batch-size.rate_scale-2_scheduler-v1.svg",
+            "draft-length.rate_scale-1_scheduler-v1.svg",
+            "draft-length.rate_scale-2_scheduler-v1.svg",
+            "e2e-latency.svg"
+        ]
+    );
+    // Names that differ only in what a file name cannot hold.
+    let odd = files(&report(2, &[], &["a b", "a/b"], 1, 50));
+    assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
+    assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
+}
+
+#[test]
+fn cells_with_nothing_to_show_draw_nothing_and_implied_ones_are_left_out() {
+    let mut report = report(2, &[], &[], 2, 40);
+    report.cells.iter_mut().filter(|c| c.key.policy == "autoregressive").for_each(|c| c.implied = true);
+    for Figure { file, svg } in figures(&report) {
+        assert!(!texts(&svg).iter().any(|t| t.text == "autoregressive"), "{file}");
+    }
+    report.cells.iter_mut().for_each(|c| c.speedup = Some(f64::INFINITY));
+    assert!(!figures(&report).iter().any(|f| f.file.starts_with("speedup")));
+    report.cells.clear();
+    assert_eq!(figures(&report), []);
+}
+
+#[test]
+fn numbers_are_written_beside_their_dots() {
+    let report = report(2, &[], &[], 1, 40);
+    let svg = &figures(&report)[0].svg;
+    for cell in &report.cells {
+        let said = format!("{:.2}", cell.speedup.unwrap());
+        assert!(texts(svg).iter().any(|t| t.text == said), "{said}");
+    }
+}
+
+/// One figure byte for byte, the others by digest. After a change that is meant: look at the figures
+/// (`FORETOKEN_FIGURES`), then copy `three/speedup.svg` over the golden file and the digests from the failure.
+#[test]
+fn bytes_stay() {
+    let figures = figures(&samples().swap_remove(1).1);
+    assert!(figures[0].svg == include_str!("golden/speedup.svg"), "speedup.svg of `three` changed");
+    let digest = |f: &Figure| format!("{} {}", &blake3::hash(f.svg.as_bytes()).to_hex()[..16], f.file);
+    assert_eq!(
+        figures[1..].iter().map(digest).collect::<Vec<_>>(),
+        [
+            "515a98bef5a92624 slo-attainment.svg",
+            "c264c10c76d0a499 batch-size.svg",
+            "af2127cfd8bcd8a2 draft-length.svg",
+            "544ad5b09f275066 e2e-latency.svg"
+        ]
+    );
 }

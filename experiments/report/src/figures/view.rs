@@ -36,14 +36,16 @@ impl<'a> View<'a> {
         self.cells.iter().copied().filter(|c| c.key.policy == policy && sweep(&c.key.sweep)).collect()
     }
 
-    /// The interval over seeds of a number; `None` when no cell has it.
+    /// The interval over seeds of a number; `None` when no cell has it (or only an infinite one).
     pub fn interval(
         &self,
         policy: &str,
         sweep: impl FnMut(&[Swept]) -> bool,
         of: impl Fn(&Cell) -> Option<f64>,
     ) -> Option<Interval> {
-        Interval::of(&self.cells(policy, sweep).into_iter().filter_map(of).collect::<Vec<_>>())
+        Interval::of(
+            &self.cells(policy, sweep).into_iter().filter_map(of).filter(|x| x.is_finite()).collect::<Vec<_>>(),
+        )
     }
 
     /// The policies as a legend.

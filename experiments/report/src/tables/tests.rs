@@ -179,7 +179,7 @@ fn cells_that_sweep_something_else_are_refused() {
     let mut cells = report(2, &[0.5, 2.0], &[], 1, 20).cells;
     cells[3].key.sweep.clear();
     let error = write_summary(&dir.path().join("summary.parquet"), &cells).unwrap_err().to_string();
-    assert_eq!(error, "cell fixed-1, seed 1 has not the swept settings of the first cell (workload.rate_scale)");
+    assert_eq!(error, "cell fixed-1, seed 1 does not have the swept settings of the first cell (workload.rate_scale)");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
