@@ -5,7 +5,8 @@ use crate::generate::{
     AdaSpecBinArrivals, BurstGptGaps, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps, SPEC_BENCH_CATEGORIES,
     TickArrivals,
 };
-use crate::spec::{ArrivalSpec, LengthSpec, Sample, TraceSpec, WorkloadSpec};
+use crate::spec::{ArrivalSpec, LengthSpec, WorkloadSpec};
+use crate::trace_spec::{Sample, TraceSpec};
 use crate::transform::pick;
 use crate::{Trace, TraceError, read};
 use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
@@ -77,7 +78,7 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
 impl Built {
     /// Reads the arrival trace; true when it has lengths of its own.
     fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
-        let trace = self.note(read(spec, baseline_tpot_s)?);
+        let trace = self.note(spec, read(spec, baseline_tpot_s)?);
         self.workload = trace.workload;
         if trace.gives.arrivals {
             return Ok(trace.gives.lengths);
@@ -87,16 +88,17 @@ impl Built {
     }
 
     fn take_lengths(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Workload, TraceError> {
-        let trace = self.note(read(spec, baseline_tpot_s)?);
+        let trace = self.note(spec, read(spec, baseline_tpot_s)?);
         if trace.gives.lengths {
             return Ok(trace.workload);
         }
         Err(TraceError::file(&spec.path, "has no lengths", "use it as arrivals = { trace = ... }"))
     }
 
-    fn note(&mut self, mut trace: Trace) -> Trace {
-        let name = trace.files[0].display().to_string();
+    fn note(&mut self, spec: &TraceSpec, mut trace: Trace) -> Trace {
+        let name = spec.path.display();
         self.notes.extend(trace.notes.drain(..).map(|n| format!("{name}: {n}")));
+        trace.files.retain(|file| !self.files.contains(file));
         self.files.append(&mut trace.files);
         trace
     }

@@ -14,15 +14,14 @@ mod open;
 pub mod readers;
 mod spec;
 mod stats;
+mod trace_spec;
 mod transform;
 
 pub use build::{Built, build};
 pub use error::TraceError;
 pub use format::TraceFormat;
 pub use readers::{Gives, Trace, read, read_specforge, read_tree_steps};
-pub use spec::{
-    ArrivalSpec, FailedRows, FixedLengths, LengthSpec, Sample, Ties, TraceSpec, Turns, Unsorted, WorkloadSpec,
-    ZeroTokens,
-};
+pub use spec::{ArrivalSpec, FixedLengths, LengthSpec, MooncakePoisson, T3, WorkloadSpec};
 pub use stats::{ArrivalStats, BinStats, LengthStats, RecordedStats, TraceStats, inspect};
+pub use trace_spec::{FailedRows, Sample, Ties, TraceSpec, Turns, Unsorted, ZeroTokens};
 pub use transform::Transform;

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Transform {
     /// Keeps arrivals in [`start_s`, `end_s`) and makes `start_s` the new zero.
-    #[serde(rename_all = "snake_case")]
     Window {
         /// First instant kept, seconds.
         start_s: f64,
@@ -29,7 +28,6 @@ pub enum Transform {
         keep: f64,
     },
     /// Spreads requests of equal arrival evenly over `tick_s` from it, or up to the next arrival if that is sooner.
-    #[serde(rename_all = "snake_case")]
     Spread {
         /// Distance of ticks, seconds.
         tick_s: f64,
@@ -240,7 +238,7 @@ mod tests {
         #[test]
         fn windows_and_scales_commute(a in sorted_arrivals(), power in -3i32..4) {
             // Arrivals on multiples of 8 ps, so that dividing by up to 8 rounds nothing and edges stay edges.
-            let w = workload(&a.iter().map(|t| t * 8 / 8 & !7).collect::<Vec<_>>());
+            let w = workload(&a.iter().map(|t| t & !7).collect::<Vec<_>>());
             let f = 2f64.powi(power);
             let (scale, window) = (Transform::RateScale(f), Transform::Window { start_s: 256.0, end_s: 1024.0 });
             let scaled_window = Transform::Window { start_s: 256.0 / f, end_s: 1024.0 / f };

@@ -84,9 +84,11 @@ impl AzureCode {
         ];
         above_zero.iter().try_for_each(|(name, value)| positive(&format!("{key}.{name}"), *value))?;
         at_least_zero.iter().try_for_each(|(name, value)| not_negative(&format!("{key}.{name}"), *value))?;
-        let finite = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
-        if let Some((name, value)) = finite.iter().find(|(_, v)| !v.is_finite()) {
-            return Err(TraceError::spec(format!("{key}.{name}"), format!("{value} is not finite"), ""));
+        // e^20 is 485 million: beyond it there is no time between arrivals, or no arrival.
+        let logarithms = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
+        if let Some((name, value)) = logarithms.iter().find(|(_, v)| !(-20.0..=20.0).contains(v)) {
+            let hint = "it is the natural logarithm of seconds or of requests/s";
+            return Err(TraceError::spec(format!("{key}.{name}"), format!("{value} is not within ±20"), hint));
         }
         if self.batch_mean < 1.0 {
             let what = format!("{} is below 1: a batch has a request", self.batch_mean);

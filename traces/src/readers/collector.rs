@@ -1,7 +1,7 @@
 //! Gathers the rows of a trace into a workload: order, zero lengths, limits, and counts of what was left out.
 
 use super::{Gives, Trace};
-use crate::spec::{FailedRows, Ties, TraceSpec, Unsorted, ZeroTokens};
+use crate::trace_spec::{FailedRows, Ties, TraceSpec, Unsorted, ZeroTokens};
 use crate::transform::{pick, spread};
 use crate::{TraceError, TraceFormat};
 use foretoken_sim::{Recording, Request, Time, Workload};

@@ -10,7 +10,7 @@ use super::collector::{Collector, Names};
 use super::json;
 use super::table::Table;
 use crate::open::Lines;
-use crate::spec::Turns;
+use crate::trace_spec::Turns;
 use crate::{TraceError, TraceSpec};
 use foretoken_sim::{Recording, Request, Time};
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! The real files against the row counts, means and window statistics published with them.
 
 use crate::real;
-use foretoken_sim::{RequestId, Time};
+use foretoken_sim::{RequestId, Time, Workload};
 use foretoken_traces::{
     ArrivalSpec, BinStats, FailedRows, LengthSpec, LengthStats, Sample, Ties, TraceFormat, TraceSpec, TraceStats,
     Transform, Turns, WorkloadSpec, build, inspect, read, read_specforge, read_tree_steps,
@@ -187,7 +187,7 @@ fn spec_bench_bits_replay_as_recorded() {
 }
 
 /// Mean accepted drafts a step at fixed k, ratio of sums.
-fn replay(w: &foretoken_sim::Workload, k: usize) -> f64 {
+fn replay(w: &Workload, k: usize) -> f64 {
     const HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let (mut accepted, mut steps, mut turn) = (0usize, 0usize, 0.0f64);
     for recording in &w.recordings {
@@ -280,5 +280,37 @@ fn arrivals_of_one_trace_carry_requests_of_another() {
     for i in 0..w.len() {
         let recording = &w.recordings[w.recording[i] as usize];
         assert_eq!(recording.bits.len() as u32, w.output_len[i]);
+    }
+}
+
+#[test]
+fn generators_cover_the_data_they_imitate() {
+    for (file, generator, widths) in [
+        ("azure/AzureLLMInferenceTrace_conv.csv", "azure-conv", &[0, 1, 2][..]),
+        ("azure/AzureLLMInferenceTrace_code.csv", "azure-code", &[0, 1, 2]),
+        // At 60 s, a multiple of the tick, the real ticks' 3 ms of jitter decides which bin a tick falls in.
+        ("mooncake/conversation_trace.jsonl", "mooncake-ticks", &[0, 1]),
+    ] {
+        let Some(path) = real(file) else { return };
+        let trace = read(&TraceSpec::new(path), None).expect(file);
+        let duration = trace.workload.arrival.last().expect("requests").as_s();
+        let span = Some((0.0, duration));
+        let dispersions = |w: &Workload| -> Vec<f64> {
+            let arrivals = TraceStats::of(w, trace.gives, span).arrivals.expect("times");
+            arrivals.bins.iter().map(|b| b.dispersion.expect("arrivals")).collect()
+        };
+        let spec: WorkloadSpec = toml::from_str(&format!(
+            "arrivals = {{ {generator} = {{}} }}\nduration_s = {duration:?}\nlengths = {{ fixed = {{ prompt = 1, output = 1 }} }}"
+        ))
+        .expect("parses");
+        let runs: Vec<Vec<f64>> =
+            (0..100).map(|seed| dispersions(&build(&spec, seed, None).expect("built").workload)).collect();
+        for &width in widths {
+            let mut simulated: Vec<f64> = runs.iter().map(|r| r[width]).collect();
+            simulated.sort_by(f64::total_cmp);
+            let (low, data, high) = (simulated[5], dispersions(&trace.workload)[width], simulated[94]);
+            eprintln!("{generator}, width {width}: data {data:.2}, 90 % of runs {low:.2} to {high:.2}");
+            assert!((low..=high).contains(&data), "{generator}, width {width}: {data} outside {low} to {high}");
+        }
     }
 }
