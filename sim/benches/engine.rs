@@ -4,6 +4,8 @@
 //! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M). And request-steps a
 //! second at constant batch sizes.
 
+#![allow(missing_docs)]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use foretoken_sim::luck::{Luck, Stream, threshold};
 use foretoken_sim::*;

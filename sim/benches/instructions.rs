@@ -4,6 +4,8 @@
 //! Times on shared machines move by 40 %, instruction counts by nothing. Each yardstick fails when it takes more than 5 %
 //! over the count committed here; when a change makes the engine cheaper, lower the number.
 
+#![allow(missing_docs)]
+
 use foretoken_sim::luck::{Luck, Stream, threshold};
 use foretoken_sim::*;
 use gungraun::prelude::*;
@@ -46,8 +48,5 @@ fn fixed_4(y: Yardstick) -> Run {
     black_box(y.run(4, true))
 }
 
-library_benchmark_group!(
-    name = yardsticks,
-    benchmarks = [autoregressive_stepping, autoregressive_skipping, fixed_4]
-);
+library_benchmark_group!(name = yardsticks, benchmarks = [autoregressive_stepping, autoregressive_skipping, fixed_4]);
 main!(library_benchmark_groups = yardsticks);

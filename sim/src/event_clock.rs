@@ -1,6 +1,6 @@
 //! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
 
-use crate::executor::{Executor, StepPlan};
+use crate::executor::{DraftPass, Executor, StepPlan};
 use crate::luck::{Luck, Stream};
 use crate::{
     AcceptanceSource, BatchView, ContextReads, Drafts, LatencyModel, PassShape, RequestId, RequestTruth, Time, Truth,
@@ -84,10 +84,9 @@ impl<'a> EventClock<'a> {
         };
     }
 
-    fn fill_confidences(&self, plan: &StepPlan, out: &mut Drafts) {
-        let batch = &plan.batch;
-        let depth = plan.pass - 1;
-        for i in (0..batch.len()).filter(|&i| plan.draft_len[i] >= plan.pass) {
+    fn fill_confidences(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
+        let depth = pass.pass - 1;
+        for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
             let start = batch.emitted[i];
             let on_path = self.rows[row].run(start, depth) == depth;
@@ -132,27 +131,28 @@ impl Executor for EventClock<'_> {
         }
     }
 
-    fn draft(&mut self, plan: &StepPlan, out: &mut Drafts) -> Result<(), Infallible> {
-        let shape = match plan.pass {
-            0 => shape::draft_idle_pass(&plan.batch).unwrap_or_default(),
-            pass if pass <= plan.common_len => shape::draft_pass_all(&plan.batch, pass),
-            pass => shape::draft_pass(&plan.batch, plan.draft_len, pass),
+    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
+        let batch = &step.batch;
+        let shape = match pass.pass {
+            0 => shape::draft_idle_pass(batch).unwrap_or_default(),
+            n if n <= pass.common_len => shape::draft_pass_all(batch, n),
+            n => shape::draft_pass(batch, pass.draft_len, n),
         };
         let time = self.world.draft.pass(shape);
-        self.advance(time, u64::from(plan.pass) + 1);
-        if plan.wants_confidence && plan.pass > 0 {
-            self.fill_confidences(plan, out);
+        self.advance(time, u64::from(pass.pass) + 1);
+        if pass.wants_confidence {
+            self.fill_confidences(batch, pass, out);
         }
         Ok(())
     }
 
-    fn verify(&mut self, plan: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
+    fn verify(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
         if self.world.max_draft_len == 0 {
-            self.plain_step(shape::plain_pass(&plan.batch));
+            self.plain_step(shape::plain_pass(&step.batch));
             return Ok(());
         }
-        self.plain_step(shape::verify_pass(&plan.batch, &drafts.verify_len, self.world.context_reads));
-        let asked = plan.batch.ids.iter().zip(plan.batch.emitted).zip(&drafts.verify_len);
+        self.plain_step(shape::verify_pass(&step.batch, &drafts.verify_len, self.world.context_reads));
+        let asked = step.batch.ids.iter().zip(step.batch.emitted).zip(&drafts.verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted) {
             *a = if v == 0 { 0 } else { self.rows[self.row_of[id as usize] as usize].run(emitted, v) };
         }

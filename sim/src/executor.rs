@@ -15,19 +15,24 @@ pub struct Chunk {
     pub last: bool,
 }
 
-/// What an executor is to run.
+/// What a step is to run: the same for its draft passes and its target pass.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
     /// The decode requests and the load.
     pub batch: BatchView<'a>,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
-    /// Draft tokens each decode request is to get; a draft pass runs over those with `draft_len ≥ pass`.
+}
+
+/// One draft pass of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct DraftPass<'a> {
+    /// Which pass, from 1; 0 for one that drafts nothing (prefill and catch-up only).
+    pub pass: u32,
+    /// Draft tokens each decode request is to get; the pass runs over those with `draft_len ≥ pass`.
     pub draft_len: &'a [u32],
     /// Every decode request drafts at least this many: a hint that spares a walk over `draft_len`; 0 is always right.
     pub common_len: u32,
-    /// The draft pass, from 1; 0 for a draft pass that drafts nothing (prefill and catch-up only).
-    pub pass: u32,
     /// Are confidences wanted?
     pub wants_confidence: bool,
 }
@@ -53,11 +58,11 @@ pub trait Executor {
     fn end(&mut self, id: RequestId);
 
     /// One draft forward over the requests still drafting; confidences go to `out` when wanted.
-    fn draft(&mut self, plan: &StepPlan, out: &mut Drafts) -> Result<(), Self::Error>;
+    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
     /// The target forward: verifies `drafts.verify_len` of each decode request and runs the chunks. Writes the accepted
     /// count of each decode request. Without a drafter `drafts` and `accepted` are empty.
-    fn verify(&mut self, plan: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
+    fn verify(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
     /// One step that is a target pass of `shape` and nothing else. The engine calls it only where `SKIPS`.
     fn plain_step(&mut self, _shape: PassShape) {

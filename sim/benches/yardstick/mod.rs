@@ -46,11 +46,16 @@ pub struct Yardstick {
 impl Yardstick {
     /// `n` requests of 512 in and 256 out at Poisson `rate` a second.
     pub fn new(n: u64, rate: f64) -> Yardstick {
+        Yardstick::poisson(n, rate, 512, 256)
+    }
+
+    /// `n` requests of `prompt_len` in and `output_len` out at Poisson `rate` a second.
+    pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32) -> Yardstick {
         let luck = Luck::new(1, Stream::Arrivals, 0);
         let mut at = 0.0;
         let requests = (0..n).map(|i| {
             at += -(1.0 - luck.unit(i)).ln() / rate;
-            Request::new(Time::from_s(at), 512, 256)
+            Request::new(Time::from_s(at), prompt_len, output_len)
         });
         Yardstick::of(requests.collect())
     }

@@ -54,7 +54,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             if a.last_emit == last_end {
                 since_last += 1;
             } else {
-                totals.gap(end - a.last_emit, 1);
+                totals.gaps.record(end - a.last_emit, 1);
             }
             a.last_emit = end;
             ended += u32::from(a.emitted == a.stop_at);
@@ -63,7 +63,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             totals.verified_accepted[0][0] += n as u64;
         }
         if since_last > 0 {
-            totals.gap(end - last_end, since_last);
+            totals.gaps.record(end - last_end, since_last);
         }
         record.drafted = sum.drafted;
         record.verified = sum.verified;
@@ -94,7 +94,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             if *first == Time::MAX {
                 *first = record.end;
             } else {
-                self.out.totals.gap(record.end - a.last_emit, 1);
+                self.out.totals.gaps.record(record.end - a.last_emit, 1);
             }
             a.last_emit = record.end;
             ended += u32::from(a.emitted == a.stop_at);

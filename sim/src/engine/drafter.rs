@@ -2,7 +2,7 @@
 //! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
 
 use crate::event_clock::EventClock;
-use crate::executor::{Executor, StepPlan};
+use crate::executor::{DraftPass, Executor, StepPlan};
 use crate::{BatchView, Continue, DraftPlan, Drafts, OraclePolicy, SpecPolicy, StepOutcome};
 
 /// The engine's side of a policy.
@@ -79,7 +79,7 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         let wants_confidence = self.0.wants_confidence();
         for pass in 1..=depth {
             let draft_len = &plan.draft_len;
-            run_pass(executor, &StepPlan { draft_len, common_len, pass, wants_confidence, ..*step }, drafts)?;
+            run_pass(executor, step, &DraftPass { pass, draft_len, common_len, wants_confidence }, drafts)?;
             let go_on = self.0.keep_drafting(batch, drafts);
             if go_on == Continue::Stop {
                 break;
@@ -133,7 +133,8 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         }
         let (common_len, depth) = clamp(&step.batch, plan);
         for pass in 1..=depth {
-            run_pass(executor, &StepPlan { draft_len: &plan.draft_len, common_len, pass, ..*step }, drafts)?;
+            let draft_len = &plan.draft_len;
+            run_pass(executor, step, &DraftPass { pass, draft_len, common_len, wants_confidence: false }, drafts)?;
         }
         idle_pass(executor, step, depth, drafts)?;
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -152,11 +153,20 @@ fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> (u32, u32) {
     (shortest, longest)
 }
 
-fn run_pass<E: Executor>(executor: &mut E, step: &StepPlan, drafts: &mut Drafts) -> Result<(), E::Error> {
-    executor.draft(step, drafts)?;
-    drafts.passes = step.pass;
-    for (have, &planned) in drafts.draft_len.iter_mut().zip(step.draft_len) {
-        *have += u32::from(planned >= step.pass);
+fn run_pass<E: Executor>(
+    executor: &mut E,
+    step: &StepPlan,
+    pass: &DraftPass,
+    drafts: &mut Drafts,
+) -> Result<(), E::Error> {
+    executor.draft(step, pass, drafts)?;
+    drafts.passes = pass.pass;
+    if pass.pass <= pass.common_len {
+        drafts.draft_len.fill(pass.pass);
+        return Ok(());
+    }
+    for (have, &planned) in drafts.draft_len.iter_mut().zip(pass.draft_len) {
+        *have += u32::from(planned >= pass.pass);
     }
     Ok(())
 }
@@ -164,7 +174,8 @@ fn run_pass<E: Executor>(executor: &mut E, step: &StepPlan, drafts: &mut Drafts)
 /// When nothing is drafted the draft may still have prompts or gaps to run over (policies.md 12).
 fn idle_pass<E: Executor>(executor: &mut E, step: &StepPlan, depth: u32, drafts: &mut Drafts) -> Result<(), E::Error> {
     if depth == 0 && crate::shape::draft_idle_pass(&step.batch).is_some() {
-        executor.draft(&StepPlan { pass: 0, ..*step }, drafts)?;
+        let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, wants_confidence: false };
+        executor.draft(step, &pass, drafts)?;
         drafts.passes = 1;
     }
     Ok(())

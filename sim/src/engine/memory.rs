@@ -66,6 +66,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Blocks held in the draft's own pool.
+    #[cfg(test)]
     pub fn draft_used(&self) -> u32 {
         self.draft_total - self.draft_free
     }

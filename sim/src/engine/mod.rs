@@ -114,7 +114,8 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
     }
 
     /// What the run left behind, and the drafter's warnings.
-    pub fn finish(self) -> (Collector, Vec<String>, u32) {
+    pub fn finish(mut self) -> (Collector, Vec<String>, u32) {
+        self.out.totals.gaps.flush();
         (self.out, self.drafter.warnings(), self.memory.usable())
     }
 
@@ -170,9 +171,11 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         let drafted = self.executor.now();
         if D::ACTIVE && self.config.budget_charge == BudgetCharge::Trimmed {
             self.top_up_chunks();
+            let plan = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
+            self.executor.verify(&plan, &self.drafts, &mut self.accepted)?;
+        } else {
+            self.executor.verify(&plan, &self.drafts, &mut self.accepted)?;
         }
-        let plan = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
-        self.executor.verify(&plan, &self.drafts, &mut self.accepted)?;
         let end = self.executor.now();
         let mut record = StepRecord {
             step: self.step,

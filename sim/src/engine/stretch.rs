@@ -7,7 +7,7 @@
 
 use super::{Drafter, Engine};
 use crate::executor::Executor;
-use crate::{PassShape, StepRecord};
+use crate::{PassShape, Time};
 
 impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     /// Runs a stretch if there is one; says whether it did.
@@ -17,34 +17,37 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             return false;
         }
         let n = self.running.len() as u32;
-        let mut context: u64 = self.running.iter().map(|a| u64::from(a.computed)).sum();
-        let next_arrival = self.arrivals.next_at();
+        let context: u64 = self.running.iter().map(|a| u64::from(a.computed)).sum();
+        let until = self.arrivals.next_at();
+        let begun = self.executor.now();
+        let mut now = begun;
         let mut done = 0;
-        while done < steps && self.executor.now() < next_arrival {
-            let start = self.executor.now();
+        let mut context_time = 0;
+        // Steps since `lump_start` end in one bin of the series.
+        let (mut lump_start, mut lump_steps) = (begun, 0);
+        while done < steps && now < until {
+            let start = now;
+            let context = context + u64::from(done) * u64::from(n);
             self.executor.plain_step(PassShape { batched: n.into(), context, pairs: context + u64::from(n) });
-            let end = self.executor.now();
-            self.out.step(&StepRecord {
-                step: self.step,
-                start,
-                end,
-                verify_time: end - start,
-                batch_size: n,
-                context,
-                emitted: n,
-                ..StepRecord::default()
-            });
-            if done == 0 {
-                self.first_gaps(end);
-            } else {
-                self.out.totals.gap(end - start, n);
+            now = self.executor.now();
+            context_time += u128::from(context) * u128::from((now - start).0);
+            if now >= self.out.series.last_end() {
+                self.out.series.lump(start, n, lump_steps, start - lump_start);
+                (lump_start, lump_steps) = (start, 0);
+                self.out.series.lump(now, n, 0, Time::ZERO);
             }
-            self.out.totals.verified_accepted[0][0] += u64::from(n);
-            self.last_end = end;
-            self.step += 1;
-            context += u64::from(n);
+            lump_steps += 1;
+            if done == 0 {
+                self.first_gaps(now);
+            } else {
+                self.out.totals.gaps.record(now - start, n);
+            }
             done += 1;
         }
+        self.out.series.lump(now, n, lump_steps, now - lump_start);
+        self.out.totals.plain_steps(n, done.into(), now - begun, context_time);
+        self.last_end = now;
+        self.step += u64::from(done);
         self.catch_up(done);
         true
     }
@@ -74,17 +77,17 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     }
 
     /// The gaps that end with the first step of a stretch: some request may have been left out of the step before.
-    fn first_gaps(&mut self, end: crate::Time) {
+    fn first_gaps(&mut self, end: Time) {
         let mut since_last = 0;
         for a in &self.running {
             if a.last_emit == self.last_end {
                 since_last += 1;
             } else {
-                self.out.totals.gap(end - a.last_emit, 1);
+                self.out.totals.gaps.record(end - a.last_emit, 1);
             }
         }
         if since_last > 0 {
-            self.out.totals.gap(end - self.last_end, since_last);
+            self.out.totals.gaps.record(end - self.last_end, since_last);
         }
     }
 

@@ -152,10 +152,6 @@ impl Work {
                 max_tokens: config.max_tokens,
             },
             chunks: &self.chunks,
-            draft_len: &[],
-            common_len: 0,
-            pass: 0,
-            wants_confidence: false,
         }
     }
 }

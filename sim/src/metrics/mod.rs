@@ -1,11 +1,13 @@
 //! What a run leaves behind: per-request records, totals, a time series, and the numbers drawn from them.
 
+mod gaps;
 mod interval;
 mod records;
 mod series;
 mod summary;
 mod totals;
 
+pub use gaps::Gaps;
 pub use interval::{Interval, student_t_975};
 pub use records::{Outcome, RequestRecords, StepRecord};
 pub use series::{Bin, Series};

@@ -65,19 +65,39 @@ impl Series {
     /// Adds a step to the bin in which it ends.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
-        if s.end >= self.last_end {
-            self.reach(s.end);
-        }
         let span = (s.end - s.start).0;
-        let Some(bin) = self.bins.last_mut() else { unreachable!("a bin was opened for this instant") };
-        bin.merge(&Bin {
-            busy: span,
-            batch_time: u128::from(s.batch_size) * u128::from(span),
-            request_steps: u64::from(s.batch_size),
-            drafted: u64::from(s.drafted),
-            accepted: u64::from(s.accepted),
-            emitted: u64::from(s.emitted),
-        });
+        let bin = self.bin(s.end);
+        bin.busy += span;
+        bin.batch_time += u128::from(s.batch_size) * u128::from(span);
+        bin.request_steps += u64::from(s.batch_size);
+        bin.drafted += u64::from(s.drafted);
+        bin.accepted += u64::from(s.accepted);
+        bin.emitted += u64::from(s.emitted);
+    }
+
+    /// The bin that holds `end`, which never goes back.
+    #[inline]
+    fn bin(&mut self, end: Time) -> &mut Bin {
+        if end >= self.last_end {
+            self.reach(end);
+        }
+        self.bins.last_mut().expect("reach opened a bin")
+    }
+
+    /// When the last bin ends: steps that end before may be [lumped](Series::lump).
+    #[inline]
+    pub fn last_end(&self) -> Time {
+        self.last_end
+    }
+
+    /// Adds `steps` plain decode steps of one batch size, `busy` long in all, that end in the bin that holds `end`.
+    pub fn lump(&mut self, end: Time, batch_size: u32, steps: u64, busy: Time) {
+        let n = u64::from(batch_size) * steps;
+        let bin = self.bin(end);
+        bin.busy += busy.0;
+        bin.batch_time += u128::from(batch_size) * u128::from(busy.0);
+        bin.request_steps += n;
+        bin.emitted += n;
     }
 
     /// Opens bins up to the one that holds `at`.

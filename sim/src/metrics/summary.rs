@@ -1,7 +1,6 @@
 //! The numbers of a run, by the definitions of policies.md 4.8 and 14. "Goodput" never stands alone.
 
 use super::{Outcome, RequestRecords, Totals};
-use crate::Time;
 use serde::{Deserialize, Serialize};
 
 /// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
@@ -213,14 +212,9 @@ impl Summary {
 }
 
 fn itl(totals: &Totals) -> Option<Quantiles> {
-    let n = totals.itl.len();
-    let at = |q| Time(totals.itl.value_at_quantile(q)).as_s();
-    (n > 0).then(|| Quantiles {
-        mean: totals.itl_sum as f64 / 1e12 / n as f64,
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-    })
+    let gaps = &totals.gaps;
+    let at = |q| gaps.quantile_s(q);
+    (!gaps.is_empty()).then(|| Quantiles { mean: gaps.mean_s(), p50: at(0.5), p90: at(0.9), p99: at(0.99) })
 }
 
 fn positions(totals: &Totals) -> Vec<PositionCounts> {
@@ -235,6 +229,7 @@ fn positions(totals: &Totals) -> Vec<PositionCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Time;
 
     #[test]
     fn quantiles_are_numpys() {

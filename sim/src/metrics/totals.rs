@@ -1,8 +1,8 @@
 //! Counters of a whole run, updated once a step; everything that needs no list of samples.
 
+use super::Gaps;
 use crate::config::MAX_SPEC_LEN;
 use crate::{StepRecord, Time};
-use hdrhistogram::Histogram;
 
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 
@@ -35,10 +35,8 @@ pub struct Totals {
     pub batch_time: u128,
     /// Sum over steps of decode context tokens × step time, ps.
     pub context_time: u128,
-    /// Gaps between a request's emissions in ps: 3 significant digits, all requests pooled.
-    pub itl: Histogram<u64>,
-    /// Sum of those gaps, exact, ps.
-    pub itl_sum: u128,
+    /// Gaps between a request's emissions, all requests pooled.
+    pub gaps: Gaps,
     /// `verified_accepted[v][a]`: request-steps that verified v drafts and accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
 }
@@ -59,9 +57,7 @@ impl Default for Totals {
             peak_blocks: 0,
             batch_time: 0,
             context_time: 0,
-            // Up to 12 days between two tokens of one request.
-            itl: Histogram::new_with_bounds(1, 1 << 60, 3).expect("constant bounds are valid"),
-            itl_sum: 0,
+            gaps: Gaps::default(),
             verified_accepted: Box::new([[0; LENGTHS]; LENGTHS]),
         }
     }
@@ -87,11 +83,17 @@ impl Totals {
         self.context_time += u128::from(s.context) * u128::from(span.0);
     }
 
-    /// Adds `count` equal gaps between two emissions of a request. Kept out of line: the commit loop calls it rarely.
-    #[inline(never)]
-    pub fn gap(&mut self, gap: Time, count: u32) {
-        self.itl.saturating_record_n(gap.0, u64::from(count));
-        self.itl_sum += u128::from(gap.0) * u128::from(count);
+    /// Adds `steps` plain decode steps of one batch size, `busy` long in all; `context_time` as in the field.
+    pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
+        let n = u64::from(batch_size) * steps;
+        self.steps += steps;
+        self.request_steps += n;
+        self.busy += busy;
+        self.verify_time += busy;
+        self.emitted += n;
+        self.batch_time += u128::from(batch_size) * u128::from(busy.0);
+        self.context_time += context_time;
+        self.verified_accepted[0][0] += n;
     }
 
     /// Request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
