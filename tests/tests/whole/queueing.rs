@@ -1,0 +1,29 @@
+//! The engine as a queue: with one sequence, one-token prompts and a constant step it is an M/D/1 queue, whose mean wait is
+//! ρS / (2(1 − ρ)) (Pollaczek-Khinchine).
+
+use crate::world::{World, mean_and_error, poisson};
+use foretoken_sim::*;
+
+#[test]
+fn m_d_1() {
+    const STEP_S: f64 = 0.01;
+    const OUTPUT: u32 = 3;
+    // Student's t for 20 replications at 99.9 %; a per-request standard error would ignore that waits are correlated.
+    const T: f64 = 3.883;
+    let service = STEP_S * f64::from(OUTPUT);
+    for load in [0.5, 0.8] {
+        let waits: Vec<f64> = (0..20)
+            .map(|seed| {
+                let workload = poisson(20_000, load / service, 1, OUTPUT, seed);
+                let mut world = World::new(&workload);
+                world.config.max_num_seqs = 1;
+                world.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: STEP_S };
+                world.summary(Speculation::Off).queue.unwrap().mean
+            })
+            .collect();
+        let (mean, error) = mean_and_error(&waits);
+        let theory = load * service / (2.0 * (1.0 - load));
+        println!("load {load}: mean wait {mean:.5} s ± {:.5}, theory {theory:.5} s", T * error);
+        assert!((mean - theory).abs() < T * error, "load {load}: {mean} against {theory} ± {}", T * error);
+    }
+}

@@ -1,0 +1,81 @@
+//! What the whole-system tests share: Poisson workloads, a draft that is never right, a run in one call.
+
+use foretoken_sim::luck::{Luck, Stream};
+use foretoken_sim::*;
+use std::sync::atomic::AtomicBool;
+
+/// A draft that is never right.
+pub struct NeverRight;
+
+impl AcceptanceSource for NeverRight {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        out.reset((request.output_len + max_draft_len) as usize, 1);
+    }
+
+    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>) -> f32 {
+        0.5
+    }
+}
+
+/// `n` equal requests at Poisson `rate` a second.
+pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -> Workload {
+    let luck = Luck::new(seed, Stream::Arrivals, 0);
+    let mut at = 0.0;
+    let requests = (0..n).map(|i| {
+        at -= (1.0 - luck.unit(i)).ln() / rate;
+        Request::new(Time::from_s(at), prompt_len, output_len)
+    });
+    requests.collect()
+}
+
+/// Everything a run needs, with the yardstick's settings as defaults.
+pub struct World<'a> {
+    pub workload: &'a Workload,
+    pub config: EngineConfig,
+    pub target: Coefficients,
+    pub draft: Coefficients,
+    pub acceptance: &'a dyn AcceptanceSource,
+}
+
+impl<'a> World<'a> {
+    pub fn new(workload: &'a Workload) -> World<'a> {
+        World {
+            workload,
+            config: EngineConfig { prefix_caching: false, draft_prefill: false, ..EngineConfig::default() },
+            target: Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 },
+            draft: Coefficients::FREE,
+            acceptance: &NeverRight,
+        }
+    }
+
+    pub fn run(&self, speculation: Speculation) -> Run {
+        let simulation = Simulation {
+            workload: self.workload,
+            arrivals: Arrivals::Open,
+            config: &self.config,
+            draft: &Linear::new(self.draft),
+            target: &Linear::new(self.target),
+            context_reads: ContextReads::Once,
+            noise_cv: 0.0,
+            acceptance: self.acceptance,
+            seed: 1,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: false,
+            interrupt: &AtomicBool::new(false),
+        };
+        simulation.run(speculation)
+    }
+
+    pub fn summary(&self, speculation: Speculation) -> Summary {
+        let run = self.run(speculation);
+        Summary::new(&run.records, &run.totals, Default::default(), &[], run.usable_blocks, self.config.block_size)
+    }
+}
+
+/// Mean and standard error of replications.
+pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean, (variance / n).sqrt())
+}
