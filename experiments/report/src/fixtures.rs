@@ -4,7 +4,9 @@ use crate::{Cdf, Cell, Dash, Key, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::{Series, Slo, Totals};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Summary, Time};
 
-const POLICIES: [(&str, f64, u32, (u8, u8, u8)); 13] = [
+/// Label, speedup, draft length, colour.
+type Made = (&'static str, f64, u32, (u8, u8, u8));
+const POLICIES: [Made; 13] = [
     ("autoregressive", 1.0, 0, (0x44, 0x44, 0x44)),
     ("fixed-1", 1.18, 1, (0x56, 0xb4, 0xe9)),
     ("fixed-3", 1.35, 3, (0x00, 0x72, 0xb2)),

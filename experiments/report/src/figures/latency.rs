@@ -8,9 +8,12 @@ use crate::{Cdf, Look};
 /// Points of a line at most.
 const POINTS: usize = 256;
 
+/// A policy's line: (latency in seconds, share of requests at or below it).
+type Line = (Look, Vec<(f64, f64)>);
+
 /// The figure, `None` when nothing finished.
 pub fn draw(view: &View) -> Option<String> {
-    let panels: Vec<Vec<(Look, Vec<(f64, f64)>)>> = view
+    let panels: Vec<Vec<Line>> = view
         .combinations
         .iter()
         .map(|&c| {

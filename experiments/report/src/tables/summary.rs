@@ -91,9 +91,10 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
         real("draft_time_share", Some(*draft_time_share)),
     ];
     for (metric, q) in [("queue", queue), ("ttft", ttft), ("tpot", tpot), ("itl", itl), ("e2e", e2e)] {
-        let parts: [(&str, fn(&Quantiles) -> f64); 4] =
-            [("mean", |q| q.mean), ("p50", |q| q.p50), ("p90", |q| q.p90), ("p99", |q| q.p99)];
-        all.extend(parts.map(|(part, of)| real(&format!("{metric}_{part}_s"), q.as_ref().map(of))));
+        let parts = |q: &Quantiles| [q.mean, q.p50, q.p90, q.p99];
+        let values = q.as_ref().map_or([None; 4], |q| parts(q).map(Some));
+        let named = ["mean", "p50", "p90", "p99"].into_iter().zip(values);
+        all.extend(named.map(|(part, value)| real(&format!("{metric}_{part}_s"), value)));
     }
     all.extend([
         count("output_tokens", output_tokens),
