@@ -105,7 +105,7 @@ pub enum Ties {
     /// They arrive together.
     #[default]
     Keep,
-    /// They are spread evenly over their second, as [`Transform::Spread`] with a tick of 1 s.
+    /// They are spread evenly over their second, as [`crate::Transform::Spread`] with a tick of 1 s.
     Spread,
 }
 

@@ -1,5 +1,5 @@
 //! One reader a format. A reader turns rows into requests; what is common (order, zero lengths, limits, ties,
-//! counting what is left out) is the [`Collector`]'s. Rows are streamed: no reader holds a file in memory.
+//! counting what is left out) is the collector's. Rows are streamed: no reader holds a file in memory.
 
 mod adaspec;
 mod azure;
