@@ -1,4 +1,48 @@
 //! `foretoken`: which speculation policy should this server run?
+//!
+//! The binary reads experiments, runs their cells and prints comparisons. It must not hold policy or scheduling
+//! logic, nor draw: that is `policies`, `sim` and `report`. stdout carries results and is deterministic; stderr
+//! carries progress and diagnostics.
+
+mod cli;
+mod commands;
+mod compare;
 mod document;
+mod experiment;
+mod look;
+mod plan;
 mod problem;
-fn main() {}
+mod run;
+mod setting;
+mod table;
+
+use clap::Parser;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match cli::Cli::parse().command {
+        cli::Command::Run(args) => commands::run::run(&args),
+        cli::Command::Bench(args) => commands::bench::run(&args),
+        cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
+        cli::Command::Policies(cli::PoliciesCommand::List) => commands::policies::list(),
+        cli::Command::Policies(cli::PoliciesCommand::Show { name }) => commands::policies::show(&name),
+        cli::Command::Doctor => commands::doctor::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            let exit = problem.exit as u8;
+            report(problem);
+            ExitCode::from(exit)
+        }
+    }
+}
+
+fn report(problem: Box<problem::Problem>) {
+    let fancy = std::io::stderr().is_terminal();
+    let options = miette::MietteHandlerOpts::new().unicode(fancy).color(fancy).width(if fancy { 100 } else { 160 });
+    // Fails only when a hook is set already, and this is the one place that sets it.
+    let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
+    eprintln!("{:?}", miette::Report::new(*problem));
+}

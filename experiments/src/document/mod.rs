@@ -9,7 +9,7 @@ mod path;
 mod sweep;
 
 pub use path::{Path, Step};
-pub use sweep::{Choice, Variant};
+pub use sweep::Choice;
 
 use crate::problem::{Problem, Result, nearest};
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -91,28 +91,18 @@ impl Document {
         problem.at(&at.name, at.text, span.start - at.base..span.end - at.base)
     }
 
-    /// Every string value, for replacing environment variables in paths.
-    pub fn map_strings(&mut self, mut f: impl FnMut(&str) -> std::result::Result<Option<String>, String>) -> Result<()> {
-        let mut wrong = None;
-        visit_strings(&mut self.root, &mut |text, span| match f(text) {
-            Ok(Some(new)) => *text = new.into(),
-            Ok(None) => {}
-            Err(message) => wrong = wrong.take().or(Some((message, span))),
-        });
-        match wrong {
-            Some((message, span)) => Err(self.point(Problem::bad_input(message), Some(span))),
-            None => Ok(()),
-        }
+    /// The place of the first string value equal to `text`.
+    pub fn span_of_string(&self, text: &str) -> Option<Range<usize>> {
+        find_string(&self.root, text)
     }
 }
 
-fn visit_strings(node: &mut Node, f: &mut impl FnMut(&mut std::borrow::Cow<'static, str>, Range<usize>)) {
-    let span = node.span();
-    match node.get_mut() {
-        DeValue::String(text) => f(text, span),
-        DeValue::Array(items) => items.iter_mut().for_each(|item| visit_strings(item, f)),
-        DeValue::Table(table) => table.iter_mut().for_each(|(_, value)| visit_strings(value, f)),
-        _ => {}
+fn find_string(node: &Node, text: &str) -> Option<Range<usize>> {
+    match node.get_ref() {
+        DeValue::String(s) if s == text => Some(node.span()),
+        DeValue::Array(items) => items.iter().find_map(|item| find_string(item, text)),
+        DeValue::Table(table) => table.values().find_map(|value| find_string(value, text)),
+        _ => None,
     }
 }
 
@@ -148,7 +138,8 @@ fn explain(message: &str) -> (String, Option<String>) {
     (format!("unknown {kind} `{given}`"), help)
 }
 
-const ONE_CHOICE: &str = "to replace a choice with --set, set the whole of it: --set 'acceptance={ constant = { rate = 0.8 } }'";
+const ONE_CHOICE: &str =
+    "to replace a choice with --set, set the whole of it: --set 'acceptance={ constant = { rate = 0.8 } }'";
 
 #[cfg(test)]
 mod tests {

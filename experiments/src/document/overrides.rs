@@ -23,8 +23,9 @@ impl Document {
         } else {
             keep(argument)
         };
-        let offset = text.find('=').expect("the text holds the argument's `=`") + 1;
-        let parsed = DeValue::parse(&text[offset..]).map_err(|e| {
+        let after = text.find('=').expect("the text holds the argument's `=`") + 1;
+        let offset = text.len() - text[after..].trim_start().len();
+        let parsed = DeValue::parse(text[offset..].trim_end()).map_err(|e| {
             let problem = Problem::bad_input(format!("--set: the value is not valid TOML: {}", e.message()));
             let span = e.span().unwrap_or(0..0);
             problem.at(&name, text, span.start + offset..span.end + offset).help(wanted)

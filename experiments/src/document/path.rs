@@ -38,6 +38,17 @@ impl Path {
         (0..=self.0.len()).rev().map(|n| Path(self.0[..n].to_vec()))
     }
 
+    /// Puts `new` at this path of a plain TOML value, making missing tables. Panics when a list is too short: the
+    /// path must come from a document of the same shape.
+    pub fn put(&self, value: &mut toml::Value, new: toml::Value) {
+        let place = self.0.iter().fold(value, |value, step| match (step, value) {
+            (Step::Key(k), toml::Value::Table(t)) => t.entry(k).or_insert_with(|| toml::Table::new().into()),
+            (Step::Index(i), toml::Value::Array(a)) => &mut a[*i],
+            (step, value) => panic!("{self}: {step:?} does not lead into {value}"),
+        });
+        *place = new;
+    }
+
     /// The last key on the path: what a column or axis is called.
     pub fn last_key(&self) -> &str {
         let key = |step: &'_ Step| matches!(step, Step::Key(_));

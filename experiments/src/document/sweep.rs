@@ -42,6 +42,23 @@ impl Document {
         Ok(variants)
     }
 
+    /// Every outermost sweep with its path, as plain TOML, in the order of the text. Those below the keys in `except`
+    /// are left out.
+    pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
+        let mut rest = self.clone();
+        if let DeValue::Table(top) = rest.root.get_mut() {
+            except.iter().for_each(|key| drop(top.remove(*key)));
+        }
+        let mut found = Vec::new();
+        while let Some((path, _)) = rest.first_sweep(&rest.root, &Path::default())? {
+            let node = rest.get_mut(&path);
+            let value = Document { sources: Vec::new(), root: node.clone() }.read()?;
+            *node.get_mut() = DeValue::Boolean(false);
+            found.push((path, value));
+        }
+        Ok(found)
+    }
+
     fn expand(self, fixed: &[&str], choices: Vec<Choice>, out: &mut Vec<Variant>) -> Result<()> {
         let Some((path, values)) = self.first_sweep(&self.root, &Path::default())? else {
             if out.len() == MAX_VARIANTS {
@@ -121,7 +138,12 @@ impl Document {
         match values.get_ref() {
             _ if keys > 1 => wrong("`sweep` must stand alone in its table".into()),
             DeValue::Array(items) if items.is_empty() => wrong("an empty sweep".into()),
-            DeValue::Array(items) => Ok(items.to_vec()),
+            DeValue::Array(items) => {
+                match items.iter().find(|i| !matches!(self.first_sweep(i, &Path::default()), Ok(None))) {
+                    Some(_) => wrong("a sweep inside a sweep".into()),
+                    None => Ok(items.to_vec()),
+                }
+            }
             other => wrong(format!("`sweep` wants a list, not a {}", other.type_str())),
         }
     }
@@ -172,8 +194,7 @@ mod tests {
     #[test]
     fn the_first_in_the_file_varies_slowest() {
         let all = variants("z = { sweep = [1, 2] }\na = { sweep = [0.5, \"x\"] }\n").unwrap();
-        let values: Vec<Vec<&str>> =
-            all.iter().map(|v| v.choices.iter().map(|c| c.value.as_str()).collect()).collect();
+        let values: Vec<Vec<&str>> = all.iter().map(|v| v.choices.iter().map(|c| c.value.as_str()).collect()).collect();
         assert_eq!(values, [["1", "0.5"], ["1", "x"], ["2", "0.5"], ["2", "x"]]);
         assert_eq!(all[0].choices[1].number, Some(0.5));
         assert_eq!(all[1].choices[1].number, None);
@@ -194,6 +215,7 @@ mod tests {
     fn bad_sweeps_are_pointed_at() {
         assert_eq!(variants("a = { sweep = [] }\n").unwrap_err().pointed_at(), Some("[]"));
         assert_eq!(variants("a = { sweep = 3 }\n").unwrap_err().pointed_at(), Some("3"));
+        assert!(variants("a = { sweep = [{ sweep = [1] }] }\n").unwrap_err().message().contains("inside a sweep"));
         assert!(variants("a = { sweep = [1], b = 2 }\n").unwrap_err().message().contains("alone"));
         assert!(variants("seeds = { sweep = [1] }\n").unwrap_err().message().contains("cannot be swept"));
     }

@@ -1,0 +1,19 @@
+//! One file a command.
+
+pub mod bench;
+pub mod doctor;
+pub mod policies;
+pub mod run;
+pub mod traces;
+
+use crate::problem::{Problem, Result};
+use std::io::{ErrorKind, Write};
+
+/// Prints results. A reader that has gone away (`| head`) is no error; a full disk is.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
+        _ => Ok(()),
+    }
+}

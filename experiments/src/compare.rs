@@ -1,0 +1,169 @@
+//! The comparison of policies: per-seed values paired with the baseline and the oracle of the same draws, and their
+//! means with 95 % intervals (Student t over seeds, policies.md 14). Pure arithmetic on summaries.
+
+use crate::document::Choice;
+use crate::plan::{Plan, is_autoregressive};
+use foretoken_report::Cell;
+use foretoken_sim::Summary;
+use foretoken_sim::metrics::{Interval, Quantiles};
+use serde::Serialize;
+
+/// Everything the table and `--format json` show.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The experiment's name.
+    pub name: String,
+    /// Where the numbers come from.
+    pub source: String,
+    /// The version of Foretoken.
+    pub version: String,
+    /// The seeds, one replication each.
+    pub seeds: Vec<u64>,
+    /// One a combination of swept values.
+    pub variants: Vec<VariantResult>,
+}
+
+/// The policies under one combination of swept values.
+#[derive(Clone, Debug, Serialize)]
+pub struct VariantResult {
+    /// What was chosen.
+    pub sweep: Vec<Choice>,
+    /// Requests that arrived, over all seeds.
+    pub requests: u64,
+    /// TPOT bound of each seed, seconds, where there is one.
+    pub slo_tpot_s: Vec<Option<f64>>,
+    /// KV blocks that requests can use without a drafter.
+    pub kv_blocks_plain: u32,
+    /// KV blocks that requests can use with one; absent when no policy drafts.
+    pub kv_blocks_drafting: Option<u32>,
+    /// One a policy, in the order of the experiment.
+    pub policies: Vec<PolicyResult>,
+}
+
+/// A policy's numbers: means over seeds. What does not exist (no request drafted, no bound) is absent.
+#[derive(Clone, Debug, Serialize)]
+pub struct PolicyResult {
+    /// Its label.
+    pub policy: String,
+    /// Added as the yardstick, not asked for.
+    pub implied: bool,
+    /// Does it see what no server sees?
+    pub sees_hidden_truth: bool,
+    /// Mean end-to-end latency, seconds.
+    pub e2e_mean_s: Option<Interval>,
+    /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
+    pub speedup: Option<Interval>,
+    /// Mean E2E of this policy / mean E2E of oracle-goodput − 1, per seed, when that oracle is in the list.
+    pub regret_to_oracle_goodput: Option<Interval>,
+    /// Time to first token, seconds.
+    pub ttft_mean_s: Option<Interval>,
+    /// Time per output token, seconds.
+    pub tpot_p50_s: Option<Interval>,
+    /// Time per output token, seconds.
+    pub tpot_p90_s: Option<Interval>,
+    /// Time per output token, seconds.
+    pub tpot_p99_s: Option<Interval>,
+    /// Share of requests that met every bound.
+    pub slo_attainment: Option<Interval>,
+    /// Requests meeting every bound, a second.
+    pub slo_goodput_req_s: Option<Interval>,
+    /// Output tokens of finished requests, a second.
+    pub token_goodput_tok_s: Option<Interval>,
+    /// Accepted / drafted.
+    pub acceptance_rate: Option<Interval>,
+    /// 1 + accepted / rounds.
+    pub mean_acceptance_length: Option<Interval>,
+    /// Drafted tokens a request-step.
+    pub draft_len: Option<Interval>,
+    /// Verified tokens a request-step.
+    pub verify_len: Option<Interval>,
+    /// Decode batch size, weighted by time.
+    pub batch_size: Option<Interval>,
+    /// Preemptions, over all seeds.
+    pub preempted: u64,
+    /// Requests that could never fit, over all seeds.
+    pub rejected: u64,
+}
+
+impl Comparison {
+    /// Of all cells of a plan in its order, with the KV blocks each could use.
+    pub fn of(plan: &Plan, cells: &[Cell], usable_blocks: &[u32]) -> Comparison {
+        let size = plan.seeds.len() * plan.policies.len();
+        let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
+        Comparison {
+            name: plan.name.clone(),
+            source: foretoken_report::Source::Simulated.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seeds: plan.seeds.clone(),
+            variants: variants.map(|((v, cells), kv)| variant(plan, &v.choices, cells, kv)).collect(),
+        }
+    }
+}
+
+fn variant(plan: &Plan, choices: &[Choice], cells: &[Cell], kv: &[u32]) -> VariantResult {
+    let n = plan.policies.len();
+    let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
+    let oracle = plan.policies.iter().position(|p| p.spec.name() == "oracle-goodput");
+    let drafting = plan.policies.iter().position(|p| !is_autoregressive(&p.spec));
+    VariantResult {
+        sweep: choices.to_vec(),
+        requests: baselines.iter().map(|c| c.summary.requests).sum(),
+        slo_tpot_s: baselines.iter().map(|c| c.summary.slo.tpot_s).collect(),
+        kv_blocks_plain: kv[plan.baseline],
+        kv_blocks_drafting: drafting.map(|p| kv[p]),
+        policies: (0..n).map(|p| policy(plan, p, oracle, cells)).collect(),
+    }
+}
+
+fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> PolicyResult {
+    let n = plan.policies.len();
+    let own: Vec<&Cell> = cells.iter().skip(at).step_by(n).collect();
+    let of = |f: &dyn Fn(&Summary) -> Option<f64>| over_seeds(own.iter().map(|c| f(&c.summary)));
+    let quantile = |metric: fn(&Summary) -> Option<Quantiles>, part: fn(Quantiles) -> f64| {
+        over_seeds(own.iter().map(|c| metric(&c.summary).map(part)))
+    };
+    let e2e = |c: &Cell| c.summary.e2e.map(|q| q.mean);
+    let regret = oracle.and_then(|o| {
+        let oracles = cells.iter().skip(o).step_by(n);
+        over_seeds(own.iter().zip(oracles).map(|(c, o)| e2e(c).zip(e2e(o)).map(|(c, o)| c / o - 1.0)))
+    });
+    let spec = &plan.policies[at].spec;
+    PolicyResult {
+        policy: spec.label(),
+        implied: plan.policies[at].implied,
+        sees_hidden_truth: spec.sees_hidden_truth(),
+        e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
+        speedup: over_seeds(own.iter().map(|c| c.speedup)),
+        regret_to_oracle_goodput: regret,
+        ttft_mean_s: quantile(|s| s.ttft, |q| q.mean),
+        tpot_p50_s: quantile(|s| s.tpot, |q| q.p50),
+        tpot_p90_s: quantile(|s| s.tpot, |q| q.p90),
+        tpot_p99_s: quantile(|s| s.tpot, |q| q.p99),
+        slo_attainment: of(&|s| s.slo_attainment),
+        slo_goodput_req_s: of(&|s| s.slo_goodput_req_s),
+        token_goodput_tok_s: of(&|s| Some(s.token_goodput_tok_s)),
+        acceptance_rate: of(&|s| s.acceptance_rate),
+        mean_acceptance_length: of(&|s| s.mean_acceptance_length),
+        draft_len: of(&|s| Some(s.drafted_per_step)),
+        verify_len: of(&|s| Some(s.verified_per_step)),
+        batch_size: of(&|s| Some(s.mean_batch_size)),
+        preempted: own.iter().map(|c| c.summary.preemptions).sum(),
+        rejected: own.iter().map(|c| c.summary.rejected).sum(),
+    }
+}
+
+/// The interval over seeds; absent when any seed lacks the value, because a mean over fewer seeds is another number.
+fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
+    values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_seed_leaves_no_mean() {
+        assert_eq!(over_seeds([Some(1.0), Some(3.0)].into_iter()).map(|i| i.mean), Some(2.0));
+        assert_eq!(over_seeds([Some(1.0), None].into_iter()), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! What an experiment file says, typed. Reading and checking it; nothing here runs anything.
+
+use crate::document::{Document, Path};
+use crate::problem::{Problem, Result, nearest};
+use foretoken_policies::PolicySpec;
+use foretoken_sim::acceptance::AcceptanceSpec;
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::{Coefficients, ContextReads, EngineConfig};
+use foretoken_traces::WorkloadSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Top-level keys that are the same for every cell.
+pub const UNSWEPT: [&str; 4] = ["name", "seeds", "policies", "output"];
+
+/// One experiment without sweeps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Names the results folder.
+    pub name: String,
+    /// One replication each.
+    #[serde(default = "one_seed")]
+    pub seeds: Vec<u64>,
+    /// The policies to compare, in the order of the table.
+    pub policies: Vec<PolicySpec>,
+    /// The true cost of forward passes.
+    pub hardware: Hardware,
+    /// The engine's settings.
+    #[serde(default)]
+    pub engine: EngineConfig,
+    /// What arrives.
+    pub workload: WorkloadSpec,
+    /// What the draft gets right.
+    pub acceptance: AcceptanceSpec,
+    /// What the policies believe the passes cost.
+    #[serde(default)]
+    pub belief: BeliefSpec,
+    /// What requests are promised.
+    #[serde(default)]
+    pub slo: SloSpec,
+    /// What is written.
+    #[serde(default)]
+    pub output: Output,
+}
+
+/// The true cost of forward passes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hardware {
+    /// Time of a target pass.
+    pub target: LatencySpec,
+    /// Time of a draft pass.
+    pub draft: LatencySpec,
+    /// Does a verify pass read a request's context once, or once a position?
+    #[serde(default)]
+    pub context_reads: ContextReads,
+    /// Coefficient of variation of the log-normal noise of a pass; 0 is none.
+    #[serde(default)]
+    pub noise_cv: f64,
+}
+
+/// What the policies believe the passes cost. What is absent is the least-squares fit to the truth.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BeliefSpec {
+    /// α, γ, δ of a target pass.
+    pub target: Option<Coefficients>,
+    /// α, γ, δ of a draft pass.
+    pub draft: Option<Coefficients>,
+    /// How they think a verify pass reads context; absent: as it does.
+    pub context_reads: Option<ContextReads>,
+}
+
+/// What requests are promised. Absent bounds are no bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SloSpec {
+    /// TPOT bound = this × P90 TPOT of the autoregressive run on the same draws (AdaSpec, section 6.1).
+    #[serde(rename = "adaspec-scale")]
+    pub adaspec_scale: Option<f64>,
+    /// Time to first token, seconds.
+    pub ttft_s: Option<f64>,
+    /// Time per output token, seconds.
+    pub tpot_s: Option<f64>,
+    /// End-to-end latency, seconds.
+    pub e2e_s: Option<f64>,
+}
+
+/// What is written beside the tables that always are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Output {
+    /// `steps.parquet`: one row a step.
+    pub steps: bool,
+    /// SVG figures.
+    pub figures: bool,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Output { steps: false, figures: true }
+    }
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}
+
+impl Experiment {
+    /// Reads and checks a document without sweeps.
+    pub fn read(document: &Document) -> Result<Experiment> {
+        let experiment: Experiment = document.read()?;
+        experiment.check(document)?;
+        Ok(experiment)
+    }
+
+    fn check(&self, doc: &Document) -> Result<()> {
+        let at = |path: &str, message: String| doc.problem_at(&Path::of(path), message);
+        self.check_name(doc)?;
+        self.check_seeds(doc)?;
+        self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
+        self.hardware
+            .target
+            .check()
+            .map_err(|e| at(&format!("hardware.target.{}", e.key), format!("hardware.target.{e}")))?;
+        self.hardware
+            .draft
+            .check()
+            .map_err(|e| at(&format!("hardware.draft.{}", e.key), format!("hardware.draft.{e}")))?;
+        not_negative(doc, "hardware.noise_cv", Some(self.hardware.noise_cv))?;
+        self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), format!("acceptance.{e}")))?;
+        self.workload.check().map_err(|e| trace_problem(doc, &e))?;
+        self.belief.check(doc)?;
+        self.slo.check(doc)?;
+        self.check_policies(doc)
+    }
+
+    fn check_name(&self, doc: &Document) -> Result<()> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(fine) {
+            let problem = doc.problem_at(&Path::of("name"), format!("\"{}\" cannot name a folder", self.name));
+            return Err(problem.help("use letters, digits, `-`, `_` and `.`"));
+        }
+        Ok(())
+    }
+
+    fn check_seeds(&self, doc: &Document) -> Result<()> {
+        let at = |message: String| doc.problem_at(&Path::of("seeds"), message);
+        let mut sorted = self.seeds.clone();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            _ if sorted.is_empty() => Err(at("no seeds: nothing would run".into()).help("write seeds = [1, 2, 3]")),
+            Some(pair) => Err(at(format!("seed {} is given twice", pair[0])).help("each seed is one replication")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_policies(&self, doc: &Document) -> Result<()> {
+        if self.policies.is_empty() {
+            let problem = doc.problem_at(&Path::of("policies"), "the list of policies is empty");
+            return Err(problem.help("write policies = [{ autoregressive = {} }, { fixed = { k = 3 } }]"));
+        }
+        let mut seen = BTreeMap::new();
+        for (i, policy) in self.policies.iter().enumerate() {
+            let path = format!("policies[{i}]");
+            policy.check().map_err(|e| {
+                doc.problem_at(&Path::of(&format!("{path}.{}.{}", policy.name(), e.key)), format!("{path}.{e}"))
+            })?;
+            if let Some(first) = seen.insert(policy.label(), i) {
+                let message = format!("policies[{first}] and {path} are the same: both are `{}`", policy.label());
+                return Err(doc
+                    .problem_at(&Path::of(&path), message)
+                    .help("remove one, or change one of its settings"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BeliefSpec {
+    fn check(&self, doc: &Document) -> Result<()> {
+        for (name, given) in [("target", self.target), ("draft", self.draft)] {
+            let Some(c) = given else { continue };
+            for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
+                not_negative(doc, &format!("belief.{name}.{key}"), Some(value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SloSpec {
+    fn check(&self, doc: &Document) -> Result<()> {
+        let bounds = [
+            ("adaspec-scale", self.adaspec_scale),
+            ("ttft_s", self.ttft_s),
+            ("tpot_s", self.tpot_s),
+            ("e2e_s", self.e2e_s),
+        ];
+        for (key, value) in bounds {
+            if value.is_some_and(|v| !(v > 0.0 && v.is_finite())) {
+                let message = format!("slo.{key}: {} is not a number above 0", value.unwrap_or_default());
+                return Err(doc.problem_at(&Path::of(&format!("slo.{key}")), message));
+            }
+        }
+        if self.adaspec_scale.is_some() && self.tpot_s.is_some() {
+            let problem = doc.problem_at(&Path::of("slo.tpot_s"), "slo.tpot_s and slo.adaspec-scale both bound TPOT");
+            return Err(problem.help("keep one of them"));
+        }
+        Ok(())
+    }
+}
+
+fn not_negative(doc: &Document, path: &str, value: Option<f64>) -> Result<()> {
+    match value {
+        Some(v) if !(v >= 0.0 && v.is_finite()) => {
+            Err(doc.problem_at(&Path::of(path), format!("{path}: {v} is not a number of at least 0")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A workload or trace error, pointed at in the experiment where the experiment is to blame.
+pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Box<Problem> {
+    use foretoken_traces::TraceError;
+    let problem = match error {
+        TraceError::Spec { key, .. } => doc.problem_at(&Path::of(&format!("workload.{key}")), error.to_string()),
+        _ => Problem::bad_input(error.to_string()),
+    };
+    if error.hint().is_empty() { problem } else { problem.help(error.hint()) }
+}
+
+/// "No policy `x`", with the nearest one.
+pub fn unknown_policy(name: &str, known: &[&str]) -> Box<Problem> {
+    let problem = Problem::bad_input(format!("no policy is called `{name}`"));
+    match nearest(name, known.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`? All policies: {}", known.join(", "))),
+        None => problem.help(format!("all policies: {}", known.join(", "))),
+    }
+}

@@ -1,0 +1,210 @@
+//! From a file and `--set` arguments to the list of cells: which experiment, under which swept values, which policies.
+
+use crate::document::{Choice, Document, Path};
+use crate::experiment::{Experiment, UNSWEPT, trace_problem};
+use crate::problem::{Problem, Result};
+use foretoken_policies::PolicySpec;
+use foretoken_traces::{TraceError, TraceSpec};
+use std::collections::BTreeMap;
+use std::path::{Path as FilePath, PathBuf};
+
+/// Everything that will run, checked.
+pub struct Plan {
+    /// The experiment's name.
+    pub name: String,
+    /// Its seeds.
+    pub seeds: Vec<u64>,
+    /// One a combination of swept values.
+    pub variants: Vec<Variant>,
+    /// The policies, the autoregressive baseline among them.
+    pub policies: Vec<Entrant>,
+    /// Index of the baseline in `policies`.
+    pub baseline: usize,
+    /// The experiment as TOML with overrides and defaults filled in; it gives the same plan again.
+    pub resolved: String,
+    /// The files it reads, as the experiment names them, with the digest of their bytes.
+    pub inputs: BTreeMap<String, String>,
+}
+
+/// One combination of swept values.
+pub struct Variant {
+    /// What was chosen.
+    pub choices: Vec<Choice>,
+    /// The experiment, with the paths of its files resolved.
+    pub experiment: Experiment,
+    /// For errors that point into the file.
+    pub document: Document,
+    /// Settings derived from the hardware because the file does not give them.
+    pub derived: Derived,
+}
+
+/// Which engine settings the file leaves to the hardware.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Derived {
+    /// `engine.num_gpu_blocks`
+    pub num_gpu_blocks: bool,
+    /// `engine.draft_kv`
+    pub draft_kv: bool,
+}
+
+/// A policy in the comparison.
+#[derive(Clone, Debug)]
+pub struct Entrant {
+    /// Its settings.
+    pub spec: PolicySpec,
+    /// Added as the yardstick, not asked for.
+    pub implied: bool,
+}
+
+impl Plan {
+    /// Reads an experiment file and applies overrides.
+    pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        let name = file.display().to_string();
+        let text = fs_err::read_to_string(file).map_err(|e| {
+            Problem::bad_input(format!("cannot read the experiment: {e}"))
+                .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
+        })?;
+        let mut document = Document::parse(&name, &text)?;
+        sets.iter().try_for_each(|argument| document.set(argument))?;
+        let folder = file.parent().unwrap_or(FilePath::new(""));
+        Plan::of(document, folder)
+    }
+
+    /// The plan of a document; relative paths in it start at `folder`.
+    pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
+        let sweeps = document.sweeps(&["policies"])?;
+        let mut variants = Vec::new();
+        let mut resolved = None;
+        let mut inputs = BTreeMap::new();
+        for variant in document.variants("policies", &UNSWEPT)? {
+            let mut experiment = Experiment::read(&variant.document)?;
+            let derived = Derived::of(&variant.document, &experiment);
+            if resolved.is_none() {
+                resolved = Some(resolve(&experiment, derived, &sweeps)?);
+            }
+            for path in experiment.workload.paths_mut() {
+                let given = path.display().to_string();
+                *path = locate(&variant.document, &given, folder)?;
+                if !inputs.contains_key(&given) {
+                    inputs.insert(given.clone(), digest_file(&variant.document, &given, path)?);
+                }
+            }
+            variants.push(Variant { choices: variant.choices, experiment, document: variant.document, derived });
+        }
+        let first = &variants.first().expect("a document has at least one variant").experiment;
+        let (policies, baseline) = entrants(&first.policies);
+        Ok(Plan {
+            name: first.name.clone(),
+            seeds: first.seeds.clone(),
+            policies,
+            baseline,
+            resolved: resolved.expect("the first variant was resolved"),
+            inputs,
+            variants,
+        })
+    }
+
+    /// Identifies everything that decides the results: experiment, files and version.
+    pub fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(env!("CARGO_PKG_VERSION").as_bytes()).update(b"\0").update(self.resolved.as_bytes());
+        for (path, digest) in &self.inputs {
+            hasher.update(b"\0").update(path.as_bytes()).update(b"\0").update(digest.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.variants.len() * self.seeds.len() * self.policies.len()
+    }
+}
+
+impl Derived {
+    fn of(document: &Document, experiment: &Experiment) -> Derived {
+        let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
+        let known = experiment.hardware.target.memory().is_some();
+        let both = known && experiment.hardware.draft.memory().is_some();
+        Derived { num_gpu_blocks: known && absent("num_gpu_blocks"), draft_kv: both && absent("draft_kv") }
+    }
+}
+
+/// The policies with the autoregressive baseline, which is added in front when nobody asked for it.
+fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
+    let mut all: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
+    match asked.iter().position(is_autoregressive) {
+        Some(at) => (all, at),
+        None => {
+            all.insert(0, Entrant { spec: baseline(), implied: true });
+            (all, 0)
+        }
+    }
+}
+
+/// The experiment as TOML: every default spelled out, sweeps put back in their places, derived settings left out.
+fn resolve(experiment: &Experiment, derived: Derived, sweeps: &[(Path, toml::Value)]) -> Result<String> {
+    let mut value = toml::Value::try_from(experiment)
+        .map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))?;
+    if let Some(engine) = value.get_mut("engine").and_then(toml::Value::as_table_mut) {
+        if derived.num_gpu_blocks {
+            engine.remove("num_gpu_blocks");
+        }
+        if derived.draft_kv {
+            engine.remove("draft_kv");
+        }
+    }
+    for (path, sweep) in sweeps {
+        path.put(&mut value, sweep.clone());
+    }
+    toml::to_string(&value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
+}
+
+/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable, and a relative path
+/// starts at the experiment's folder.
+fn locate(document: &Document, given: &str, folder: &FilePath) -> Result<PathBuf> {
+    let mut rest = given;
+    let mut full = String::new();
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        let value = std::env::var(name).map_err(|_| {
+            let problem = Problem::bad_input(format!("the environment variable {name} is not set"));
+            let help = format!("set it to the folder that holds the file: {name}=/path/to/folder foretoken run ...");
+            document.point(problem, document.span_of_string(given)).help(help)
+        })?;
+        full.push_str(before);
+        full.push_str(&value);
+        rest = tail;
+    }
+    full.push_str(rest);
+    let full = PathBuf::from(full);
+    Ok(if full.is_absolute() { full } else { folder.join(full) })
+}
+
+fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
+    // A missing file gets the reader's own message, which knows what to do about it.
+    let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
+        Err(e @ TraceError::File { .. }) => {
+            let problem = trace_problem(document, &e);
+            document.point(problem, document.span_of_string(given))
+        }
+        _ => Problem::bad_input(format!("{}: cannot be read", path.display())),
+    };
+    let mut hasher = blake3::Hasher::new();
+    let file = std::fs::File::open(path).map_err(|_| unreadable())?;
+    hasher.update_reader(file).map_err(|_| unreadable())?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Is it the plain engine, without a drafter?
+pub fn is_autoregressive(policy: &PolicySpec) -> bool {
+    policy.name() == "autoregressive"
+}
+
+fn baseline() -> PolicySpec {
+    with_defaults("autoregressive").expect("the registry has the baseline")
+}
+
+/// The policy of that name with its default settings.
+pub fn with_defaults(name: &str) -> Option<PolicySpec> {
+    toml::from_str::<BTreeMap<String, PolicySpec>>(&format!("policy = {{ {name} = {{}} }}\n")).ok()?.remove("policy")
+}

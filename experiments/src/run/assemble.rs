@@ -1,0 +1,116 @@
+//! From stored cells to the results folder: tables, figures and the comparison, in the order of the plan.
+//!
+//! Always read back from the store, one cell at a time, so that a resumed run goes through the very same bytes.
+
+use super::store::{Store, write_problem};
+use super::{CellId, Folder};
+use crate::compare::Comparison;
+use crate::plan::Plan;
+use crate::problem::{Problem, Result};
+use foretoken_report::{
+    Cdf, Cell, Key, Report, RequestsWriter, Source, StepsWriter, Swept, write_figures, write_positions, write_summary,
+};
+
+/// The results of a complete run.
+pub struct Assembled {
+    /// What the table shows.
+    pub comparison: Comparison,
+    /// What policies and engine want the user to know.
+    pub warnings: Vec<String>,
+}
+
+/// Writes tables and figures of a plan whose cells are all stored, and draws the comparison.
+pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
+    let store = Store::open(folder, &plan.digest())?;
+    let output = plan.variants[0].experiment.output;
+    let keys: Vec<Key> = ids(plan).map(|id| key(plan, id)).collect();
+    let path = |name: &str| folder.path().join(name);
+
+    let mut requests = RequestsWriter::create(&path("requests.parquet"), &keys).map_err(write_problem)?;
+    let mut steps = match output.steps {
+        true => Some(StepsWriter::create(&path("steps.parquet"), &keys).map_err(write_problem)?),
+        false => None,
+    };
+    let mut cells: Vec<Cell> = Vec::with_capacity(keys.len());
+    let mut warnings = Vec::new();
+    let mut usable_blocks = Vec::with_capacity(keys.len());
+    for (id, key) in ids(plan).zip(keys) {
+        let stored = store.load(id)?.ok_or_else(|| {
+            Problem::failed(format!("the finished cell {id:?} is gone from {}", folder.cells().display()))
+                .help("run the same command with --resume: it runs again what is missing")
+        })?;
+        requests.push(&key, &stored.records).map_err(write_problem)?;
+        if let Some(steps) = &mut steps {
+            steps.push(&key, &stored.steps).map_err(write_problem)?;
+        }
+        collect_warnings(&key, stored.warnings, &mut warnings);
+        usable_blocks.push(stored.usable_blocks);
+        let entrant = &plan.policies[id.policy];
+        cells.push(Cell {
+            look: crate::look::of(&entrant.spec),
+            implied: entrant.implied,
+            speedup: None,
+            summary: stored.summary,
+            series: stored.series,
+            e2e: Cdf::e2e(&stored.records),
+            key,
+        });
+    }
+    requests.finish().map_err(write_problem)?;
+    steps.map_or(Ok(()), |s| s.finish().map_err(write_problem))?;
+    set_speedups(plan, &mut cells);
+    write_summary(&path("summary.parquet"), &cells).map_err(write_problem)?;
+    write_positions(&path("positions.parquet"), &cells).map_err(write_problem)?;
+    let comparison = Comparison::of(plan, &cells, &usable_blocks);
+    if figures && output.figures {
+        draw(plan, folder, cells)?;
+    }
+    Ok(Assembled { comparison, warnings })
+}
+
+/// All cells: swept values slowest, then seeds, then policies.
+fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
+    let (seeds, policies) = (plan.seeds.len(), plan.policies.len());
+    (0..plan.cells()).map(move |i| CellId {
+        variant: i / (seeds * policies),
+        seed: i / policies % seeds,
+        policy: i % policies,
+    })
+}
+
+fn key(plan: &Plan, id: CellId) -> Key {
+    let swept = plan.variants[id.variant].choices.iter().map(|c| Swept {
+        path: c.path.clone(),
+        value: c.value.clone(),
+        number: c.number.filter(|n| n.is_finite()),
+    });
+    Key { policy: plan.policies[id.policy].spec.label(), sweep: swept.collect(), seed: plan.seeds[id.seed] }
+}
+
+/// Speedup of each cell over the baseline of its own setting.
+fn set_speedups(plan: &Plan, cells: &mut [Cell]) {
+    for setting in cells.chunks_mut(plan.policies.len()) {
+        let baseline = setting[plan.baseline].summary.e2e.map(|q| q.mean);
+        for cell in setting {
+            cell.speedup = baseline.zip(cell.summary.e2e).map(|(ar, own)| ar / own.mean);
+        }
+    }
+}
+
+fn collect_warnings(key: &Key, from: Vec<String>, to: &mut Vec<String>) {
+    for warning in from {
+        let text = format!("{}: {warning}", key.policy);
+        if !to.contains(&text) {
+            to.push(text);
+        }
+    }
+}
+
+fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {
+    let figures = folder.figures();
+    std::fs::create_dir_all(&figures)
+        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", figures.display())))?;
+    let report = Report { name: plan.name.clone(), source: Source::Simulated, cells };
+    write_figures(&figures, &report).map_err(write_problem)?;
+    Ok(())
+}

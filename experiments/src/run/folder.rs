@@ -1,0 +1,214 @@
+//! The results folder: when it may be used, what is in it, and its manifest.
+
+use super::Speed;
+use super::store::write_problem;
+use crate::plan::Plan;
+use crate::problem::{Problem, Result};
+use foretoken_report::Staged;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What to do with a folder that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Refuse it.
+    Fresh,
+    /// Go on with the run it holds.
+    Resume,
+    /// Remove the results it holds and start again.
+    Overwrite,
+}
+
+/// A results folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+/// `manifest.json`: what the results are, and of what.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The experiment's name.
+    pub name: String,
+    /// Where the numbers come from.
+    pub source: String,
+    /// The version of Foretoken.
+    pub version: String,
+    /// Digest of experiment, inputs and version: what decides the results.
+    pub digest: String,
+    /// blake3 of each file that was read, under the path the experiment gives.
+    pub inputs: BTreeMap<String, String>,
+    /// Cells of the plan.
+    pub cells: usize,
+    /// Are all results here?
+    pub complete: bool,
+    /// blake3 of each result file.
+    pub files: BTreeMap<String, String>,
+    /// The only part that may differ between two runs of the same plan.
+    pub timing: Timing,
+}
+
+/// How long it took.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Timing {
+    /// Cells run by the last command.
+    pub cells: u64,
+    /// Wall time of the last command, seconds.
+    pub wall_s: f64,
+    /// Time in the engine, summed over threads, seconds.
+    pub engine_s: f64,
+}
+
+const MANIFEST: &str = "manifest.json";
+const CELLS: &str = "cells";
+const FIGURES: &str = "figures";
+/// Everything a results folder may hold; `--overwrite` removes these and nothing else.
+const OURS: [&str; 10] = [
+    MANIFEST,
+    CELLS,
+    FIGURES,
+    "experiment.toml",
+    "summary.parquet",
+    "requests.parquet",
+    "steps.parquet",
+    "positions.parquet",
+    "report.txt",
+    "report.json",
+];
+
+impl Folder {
+    /// A folder that was opened before.
+    pub fn at(path: PathBuf) -> Folder {
+        Folder { path }
+    }
+
+    /// Makes the folder ready for a plan. `Ok(true)`: it already holds the complete results.
+    pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
+        let folder = Folder { path };
+        std::fs::create_dir_all(&folder.path).map_err(|e| {
+            Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
+                .help("choose another with -o")
+        })?;
+        let names = folder.names()?;
+        if !names.is_empty() {
+            match mode {
+                Mode::Fresh => return Err(folder.not_empty()),
+                Mode::Overwrite => folder.clear(&names)?,
+                Mode::Resume => {
+                    let manifest = folder.manifest_of_same(plan)?;
+                    if manifest.complete {
+                        return Ok((folder, true));
+                    }
+                }
+            }
+        }
+        // The manifest first: it is what --resume recognises a run by.
+        folder.write_manifest(plan, &BTreeMap::new(), None)?;
+        folder.write("experiment.toml", plan.resolved.as_bytes())?;
+        Ok((folder, false))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of finished cells.
+    pub fn cells(&self) -> PathBuf {
+        self.path.join(CELLS)
+    }
+
+    /// The folder of figures.
+    pub fn figures(&self) -> PathBuf {
+        self.path.join(FIGURES)
+    }
+
+    /// Writes a whole file.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
+    }
+
+    /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
+    pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
+        let mut files = BTreeMap::new();
+        for name in OURS.iter().filter(|n| ![MANIFEST, CELLS, FIGURES].contains(n)) {
+            files.extend(digest(&self.path.join(name)).map(|d| ((*name).to_owned(), d)));
+        }
+        for entry in std::fs::read_dir(self.figures()).into_iter().flatten().flatten() {
+            let name = format!("{FIGURES}/{}", entry.file_name().to_string_lossy());
+            files.extend(digest(&entry.path()).map(|d| (name, d)));
+        }
+        self.write_manifest(plan, &files, Some(speed))?;
+        std::fs::remove_dir_all(self.cells())
+            .map_err(|e| Problem::failed(format!("cannot remove {}: {e}", self.cells().display())))
+    }
+
+    fn write_manifest(&self, plan: &Plan, files: &BTreeMap<String, String>, speed: Option<&Speed>) -> Result<()> {
+        let timing = speed.map(|s| Timing { cells: s.cells, wall_s: s.wall_s, engine_s: s.engine_s });
+        let manifest = Manifest {
+            name: plan.name.clone(),
+            source: foretoken_report::Source::Simulated.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            digest: plan.digest(),
+            inputs: plan.inputs.clone(),
+            cells: plan.cells(),
+            complete: speed.is_some(),
+            files: files.clone(),
+            timing: timing.unwrap_or_default(),
+        };
+        let text = serde_json::to_string_pretty(&manifest).expect("plain data always serialises");
+        self.write(MANIFEST, (text + "\n").as_bytes())
+    }
+
+    fn manifest_of_same(&self, plan: &Plan) -> Result<Manifest> {
+        let path = self.path.join(MANIFEST);
+        let manifest: Option<Manifest> = std::fs::read(&path).ok().and_then(|b| serde_json::from_slice(&b).ok());
+        match manifest {
+            Some(m) if m.digest == plan.digest() => Ok(m),
+            Some(m) => Err(Problem::bad_input(format!(
+                "{} holds the results of another experiment: `{}` with other settings, traces or version",
+                self.path.display(),
+                m.name
+            ))
+            .help("undo the change, choose another folder with -o, or start again with --overwrite")),
+            None => Err(Problem::bad_input(format!("{} holds no run to resume", self.path.display()))
+                .help("choose another folder with -o, or leave --resume out")),
+        }
+    }
+
+    fn not_empty(&self) -> Box<Problem> {
+        Problem::bad_input(format!("the results folder {} is not empty", self.path.display()))
+            .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
+    }
+
+    /// Removes results; refuses when there is anything else.
+    fn clear(&self, names: &[String]) -> Result<()> {
+        if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
+            let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());
+            return Err(
+                Problem::bad_input(message).help("--overwrite removes results only: choose another folder with -o")
+            );
+        }
+        for name in names {
+            let path = self.path.join(name);
+            let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            removed.map_err(|e| Problem::failed(format!("cannot remove {}: {e}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    /// What is in the folder, but for files that a killed run left half-written.
+    fn names(&self) -> Result<Vec<String>> {
+        let cannot = |e| Problem::failed(format!("cannot look into {}: {e}", self.path.display()));
+        let entries = std::fs::read_dir(&self.path).map_err(cannot)?;
+        let mut names: Vec<String> = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|n| !n.ends_with(".partial"));
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn digest(path: &Path) -> Option<String> {
+    std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes).to_hex().to_string())
+}

@@ -1,0 +1,120 @@
+//! Running the cells of a plan: each (swept values, seed, policy) once, in parallel, each stored as it is finished.
+//!
+//! The order in which cells finish decides nothing: results are put together afterwards, from the store, in the
+//! order of the plan.
+
+mod assemble;
+mod folder;
+mod progress;
+mod store;
+
+pub use assemble::{Assembled, assemble};
+pub use folder::{Folder, Mode};
+pub use progress::Speed;
+
+use crate::plan::Plan;
+use crate::problem::{Exit, Problem, Result};
+use crate::setting::Setting;
+use foretoken_sim::metrics::Slo;
+use progress::Progress;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use store::{Store, Stored};
+
+/// Which cell: indices into a plan's variants, seeds and policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellId {
+    /// Combination of swept values.
+    pub variant: usize,
+    /// Seed.
+    pub seed: usize,
+    /// Policy.
+    pub policy: usize,
+}
+
+/// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
+pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
+    let runner = Runner {
+        plan,
+        store: Store::open(folder, &plan.digest())?,
+        progress: Progress::new(plan.cells() as u64),
+        interrupt,
+    };
+    let comparisons: Vec<(usize, usize)> =
+        (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s))).collect();
+    let result = comparisons.par_iter().try_for_each(|&(variant, seed)| runner.comparison(variant, seed));
+    let speed = runner.progress.finish();
+    result.map(|()| speed)
+}
+
+/// What the cells of a run share.
+struct Runner<'a> {
+    plan: &'a Plan,
+    store: Store,
+    progress: Progress,
+    interrupt: &'a AtomicBool,
+}
+
+impl Runner<'_> {
+    /// All policies on one setting; the baseline first, because a bound may depend on it.
+    fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
+        let id = |policy| CellId { variant, seed, policy };
+        let baseline = self.plan.baseline;
+        let missing: Vec<usize> = (0..self.plan.policies.len()).filter(|&p| !self.store.has(id(p))).collect();
+        self.progress.skip((self.plan.policies.len() - missing.len()) as u64);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.check_interrupt()?;
+        let setting = Setting::new(&self.plan.variants[variant], self.plan.seeds[seed])?;
+        setting.notes.iter().for_each(|note| self.progress.say(note));
+        let slo = match self.store.load(id(baseline))? {
+            Some(stored) => stored.summary.slo,
+            None => self.cell(&setting, id(baseline), None)?,
+        };
+        missing
+            .par_iter()
+            .filter(|&&p| p != baseline)
+            .try_for_each(|&p| self.cell(&setting, id(p), Some(slo)).map(|_| ()))
+    }
+
+    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them.
+    fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Slo> {
+        self.check_interrupt()?;
+        let policy = &self.plan.policies[id.policy].spec;
+        let started = std::time::Instant::now();
+        let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
+        let run = setting.run(policy, bound, self.interrupt);
+        let wall = started.elapsed();
+        if run.interrupted {
+            return Err(interrupted());
+        }
+        let slo = slo.unwrap_or_else(|| {
+            let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
+            setting.slo(p90)
+        });
+        let summary = setting.summary(&run, slo);
+        self.progress.done(&policy.label(), &summary, wall);
+        self.store.save(
+            id,
+            &Stored {
+                summary,
+                series: run.series,
+                records: run.records,
+                steps: run.steps,
+                warnings: run.warnings,
+                usable_blocks: run.usable_blocks,
+            },
+        )?;
+        Ok(slo)
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        if self.interrupt.load(Ordering::Relaxed) { Err(interrupted()) } else { Ok(()) }
+    }
+}
+
+fn interrupted() -> Box<Problem> {
+    Problem::new(Exit::Interrupted, "interrupted: what was finished is kept")
+        .help("run the same command with --resume to go on")
+}

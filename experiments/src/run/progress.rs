@@ -1,0 +1,89 @@
+//! What stderr says while cells run: a bar on a terminal, nothing elsewhere, and the simulator's speed at the end.
+
+use foretoken_sim::Summary;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Counts cells as they end.
+pub struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    sums: Mutex<Speed>,
+    said: Mutex<Vec<String>>,
+}
+
+/// How fast the simulator was, over the cells that this process ran.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Speed {
+    /// Cells run here.
+    pub cells: u64,
+    /// Request-steps simulated.
+    pub request_steps: u64,
+    /// Time simulated, seconds.
+    pub simulated_s: f64,
+    /// Time inside the engine, summed over threads, seconds.
+    pub engine_s: f64,
+    /// Time on the wall, seconds.
+    pub wall_s: f64,
+}
+
+impl Progress {
+    /// For a run of `cells` cells.
+    pub fn new(cells: u64) -> Progress {
+        let to = std::io::stderr();
+        let target = if to.is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} cells  {elapsed} (left: {eta})  {msg}");
+        let bar =
+            ProgressBar::with_draw_target(Some(cells), target).with_style(style.expect("the template is constant"));
+        Progress { bar, started: Instant::now(), sums: Mutex::default(), said: Mutex::default() }
+    }
+
+    /// Cells that were finished by an earlier run.
+    pub fn skip(&self, cells: u64) {
+        self.bar.inc(cells);
+    }
+
+    /// A cell ended.
+    pub fn done(&self, policy: &str, summary: &Summary, engine: Duration) {
+        self.bar.inc(1);
+        self.bar.set_message(policy.to_owned());
+        let mut sums = self.sums.lock().expect("no thread panics while it holds the lock");
+        sums.cells += 1;
+        sums.request_steps += summary.request_steps;
+        sums.simulated_s += summary.duration_s;
+        sums.engine_s += engine.as_secs_f64();
+    }
+
+    /// Tells the user something, once.
+    pub fn say(&self, note: &str) {
+        let mut said = self.said.lock().expect("no thread panics while it holds the lock");
+        if !said.iter().any(|s| s == note) {
+            said.push(note.to_owned());
+            self.bar.suspend(|| eprintln!("note: {note}"));
+        }
+    }
+
+    /// Ends the bar.
+    pub fn finish(&self) -> Speed {
+        self.bar.finish_and_clear();
+        let sums = *self.sums.lock().expect("no thread panics while it holds the lock");
+        Speed { wall_s: self.started.elapsed().as_secs_f64(), ..sums }
+    }
+}
+
+impl std::fmt::Display for Speed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let per = |amount: f64, span: f64| if span > 0.0 { amount / span } else { 0.0 };
+        write!(
+            f,
+            "{} cells in {:.2} s ({:.2} s in the engine): {:.1} M request-steps/s, {:.0} simulated s / wall s",
+            self.cells,
+            self.wall_s,
+            self.engine_s,
+            per(self.request_steps as f64, self.engine_s) / 1e6,
+            per(self.simulated_s, self.wall_s),
+        )
+    }
+}

@@ -1,0 +1,130 @@
+//! Finished cells on disk, so that a killed run can go on. One file a cell, written whole or not at all.
+//!
+//! A file starts with a digest over everything after it; what does not match (a damaged file, a cell of another
+//! plan) counts as not there, and the cell runs again.
+
+use super::{CellId, Folder};
+use crate::problem::{Problem, Result};
+use foretoken_report::Staged;
+use foretoken_sim::metrics::Series;
+use foretoken_sim::{RequestRecords, StepRecord, Summary};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// All that is kept of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Stored {
+    /// Its numbers.
+    pub summary: Summary,
+    /// Load over time.
+    pub series: Series,
+    /// One record a request.
+    pub records: RequestRecords,
+    /// One record a step, when asked for.
+    pub steps: Vec<StepRecord>,
+    /// What the user should be told.
+    pub warnings: Vec<String>,
+    /// Blocks of the target's pool that requests could use.
+    pub usable_blocks: u32,
+}
+
+/// The folder of finished cells.
+pub struct Store {
+    folder: PathBuf,
+    key: blake3::Hash,
+}
+
+impl Store {
+    /// Opens the store of a plan with the given digest.
+    pub fn open(results: &Folder, plan_digest: &str) -> Result<Store> {
+        let folder = results.cells();
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
+        Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
+    }
+
+    /// Is the cell finished?
+    pub fn has(&self, id: CellId) -> bool {
+        self.bytes(id).is_some()
+    }
+
+    /// The cell, when it is finished.
+    pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
+        let Some(bytes) = self.bytes(id) else { return Ok(None) };
+        let stored = postcard::from_bytes(&bytes)
+            .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", self.path(id).display())))?;
+        Ok(Some(stored))
+    }
+
+    /// Keeps a finished cell.
+    pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
+        let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
+        let mut bytes = self.seal(id, &body).as_bytes().to_vec();
+        bytes.extend_from_slice(&body);
+        Staged::write_all_to(&self.path(id), &bytes).map_err(write_problem)
+    }
+
+    /// The body of a cell's file, when the file is there and whole.
+    fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
+        let mut bytes = std::fs::read(self.path(id)).ok()?;
+        let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));
+        (self.seal(id, &body).as_bytes().as_slice() == bytes).then_some(body)
+    }
+
+    fn seal(&self, id: CellId, body: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(self.key.as_bytes());
+        hasher.update(name(id).as_bytes()).update(body);
+        hasher.finalize()
+    }
+
+    fn path(&self, id: CellId) -> PathBuf {
+        self.folder.join(name(id))
+    }
+}
+
+fn name(id: CellId) -> String {
+    format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
+}
+
+/// A result that could not be written, with what to do about it.
+pub fn write_problem(error: foretoken_report::ReportError) -> Box<Problem> {
+    Problem::failed(error.to_string()).help(
+        "free some space or choose another folder with -o; finished cells are kept, and --resume goes on from them",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Totals;
+    use foretoken_sim::metrics::Slo;
+
+    fn stored() -> Stored {
+        let records = RequestRecords::new(3);
+        let summary = Summary::new(&records, &Totals::default(), Slo::default(), &[], 10, 16);
+        let warnings = vec!["w".into()];
+        Stored { summary, series: Series::default(), records, steps: vec![], warnings, usable_blocks: 9 }
+    }
+
+    #[test]
+    fn cells_come_back_unless_damaged_or_of_another_plan() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::at(dir.path().to_path_buf());
+        let store = Store::open(&folder, "a").unwrap();
+        let id = CellId { variant: 0, seed: 1, policy: 2 };
+        assert!(!store.has(id));
+        store.save(id, &stored()).unwrap();
+        let back = store.load(id).unwrap().unwrap();
+        assert_eq!((back.summary, back.records, back.usable_blocks), (stored().summary, stored().records, 9));
+        assert!(!store.has(CellId { policy: 3, ..id }));
+        assert!(!Store::open(&folder, "b").unwrap().has(id));
+
+        let path = store.path(id);
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(!store.has(id));
+        std::fs::write(&path, b"short").unwrap();
+        assert!(!store.has(id));
+    }
+}

@@ -1,0 +1,154 @@
+//! Everything fixed before a policy acts, for one combination of swept values and one seed: the workload, the true
+//! costs, the hidden acceptance, the policies' belief. All policies of a comparison share one setting.
+
+use crate::experiment::{SloSpec, trace_problem};
+use crate::plan::Variant;
+use crate::problem::{Problem, Result};
+use foretoken_policies::{Belief, PolicyContext, PolicySpec};
+use foretoken_sim::metrics::Slo;
+use foretoken_sim::{
+    AcceptanceSource, Arrivals, Coefficients, ContextReads, EngineConfig, LatencyModel, PassShape, Run, Simulation,
+    Summary, Workload,
+};
+use std::sync::atomic::AtomicBool;
+
+/// What the policies of one comparison share.
+pub struct Setting {
+    /// What arrives.
+    pub workload: Workload,
+    /// What was left out of the trace, and what the fit of the belief has to say.
+    pub notes: Vec<String>,
+    arrivals: Arrivals,
+    config: EngineConfig,
+    draft: Box<dyn LatencyModel>,
+    target: Box<dyn LatencyModel>,
+    context_reads: ContextReads,
+    noise_cv: f64,
+    acceptance: Box<dyn AcceptanceSource>,
+    belief: Belief,
+    slo: SloSpec,
+    keep_steps: bool,
+    seed: u64,
+}
+
+impl Setting {
+    /// Builds the setting of a variant and a seed.
+    pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
+        let e = &variant.experiment;
+        let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
+        let built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
+            .map_err(|err| trace_problem(&variant.document, &err))?;
+        let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
+            variant.document.problem_at(&crate::document::Path::of("acceptance"), format!("acceptance: {err}"))
+        })?;
+        let mut notes = built.notes;
+        let belief = Belief {
+            target: believe(e.belief.target, &*target, "target", &mut notes)?,
+            draft: believe(e.belief.draft, &*draft, "draft", &mut notes)?,
+            context_reads: e.belief.context_reads.unwrap_or(e.hardware.context_reads),
+        };
+        Ok(Setting {
+            workload: built.workload,
+            notes,
+            arrivals: built.arrivals,
+            config: variant.engine()?,
+            draft,
+            target,
+            context_reads: e.hardware.context_reads,
+            noise_cv: e.hardware.noise_cv,
+            acceptance,
+            belief,
+            slo: e.slo,
+            keep_steps: e.output.steps,
+            seed,
+        })
+    }
+
+    /// Runs one policy. `slo_tpot_s` is the run's TPOT bound, infinite when there is none.
+    pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
+        let context =
+            PolicyContext { belief: self.belief.clone(), max_draft_len: self.config.max_draft_len, seed: self.seed };
+        let simulation = Simulation {
+            workload: &self.workload,
+            arrivals: self.arrivals,
+            config: &self.config,
+            draft: &*self.draft,
+            target: &*self.target,
+            context_reads: self.context_reads,
+            noise_cv: self.noise_cv,
+            acceptance: &*self.acceptance,
+            seed: self.seed,
+            slo_tpot_s,
+            keep_steps: self.keep_steps,
+            interrupt,
+        };
+        simulation.run(policy.build(&context))
+    }
+
+    /// The numbers of a run under the given bounds.
+    pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
+        let own = &self.workload.slo_tpot_s;
+        Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.config.block_size)
+    }
+
+    /// The bounds of this comparison, once the baseline's P90 TPOT is known.
+    pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
+        let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
+        Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }
+    }
+}
+
+impl Variant {
+    /// The engine's settings with those the file leaves to the hardware filled in.
+    pub fn engine(&self) -> Result<EngineConfig> {
+        let hardware = &self.experiment.hardware;
+        let mut config = self.experiment.engine.clone();
+        if self.derived.draft_kv
+            && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
+        {
+            config.draft_kv =
+                foretoken_sim::DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
+        }
+        if self.derived.num_gpu_blocks
+            && let Some(memory) = hardware.target.memory()
+        {
+            config.num_gpu_blocks = memory.kv_blocks(config.block_size);
+            config.check().map_err(|_| self.does_not_fit())?;
+        }
+        Ok(config)
+    }
+
+    fn does_not_fit(&self) -> Box<Problem> {
+        let problem = self.document.problem_at(
+            &crate::document::Path::of("hardware.target"),
+            "the target's weights leave no room for KV on this GPU",
+        );
+        problem.help("raise tensor_parallel, choose a larger GPU, or give engine.num_gpu_blocks")
+    }
+}
+
+/// Time of a decode pass of one request alone with an empty context: what AdaServe's SLO ratios multiply.
+fn unloaded_tpot_s(target: &dyn LatencyModel) -> f64 {
+    target.pass(PassShape { batched: 1, context: 0, pairs: 1 }).as_s()
+}
+
+/// Given coefficients, or the linear fit to the truth.
+fn believe(
+    given: Option<Coefficients>,
+    truth: &dyn LatencyModel,
+    model: &str,
+    notes: &mut Vec<String>,
+) -> Result<Coefficients> {
+    if let Some(c) = given {
+        return Ok(c);
+    }
+    let fit = foretoken_profiler::fit_truth(truth)
+        .map_err(|e| Problem::failed(format!("no linear belief fits the {model}'s true costs: {e}")))?;
+    if !fit.trusted {
+        notes.push(format!(
+            "the policies' linear belief fits the {model}'s true cost badly: {}",
+            fit.reasons.join("; ")
+        ));
+    }
+    Ok(fit.coefficients)
+}

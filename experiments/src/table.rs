@@ -1,0 +1,101 @@
+//! The comparison as text, for people. ASCII alone, so that it reads the same in a terminal, a log and a diff.
+
+use crate::compare::{Comparison, PolicyResult, VariantResult};
+use comfy_table::{CellAlignment, Table, presets};
+use foretoken_sim::metrics::Interval;
+use std::fmt::Write;
+
+/// A column: its heading over two lines, and what it shows of a policy.
+type Column = (&'static str, fn(&PolicyResult) -> Option<String>);
+
+const COLUMNS: [Column; 16] = [
+    ("policy", |p| Some(p.policy.clone())),
+    ("E2E\nmean s", |p| shown(p.e2e_mean_s, 1.0, 3, true)),
+    ("speedup\n", |p| shown(p.speedup, 1.0, 3, true)),
+    ("regret\n%", |p| shown(p.regret_to_oracle_goodput, 100.0, 1, false)),
+    ("TTFT\nmean ms", |p| shown(p.ttft_mean_s, 1e3, 1, false)),
+    ("TPOT ms\np50", |p| shown(p.tpot_p50_s, 1e3, 2, false)),
+    ("\np90", |p| shown(p.tpot_p90_s, 1e3, 2, false)),
+    ("\np99", |p| shown(p.tpot_p99_s, 1e3, 2, false)),
+    ("SLO\nmet %", |p| shown(p.slo_attainment, 100.0, 1, false)),
+    ("goodput\ntok/s", |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
+    ("accept\nrate %", |p| shown(p.acceptance_rate, 100.0, 1, false)),
+    ("accept\nlength", |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
+    ("draft\nlen", |p| shown(p.draft_len, 1.0, 2, false)),
+    ("batch\nsize", |p| shown(p.batch_size, 1.0, 1, false)),
+    ("preem-\npted", |p| Some(p.preempted.to_string())),
+    ("reject-\ned", |p| Some(p.rejected.to_string())),
+];
+
+/// The whole report. The implied baseline is shown when asked for.
+pub fn render(comparison: &Comparison, show_implied: bool) -> String {
+    let mut text = heading(comparison);
+    for variant in &comparison.variants {
+        text.push('\n');
+        text.push_str(&variant_heading(variant));
+        text.push_str(&table(variant, show_implied));
+    }
+    text.push_str(&legend(comparison));
+    text
+}
+
+fn heading(c: &Comparison) -> String {
+    let seeds: Vec<String> = c.seeds.iter().map(u64::to_string).collect();
+    let interval = match seeds.len() {
+        1 => "one seed: no intervals".to_owned(),
+        n => format!("+- is the 95 % interval over {n} seeds"),
+    };
+    format!("{}: {} by Foretoken {}, seeds {}; {interval}\n", c.name, c.source, c.version, seeds.join(" "))
+}
+
+fn variant_heading(v: &VariantResult) -> String {
+    let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
+    parts.push(format!("{} requests", v.requests));
+    let bounds: Vec<f64> = v.slo_tpot_s.iter().flatten().copied().collect();
+    if let Some(mean) = Interval::of(&bounds) {
+        parts.push(format!("SLO: TPOT <= {:.2} ms", mean.mean * 1e3));
+    }
+    parts.join(", ") + "\n"
+}
+
+fn table(v: &VariantResult, show_implied: bool) -> String {
+    let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
+    // A column that says nothing of anybody (no SLO, no oracle) is left out.
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|(_, of)| rows.iter().any(|p| of(p).is_some())).collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(columns.iter().map(|(name, _)| *name));
+    for p in &rows {
+        table.add_row(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "-".into())));
+    }
+    table.column_iter_mut().skip(1).for_each(|c| {
+        c.set_cell_alignment(CellAlignment::Right);
+    });
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+fn legend(c: &Comparison) -> String {
+    let mut text = String::from("\n");
+    let mut say = |line: &str| writeln!(text, "{line}").expect("writing to a string cannot fail");
+    say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws; accept rate: accepted / drafted");
+    let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
+    if any(|p| p.regret_to_oracle_goodput.is_some()) {
+        say("regret: mean E2E over oracle-goodput's, in excess");
+    }
+    if any(|p| p.sees_hidden_truth) {
+        say("oracles see hidden truth: bounds, not policies a server can run");
+    }
+    let shares = c.variants.iter().find_map(|v| v.kv_blocks_drafting.map(|d| (v.kv_blocks_plain, d)));
+    if let Some((plain, drafting)) = shares.filter(|(plain, drafting)| plain != drafting) {
+        say(&format!("KV: {plain} blocks without a drafter, {drafting} with one, which keeps KV of its own"));
+    }
+    text
+}
+
+/// A mean in a unit, with its interval when wanted and known.
+fn shown(value: Option<Interval>, unit: f64, digits: usize, interval: bool) -> Option<String> {
+    value.map(|i| match i.half_width.filter(|_| interval) {
+        Some(half) => format!("{:.digits$} +-{:.digits$}", i.mean * unit, half * unit),
+        None => format!("{:.digits$}", i.mean * unit),
+    })
+}
