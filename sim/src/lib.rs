@@ -6,6 +6,7 @@
 
 pub mod acceptance;
 pub mod config;
+pub mod draws;
 pub mod engine;
 pub mod event_clock;
 pub mod executor;
@@ -21,6 +22,7 @@ pub mod workload;
 
 pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
 pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
+pub use draws::Draws;
 pub use latency::{Coefficients, ContextReads, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};

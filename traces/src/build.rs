@@ -1,6 +1,6 @@
 //! From a description and a seed to a workload: arrivals, then transformations in order, then lengths.
 
-use crate::draws::Draws;
+use foretoken_sim::Draws;
 use crate::generate::{
     AdaSpecBinArrivals, BurstGptGaps, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps, SPEC_BENCH_CATEGORIES,
     TickArrivals,

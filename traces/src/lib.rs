@@ -6,7 +6,6 @@
 //! a request silently: what was left out is counted in [`Trace::notes`] and [`Built::notes`].
 
 mod build;
-mod draws;
 mod error;
 mod format;
 pub mod generate;

@@ -2,6 +2,18 @@
 
 use crate::RequestId;
 
+mod by_depth;
+mod confidence;
+mod independent;
+mod mixture;
+mod recorded;
+mod source;
+mod spec;
+
+pub use confidence::{Confidence, Curve, Misfit};
+pub use mixture::{Beta, Mixture};
+pub use spec::{AcceptanceSpec, BadAcceptance, Rates};
+
 /// What a source may know of a request when it lays down its truth.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTruth {

@@ -2,8 +2,17 @@
 
 use crate::Time;
 
+pub mod hardware;
 mod linear;
+pub mod models;
+mod roofline;
+mod spec;
+mod staircase;
+
 pub use linear::Linear;
+pub use roofline::{Memory, Roofline, RooflineSpec};
+pub use spec::{BadLatency, LatencySpec};
+pub use staircase::{Staircase, StaircaseSpec};
 
 /// One forward pass as a latency model sees it: sums over everything in the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

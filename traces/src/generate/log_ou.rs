@@ -5,7 +5,7 @@
 
 use super::{exponential, normal};
 use crate::TraceError;
-use crate::draws::Draws;
+use foretoken_sim::Draws;
 use crate::spec::{not_negative, positive};
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use super::exponential;
 use crate::TraceError;
-use crate::draws::Draws;
+use foretoken_sim::Draws;
 use crate::spec::positive;
 use foretoken_sim::Time;
 use rand_distr::Distribution;

@@ -6,7 +6,7 @@
 
 use super::normal;
 use super::quantiles::{Quantiles, normal_cdf};
-use crate::draws::Draws;
+use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 

@@ -2,7 +2,7 @@
 
 use super::log_ou::LogOu;
 use crate::TraceError;
-use crate::draws::Draws;
+use foretoken_sim::Draws;
 use crate::spec::{not_negative, positive};
 use foretoken_sim::Time;
 use rand_distr::Distribution;

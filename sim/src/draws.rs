@@ -2,25 +2,25 @@
 //!
 //! It has a counter and nothing else, so a sequence is a pure function of (seed, stream, key).
 
-use foretoken_sim::{Luck, Stream};
+use crate::luck::{Luck, Stream};
 use rand::TryRng;
 use std::convert::Infallible;
 
 /// Draws of one key, one after another.
 #[derive(Clone, Debug)]
-pub(crate) struct Draws {
+pub struct Draws {
     luck: Luck,
     position: u64,
 }
 
 impl Draws {
     /// The sequence of (seed, stream, key): `key` is the request for per-request draws, 0 for a process.
-    pub(crate) fn new(seed: u64, stream: Stream, key: u64) -> Draws {
+    pub fn new(seed: u64, stream: Stream, key: u64) -> Draws {
         Draws { luck: Luck::new(seed, stream, key), position: 0 }
     }
 
     /// A uniform number in [0, 1).
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         self.position += 1;
         self.luck.unit(self.position - 1)
     }

@@ -1,0 +1,29 @@
+//! `by-depth`: heads that feed on their own hidden states (EAGLE family): the deeper since the last verification, the
+//! worse. One keyed uniform a position, a threshold a depth: right iff u_n < a(depth) (policies.md 13).
+
+use super::source::Bits;
+use super::{RequestTruth, TruthRow};
+use crate::luck::{Luck, Stream, threshold};
+
+/// Conditional acceptance by depth; the last one repeats.
+pub(super) struct ByDepth {
+    pub rates: Vec<f64>,
+    pub seed: u64,
+}
+
+impl Bits for ByDepth {
+    fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
+        out.reset(positions, self.rates.len());
+        let luck = Luck::new(self.seed, Stream::Right, request.id.into());
+        for n in 0..positions {
+            let u = u64::from(luck.half(n as u64));
+            for depth in (0..self.rates.len()).filter(|&d| u < threshold(self.rates[d])) {
+                out.set(depth, n);
+            }
+        }
+    }
+
+    fn rate(&self, _: RequestTruth, _: u32, depth: u32) -> f64 {
+        self.rates[(depth as usize).min(self.rates.len() - 1)]
+    }
+}

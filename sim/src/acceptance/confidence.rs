@@ -1,0 +1,198 @@
+//! The confidence a draft reports: drawn after the bit, from its law given the bit, so that P(right | confidence) is the
+//! declared curve (policies.md 6.3 and 13).
+//!
+//! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at depth j. With
+//! z = w·x + b_j and a normal prior on z, its mean is solved so that the marginal P(right) is the position's own rate;
+//! then z given right (wrong) has density ∝ φ·σ(z) (φ·σ(−z)). Both quantile functions are tabulated once over a grid of
+//! rates. Bits never depend on anything here.
+
+use crate::RequestId;
+use crate::luck::{Luck, Stream};
+use serde::{Deserialize, Serialize};
+
+/// P(right | q) = σ(slope · logit q + intercept of the depth).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Curve {
+    /// Slope, > 0. vLLM PR #52228 fitted 0.44 to 0.83, by model; the default is the middle.
+    pub slope: f64,
+    /// Intercept by depth, the last repeats. The same fits have means of −0.92 to −0.14; the default is the middle.
+    pub intercepts: Vec<f64>,
+}
+
+impl Default for Curve {
+    fn default() -> Self {
+        Curve { slope: 0.635, intercepts: vec![-0.53] }
+    }
+}
+
+/// What stands between the true confidence and what a policy sees: logit' = scale · logit + shift.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Misfit {
+    /// Factor on the logit.
+    pub scale: f64,
+    /// Added to the logit.
+    pub shift: f64,
+}
+
+impl Default for Misfit {
+    fn default() -> Self {
+        Misfit { scale: 1.0, shift: 0.0 }
+    }
+}
+
+/// Confidences of a draft.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Confidence {
+    /// The calibration curve of the true confidence.
+    pub curve: Curve,
+    /// Standard deviation of logit q before the bit is known. Assumed: no source gives it.
+    pub prior_sd: f64,
+    /// Miscalibration of what policies see.
+    pub misfit: Misfit,
+}
+
+impl Default for Confidence {
+    fn default() -> Self {
+        Confidence { curve: Curve::default(), prior_sd: 2.5, misfit: Misfit::default() }
+    }
+}
+
+impl Confidence {
+    /// What is wrong with it, if anything: the key and why.
+    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+        let finite = |x: f64| x.is_finite();
+        if !(self.curve.slope > 0.0 && finite(self.curve.slope)) {
+            return Some(("confidence.curve.slope", format!("{} is not a number > 0", self.curve.slope)));
+        }
+        if self.curve.intercepts.is_empty() || !self.curve.intercepts.iter().all(|&b| finite(b)) {
+            return Some(("confidence.curve.intercepts", "needs at least one finite number".into()));
+        }
+        if !(self.prior_sd > 0.0 && finite(self.prior_sd)) {
+            return Some(("confidence.prior_sd", format!("{} is not a number > 0", self.prior_sd)));
+        }
+        if !(finite(self.misfit.scale) && finite(self.misfit.shift)) {
+            return Some(("confidence.misfit", "scale and shift must be finite".into()));
+        }
+        None
+    }
+}
+
+/// Rates are tabulated at (i + ½) / RATES.
+const RATES: usize = 64;
+/// Quantiles are tabulated at (j + ½) / QUANTILES.
+const QUANTILES: usize = 128;
+/// Points of the numeric integrals over z.
+const POINTS: usize = 512;
+
+/// The tabulated model.
+pub(super) struct ConfidenceModel {
+    spec: Confidence,
+    seed: u64,
+    /// Quantiles of z by [wrong, right][rate][quantile].
+    table: [Vec<f32>; 2],
+}
+
+impl ConfidenceModel {
+    /// Tabulates the conditional laws (a few milliseconds).
+    pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
+        let sd = spec.curve.slope * spec.prior_sd;
+        let mut table = [Vec::new(), Vec::new()];
+        for i in 0..RATES {
+            let grid = Grid::new((i as f64 + 0.5) / RATES as f64, sd);
+            for (right, table) in table.iter_mut().enumerate() {
+                table.extend(grid.quantiles(right == 1));
+            }
+        }
+        ConfidenceModel { spec: spec.clone(), seed, table }
+    }
+
+    /// The confidence at `depth` of the round that starts at `round_start`; `right` is `None` off the path.
+    pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, rate: f64) -> f32 {
+        let u = match right {
+            Some(_) => Luck::new(self.seed, Stream::Confidence, id.into()).unit(u64::from(round_start + depth)),
+            None => Luck::new(self.seed, Stream::OffPath, id.into()).sub(round_start.into()).unit(depth.into()),
+        };
+        let z = self.quantile(right == Some(true), rate, u);
+        let intercepts = &self.spec.curve.intercepts;
+        let x = (z - intercepts[(depth as usize).min(intercepts.len() - 1)]) / self.spec.curve.slope;
+        let seen = self.spec.misfit.scale * x + self.spec.misfit.shift;
+        (sigmoid(seen) as f32).clamp(1e-6, 1.0)
+    }
+
+    /// Bilinear between the tabulated rates and quantiles.
+    fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
+        let table = &self.table[usize::from(right)];
+        let (i, along_rate) = cell(rate, RATES);
+        let (j, along_u) = cell(u, QUANTILES);
+        let at = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
+        let low = at(i, j) + (at(i, j + 1) - at(i, j)) * along_u;
+        let high = at(i + 1, j) + (at(i + 1, j + 1) - at(i + 1, j)) * along_u;
+        low + (high - low) * along_rate
+    }
+}
+
+/// The cell of a grid of `n` midpoints that holds `x` in [0, 1], and how far into it; clamped at the ends.
+fn cell(x: f64, n: usize) -> (usize, f64) {
+    let at = (x * n as f64 - 0.5).clamp(0.0, (n - 1) as f64);
+    let low = (at as usize).min(n - 2);
+    (low, at - low as f64)
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// The prior of z for one rate, on points.
+struct Grid {
+    z: Vec<f64>,
+    weight: Vec<f64>,
+}
+
+impl Grid {
+    /// A normal with standard deviation `sd` whose mean makes P(right) = `rate`.
+    fn new(rate: f64, sd: f64) -> Grid {
+        let (mut low, mut high) = (-40.0 - 8.0 * sd, 40.0 + 8.0 * sd);
+        for _ in 0..60 {
+            let mean = (low + high) / 2.0;
+            if Grid::at(mean, sd).right() < rate { low = mean } else { high = mean }
+        }
+        Grid::at((low + high) / 2.0, sd)
+    }
+
+    fn at(mean: f64, sd: f64) -> Grid {
+        let unit = |i: usize| (i as f64 + 0.5) / POINTS as f64 * 12.0 - 6.0;
+        let density: Vec<f64> = (0..POINTS).map(|i| (-unit(i) * unit(i) / 2.0).exp()).collect();
+        let total: f64 = density.iter().sum();
+        Grid {
+            z: (0..POINTS).map(|i| mean + sd * unit(i)).collect(),
+            weight: density.iter().map(|d| d / total).collect(),
+        }
+    }
+
+    fn right(&self) -> f64 {
+        self.z.iter().zip(&self.weight).map(|(&z, &w)| w * sigmoid(z)).sum()
+    }
+
+    /// The tabulated quantiles of z given the bit.
+    fn quantiles(&self, right: bool) -> Vec<f32> {
+        let given = |z: f64| sigmoid(if right { z } else { -z });
+        let mass: Vec<f64> = self.z.iter().zip(&self.weight).map(|(&z, &w)| w * given(z)).collect();
+        let total: f64 = mass.iter().sum();
+        let width = self.z[1] - self.z[0];
+        let (mut before, mut point) = (0.0, 0);
+        let quantile = |j: usize| {
+            let target = (j as f64 + 0.5) / QUANTILES as f64 * total;
+            while before + mass[point] < target && point + 1 < POINTS {
+                before += mass[point];
+                point += 1;
+            }
+            // Within a point's cell the mass is spread evenly.
+            let along = ((target - before) / mass[point]).clamp(0.0, 1.0) - 0.5;
+            (self.z[point] + along * width) as f32
+        };
+        (0..QUANTILES).map(quantile).collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! `mixture`: every request has an acceptance rate of its own, drawn from a Beta law (of its task category), and its bits
+//! are autocorrelated by position. The conditional rate rises with depth although each request's is constant: deep
+//! positions are reached by easy requests (policies.md 6.5).
+
+use super::source::{Bits, fill_constant};
+use super::{RequestTruth, TruthRow};
+use crate::luck::{Luck, Stream, threshold};
+use crate::{Draws, RequestId};
+use rand_distr::Distribution;
+use serde::{Deserialize, Serialize};
+
+/// A Beta law of per-request acceptance rates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beta {
+    /// First shape, > 0.
+    pub a: f64,
+    /// Second shape, > 0.
+    pub b: f64,
+}
+
+/// Per-request rates and their autocorrelation. The default is what was measured on Spec-Bench, Vicuna-68M drafting for
+/// Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation 0.078.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mixture {
+    /// The law of requests whose category has none of its own.
+    pub all: Beta,
+    /// Laws by category name.
+    pub categories: std::collections::BTreeMap<String, Beta>,
+    /// Correlation of neighbouring bits of a request, [0, 1); at lag k it is this to the power of k.
+    pub autocorrelation: f64,
+}
+
+impl Default for Mixture {
+    fn default() -> Self {
+        // Beta laws of the per-request acceptance on Spec-Bench turn 0 (Vicuna-7B-v1.3 + Vicuna-68M).
+        let measured = [
+            ("mt_bench", 9.2, 5.5),
+            ("translation", 16.1, 29.8),
+            ("summarization", 15.7, 8.2),
+            ("qa", 12.1, 9.4),
+            ("math_reasoning", 30.1, 22.2),
+            ("rag", 16.1, 8.9),
+        ];
+        let categories = measured.map(|(name, a, b)| (name.to_string(), Beta { a, b }));
+        Mixture { all: Beta { a: 8.0, b: 5.7 }, categories: categories.into(), autocorrelation: 0.078 }
+    }
+}
+
+/// The mixture over a workload's categories.
+pub(super) struct MixtureBits {
+    /// Law of each category index.
+    laws: Vec<rand_distr::Beta<f64>>,
+    repeat: u64,
+    seed: u64,
+}
+
+impl MixtureBits {
+    /// Laws by category index; requests of unknown categories take the common one. The mixture has been checked.
+    pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
+        let law = |beta: Beta| rand_distr::Beta::new(beta.a, beta.b).expect("shapes were checked to be positive");
+        let of = |name: &String| law(mixture.categories.get(name).copied().unwrap_or(mixture.all));
+        let mut laws: Vec<_> = categories.iter().map(of).collect();
+        if laws.is_empty() {
+            laws.push(law(mixture.all));
+        }
+        MixtureBits { laws, repeat: threshold(mixture.autocorrelation), seed }
+    }
+
+    fn rate_of(&self, id: RequestId, category: u16) -> f64 {
+        let law = self.laws[(category as usize).min(self.laws.len() - 1)];
+        law.sample(&mut Draws::new(self.seed, Stream::Request, id.into()))
+    }
+}
+
+impl Bits for MixtureBits {
+    fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
+        out.reset(positions, 1);
+        let key = u64::from(request.id);
+        let rate = self.rate_of(request.id, request.category);
+        fill_constant(Luck::new(self.seed, Stream::Right, key), rate, positions, out.depth_mut(0));
+        if self.repeat == 0 {
+            return;
+        }
+        // Each bit copies its neighbour with the probability of the autocorrelation: the rate stays, and bits k apart are
+        // equal by copying with that probability to the power of k.
+        let luck = Luck::new(self.seed, Stream::Repeat, key);
+        let words = out.depth_mut(0);
+        for n in (1..positions).filter(|&n| u64::from(luck.half(n as u64)) < self.repeat) {
+            let before = words[(n - 1) / 64] >> ((n - 1) % 64) & 1;
+            words[n / 64] = words[n / 64] & !(1 << (n % 64)) | before << (n % 64);
+        }
+    }
+
+    fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
+        self.rate_of(request.id, request.category)
+    }
+}

@@ -1,0 +1,143 @@
+//! The acceptance sources a user may ask for, by name.
+
+use super::by_depth::ByDepth;
+use super::confidence::{Confidence, ConfidenceModel};
+use super::independent::{ByPosition, Constant};
+use super::mixture::{Mixture, MixtureBits};
+use super::recorded::{POOLED_HAZARDS, Recorded};
+use super::source::{Bits, Source};
+use super::{AcceptanceSource, Beta};
+use crate::Workload;
+use serde::{Deserialize, Serialize};
+
+/// Where bits come from, and the confidences that go with them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AcceptanceSpec {
+    /// What the draft gets right.
+    pub source: Rates,
+    /// What it says of its tokens.
+    pub confidence: Confidence,
+}
+
+/// What the draft gets right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Rates {
+    /// Every position right with one probability, independently.
+    Constant {
+        /// The probability, [0, 1].
+        rate: f64,
+    },
+    /// By output position: a rate for each stretch of `span` positions, the last one to the end.
+    ByPosition {
+        /// Rates, [0, 1].
+        rates: Vec<f64>,
+        /// Positions a rate holds for, at least 1.
+        span: u32,
+    },
+    /// By draft depth (EAGLE family): conditional rates, the last one repeats.
+    ByDepth {
+        /// Rates, [0, 1].
+        rates: Vec<f64>,
+    },
+    /// A rate of its own for every request, autocorrelated bits.
+    Mixture(Mixture),
+    /// The workload's recordings.
+    Recorded {
+        /// P(right | i − 1 accepted before) for unknown bits, i = 1…; the last repeats.
+        #[serde(default = "pooled")]
+        hazards: Vec<f64>,
+    },
+}
+
+fn pooled() -> Vec<f64> {
+    POOLED_HAZARDS.to_vec()
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Rates::Mixture(Mixture::default())
+    }
+}
+
+/// A setting no source can be built from.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("acceptance.{key}: {why}")]
+pub struct BadAcceptance {
+    /// The setting, below `acceptance`.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub why: String,
+}
+
+fn bad<T>(key: &str, why: impl Into<String>) -> Result<T, BadAcceptance> {
+    Err(BadAcceptance { key: key.into(), why: why.into() })
+}
+
+fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance> {
+    if rates.is_empty() {
+        return bad(key, "needs at least one rate");
+    }
+    match rates.iter().find(|r| !(0.0..=1.0).contains(*r)) {
+        Some(r) => bad(key, format!("{r} is not a probability in [0, 1]")),
+        None => Ok(()),
+    }
+}
+
+impl AcceptanceSpec {
+    /// Checks every value that serde cannot.
+    pub fn check(&self) -> Result<(), BadAcceptance> {
+        if let Some((key, why)) = self.confidence.fault() {
+            return bad(key, why);
+        }
+        match &self.source {
+            Rates::Constant { rate } => check_rates("source.constant.rate", &[*rate]),
+            Rates::ByPosition { span: 0, .. } => bad("source.by-position.span", "must be at least 1"),
+            Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
+            Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
+            Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
+            Rates::Mixture(m) => {
+                if !(0.0..1.0).contains(&m.autocorrelation) {
+                    let why = format!("{} is not in [0, 1)", m.autocorrelation);
+                    return bad("source.mixture.autocorrelation", why);
+                }
+                let sane = |x: f64| x > 0.0 && x.is_finite();
+                let fault = |beta: &Beta| !(sane(beta.a) && sane(beta.b));
+                match m.categories.iter().find(|(_, beta)| fault(beta)) {
+                    Some((name, _)) => bad(&format!("source.mixture.categories.{name}"), "a and b must be > 0"),
+                    None if fault(&m.all) => bad("source.mixture.all", "a and b must be > 0"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The source for a workload. Fails when a recording is asked for that the workload does not have.
+    pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
+        self.check()?;
+        let confidence = ConfidenceModel::new(&self.confidence, seed);
+        Ok(match &self.source {
+            Rates::Constant { rate } => boxed(Constant { rate: *rate, seed }, confidence),
+            Rates::ByPosition { rates, span } => {
+                boxed(ByPosition { rates: rates.clone(), span: *span, seed }, confidence)
+            }
+            Rates::ByDepth { rates } => boxed(ByDepth { rates: rates.clone(), seed }, confidence),
+            Rates::Mixture(m) => boxed(MixtureBits::new(m, &workload.categories, seed), confidence),
+            Rates::Recorded { hazards } => {
+                let missing = (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX));
+                if let Some(i) = missing {
+                    let why = format!(
+                        "request {i} has no recorded acceptance: take the lengths from a Spec-Bench recording, or choose another source"
+                    );
+                    return bad("source.recorded", why);
+                }
+                boxed(Recorded::new(workload, hazards.clone(), seed), confidence)
+            }
+        })
+    }
+}
+
+fn boxed<B: Bits + 'static>(bits: B, confidence: ConfidenceModel) -> Box<dyn AcceptanceSource> {
+    Box::new(Source { bits, confidence })
+}

@@ -1,0 +1,135 @@
+//! Model shapes: the pairs of the AdaSpec paper (Table 1) and the SmartSpec paper (Table 1), from their published
+//! `config.json` files. Weights and KV are bf16.
+
+use serde::{Deserialize, Serialize};
+
+/// A mixture of experts: the shape's feed-forward block is one expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experts {
+    /// Experts a layer.
+    pub total: u32,
+    /// Experts a token visits.
+    pub active: u32,
+}
+
+/// A Llama-shaped decoder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// Preset name.
+    pub name: &'static str,
+    /// Decoder layers.
+    pub layers: u32,
+    /// Width.
+    pub hidden: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Key-value heads.
+    pub kv_heads: u32,
+    /// Width of a head.
+    pub head_dim: u32,
+    /// Width of the feed-forward block.
+    pub intermediate: u32,
+    /// Vocabulary.
+    pub vocab: u32,
+    /// Does the head share the embedding's weights?
+    pub tied: bool,
+    /// Experts, if it has several.
+    pub experts: Option<Experts>,
+    /// Parameters as published, for checking the shape.
+    pub published_parameters: f64,
+}
+
+/// Bytes of a bf16 number.
+const BF16: f64 = 2.0;
+
+const DENSE: Model = Model {
+    name: "",
+    layers: 0,
+    hidden: 0,
+    heads: 0,
+    kv_heads: 0,
+    head_dim: 128,
+    intermediate: 0,
+    vocab: 32_000,
+    tied: false,
+    experts: None,
+    published_parameters: 0.0,
+};
+
+#[rustfmt::skip]
+/// The presets.
+pub const MODELS: [Model; 13] = [
+    Model { name: "vicuna-7b", layers: 32, hidden: 4096, heads: 32, kv_heads: 32, intermediate: 11_008, published_parameters: 6.738e9, ..DENSE },
+    Model { name: "llama-2-7b", layers: 32, hidden: 4096, heads: 32, kv_heads: 32, intermediate: 11_008, published_parameters: 6.738e9, ..DENSE },
+    Model { name: "llama-2-13b", layers: 40, hidden: 5120, heads: 40, kv_heads: 40, intermediate: 13_824, published_parameters: 13.016e9, ..DENSE },
+    Model { name: "vicuna-33b", layers: 60, hidden: 6656, heads: 52, kv_heads: 52, intermediate: 17_920, published_parameters: 32.53e9, ..DENSE },
+    Model { name: "llama-2-70b", layers: 80, hidden: 8192, heads: 64, kv_heads: 8, intermediate: 28_672, published_parameters: 68.98e9, ..DENSE },
+    Model { name: "llama-3.3-70b", layers: 80, hidden: 8192, heads: 64, kv_heads: 8, intermediate: 28_672, vocab: 128_256, published_parameters: 70.55e9, ..DENSE },
+    Model { name: "llama-3.1-8b", layers: 32, hidden: 4096, heads: 32, kv_heads: 8, intermediate: 14_336, vocab: 128_256, published_parameters: 8.03e9, ..DENSE },
+    Model { name: "llama-3.2-1b", layers: 16, hidden: 2048, heads: 32, kv_heads: 8, head_dim: 64, intermediate: 8192, vocab: 128_256, tied: true, published_parameters: 1.236e9, ..DENSE },
+    Model { name: "mistral-7b", layers: 32, hidden: 4096, heads: 32, kv_heads: 8, intermediate: 14_336, published_parameters: 7.242e9, ..DENSE },
+    Model { name: "mixtral-8x7b", layers: 32, hidden: 4096, heads: 32, kv_heads: 8, intermediate: 14_336, experts: Some(Experts { total: 8, active: 2 }), published_parameters: 46.7e9, ..DENSE },
+    Model { name: "tinyllama-1.1b", layers: 22, hidden: 2048, heads: 32, kv_heads: 4, head_dim: 64, intermediate: 5632, published_parameters: 1.1e9, ..DENSE },
+    Model { name: "vicuna-68m", layers: 2, hidden: 768, heads: 12, kv_heads: 12, head_dim: 64, intermediate: 3072, published_parameters: 68.03e6, ..DENSE },
+    Model { name: "vicuna-160m", layers: 12, hidden: 768, heads: 12, kv_heads: 12, head_dim: 64, intermediate: 3072, published_parameters: 162.4e6, ..DENSE },
+];
+
+/// The preset of this name.
+pub fn model(name: &str) -> Option<&'static Model> {
+    MODELS.iter().find(|m| m.name == name)
+}
+
+impl Model {
+    /// Weights of attention in one layer.
+    pub fn attention_parameters(&self) -> f64 {
+        let (hidden, dim) = (f64::from(self.hidden), f64::from(self.head_dim));
+        hidden * dim * (2.0 * f64::from(self.heads) + 2.0 * f64::from(self.kv_heads))
+    }
+
+    /// Weights of one feed-forward block (gate, up, down): one expert's.
+    pub fn expert_parameters(&self) -> f64 {
+        3.0 * f64::from(self.hidden) * f64::from(self.intermediate)
+    }
+
+    /// Weights of the head.
+    pub fn head_parameters(&self) -> f64 {
+        f64::from(self.hidden) * f64::from(self.vocab)
+    }
+
+    /// All weights; norms are left out (under 0.1 %).
+    pub fn parameters(&self) -> f64 {
+        let experts = f64::from(self.experts.map_or(1, |e| e.total));
+        let embeddings = self.head_parameters() * if self.tied { 1.0 } else { 2.0 };
+        f64::from(self.layers) * (self.attention_parameters() + experts * self.expert_parameters()) + embeddings
+    }
+
+    /// Bytes of all weights.
+    pub fn weight_bytes(&self) -> f64 {
+        self.parameters() * BF16
+    }
+
+    /// Bytes of KV a token.
+    pub fn kv_bytes_token(&self) -> f64 {
+        2.0 * f64::from(self.layers) * f64::from(self.kv_heads) * f64::from(self.head_dim) * BF16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_have_the_published_sizes() {
+        for m in &MODELS {
+            let ratio = m.parameters() / m.published_parameters;
+            assert!((ratio - 1.0).abs() < 0.01, "{}: {} against {}", m.name, m.parameters(), m.published_parameters);
+        }
+    }
+
+    #[test]
+    fn kv_of_vicuna_7b_is_half_a_mebibyte_a_token() {
+        assert_eq!(model("vicuna-7b").unwrap().kv_bytes_token(), 524_288.0);
+        assert_eq!(model("vicuna-68m").unwrap().kv_bytes_token(), 6144.0);
+    }
+}
