@@ -1,0 +1,158 @@
+//! Least squares on relative errors.
+//!
+//! Pass times span two orders of magnitude, from a decode of one request to a full prefill budget. Plain least squares
+//! would fit the long passes and miss the short ones by multiples; dividing each equation by its measured time weights
+//! them alike, and makes the residuals what users judge by: relative errors.
+
+use foretoken_sim::Coefficients;
+use linregress::fit_low_level_regression_model_without_statistics;
+
+/// One pass, measured or modelled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Tokens of context read.
+    pub context: f64,
+    /// Batched tokens.
+    pub batched: f64,
+    /// Time, seconds, > 0.
+    pub seconds: f64,
+}
+
+/// Coefficients, and how far they can be trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// α, γ, δ; none below 0.
+    pub coefficients: Coefficients,
+    /// Mean relative error of the fitted times.
+    pub mean_error: f64,
+    /// Largest relative error.
+    pub max_error: f64,
+    /// 1 − residual / total sum of squares, of times.
+    pub r2: f64,
+    /// Samples.
+    pub n: usize,
+    /// Is it good enough to believe without a warning?
+    pub trusted: bool,
+    /// Why not.
+    pub reasons: Vec<String>,
+}
+
+/// Why there is no fit.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FitError {
+    /// Not enough samples for three coefficients.
+    #[error("{0} samples cannot fit three coefficients: at least 4 shapes are needed")]
+    TooFew(usize),
+    /// A sample that is no measurement.
+    #[error("sample {index} is no measurement: {what}")]
+    BadSample {
+        /// Its index.
+        index: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// The regression failed.
+    #[error("least squares failed: {0}; do the shapes vary in context and in batched tokens?")]
+    Regression(String),
+}
+
+/// Mean relative error above which a fit is not trusted.
+const MEAN_ERROR: f64 = 0.05;
+/// Largest relative error above which it is not trusted.
+const MAX_ERROR: f64 = 0.25;
+
+/// Fits α, γ, δ.
+pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
+    if samples.len() < 4 {
+        return Err(FitError::TooFew(samples.len()));
+    }
+    for (index, s) in samples.iter().enumerate() {
+        let sane = |x: f64| x >= 0.0 && x.is_finite();
+        if !(sane(s.context) && sane(s.batched) && s.seconds > 0.0 && s.seconds.is_finite()) {
+            return Err(FitError::BadSample { index, what: format!("{s:?}") });
+        }
+    }
+    let mut reasons = Vec::new();
+    let mut c = solve(samples)?;
+    // A negative coefficient is noise around zero, or shapes that do not tell the terms apart.
+    for (name, value) in [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)] {
+        if *value < 0.0 {
+            reasons.push(format!("{name} came out negative ({value:.3e} s) and was set to 0"));
+            *value = 0.0;
+        }
+    }
+    let errors: Vec<f64> = samples.iter().map(|s| (c.pass_s(s.context, s.batched) / s.seconds - 1.0).abs()).collect();
+    let mean_error = errors.iter().sum::<f64>() / errors.len() as f64;
+    let max_error = errors.iter().copied().fold(0.0, f64::max);
+    if mean_error > MEAN_ERROR {
+        reasons.push(format!("mean relative error {:.1} %", mean_error * 100.0));
+    }
+    if max_error > MAX_ERROR {
+        reasons.push(format!("largest relative error {:.0} %", max_error * 100.0));
+    }
+    let trusted = reasons.is_empty();
+    Ok(Fit { coefficients: c, mean_error, max_error, r2: r2(samples, c), n: samples.len(), trusted, reasons })
+}
+
+fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
+    // 1 = α·(context/T) + γ·(batched/T) + δ·(1/T), columns scaled to about 1 for a well-conditioned system.
+    let scale = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max).max(1e-300);
+    let (context, batched, one) = (scale(|s| s.context), scale(|s| s.batched), scale(|_| 1.0));
+    let row =
+        |s: &Sample| [1.0, s.context / s.seconds / context, s.batched / s.seconds / batched, 1.0 / s.seconds / one];
+    let rows: Vec<f64> = samples.iter().flat_map(row).collect();
+    let p = fit_low_level_regression_model_without_statistics(&rows, samples.len(), 4)
+        .map_err(|e| FitError::Regression(e.to_string()))?;
+    Ok(Coefficients { alpha_s: p[0] / context, gamma_s: p[1] / batched, delta_s: p[2] / one })
+}
+
+fn r2(samples: &[Sample], c: Coefficients) -> f64 {
+    let mean = samples.iter().map(|s| s.seconds).sum::<f64>() / samples.len() as f64;
+    let residual: f64 = samples.iter().map(|s| (c.pass_s(s.context, s.batched) - s.seconds).powi(2)).sum();
+    let total: f64 = samples.iter().map(|s| (s.seconds - mean).powi(2)).sum();
+    if total > 0.0 { 1.0 - residual / total } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(c: Coefficients, noise: f64) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for batched in [1.0, 2.0, 8.0, 64.0, 512.0] {
+            for context in [0.0, 1000.0, 30_000.0] {
+                let wobble = 1.0 + noise * if samples.len() % 2 == 0 { 1.0 } else { -1.0 };
+                samples.push(Sample { context, batched, seconds: c.pass_s(context, batched) * wobble });
+            }
+        }
+        samples
+    }
+
+    const TRUE: Coefficients = Coefficients { alpha_s: 0.26e-6, gamma_s: 60e-6, delta_s: 9e-3 };
+
+    #[test]
+    fn a_line_comes_back() {
+        let fit = fit(&line(TRUE, 0.0)).unwrap();
+        let c = fit.coefficients;
+        for (got, want) in [(c.alpha_s, TRUE.alpha_s), (c.gamma_s, TRUE.gamma_s), (c.delta_s, TRUE.delta_s)] {
+            assert!((got / want - 1.0).abs() < 1e-9, "{got} against {want}");
+        }
+        assert!(fit.trusted && fit.max_error < 1e-9 && fit.r2 > 1.0 - 1e-9);
+    }
+
+    #[test]
+    fn noise_is_reported_and_too_much_is_not_trusted() {
+        let good = fit(&line(TRUE, 0.02)).unwrap();
+        assert!(good.trusted && (0.01..0.03).contains(&good.mean_error), "{good:?}");
+        let poor = fit(&line(TRUE, 0.2)).unwrap();
+        assert!(!poor.trusted && poor.reasons[0].contains("relative error"), "{poor:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_fitted_says_why() {
+        assert_eq!(fit(&[]), Err(FitError::TooFew(0)));
+        let mut samples = line(TRUE, 0.0);
+        samples[3].seconds = -1.0;
+        assert!(matches!(fit(&samples), Err(FitError::BadSample { index: 3, .. })));
+    }
+}

@@ -1,0 +1,72 @@
+//! The linear belief a policy holds about a truth that need not be linear.
+
+use crate::{Fit, FitError, Sample, fit};
+use foretoken_sim::{Coefficients, LatencyModel, PassShape};
+
+/// Batched tokens of the grid: from one decode to a large batch that verifies long drafts. Prefill budgets are left out:
+/// what a policy decides is between verify passes.
+const BATCHED: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+/// Context tokens of the grid.
+const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
+
+/// Fits α, γ, δ to a latency model over a grid of decode-like shapes. A linear truth comes back to 1e-9, a free one as
+/// zeros.
+pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
+    let mut samples = Vec::new();
+    for batched in BATCHED {
+        for context in CONTEXT {
+            let seconds = truth.pass(PassShape { batched, context, pairs: context + batched }).as_s();
+            samples.push(Sample { context: context as f64, batched: batched as f64, seconds });
+        }
+    }
+    if samples.iter().all(|s| s.seconds == 0.0) {
+        let n = samples.len();
+        let (mean_error, max_error, r2) = (0.0, 0.0, 1.0);
+        return Ok(Fit {
+            coefficients: Coefficients::FREE,
+            mean_error,
+            max_error,
+            r2,
+            n,
+            trusted: true,
+            reasons: vec![],
+        });
+    }
+    // A pass that costs nothing carries no relative error; the others decide.
+    samples.retain(|s| s.seconds > 0.0);
+    fit(&samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Linear;
+    use foretoken_sim::latency::LatencySpec;
+
+    #[test]
+    fn linear_truths_come_back() {
+        let c = Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 };
+        let got = fit_truth(&Linear::new(c)).unwrap().coefficients;
+        for (got, want) in [(got.alpha_s, c.alpha_s), (got.gamma_s, c.gamma_s), (got.delta_s, c.delta_s)] {
+            assert!((got / want - 1.0).abs() < 1e-9, "{got} against {want}");
+        }
+        assert_eq!(fit_truth(&Linear::new(Coefficients::FREE)).unwrap().coefficients, Coefficients::FREE);
+    }
+
+    #[test]
+    fn a_roofline_is_nearly_a_line_and_a_staircase_is_not_hidden() {
+        let roofline: foretoken_sim::latency::RooflineSpec =
+            serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
+        let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
+        // δ is dominated by reading the weights: some 8.3 ms and overheads.
+        assert!((7e-3..11e-3).contains(&fit.coefficients.delta_s), "{fit:?}");
+        let jagged = foretoken_sim::latency::StaircaseSpec {
+            steps: vec![(1, 1e-3), (64, 20e-3), (512, 25e-3)],
+            alpha_s: 0.0,
+            tail_gamma_s: 0.0,
+            tail_delta_s: 0.0,
+        };
+        let fit = fit_truth(&*LatencySpec::Staircase(jagged).build()).unwrap();
+        assert!(!fit.trusted && !fit.reasons.is_empty(), "{fit:?}");
+    }
+}
