@@ -1,0 +1,85 @@
+//! What the CUDA driver says of itself and of its devices.
+//!
+//! Must never call into a library that has not been found first: cudarc panics when one is missing.
+
+use cudarc::driver::sys::{CUdevice_attribute, cuDriverGetVersion};
+use cudarc::driver::{CudaContext, DriverError, result};
+use cudarc::{driver, nvrtc};
+
+/// The CUDA driver of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// Newest CUDA version it runs, (major, minor).
+    pub cuda_version: (u32, u32),
+    /// Its devices in the driver's order.
+    pub devices: Vec<Device>,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The driver's index.
+    pub ordinal: u32,
+    /// Its name.
+    pub name: String,
+    /// Compute capability, (major, minor).
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+}
+
+/// Can libcuda, the driver's library, be loaded?
+#[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
+pub(crate) fn has_driver() -> bool {
+    // SAFETY: loading runs the library's initialisers; libcuda's are meant to be run by any process that loads it.
+    unsafe { driver::sys::is_culib_present() }
+}
+
+/// Can NVRTC, the run-time compiler of kernels, be loaded?
+#[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
+pub(crate) fn has_nvrtc() -> bool {
+    // SAFETY: as above, for NVRTC.
+    unsafe { nvrtc::sys::is_culib_present() }
+}
+
+/// The driver and its devices; `Ok(None)` when there is no driver. Makes a context on each device, for a moment.
+///
+/// # Errors
+/// What the driver answered, in its own words: a driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
+pub(crate) fn driver() -> Result<Option<Driver>, String> {
+    if !has_driver() {
+        return Ok(None);
+    }
+    let driver = || {
+        result::init()?;
+        let count = CudaContext::device_count()?.max(0) as u32;
+        let devices = (0..count).map(device).collect::<Result<_, _>>()?;
+        Ok(Driver { cuda_version: version()?, devices })
+    };
+    driver().map(Some).map_err(|e: DriverError| e.to_string())
+}
+
+#[expect(unsafe_code, reason = "cudarc has no safe call for the driver's version")]
+fn version() -> Result<(u32, u32), DriverError> {
+    let mut version = 0;
+    // SAFETY: writes one integer to a place that outlives the call; the driver was found before.
+    unsafe { cuDriverGetVersion(&raw mut version) }.result()?;
+    // 1000·major + 10·minor (CUDA driver API, "Version Management").
+    let version = u32::try_from(version).unwrap_or(0);
+    Ok((version / 1000, version % 1000 / 10))
+}
+
+fn device(ordinal: u32) -> Result<Device, DriverError> {
+    let context = CudaContext::new(ordinal as usize)?;
+    let (major, minor) = context.compute_capability()?;
+    let multiprocessors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    Ok(Device {
+        ordinal,
+        name: context.name()?,
+        compute_capability: (major.max(0) as u32, minor.max(0) as u32),
+        multiprocessors: multiprocessors.max(0) as u32,
+        memory_bytes: context.total_mem()? as u64,
+    })
+}
