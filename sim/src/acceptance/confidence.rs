@@ -82,8 +82,10 @@ impl Confidence {
 
 /// Rates are tabulated at (i + ½) / RATES.
 const RATES: usize = 64;
-/// Quantiles are tabulated at (j + ½) / QUANTILES.
-const QUANTILES: usize = 128;
+/// Quantiles are tabulated evenly in logit u over ±REACH: the tails decide how calibrated high confidences are.
+const QUANTILES: usize = 192;
+/// logit of the outermost quantiles.
+const REACH: f64 = 12.0;
 /// Points of the numeric integrals over z.
 const POINTS: usize = 512;
 
@@ -126,7 +128,7 @@ impl ConfidenceModel {
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
         let table = &self.table[usize::from(right)];
         let (i, along_rate) = cell(rate, RATES);
-        let (j, along_u) = cell(u, QUANTILES);
+        let (j, along_u) = cell(logit(u) / (2.0 * REACH) + 0.5, QUANTILES);
         let at = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
         let low = at(i, j) + (at(i, j + 1) - at(i, j)) * along_u;
         let high = at(i + 1, j) + (at(i + 1, j + 1) - at(i + 1, j)) * along_u;
@@ -139,6 +141,12 @@ fn cell(x: f64, n: usize) -> (usize, f64) {
     let at = (x * n as f64 - 0.5).clamp(0.0, (n - 1) as f64);
     let low = (at as usize).min(n - 2);
     (low, at - low as f64)
+}
+
+/// Kept finite at both ends.
+fn logit(u: f64) -> f64 {
+    let u = u.clamp(1e-9, 1.0 - 1e-9);
+    (u / (1.0 - u)).ln()
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -184,7 +192,7 @@ impl Grid {
         let width = self.z[1] - self.z[0];
         let (mut before, mut point) = (0.0, 0);
         let quantile = |j: usize| {
-            let target = (j as f64 + 0.5) / QUANTILES as f64 * total;
+            let target = sigmoid(((j as f64 + 0.5) / QUANTILES as f64 - 0.5) * 2.0 * REACH) * total;
             while before + mass[point] < target && point + 1 < POINTS {
                 before += mass[point];
                 point += 1;

@@ -94,6 +94,9 @@ pub trait AcceptanceSource: Send + Sync {
 }
 
 #[cfg(test)]
+mod source_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

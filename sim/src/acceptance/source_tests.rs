@@ -1,0 +1,214 @@
+//! The sources against theory: rates, correlation, hazards, calibration, purity.
+
+use super::*;
+use crate::{Recording, Request, Time, Workload};
+use std::collections::BTreeMap;
+
+const POSITIONS: u32 = 300;
+
+fn source(rates: Rates) -> Box<dyn AcceptanceSource> {
+    with(AcceptanceSpec { source: rates, ..AcceptanceSpec::default() })
+}
+
+fn with(spec: AcceptanceSpec) -> Box<dyn AcceptanceSource> {
+    spec.build(5, &Workload::default()).unwrap()
+}
+
+fn request(id: u32) -> RequestTruth {
+    RequestTruth { id, output_len: POSITIONS - 8, category: 0, recording: None }
+}
+
+/// The bits of `n` requests at depth 0.
+fn bits(source: &dyn AcceptanceSource, n: u32) -> Vec<Vec<bool>> {
+    let mut row = TruthRow::default();
+    let bits_of = |id| {
+        source.start(request(id), 8, &mut row);
+        (0..POSITIONS).map(|p| row.right(p, 0)).collect()
+    };
+    (0..n).map(bits_of).collect()
+}
+
+fn share(bits: impl Iterator<Item = bool> + Clone) -> f64 {
+    bits.clone().filter(|&b| b).count() as f64 / bits.count() as f64
+}
+
+fn one_law(a: f64, b: f64, autocorrelation: f64) -> Rates {
+    Rates::Mixture(Mixture { all: Beta { a, b }, categories: BTreeMap::new(), autocorrelation })
+}
+
+#[test]
+fn rates_are_what_was_asked() {
+    for rate in [0.0, 0.1, 0.7, 1.0] {
+        let x = bits(&*source(Rates::Constant { rate }), 1000);
+        let got = share(x.iter().flatten().copied());
+        assert!((got - rate).abs() <= 4.0 * (rate * (1.0 - rate) / 3e5).sqrt(), "{got} for {rate}");
+    }
+    let x = bits(&*source(Rates::ByPosition { rates: vec![0.9, 0.2], span: 10 }), 4000);
+    let at = |p: usize| share(x.iter().map(|r| r[p]));
+    for (p, rate) in [(0, 0.9), (9, 0.9), (10, 0.2), (250, 0.2)] {
+        assert!((at(p) - rate).abs() < 0.03, "position {p}: {}", at(p));
+    }
+}
+
+/// The same uniform at all depths: what is right deep is right shallow, and E[run] = Σ Π a(depth).
+#[test]
+fn depths_share_their_luck() {
+    let source = source(Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] });
+    let mut row = TruthRow::default();
+    let (mut runs, mut n) = (0, 0);
+    for id in 0..2000 {
+        source.start(request(id), 8, &mut row);
+        for p in 0..POSITIONS - 8 {
+            assert!(!row.right(p, 2) || row.right(p, 1));
+            assert!(!row.right(p, 1) || row.right(p, 0));
+            assert_eq!(row.right(p, 5), row.right(p, 2));
+            runs += row.run(p, 3);
+            n += 1;
+        }
+    }
+    let (mean, theory) = (f64::from(runs) / f64::from(n), 0.9 + 0.9 * 0.6 + 0.9 * 0.6 * 0.3);
+    assert!((mean - theory).abs() < 0.01, "{mean} against {theory}");
+}
+
+/// Within a request bits k apart correlate as ρ^k; the rate is untouched.
+#[test]
+fn autocorrelation_decays_geometrically() {
+    // A nearly certain law, so that all requests have one rate.
+    let x = bits(&*source(one_law(6e7, 4e7, 0.3)), 2000);
+    let rate = share(x.iter().flatten().copied());
+    assert!((rate - 0.6).abs() < 0.005, "{rate}");
+    for lag in 1..4usize {
+        let pairs = || x.iter().flat_map(|r| r.iter().zip(&r[lag..]));
+        let n = pairs().count() as f64;
+        let centred = |b: bool| f64::from(u8::from(b)) - rate;
+        let covariance = pairs().map(|(&a, &b)| centred(a) * centred(b)).sum::<f64>() / n;
+        let correlation = covariance / (rate * (1.0 - rate));
+        assert!((correlation - 0.3f64.powi(lag as i32)).abs() < 0.01, "lag {lag}: {correlation}");
+    }
+}
+
+/// Heterogeneous requests make the conditional rate rise with depth, although each request's is constant: for Beta(a, b)
+/// h_i = (a + i − 1) / (a + b + i − 1).
+#[test]
+fn hazards_rise_with_depth() {
+    let (a, b) = (8.0, 5.7);
+    let source = source(one_law(a, b, 0.0));
+    let mut row = TruthRow::default();
+    let mut reached = [0u32; 9];
+    for id in 0..20_000 {
+        source.start(request(id), 8, &mut row);
+        for p in (0..280).step_by(40) {
+            let run = row.run(p, 8);
+            (0..=run as usize).for_each(|d| reached[d] += 1);
+        }
+    }
+    for i in 1..=8usize {
+        let hazard = f64::from(reached[i]) / f64::from(reached[i - 1]);
+        let theory = (a + i as f64 - 1.0) / (a + b + i as f64 - 1.0);
+        assert!((hazard - theory).abs() < 0.02, "h{i}: {hazard} against {theory}");
+    }
+}
+
+#[test]
+fn recordings_are_respected_and_unknowns_drawn_once() {
+    let mut workload = Workload::default();
+    for i in 0..4000 {
+        let mut r = Request::new(Time(i), 10, 4);
+        r.recording = Some(0);
+        workload.push(r);
+    }
+    let bits = vec![Some(true), None, Some(false), None];
+    workload.recordings.push(Recording { bits, accepted_before: vec![0, 1, 0, 20] });
+    let spec = |hazards| AcceptanceSpec { source: Rates::Recorded { hazards }, ..AcceptanceSpec::default() };
+    let source = spec(vec![0.5, 0.641, 0.2]).build(3, &workload).unwrap();
+    let mut row = TruthRow::default();
+    let mut right = [0; 6];
+    for id in 0..4000 {
+        source.start(RequestTruth { id, output_len: 4, category: 0, recording: Some(0) }, 8, &mut row);
+        (0..6).for_each(|p| right[p as usize] += i32::from(row.right(p, 0)));
+    }
+    assert_eq!((right[0], right[2], right[4], right[5]), (4000, 0, 0, 0));
+    assert!((f64::from(right[1]) / 4000.0 - 0.641).abs() < 0.03);
+    // Beyond the last hazard the last one holds.
+    assert!((f64::from(right[3]) / 4000.0 - 0.2).abs() < 0.03);
+    let missing = spec(vec![0.5]).build(3, &[Request::new(Time(0), 1, 1)].into_iter().collect());
+    assert!(missing.err().unwrap().to_string().contains("request 0 has no recorded acceptance"));
+}
+
+/// P(right | confidence) is the declared curve, within 0.02, for every source and several rates.
+#[test]
+fn confidences_are_calibrated() {
+    let curve = Curve { slope: 0.7, intercepts: vec![-0.4, 0.3] };
+    let sources = [
+        Rates::Constant { rate: 0.3 },
+        Rates::Constant { rate: 0.72 },
+        Rates::ByPosition { rates: vec![0.9, 0.4], span: 50 },
+        Rates::ByDepth { rates: vec![0.8, 0.5] },
+        one_law(8.0, 5.7, 0.0),
+    ];
+    for rates in sources {
+        let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
+        let source = with(AcceptanceSpec { source: rates.clone(), confidence });
+        let mut row = TruthRow::default();
+        for depth in 0..2u32 {
+            let mut bins = [(0.0, 0.0, 0.0); 20];
+            for id in 0..1500 {
+                source.start(request(id), 8, &mut row);
+                for p in depth..POSITIONS - 8 {
+                    let right = row.right(p, depth);
+                    let c = f64::from(source.confidence(request(id), p - depth, depth, Some(right)));
+                    assert!(c > 0.0 && c <= 1.0);
+                    let logit = (c / (1.0 - c).max(1e-9)).ln();
+                    let declared = 1.0 / (1.0 + (-(curve.slope * logit + curve.intercepts[depth as usize])).exp());
+                    let bin = &mut bins[((declared * 20.0) as usize).min(19)];
+                    *bin = (bin.0 + 1.0, bin.1 + declared, bin.2 + f64::from(u8::from(right)));
+                }
+            }
+            for (n, declared, right) in bins.into_iter().filter(|b| b.0 > 2000.0) {
+                let (declared, right) = (declared / n, right / n);
+                // Bits of a request repeat at neighbouring round starts only here; four standard errors are allowed.
+                let error = 4.0 * (declared * (1.0 - declared) / n).sqrt();
+                assert!((declared - right).abs() < 0.02 + error, "{rates:?} depth {depth}: {declared} against {right}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
+    let rates = one_law(8.0, 5.7, 0.078);
+    let plain = with(AcceptanceSpec { source: rates.clone(), confidence: Confidence::default() });
+    let other = with(AcceptanceSpec {
+        source: rates,
+        confidence: Confidence {
+            curve: Curve { slope: 2.0, intercepts: vec![1.0] },
+            prior_sd: 1.0,
+            misfit: Misfit { scale: 3.0, shift: 1.0 },
+        },
+    });
+    assert_eq!(bits(&*plain, 50), bits(&*other, 50));
+    for (depth, right) in [(0, Some(true)), (3, Some(false)), (5, None)] {
+        let c = plain.confidence(request(7), 20, depth, right);
+        assert_eq!(c, plain.confidence(request(7), 20, depth, right));
+        assert_ne!(c, other.confidence(request(7), 20, depth, right));
+    }
+    // On the path the key is the position, off it the round start and the depth.
+    let on = |start, depth| plain.confidence(request(7), start, depth, Some(true));
+    assert_eq!(on(20, 3), on(22, 1));
+    let off = |start, depth| plain.confidence(request(7), start, depth, None);
+    assert_ne!(off(20, 3), off(22, 1));
+}
+
+#[test]
+fn bad_settings_name_their_key() {
+    let fault = |source| AcceptanceSpec { source, ..AcceptanceSpec::default() }.check().unwrap_err().to_string();
+    assert!(fault(Rates::Constant { rate: 1.2 }).starts_with("acceptance.source.constant.rate: 1.2"));
+    assert!(fault(Rates::Constant { rate: f64::NAN }).contains("NaN"));
+    assert!(fault(Rates::ByDepth { rates: vec![] }).contains("at least one"));
+    assert!(fault(Rates::ByPosition { rates: vec![0.5], span: 0 }).contains("span"));
+    assert!(fault(one_law(-1.0, 1.0, 0.0)).contains("mixture.all"));
+    assert!(fault(one_law(1.0, 1.0, 1.0)).contains("autocorrelation"));
+    let mut spec = AcceptanceSpec::default();
+    spec.confidence.prior_sd = 0.0;
+    assert!(spec.check().unwrap_err().to_string().contains("prior_sd"));
+}

@@ -1,0 +1,106 @@
+//! Confidences against their definition: P(right | confidence) is the declared curve, for every source; bits never
+//! depend on them (policies.md 13).
+
+use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
+use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
+
+const SEED: u64 = 3;
+const REQUESTS: u32 = 400;
+const OUTPUT_LEN: u32 = 1000;
+const MAX_DRAFT_LEN: u32 = 4;
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// Recordings as a fixed-length draft leaves them: 3 drafts a round, unknown after the first wrong one.
+fn workload() -> Workload {
+    let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
+        .build(99, &Workload::default())
+        .unwrap();
+    let mut row = TruthRow::default();
+    let mut workload: Workload =
+        (0..REQUESTS).map(|i| Request { recording: Some(i), ..Request::new(Time::ZERO, 1, OUTPUT_LEN) }).collect();
+    for id in 0..REQUESTS {
+        truth.start(RequestTruth { id, output_len: OUTPUT_LEN, category: 0, recording: None }, 8, &mut row);
+        let (mut bits, mut accepted_before, mut n) = (Vec::new(), Vec::new(), 0);
+        while bits.len() < OUTPUT_LEN as usize {
+            let run = row.run(n, 3);
+            bits.extend((0..run).map(|_| Some(true)));
+            // After three accepted drafts the next position was not drafted.
+            bits.push(if run == 3 { None } else { Some(false) });
+            accepted_before.resize(bits.len() - 1, 0);
+            accepted_before.push(if run == 3 { 3 } else { 0 });
+            n += run + 1;
+        }
+        workload.recordings.push(Recording { bits, accepted_before });
+    }
+    workload
+}
+
+/// Sums over a bin of the declared probability: count, declared, right.
+type Bins = [(f64, f64, f64); 10];
+
+/// Every draft of every round that starts at every position, by declared P(right | confidence).
+fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool) -> Bins {
+    let mut bins = Bins::default();
+    let mut row = TruthRow::default();
+    for id in 0..REQUESTS {
+        let request = RequestTruth { id, output_len: OUTPUT_LEN, category: 0, recording: Some(id) };
+        source.start(request, MAX_DRAFT_LEN, &mut row);
+        let mut round_start = 1;
+        while round_start < OUTPUT_LEN {
+            let run = row.run(round_start, MAX_DRAFT_LEN);
+            let looked_at = if on_path_only { (run + 1).min(MAX_DRAFT_LEN) } else { 1 };
+            for depth in 0..looked_at {
+                let right = row.right(round_start + depth, depth);
+                let c = f64::from(source.confidence(request, round_start, depth, Some(right)));
+                let intercept = curve.intercepts[(depth as usize).min(curve.intercepts.len() - 1)];
+                let declared = sigmoid(curve.slope * (c / (1.0 - c)).ln() + intercept);
+                let bin = &mut bins[((declared * 10.0) as usize).min(9)];
+                *bin = (bin.0 + 1.0, bin.1 + declared, bin.2 + f64::from(u8::from(right)));
+            }
+            round_start += if on_path_only { run + 1 } else { 1 };
+        }
+    }
+    bins
+}
+
+/// The largest gap between declared and real over the bins with enough draws to tell.
+fn largest_gap(bins: &Bins) -> f64 {
+    let enough = bins.iter().filter(|b| b.0 >= 5000.0);
+    enough.map(|&(n, declared, right)| ((declared - right) / n).abs()).fold(0.0, f64::max)
+}
+
+fn sources() -> Vec<(&'static str, Rates)> {
+    let mixture = |autocorrelation| {
+        Rates::Mixture(Mixture { all: Beta { a: 8.0, b: 5.7 }, categories: Default::default(), autocorrelation })
+    };
+    vec![
+        ("constant 0.2", Rates::Constant { rate: 0.2 }),
+        ("constant 0.5", Rates::Constant { rate: 0.5 }),
+        ("constant 0.8", Rates::Constant { rate: 0.8 }),
+        ("constant 0.95", Rates::Constant { rate: 0.95 }),
+        ("by-position", Rates::ByPosition { rates: vec![0.9, 0.3, 0.6], span: 100 }),
+        ("by-depth", Rates::ByDepth { rates: vec![0.8, 0.7, 0.6, 0.4] }),
+        ("mixture, independent", mixture(0.0)),
+        ("mixture, measured", mixture(0.078)),
+        ("recorded", serde_json::from_str(r#"{"recorded": {}}"#).unwrap()),
+    ]
+}
+
+#[test]
+fn what_is_declared_is_what_happens() {
+    let workload = workload();
+    let steep = Curve { slope: 0.83, intercepts: vec![-0.2, -0.5, -0.9] };
+    for curve in [Curve::default(), steep] {
+        for (name, source) in sources() {
+            let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
+            let built = AcceptanceSpec { source, confidence }.build(SEED, &workload).unwrap();
+            for on_path in [false, true] {
+                let gap = largest_gap(&reliability(&*built, &curve, on_path));
+                eprintln!("{name}, on path {on_path}, slope {}: {gap:.4}", curve.slope);
+            }
+        }
+    }
+}
