@@ -5,7 +5,7 @@ use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit,
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
 
 const SEED: u64 = 3;
-const REQUESTS: u32 = 400;
+const REQUESTS: u32 = 250;
 const OUTPUT_LEN: u32 = 1000;
 const MAX_DRAFT_LEN: u32 = 4;
 
@@ -97,9 +97,86 @@ fn what_is_declared_is_what_happens() {
         for (name, source) in sources() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
             let built = AcceptanceSpec { source, confidence }.build(SEED, &workload).unwrap();
+            // At every position, and at those a policy drafts on its way.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
-                eprintln!("{name}, on path {on_path}, slope {}: {gap:.4}", curve.slope);
+                assert!(gap < 0.02, "{name}, on path only {on_path}, slope {}: {gap}", curve.slope);
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_never_depend_on_confidences() {
+    let workload = workload();
+    let other = Confidence {
+        curve: Curve { slope: 0.44, intercepts: vec![-0.9, 0.3] },
+        prior_sd: 1.0,
+        misfit: Misfit { scale: 2.0, shift: -1.0 },
+    };
+    for (name, source) in sources() {
+        let with = |confidence| AcceptanceSpec { source: source.clone(), confidence }.build(SEED, &workload).unwrap();
+        let (one, two) = (with(Confidence::default()), with(other.clone()));
+        let (mut first, mut second) = (TruthRow::default(), TruthRow::default());
+        for id in 0..20 {
+            let request = RequestTruth { id, output_len: OUTPUT_LEN, category: 0, recording: Some(id) };
+            one.start(request, MAX_DRAFT_LEN, &mut first);
+            two.start(request, MAX_DRAFT_LEN, &mut second);
+            let same = |n| (0..4).all(|depth| first.right(n, depth) == second.right(n, depth));
+            assert!((0..OUTPUT_LEN).all(same), "{name}");
+        }
+    }
+}
+
+#[test]
+fn misfit_moves_what_is_seen_by_exactly_its_logit() {
+    let seen = |misfit| {
+        let confidence = Confidence { misfit, ..Confidence::default() };
+        let source = Rates::Constant { rate: 0.6 };
+        AcceptanceSpec { source, confidence }.build(SEED, &Workload::default()).unwrap()
+    };
+    let (honest, bold) = (seen(Misfit::default()), seen(Misfit { scale: 1.5, shift: 0.25 }));
+    let request = RequestTruth { id: 7, output_len: OUTPUT_LEN, category: 0, recording: None };
+    let logit = |c: f32| (f64::from(c) / (1.0 - f64::from(c))).ln();
+    for n in 0..200 {
+        let of = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0)));
+        // Beyond ±7 an f32 next to 1 has no digits left to compare.
+        if of(&*honest).abs() < 4.0 {
+            assert!((of(&*bold) - (1.5 * of(&*honest) + 0.25)).abs() < 2e-3, "{n}");
+        }
+    }
+}
+
+/// Off the path nothing is right: confidences follow the law of wrong positions of the same request.
+#[test]
+fn off_path_looks_like_wrong() {
+    let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
+    let source = spec.build(SEED, &Workload::default()).unwrap();
+    let request = RequestTruth { id: 1, output_len: 30_000, category: 0, recording: None };
+    let mean = |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right))).sum::<f64>() / 30_000.0;
+    let (right, wrong, off) = (mean(Some(true)), mean(Some(false)), mean(None));
+    // Standard deviation of a confidence is below one half.
+    assert!((off - wrong).abs() < 4.0 * 0.5 * (2.0f64 / 30_000.0).sqrt(), "{off} against {wrong}");
+    assert!(right > wrong + 0.1, "{right} against {wrong}");
+}
+
+#[test]
+fn confidences_are_pure_and_stay_in_their_range() {
+    let extreme = Confidence {
+        curve: Curve { slope: 0.05, intercepts: vec![40.0, -40.0] },
+        prior_sd: 20.0,
+        misfit: Misfit { scale: 5.0, shift: 0.0 },
+    };
+    for confidence in [Confidence::default(), extreme] {
+        for rate in [0.0, 1e-9, 0.5, 1.0] {
+            let source = Rates::Constant { rate };
+            let source = AcceptanceSpec { source, confidence: confidence.clone() };
+            let source = source.build(SEED, &Workload::default()).unwrap();
+            let request = RequestTruth { id: 2, output_len: 100, category: 0, recording: None };
+            for (n, right) in (0..300).map(|n| (n, [None, Some(false), Some(true)][n as usize % 3])) {
+                let c = source.confidence(request, n, n % 5, right);
+                assert!(c > 0.0 && c <= 1.0, "rate {rate}: {c}");
+                assert_eq!(c, source.confidence(request, n, n % 5, right));
             }
         }
     }

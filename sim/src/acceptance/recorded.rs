@@ -14,7 +14,7 @@ pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 
 pub(super) struct Recorded {
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
-    /// Share of right bits among the known ones, by recording: the rate its confidences are drawn for.
+    /// Expected share of right bits, unknown ones included, by recording: the rate its confidences are drawn for.
     rates: Vec<f64>,
     seed: u64,
 }
@@ -22,16 +22,23 @@ pub(super) struct Recorded {
 impl Recorded {
     /// The recordings of `workload`, unknown bits by `hazards`.
     pub fn new(workload: &Workload, hazards: Vec<f64>, seed: u64) -> Recorded {
-        let rates = workload.recordings.iter().map(known_rate).collect();
+        let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();
         Recorded { recordings: workload.recordings.clone(), hazards, rates, seed }
     }
 }
 
-/// Right bits over known bits, pulled towards one half by one of each, so that short recordings stay off 0 and 1.
-fn known_rate(r: &Recording) -> f64 {
-    let known = r.bits.iter().flatten();
-    let right = known.clone().filter(|&&b| b).count() as f64;
-    (right + 1.0) / (known.count() as f64 + 2.0)
+/// P(right) of the unknown bit at position `n`.
+fn hazard(r: &Recording, hazards: &[f64], n: usize) -> f64 {
+    hazards[usize::from(r.accepted_before[n]).min(hazards.len() - 1)]
+}
+
+/// Right bits, unknown ones by their hazards, over all bits; pulled towards one half by one of each, so that short
+/// recordings stay off 0 and 1. Known bits alone would be biased low: a bit is unknown after a run of right ones.
+fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
+    let right =
+        |(n, bit): (usize, &Option<bool>)| bit.map_or_else(|| hazard(r, hazards, n), |b| f64::from(u8::from(b)));
+    let right: f64 = r.bits.iter().enumerate().map(right).sum();
+    (right + 1.0) / (r.bits.len() as f64 + 2.0)
 }
 
 impl Bits for Recorded {
@@ -41,11 +48,7 @@ impl Bits for Recorded {
         let recording = &self.recordings[index as usize];
         let luck = Luck::new(self.seed, Stream::Unknown, request.id.into());
         for (n, bit) in recording.bits.iter().enumerate().take(positions) {
-            let right = bit.unwrap_or_else(|| {
-                let accepted = usize::from(recording.accepted_before[n]);
-                luck.unit(n as u64) < self.hazards[accepted.min(self.hazards.len() - 1)]
-            });
-            if right {
+            if bit.unwrap_or_else(|| luck.unit(n as u64) < hazard(recording, &self.hazards, n)) {
                 out.set(0, n);
             }
         }
