@@ -2,4 +2,6 @@
 
 mod agreement;
 mod queueing;
+mod specbench;
+mod speculation;
 mod world;

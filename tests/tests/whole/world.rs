@@ -31,6 +31,7 @@ pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -
 /// Everything a run needs, with the yardstick's settings as defaults.
 pub struct World<'a> {
     pub workload: &'a Workload,
+    pub arrivals: Arrivals,
     pub config: EngineConfig,
     pub target: Coefficients,
     pub draft: Coefficients,
@@ -41,6 +42,7 @@ impl<'a> World<'a> {
     pub fn new(workload: &'a Workload) -> World<'a> {
         World {
             workload,
+            arrivals: Arrivals::Open,
             config: EngineConfig { prefix_caching: false, draft_prefill: false, ..EngineConfig::default() },
             target: Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 },
             draft: Coefficients::FREE,
@@ -51,7 +53,7 @@ impl<'a> World<'a> {
     pub fn run(&self, speculation: Speculation) -> Run {
         let simulation = Simulation {
             workload: self.workload,
-            arrivals: Arrivals::Open,
+            arrivals: self.arrivals,
             config: &self.config,
             draft: &Linear::new(self.draft),
             target: &Linear::new(self.target),

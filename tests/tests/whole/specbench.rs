@@ -1,0 +1,74 @@
+//! Real acceptance: the 480 first turns of Spec-Bench, Vicuna-68M drafting for Vicuna-7B, each once, batch 1, ratio of sums;
+//! what the recording did not draft is drawn once with its pooled hazards.
+
+use crate::world::World;
+use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
+use foretoken_sim::*;
+use foretoken_traces::{Built, WorkloadSpec};
+
+fn specbench() -> Option<Built> {
+    let Some(traces) = std::env::var_os("FORETOKEN_TRACES") else {
+        eprintln!("SKIPPED: real acceptance (set FORETOKEN_TRACES to the folder of traces)");
+        return None;
+    };
+    let folder = std::path::Path::new(&traces).join("specbench");
+    let spec = serde_json::json!({
+        "arrivals": { "closed-loop": 1 },
+        "lengths": { "trace": {
+            "path": folder.join("spec_bench_vicuna7b_requests.csv"),
+            "accept": folder.join("spec_bench_vicuna7b_sps68m_accept.jsonl"),
+        }},
+    });
+    let spec: WorkloadSpec = serde_json::from_value(spec).unwrap();
+    Some(foretoken_traces::build(&spec, 1, None).unwrap())
+}
+
+fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
+    let source: Rates = serde_json::from_str(r#"{"recorded": {}}"#).unwrap();
+    AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, workload).unwrap()
+}
+
+/// From output position 0, as recorded: k = 3 accepts 1.23 a step, k = 6 1.55 (replay of the recording).
+#[test]
+fn read_from_the_first_position() {
+    let Some(built) = specbench() else { return };
+    let workload = &built.workload;
+    assert_eq!(workload.len(), 480);
+    let truth = recorded(workload);
+    for (k, expected) in [(3, 1.23), (6, 1.55)] {
+        let (mut accepted, mut steps) = (0u64, 0u64);
+        let mut row = TruthRow::default();
+        for i in 0..480 {
+            let r = workload.get(i);
+            let (output_len, category) = (r.output_len, r.category);
+            truth.start(RequestTruth { id: i, output_len, category, recording: r.recording }, k, &mut row);
+            let mut n = 0;
+            while n < output_len {
+                let run = row.run(n, k);
+                accepted += u64::from(run);
+                steps += 1;
+                n += run + 1;
+            }
+        }
+        let mean = accepted as f64 / steps as f64;
+        println!("k {k}: {mean:.4} accepted a step, {expected} expected");
+        assert!((mean - expected).abs() < 0.02, "k {k}: {mean}");
+    }
+}
+
+/// Through the engine, where the prefill emits token 0 and position 0 is never drafted: 1.245 and 1.57.
+#[test]
+fn through_the_engine() {
+    let Some(built) = specbench() else { return };
+    let truth = recorded(&built.workload);
+    let mut world = World::new(&built.workload);
+    world.acceptance = &*truth;
+    world.arrivals = built.arrivals;
+    for (k, expected) in [(3, 1.245), (6, 1.57)] {
+        let s = world.summary(Speculation::Policy(Box::new(crate::speculation::Fixed(k))));
+        let mean = s.accepted as f64 / s.rounds as f64;
+        println!("k {k}: {mean:.4} accepted a step, {expected} expected");
+        assert!((mean - expected).abs() < 0.02, "k {k}: {mean}");
+        assert!(s.mean_batch_size <= 1.0, "one client decodes alone");
+    }
+}

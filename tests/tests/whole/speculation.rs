@@ -1,0 +1,100 @@
+//! What speculation must yield by theory: E(a, k) = (1 − a^(k+1)) / (1 − a) tokens a step (Leviathan et al. 2023, Eq. 1), and
+//! the speedups of the lesson on EAGLE trees.
+
+use crate::world::{World, mean_and_error};
+use foretoken_policies::{PolicyContext, PolicySpec};
+use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
+use foretoken_sim::*;
+
+fn constant(rate: f64, seed: u64, workload: &Workload) -> Box<dyn AcceptanceSource> {
+    let spec = AcceptanceSpec { source: Rates::Constant { rate }, ..AcceptanceSpec::default() };
+    spec.build(seed, workload).unwrap()
+}
+
+/// A fixed draft length.
+pub struct Fixed(pub u32);
+
+impl SpecPolicy for Fixed {
+    fn limit(&self) -> u32 {
+        self.0
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.0);
+    }
+}
+
+fn fixed(k: u32) -> Speculation {
+    Speculation::Policy(Box::new(Fixed(k)))
+}
+
+/// Σ a^j, summed.
+fn expected_tokens(a: f64, k: u32) -> f64 {
+    (0..=k).map(|j| a.powi(j as i32)).sum()
+}
+
+/// Accepted is counted before the trim at the output's end; the interval is over requests, each the mean of its rounds.
+#[test]
+fn constant_acceptance_yields_leviathans_formula() {
+    const Z: f64 = 3.291;
+    for (a, k) in [(0.3, 2), (0.6, 4), (0.8, 4), (0.9, 8), (1.0, 5), (0.0, 3)] {
+        let workload: Workload = (0..2000).map(|_| Request::new(Time::ZERO, 10, 200)).collect();
+        let acceptance = constant(a, 11, &workload);
+        let mut world = World::new(&workload);
+        world.acceptance = &*acceptance;
+        world.config.num_gpu_blocks = 1 << 16;
+        let run = world.run(fixed(k));
+        let lengths: Vec<f64> =
+            (0..2000).map(|i| 1.0 + f64::from(run.records.accepted[i]) / f64::from(run.records.rounds[i])).collect();
+        // A request's rounds end when its tokens do, so long rounds are sampled a little less: a ratio estimate over all
+        // requests is consistent, and its error is that of the requests' deviations from it.
+        let (_, error) = mean_and_error(&lengths);
+        let ratio = 1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64;
+        let theory = expected_tokens(a, k);
+        println!("a {a}, k {k}: {ratio:.4} ± {:.4}, theory {theory:.4}", Z * error);
+        // Ending at the first round past the output's end biases the ratio by under one round's excess in some 60.
+        assert!((ratio - theory).abs() <= Z * error + 1e-12, "a {a}, k {k}: {ratio} against {theory} ± {}", Z * error);
+    }
+}
+
+/// The lesson's rows: α, K and the speedup it gives. Its three chain speedups imply different draft costs, so that one cost
+/// meets them to 6 % only.
+#[test]
+fn the_eagle_lesson() {
+    let rows =
+        [(0.3, 2, 1.390, Some(1.2)), (0.5, 3, 1.875, Some(1.6)), (0.7, 4, 2.773, Some(2.4)), (0.85, 5, 4.152, None)];
+    for (a, k, tokens, speedup) in rows {
+        assert!((expected_tokens(a, k) - tokens).abs() < 5e-4, "E({a}, {k}) = {}", expected_tokens(a, k));
+        let Some(speedup) = speedup else { continue };
+        let workload: Workload = (0..64).map(|_| Request::new(Time::ZERO, 1, 4000)).collect();
+        let acceptance = constant(a, 5, &workload);
+        let mut world = World::new(&workload);
+        world.acceptance = &*acceptance;
+        world.config.num_gpu_blocks = 1 << 16;
+        world.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
+        world.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
+        // Per request-step, so that the batch's last stragglers do not count.
+        let rate = |s: Speculation| {
+            let run = world.run(s);
+            let own: f64 = (0..64).map(|i| run.records.tpot_s(i).unwrap()).sum();
+            64.0 / own
+        };
+        let simulated = rate(fixed(k)) / rate(Speculation::Off);
+        println!("α {a}, K {k}: E {tokens}, speedup {simulated:.3}, the lesson says ~{speedup}");
+        assert!((simulated / speedup - 1.0).abs() < 0.06, "{simulated} against {speedup}");
+    }
+}
+
+/// The registry's `fixed` is that policy.
+#[test]
+fn the_registrys_fixed_is_the_same() {
+    let workload: Workload = (0..50).map(|_| Request::new(Time::ZERO, 10, 100)).collect();
+    let acceptance = constant(0.7, 2, &workload);
+    let mut world = World::new(&workload);
+    world.acceptance = &*acceptance;
+    let spec: PolicySpec = serde_json::from_str(r#"{"fixed": {"k": 3}}"#).unwrap();
+    let belief =
+        foretoken_policies::Belief { draft: world.draft, target: world.target, context_reads: ContextReads::Once };
+    let context = PolicyContext { belief, max_draft_len: world.config.max_draft_len, seed: 1 };
+    assert_eq!(world.run(spec.build(&context)).records, world.run(fixed(3)).records);
+}
