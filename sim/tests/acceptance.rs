@@ -2,8 +2,7 @@
 //! is tested beside its code.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
-use foretoken_sim::luck::{Luck, threshold};
-use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Stream, Time, TruthRow, Workload};
+use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
 
 const SEED: u64 = 11;
 
@@ -29,16 +28,6 @@ fn share(bits: &[bool]) -> f64 {
 /// Four standard errors of a proportion `p` over `n` independent draws.
 fn four_errors(p: f64, n: usize) -> f64 {
     4.0 * (p * (1.0 - p) / n as f64).sqrt() + 1e-12
-}
-
-#[test]
-fn constant_bits_are_the_keyed_uniforms_below_the_rate() {
-    for rate in [0.0, 0.3, 0.8, 1.0] {
-        let got = bits(&*source(Rates::Constant { rate }), request(5, 100_003), 0);
-        let luck = Luck::new(SEED, Stream::Right, 5);
-        assert!(got.iter().enumerate().all(|(n, &b)| b == (u64::from(luck.half(n as u64)) < threshold(rate))));
-        assert!((share(&got) - rate).abs() <= four_errors(rate, got.len()), "{rate}: {}", share(&got));
-    }
 }
 
 #[test]

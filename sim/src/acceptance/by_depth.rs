@@ -1,9 +1,9 @@
 //! `by-depth`: heads that feed on their own hidden states (EAGLE family): the deeper since the last verification, the
 //! worse. One keyed uniform a position, a threshold a depth: right iff u_n < a(depth) (policies.md 13).
 
-use super::source::Bits;
+use super::source::{Bits, fill_constant};
 use super::{RequestTruth, TruthRow};
-use crate::luck::{Luck, Stream, threshold};
+use crate::luck::{Luck, Stream};
 
 /// Conditional acceptance by depth; the last one repeats.
 pub(super) struct ByDepth {
@@ -15,11 +15,9 @@ impl Bits for ByDepth {
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
         out.reset(positions, self.rates.len());
         let luck = Luck::new(self.seed, Stream::Right, request.id.into());
-        for n in 0..positions {
-            let u = u64::from(luck.half(n as u64));
-            for depth in (0..self.rates.len()).filter(|&d| u < threshold(self.rates[d])) {
-                out.set(depth, n);
-            }
+        // The same luck at every depth: only the rate differs.
+        for (depth, &rate) in self.rates.iter().enumerate() {
+            fill_constant(luck, rate, positions, out.depth_mut(depth));
         }
     }
 

@@ -1,8 +1,8 @@
 //! `constant` and `by-position`: an independent draft whose chance depends on the output position only.
 
-use super::source::{Bits, fill_constant};
+use super::source::{Bits, below, fill_constant, within};
 use super::{RequestTruth, TruthRow};
-use crate::luck::{Luck, Stream, threshold};
+use crate::luck::{Luck, Stream};
 
 /// One rate for everything: the i.i.d. model behind E(a, k) (Leviathan et al. 2023, Eq. 1).
 pub(super) struct Constant {
@@ -39,8 +39,17 @@ impl Bits for ByPosition {
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
         out.reset(positions, 1);
         let luck = Luck::new(self.seed, Stream::Right, request.id.into());
-        for n in (0..positions).filter(|&n| u64::from(luck.half(n as u64)) < threshold(self.at(n as u32))) {
-            out.set(0, n);
+        let span = self.span as usize;
+        for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
+            let end = (w * 64 + 64).min(positions);
+            let mut from = w * 64;
+            while from < end {
+                // The last rate holds to the end.
+                let stretch = from / span;
+                let to = if stretch + 1 < self.rates.len() { end.min((stretch + 1) * span) } else { end };
+                *word |= below(luck, self.at(from as u32), w) & within(w, from, to);
+                from = to;
+            }
         }
     }
 

@@ -2,9 +2,9 @@
 //! are autocorrelated by position. The conditional rate rises with depth although each request's is constant: deep
 //! positions are reached by easy requests (policies.md 6.5).
 
-use super::source::{Bits, fill_constant};
+use super::source::{Bits, below, fill_constant, within};
 use super::{RequestTruth, TruthRow};
-use crate::luck::{Luck, Stream, threshold};
+use crate::luck::{Luck, Stream};
 use crate::{Draws, RequestId};
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Default for Mixture {
 pub(super) struct MixtureBits {
     /// Law of each category index.
     laws: Vec<rand_distr::Beta<f64>>,
-    repeat: u64,
+    autocorrelation: f64,
     seed: u64,
 }
 
@@ -65,7 +65,7 @@ impl MixtureBits {
         if laws.is_empty() {
             laws.push(law(mixture.all));
         }
-        MixtureBits { laws, repeat: threshold(mixture.autocorrelation), seed }
+        MixtureBits { laws, autocorrelation: mixture.autocorrelation, seed }
     }
 
     fn rate_of(&self, id: RequestId, category: u16) -> f64 {
@@ -74,26 +74,66 @@ impl MixtureBits {
     }
 }
 
+/// Every bit of `bits` where `repeats` is set takes the value of the bit below it; the lowest one's is `before`. A run of
+/// repeats copies along its whole length, in six doubling strides (as carries run in a Kogge-Stone adder).
+fn copy_along(bits: u64, repeats: u64, before: u64) -> u64 {
+    let mut copied = bits & !repeats | before & repeats;
+    let mut open = repeats & !1;
+    for stride in [1, 2, 4, 8, 16, 32] {
+        copied |= open & copied << stride;
+        open &= open << stride;
+    }
+    copied
+}
+
 impl Bits for MixtureBits {
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
         out.reset(positions, 1);
         let key = u64::from(request.id);
         let rate = self.rate_of(request.id, request.category);
         fill_constant(Luck::new(self.seed, Stream::Right, key), rate, positions, out.depth_mut(0));
-        if self.repeat == 0 {
+        if self.autocorrelation == 0.0 {
             return;
         }
         // Each bit copies its neighbour with the probability of the autocorrelation: the rate stays, and bits k apart are
         // equal by copying with that probability to the power of k.
         let luck = Luck::new(self.seed, Stream::Repeat, key);
-        let words = out.depth_mut(0);
-        for n in (1..positions).filter(|&n| u64::from(luck.half(n as u64)) < self.repeat) {
-            let before = words[(n - 1) / 64] >> ((n - 1) % 64) & 1;
-            words[n / 64] = words[n / 64] & !(1 << (n % 64)) | before << (n % 64);
+        let mut before = 0;
+        for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
+            // The first position has nobody to copy.
+            let repeats = below(luck, self.autocorrelation, w) & if w == 0 { !1 } else { u64::MAX };
+            *word = copy_along(*word, repeats, before);
+            before = *word >> 63;
+        }
+        // Copying must not carry a bit past the end.
+        if let Some(last) = out.depth_mut(0).get_mut(positions / 64) {
+            *last &= within(positions / 64, 0, positions);
         }
     }
 
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         self.rate_of(request.id, request.category)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::luck::mix;
+
+    #[test]
+    fn copying_along_is_copying_one_by_one() {
+        for case in 0..2000u64 {
+            // Sparse, dense and full runs of repeats.
+            let repeats = [mix(case), mix(case) & mix(!case), mix(case) | mix(!case), u64::MAX][case as usize % 4];
+            let (bits, before) = (mix(case ^ 0xABCD), case / 4 % 2);
+            let mut expected = 0;
+            let mut last = before;
+            for n in 0..64 {
+                last = if repeats >> n & 1 == 1 { last } else { bits >> n & 1 };
+                expected |= last << n;
+            }
+            assert_eq!(copy_along(bits, repeats, before), expected, "case {case}");
+        }
     }
 }

@@ -32,18 +32,70 @@ impl<B: Bits> AcceptanceSource for Source<B> {
     }
 }
 
-/// Sets each of the first `positions` bits with probability `rate`, two positions a hash.
-pub(super) fn fill_constant(luck: Luck, rate: f64, positions: usize, words: &mut [u64]) {
-    let right = threshold(rate);
-    let mut left = positions;
-    for (w, word) in words.iter_mut().enumerate().take(positions.div_ceil(64)) {
-        let mut bits = 0u64;
-        for pair in 0..32 {
-            let hash = luck.bits(w as u64 * 32 + pair);
-            bits |= u64::from((hash & 0xFFFF_FFFF) < right) << (2 * pair);
-            bits |= u64::from((hash >> 32) < right) << (2 * pair + 1);
+/// Which of the 64 positions of `word` have a uniform below `rate` (to 32 bits; exact at 0 and 1)?
+///
+/// The uniform of position n is, bit by bit from the highest, bit n % 64 of one hash after another; all 64 are compared
+/// with the rate at once. A comparison is decided by the first bit that differs, so eight hashes decide a word on
+/// average, where two positions a hash would take 32. The uniforms do not depend on the rate: rates share their luck.
+pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
+    let rate = threshold(rate);
+    if rate > u64::from(u32::MAX) {
+        return u64::MAX;
+    }
+    let (mut less, mut equal) = (0, u64::MAX);
+    for bit in 0..32 {
+        // With no bits of the rate left, what is equal so far can no longer come out below it.
+        if equal == 0 || rate << (32 + bit) == 0 {
+            break;
         }
-        *word = if left < 64 { bits & ((1 << left) - 1) } else { bits };
-        left = left.saturating_sub(64);
+        let random = luck.bits(word as u64 * 32 + bit);
+        let of_rate = 0u64.wrapping_sub(rate >> (31 - bit) & 1);
+        less |= equal & of_rate & !random;
+        equal &= !(random ^ of_rate);
+    }
+    less
+}
+
+/// The bits of `word` that lie in the positions `from..to`.
+pub(super) fn within(word: usize, from: usize, to: usize) -> u64 {
+    let below = |n: usize| match n.saturating_sub(word * 64) {
+        at @ 0..64 => (1u64 << at) - 1,
+        _ => u64::MAX,
+    };
+    below(to) & !below(from)
+}
+
+/// Sets each of the first `positions` bits with probability `rate`.
+pub(super) fn fill_constant(luck: Luck, rate: f64, positions: usize, words: &mut [u64]) {
+    for (w, word) in words.iter_mut().enumerate().take(positions.div_ceil(64)) {
+        *word = below(luck, rate, w) & within(w, 0, positions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::luck::Stream;
+
+    /// A second way: put each position's uniform together and compare it as a number.
+    #[test]
+    fn words_are_comparisons_of_one_uniform_a_position() {
+        let luck = Luck::new(9, Stream::Right, 4);
+        let uniform = |n: u64| (0..32).fold(0u64, |u, bit| u << 1 | luck.bits(n / 64 * 32 + bit) >> (n % 64) & 1);
+        for rate in [0.0, 1e-9, 0.078, 0.5, 0.7, 1.0 - 1e-9, 1.0] {
+            for n in 0..2000u64 {
+                let right = below(luck, rate, n as usize / 64) >> (n % 64) & 1 == 1;
+                assert_eq!(right, uniform(n) < threshold(rate), "rate {rate}, position {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn masks_are_clipped_to_their_word() {
+        assert_eq!(within(0, 0, 3), 0b111);
+        assert_eq!(within(0, 2, 64), !0b11);
+        assert_eq!(within(1, 0, 64), 0);
+        assert_eq!(within(1, 66, 1000), !0b11);
+        assert_eq!(within(2, 0, 1000), u64::MAX);
     }
 }
