@@ -1,1 +1,44 @@
-//! TODO
+//! Foretoken's speculation policies: one file a policy, and the two things several of them share, a cost estimate and
+//! acceptance-rate estimators.
+//!
+//! A policy is a pure state machine over [`foretoken_sim::BatchView`]. It must never see the future: output lengths and
+//! acceptance to come are not in its view, and only the oracles of this crate are built as
+//! [`foretoken_sim::OraclePolicy`], the one type the hidden truth is shown to. Nothing here reads a clock, does I/O or
+//! knows whether the engine is simulated or live.
+//!
+//! To add a policy: its file, one line in the table of [`registry`], one golden line.
+
+mod acceptance;
+mod adaspec;
+mod adaspec_verifier;
+mod autoregressive;
+mod belief;
+mod ema_tier;
+mod estimator;
+mod fixed;
+mod look;
+mod oracle_goodput;
+mod oracle_length;
+mod random;
+pub mod registry;
+mod smartspec;
+mod threshold;
+mod true_cost;
+
+#[cfg(test)]
+mod testing;
+
+pub use acceptance::{Rate, expected_tokens};
+pub use adaspec::{Adaspec, Drafter, SloMode, Verifier};
+pub use autoregressive::Autoregressive;
+pub use belief::Belief;
+pub use ema_tier::EmaTier;
+pub use estimator::{Depth, Depths, Estimate};
+pub use fixed::Fixed;
+pub use look::{Colour, Dash, Look, Marker};
+pub use oracle_goodput::{Form, OracleGoodput};
+pub use oracle_length::OracleLength;
+pub use random::Random;
+pub use registry::{BadParameter, Definition, PolicyContext, PolicySpec};
+pub use smartspec::Smartspec;
+pub use threshold::{Cost, Preset, Scope, Threshold};

@@ -1,0 +1,126 @@
+//! Acceptance-rate estimators: what past steps say about the next draft.
+//!
+//! They see outcomes a server would see, and nothing else.
+
+use foretoken_sim::StepOutcome;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included:
+/// E(a, k) = 1 + a + … + a^k (Leviathan et al. 2023, Eq. 1), summed, because the closed form loses digits near a = 1.
+pub fn expected_tokens(a: f64, k: u32) -> f64 {
+    (0..=k).map(|j| a.powi(j as i32)).sum()
+}
+
+/// What counts as a try when a step's acceptance rate is taken (policies.md 14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rate {
+    /// Drafts up to and including the first rejected one: consistent for the conditional rate that E(a, k) needs.
+    #[default]
+    Attempts,
+    /// Every verified draft (policies.md 0.2): biased low, because drafts after a rejection never had a chance.
+    PerDraft,
+}
+
+impl Rate {
+    /// The acceptance rate of one step, or `None` when nothing was verified.
+    pub fn of(self, outcome: &StepOutcome) -> Option<f64> {
+        let (mut accepted, mut tries) = (0u64, 0u64);
+        for (&a, &v) in outcome.accepted.iter().zip(outcome.verified) {
+            accepted += u64::from(a);
+            tries += u64::from(match self {
+                Rate::Attempts => v.min(a + 1),
+                Rate::PerDraft => v,
+            });
+        }
+        (tries > 0).then(|| accepted as f64 / tries as f64)
+    }
+}
+
+/// The mean of everything seen, or of the last steps, with a value to start from.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningMean {
+    value: f64,
+    sum: f64,
+    count: u64,
+    /// Steps to remember; `None` remembers all and keeps none of them.
+    window: Option<usize>,
+    steps: VecDeque<(f64, u64)>,
+}
+
+impl RunningMean {
+    /// `start` until something is seen; then the mean over the last `window` steps that brought anything.
+    pub(crate) fn new(start: f64, window: Option<u32>) -> RunningMean {
+        let window = window.map(|w| w as usize);
+        let steps = VecDeque::with_capacity(window.map_or(0, |w| w + 1));
+        RunningMean { value: start, sum: 0.0, count: 0, window, steps }
+    }
+
+    pub(crate) fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Takes in one step: `count` values that add up to `sum`.
+    pub(crate) fn add_step(&mut self, sum: f64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        match self.window {
+            None => {
+                self.sum += sum;
+                self.count += count;
+            }
+            Some(window) => {
+                self.steps.push_back((sum, count));
+                if self.steps.len() > window {
+                    self.steps.pop_front();
+                }
+                // Summed afresh: taking the oldest away again would leave its rounding behind for ever.
+                self.sum = self.steps.iter().map(|s| s.0).sum();
+                self.count = self.steps.iter().map(|s| s.1).sum();
+            }
+        }
+        self.value = self.sum / self.count as f64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::outcome;
+    use foretoken_sim::Drafts;
+
+    #[test]
+    fn leviathan_equation_1() {
+        assert!((expected_tokens(0.7, 3) - 2.533).abs() < 1e-12);
+        assert!((expected_tokens(0.8, 7) - 4.161_139_2).abs() < 1e-12);
+        assert_eq!(expected_tokens(1.0, 5), 6.0);
+        for k in 0..9 {
+            assert_eq!(expected_tokens(0.0, k), 1.0);
+        }
+    }
+
+    #[test]
+    fn attempts_end_at_the_first_rejection() {
+        let drafts = Drafts::default();
+        // Accepted 2 of 4 (three tries), 3 of 3 (three tries), 0 of 2 (one try), nothing verified.
+        let step = outcome(&drafts, &[4, 3, 2, 0], &[2, 3, 0, 0]);
+        assert_eq!(Rate::Attempts.of(&step), Some(5.0 / 7.0));
+        assert_eq!(Rate::PerDraft.of(&step), Some(5.0 / 9.0));
+        assert_eq!(Rate::Attempts.of(&outcome(&drafts, &[0, 0], &[0, 0])), None);
+    }
+
+    #[test]
+    fn a_window_forgets_and_empty_steps_do_not_count() {
+        let mut all = RunningMean::new(0.6, None);
+        let mut two = RunningMean::new(0.6, Some(2));
+        assert_eq!((all.value(), two.value()), (0.6, 0.6));
+        for (sum, count) in [(1.0, 2), (0.0, 0), (3.0, 4), (0.2, 1)] {
+            all.add_step(sum, count);
+            two.add_step(sum, count);
+        }
+        assert!((all.value() - 4.2 / 7.0).abs() < 1e-15);
+        assert!((two.value() - 3.2 / 5.0).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,337 @@
+//! `adaspec`: drafts one token at a time while the predicted throughput rises (Adaptive Drafter), drops the least
+//! promising tokens before verification (Confidence-Prior Verifier), and refuses to speculate in steps that would miss
+//! the SLO (SLO-Aware Efficiency Estimator).
+//!
+//! Source: "AdaSpec: Adaptive Speculative Decoding for Fast, SLO-Aware LLM Serving" (arXiv 2503.05096), Alg. 1 to 3 and
+//! Eq. 4 to 7, read as policies.md 2, 12 and 14 say: the prediction multiplies the last cumulative confidence (Eq. 7;
+//! Alg. 1 as printed does not), every request counts one bonus token (Eq. 6), and there is a cap on the length, which
+//! the algorithm lacks. The published code differs in all three parts; this is the paper. `verifier = "off"` is the
+//! paper's AdaSpec⁻.
+
+use crate::acceptance::RunningMean;
+use crate::adaspec_verifier::{Tail, Tails};
+use crate::belief::Belief;
+use crate::estimator::{Depth, Depths, Estimate};
+use crate::look::{Dash, Look, Marker, VERMILLION};
+use crate::registry::{BadParameter, Check, Definition, PolicyContext, label};
+use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// How far to draft.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drafter {
+    /// Alg. 1: while the predicted throughput is above that of what was drafted.
+    #[default]
+    Paper,
+    /// Always up to the cap.
+    Off,
+}
+
+/// What to verify.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verifier {
+    /// Alg. 2: without the least promising tokens.
+    #[default]
+    PaperGreedy,
+    /// Everything drafted.
+    Off,
+}
+
+/// When a speculative step is out of bounds, so that its estimate is −1 (Alg. 3). A step without drafts never is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SloMode {
+    /// Never.
+    Off,
+    /// Its time is above the tightest TPOT limit in the batch: a request may have nothing accepted.
+    #[default]
+    Step,
+    /// Its time over some request's expected tokens is above that request's TPOT limit.
+    Expected,
+}
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Adaspec {
+    /// How far to draft.
+    pub drafter: Drafter,
+    /// What to verify.
+    pub verifier: Verifier,
+    /// How the SLO binds.
+    pub slo: SloMode,
+    /// Confidence expected of a token before any was seen.
+    pub prev_confidence: f64,
+    /// Drafting steps over which the expected confidence is the mean; absent is all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Longest draft.
+    pub cap: u32,
+}
+
+impl Default for Adaspec {
+    fn default() -> Self {
+        Adaspec {
+            drafter: Drafter::Paper,
+            verifier: Verifier::PaperGreedy,
+            slo: SloMode::Step,
+            prev_confidence: 0.6,
+            window: None,
+            cap: 8,
+        }
+    }
+}
+
+impl Definition for Adaspec {
+    fn label(&self) -> String {
+        let stem = if self.verifier == Verifier::Off { "adaspec-" } else { "adaspec" };
+        label(stem, self, &Adaspec { verifier: self.verifier, ..Adaspec::default() })
+    }
+
+    fn summary(&self) -> &'static str {
+        "drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO"
+    }
+
+    fn source(&self) -> &'static str {
+        "AdaSpec (arXiv 2503.05096) Alg. 1-3; verifier = \"off\" is AdaSpec-"
+    }
+
+    fn look(&self) -> Look {
+        match self.verifier {
+            Verifier::PaperGreedy => Look::new(VERMILLION, Dash::Solid, Marker::Square),
+            Verifier::Off => Look::new(VERMILLION, Dash::Dashed, Marker::Ring),
+        }
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("adaspec");
+        check.share("prev_confidence", self.prev_confidence)?;
+        check.that("window", self.window != Some(0), || "must be at least 1 step; leave it out for all".into())?;
+        check.length("cap", self.cap)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// The running policy.
+struct Running {
+    params: Adaspec,
+    belief: Belief,
+    cap: u32,
+    /// The confidence expected of the next token; constant during a step.
+    expected: RunningMean,
+    step: Step,
+    depths: Depths,
+    tails: Tails,
+}
+
+/// What is known of the step in progress. The vectors are kept between steps.
+#[derive(Default)]
+struct Step {
+    /// Estimated time of what was drafted so far; set by `propose`.
+    estimate: Option<Estimate>,
+    /// Expected tokens of the batch: one bonus a request and the cumulative confidence of every draft token to verify.
+    tokens: f64,
+    /// The same for each request; kept up only where `slo = expected` binds.
+    tokens_of: Vec<f64>,
+    /// Cumulative confidence of the j-th token (from 0) of request i at `i * cap + j`.
+    cumulative: Vec<f64>,
+    /// Cumulative confidence of each request's last token, 1 before the first.
+    last: Vec<f64>,
+    /// Sum of `last` over the requests that may draft one more.
+    going_on: f64,
+    /// Sum and number of the confidences seen in this step.
+    seen: (f64, u64),
+    /// Draft passes taken in.
+    passes: u32,
+    /// The tightest TPOT limit of the batch, seconds; infinite where the SLO does not bind.
+    slo_s: f64,
+}
+
+impl Running {
+    fn new(params: Adaspec, context: &PolicyContext) -> Running {
+        Running {
+            belief: context.belief,
+            cap: params.cap.min(context.max_draft_len),
+            expected: RunningMean::new(params.prev_confidence, params.window),
+            step: Step::default(),
+            depths: Depths::default(),
+            tails: Tails::default(),
+            params,
+        }
+    }
+
+    fn begin(&mut self, batch: &BatchView) {
+        let (n, cap) = (batch.len(), self.cap);
+        self.depths.fill(batch, cap);
+        let s = &mut self.step;
+        s.estimate = Some(Estimate::undrafted(&self.belief, batch));
+        s.tokens = n as f64;
+        s.last.clear();
+        s.last.resize(n, 1.0);
+        if s.cumulative.len() < n * cap as usize {
+            s.cumulative.resize(n * cap as usize, 0.0);
+        }
+        s.going_on = self.depths.at(1).requests as f64;
+        s.seen = (0.0, 0);
+        s.passes = 0;
+        s.slo_s = match self.params.slo {
+            SloMode::Off => f64::INFINITY,
+            SloMode::Step | SloMode::Expected => batch.slo_tpot_s.iter().copied().fold(f64::INFINITY, f64::min),
+        };
+        s.tokens_of.clear();
+        s.tokens_of.resize(n, 1.0);
+    }
+
+    /// Alg. 3: expected tokens a second, or −1 when the speculative step would miss the SLO. `longest_s` is the
+    /// longest the step may take in `expected` mode.
+    fn throughput(&self, tokens: f64, estimate: &Estimate, longest_s: f64) -> f64 {
+        let time = estimate.step_s();
+        let bound = match self.params.slo {
+            SloMode::Off => f64::INFINITY,
+            SloMode::Step => self.step.slo_s,
+            SloMode::Expected => longest_s,
+        };
+        if estimate.passes() > 0 && time > bound { -1.0 } else { tokens / time }
+    }
+
+    /// `expected` mode: the longest step in which every request's expected TPOT is within its limit, when request i
+    /// expects `tokens_of[i] + gain(i)` tokens.
+    fn longest_step_s(&self, batch: &BatchView, gain: impl Fn(usize) -> f64) -> f64 {
+        if self.params.slo != SloMode::Expected || self.step.slo_s == f64::INFINITY {
+            return f64::INFINITY;
+        }
+        let bounds = batch.slo_tpot_s.iter().zip(&self.step.tokens_of).enumerate();
+        bounds.map(|(i, (&slo, &tokens))| slo * (tokens + gain(i))).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The throughput of what was drafted.
+    fn actual(&self, batch: &BatchView) -> f64 {
+        self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
+    }
+
+    /// Alg. 1 line 5: would one more pass raise the throughput above `best`, when every confidence is the expected one?
+    fn worth_a_pass(&self, batch: &BatchView, best: f64) -> bool {
+        let depth = self.step.passes + 1;
+        let at = self.depths.at(depth);
+        if at.requests == 0 {
+            return false;
+        }
+        let confidence = self.expected.value();
+        let mut longer = *self.estimate();
+        longer.deepen(at);
+        let longest_s =
+            self.longest_step_s(batch, |i| if batch.limit[i] >= depth { self.step.last[i] * confidence } else { 0.0 });
+        self.throughput(self.step.tokens + confidence * self.step.going_on, &longer, longest_s) > best
+    }
+
+    fn estimate(&self) -> &Estimate {
+        self.step.estimate.as_ref().expect("the engine proposes before it drafts")
+    }
+
+    /// Takes in the confidences of the passes that ran since the last look.
+    fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
+        let stride = self.cap as usize;
+        let s = &mut self.step;
+        while s.passes < drafts.passes {
+            let j = s.passes as usize;
+            s.passes += 1;
+            s.going_on = 0.0;
+            let mut at = Depth::default();
+            for i in (0..batch.len()).filter(|&i| drafts.draft_len[i] >= s.passes) {
+                let confidence = f64::from(drafts.confidence(i, j));
+                s.last[i] *= confidence;
+                s.cumulative[i * stride + j] = s.last[i];
+                s.tokens += s.last[i];
+                s.tokens_of[i] += s.last[i];
+                s.seen.0 += confidence;
+                s.seen.1 += 1;
+                s.going_on += if batch.limit[i] > s.passes { s.last[i] } else { 0.0 };
+                at.requests += 1;
+                at.context += u64::from(batch.context[i]);
+                at.catch_up += if batch.always_extend { 0 } else { u64::from(batch.draft_gap[i]) };
+            }
+            s.estimate.as_mut().expect("the engine proposes before it drafts").deepen(at);
+        }
+    }
+
+    /// Alg. 2: drops the least promising token while that strictly improves the throughput.
+    fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        let stride = self.cap as usize;
+        let mut best = self.actual(batch);
+        let mut longest_s = self.longest_step_s(batch, |_| 0.0);
+        let cumulative = std::mem::take(&mut self.step.cumulative);
+        let tail = |i: usize, depth: u32| {
+            (depth > 0).then(|| Tail::new(cumulative[i * stride + depth as usize - 1], depth, i))
+        };
+        let lens = drafts.verify_len.iter().enumerate();
+        self.tails.fill(lens.filter_map(|(i, &len)| tail(i, len)));
+        while let Some(least) = self.tails.peek() {
+            let i = least.request as usize;
+            let mut shorter = *self.estimate();
+            shorter.drop_token(u64::from(batch.context[i] + least.depth));
+            let tokens = self.step.tokens - least.cumulative();
+            let tokens_of_i = self.step.tokens_of[i] - least.cumulative();
+            let shorter_longest_s = longest_s.min(batch.slo_tpot_s[i] * tokens_of_i);
+            let throughput = self.throughput(tokens, &shorter, shorter_longest_s);
+            if throughput <= best {
+                break;
+            }
+            best = throughput;
+            longest_s = shorter_longest_s;
+            self.step.estimate = Some(shorter);
+            self.step.tokens = tokens;
+            self.step.tokens_of[i] = tokens_of_i;
+            drafts.verify_len[i] -= 1;
+            self.tails.remove(tail(i, least.depth - 1));
+        }
+        self.step.cumulative = cumulative;
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limit(&self) -> u32 {
+        self.cap
+    }
+
+    fn wants_confidence(&self) -> bool {
+        self.params.drafter == Drafter::Paper || self.params.verifier == Verifier::PaperGreedy
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.begin(batch);
+        if self.params.drafter == Drafter::Off || self.worth_a_pass(batch, -1.0) {
+            plan.fill(self.cap);
+        }
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        if self.params.drafter == Drafter::Off {
+            return Continue::Yes;
+        }
+        self.take_in(batch, drafts);
+        if self.worth_a_pass(batch, self.actual(batch)) { Continue::Yes } else { Continue::Stop }
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        if self.wants_confidence() {
+            self.take_in(batch, drafts);
+        }
+        if self.params.verifier == Verifier::PaperGreedy {
+            self.eliminate(batch, drafts);
+        }
+    }
+
+    fn observe(&mut self, _: &StepOutcome) {
+        let (sum, count) = std::mem::take(&mut self.step.seen);
+        self.expected.add_step(sum, count);
+    }
+}
+
+#[cfg(test)]
+#[path = "adaspec_tests.rs"]
+mod tests;

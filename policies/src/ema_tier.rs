@@ -1,0 +1,231 @@
+//! `ema-tier`: SGLang's adaptive speculative decoding, first generation. An exponential average of the accepted draft
+//! length moves the whole batch between a few captured lengths, with hysteresis.
+//!
+//! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`; restated in policies.md 1.1. The
+//! formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its motivation: no code computes it.
+
+use crate::look::{Dash, Look, Marker, ORANGE};
+use crate::registry::{BadParameter, Check, Definition, PolicyContext, label};
+use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Parameters, with SGLang's defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmaTier {
+    /// Draft lengths it may use (`candidate_steps`); order and repetitions do not matter.
+    pub candidates: Vec<u32>,
+    /// Weight of the newest batch.
+    pub ema_alpha: f64,
+    /// Batches before the first decision may fall.
+    pub warmup_batches: u32,
+    /// Batches between decisions.
+    pub update_interval: u32,
+    /// Added to the threshold of going down; negative delays dropping.
+    pub down_hysteresis: f64,
+    /// Added to the threshold of going up; positive delays rising.
+    pub up_hysteresis: f64,
+    /// Length to start from (`speculative_num_steps`), snapped to the nearest candidate, the larger one on a tie.
+    pub initial_steps: u32,
+}
+
+impl Default for EmaTier {
+    fn default() -> Self {
+        EmaTier {
+            candidates: vec![1, 3, 7],
+            ema_alpha: 0.2,
+            warmup_batches: 10,
+            update_interval: 5,
+            down_hysteresis: -0.25,
+            up_hysteresis: 0.0,
+            initial_steps: 3,
+        }
+    }
+}
+
+impl EmaTier {
+    /// The candidates sorted, each once.
+    fn tiers(&self) -> Vec<u32> {
+        let mut tiers = self.candidates.clone();
+        tiers.sort_unstable();
+        tiers.dedup();
+        tiers
+    }
+}
+
+impl Definition for EmaTier {
+    fn label(&self) -> String {
+        label("ema-tier", self, &EmaTier::default())
+    }
+
+    fn summary(&self) -> &'static str {
+        "moves the batch between captured draft lengths by an average of accepted drafts, with hysteresis"
+    }
+
+    fn source(&self) -> &'static str {
+        "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)"
+    }
+
+    fn look(&self) -> Look {
+        Look::new(ORANGE, Dash::Solid, Marker::Diamond)
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("ema-tier");
+        let range =
+            || format!("{:?} are not two or more different draft lengths from 1 to {MAX_SPEC_LEN}", self.candidates);
+        let tiers = self.tiers();
+        check.that("candidates", tiers.len() >= 2 && tiers.iter().all(|t| (1..=MAX_SPEC_LEN).contains(t)), range)?;
+        check.share("ema_alpha", self.ema_alpha)?;
+        check.that("update_interval", self.update_interval > 0, || "must be at least 1 batch".into())?;
+        for (key, value) in [("down_hysteresis", self.down_hysteresis), ("up_hysteresis", self.up_hysteresis)] {
+            check.that(key, value.is_finite(), || format!("{value} is not a number of tokens"))?;
+        }
+        check.length("initial_steps", self.initial_steps)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Tiers::new(self, context.max_draft_len)))
+    }
+}
+
+/// The running policy.
+struct Tiers {
+    params: EmaTier,
+    tiers: Vec<u32>,
+    max_draft_len: u32,
+    /// Index into `tiers`.
+    now: usize,
+    ema: f64,
+    batches: u64,
+}
+
+impl Tiers {
+    fn new(params: &EmaTier, max_draft_len: u32) -> Tiers {
+        let tiers = params.tiers();
+        let now = (0..tiers.len())
+            .min_by_key(|&i| (tiers[i].abs_diff(params.initial_steps), u32::MAX - tiers[i]))
+            .expect("a checked list has two candidates or more");
+        Tiers { ema: f64::from(tiers[now]) - 1.0, params: params.clone(), tiers, max_draft_len, now, batches: 0 }
+    }
+
+    /// One verify batch with these accepted draft counts (bonus excluded): their number and sum.
+    fn feed(&mut self, requests: u64, accepted: u64) {
+        if requests == 0 {
+            return;
+        }
+        let p = &self.params;
+        let mean = accepted as f64 / requests as f64;
+        self.ema = (1.0 - p.ema_alpha) * self.ema + p.ema_alpha * mean;
+        self.batches += 1;
+        let since_warmup = self.batches.saturating_sub(u64::from(p.warmup_batches));
+        if since_warmup > 0 && since_warmup.is_multiple_of(u64::from(p.update_interval)) {
+            self.decide();
+        }
+    }
+
+    /// Down is judged against the next lower candidate, up against the present one; both may jump.
+    fn decide(&mut self) {
+        let tier = |i: usize| f64::from(self.tiers[i]);
+        let (down, up) = (self.params.down_hysteresis, self.params.up_hysteresis);
+        let mut now = self.now;
+        while now > 0 && self.ema <= tier(now - 1) - 0.5 + down {
+            now -= 1;
+        }
+        while now + 1 < self.tiers.len() && self.ema > tier(now) - 0.5 + up {
+            now += 1;
+        }
+        self.now = now;
+    }
+}
+
+impl SpecPolicy for Tiers {
+    fn limit(&self) -> u32 {
+        self.tiers[self.now].min(self.max_draft_len)
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.limit());
+    }
+
+    /// A request that had no room to draft says nothing about acceptance and is left out; SGLang has no such request.
+    fn observe(&mut self, outcome: &StepOutcome) {
+        let drafted = || outcome.accepted.iter().zip(outcome.verified).filter(|&(_, &v)| v > 0);
+        self.feed(drafted().count() as u64, drafted().map(|(&a, _)| u64::from(a)).sum());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::outcome;
+    use foretoken_sim::Drafts;
+
+    /// (after batch n, average, length) of policies.md 10.
+    type Vector = (u64, f64, u32);
+
+    fn follow(initial_steps: u32, feeds: &[(f64, u32)], expected: &[Vector]) {
+        let mut policy = Tiers::new(&EmaTier { initial_steps, ..EmaTier::default() }, 8);
+        let drafts = Drafts::default();
+        let mut expected = expected.iter();
+        let mut next = expected.next();
+        for &(mean, times) in feeds {
+            // Ten requests whose accepted counts have that mean.
+            let tenths = (mean * 10.0).round() as u32;
+            let accepted: Vec<u32> = (0..10).map(|i| tenths / 10 + u32::from(i < tenths % 10)).collect();
+            for _ in 0..times {
+                policy.observe(&outcome(&drafts, &[], &[]));
+                policy.observe(&outcome(&drafts, &[7; 10], &accepted));
+                if let Some(&(n, ema, len)) = next.filter(|v| v.0 == policy.batches) {
+                    assert!((policy.ema - ema).abs() < 5.1e-6, "batch {n}: {} for {ema}", policy.ema);
+                    assert_eq!(policy.limit(), len, "batch {n}");
+                    next = expected.next();
+                }
+            }
+        }
+        assert_eq!(next, None, "a vector was never reached");
+    }
+
+    #[test]
+    fn sglang_generation_1_vectors() {
+        follow(3, &[(3.0, 30)], &[(14, 2.95602, 3), (15, 2.96482, 7), (30, 2.99876, 7)]);
+        follow(3, &[(0.0, 15)], &[(15, 0.07037, 1)]);
+        follow(3, &[(0.4, 40)], &[(15, 0.45629, 3), (40, 0.40021, 3)]);
+        let falling = [(20, 6.98847, 7), (25, 2.49168, 7), (30, 1.01817, 3), (45, 0.32527, 3), (50, 0.30828, 3)];
+        follow(7, &[(7.0, 20), (0.3, 30)], &falling);
+        let rising = [(15, 0.96482, 3), (25, 2.42442, 3), (30, 2.54247, 7), (40, 0.98025, 3), (55, 0.22745, 1)];
+        follow(1, &[(1.0, 15), (2.6, 20), (0.2, 20)], &rising);
+    }
+
+    #[test]
+    fn one_decision_may_jump_two_tiers() {
+        let mut policy = Tiers::new(&EmaTier { initial_steps: 7, ema_alpha: 1.0, ..EmaTier::default() }, 8);
+        (0..15).for_each(|_| policy.feed(1, 0));
+        assert_eq!(policy.limit(), 1);
+    }
+
+    #[test]
+    fn the_start_snaps_to_the_nearest_and_to_the_larger_on_a_tie() {
+        for (asked, got) in [(1, 1), (2, 3), (4, 3), (5, 7), (20, 7)] {
+            let policy = Tiers::new(&EmaTier { initial_steps: asked, ..EmaTier::default() }, 8);
+            assert_eq!((policy.limit(), policy.ema), (got, f64::from(got) - 1.0), "asked {asked}");
+        }
+        // The engine's longest draft cuts what is drafted, not what is remembered.
+        assert_eq!(Tiers::new(&EmaTier { initial_steps: 7, ..EmaTier::default() }, 5).limit(), 5);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let bad = |f: fn(&mut EmaTier)| {
+            let mut p = EmaTier::default();
+            f(&mut p);
+            p.check().expect_err("refused").key
+        };
+        assert_eq!(bad(|p| p.candidates = vec![3, 3]), "candidates");
+        assert_eq!(bad(|p| p.candidates = vec![0, 3]), "candidates");
+        assert_eq!(bad(|p| p.ema_alpha = f64::NAN), "ema_alpha");
+        assert_eq!(bad(|p| p.update_interval = 0), "update_interval");
+        assert_eq!(bad(|p| p.down_hysteresis = f64::INFINITY), "down_hysteresis");
+        assert_eq!(EmaTier::default().check(), Ok(()));
+    }
+}

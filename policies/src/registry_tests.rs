@@ -1,0 +1,198 @@
+//! Tests of [`super`]: names, labels, looks, checks, what every policy owes the engine, and the golden decisions.
+
+use super::*;
+use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
+use crate::{Cost, Drafter, Form, Preset, Rate, Scope, SloMode, Verifier};
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+/// Every default, and the settings that a comparison shows beside them.
+fn shown() -> Vec<PolicySpec> {
+    let mut all = PolicySpec::all();
+    all.extend([
+        PolicySpec::Fixed(Fixed { k: 1 }),
+        PolicySpec::Fixed(Fixed { k: 5 }),
+        PolicySpec::Smartspec(Smartspec { rate: Rate::PerDraft, ..Smartspec::default() }),
+        PolicySpec::Adaspec(Adaspec { verifier: Verifier::Off, ..Adaspec::default() }),
+        PolicySpec::Adaspec(Adaspec { drafter: Drafter::Off, slo: SloMode::Expected, ..Adaspec::default() }),
+        PolicySpec::Threshold(Threshold { preset: Preset::AdaspecRepo, ..Threshold::default() }),
+        PolicySpec::Threshold(Threshold {
+            threshold: Some(0.5),
+            scope: Some(Scope::BatchMean),
+            cost: Some(Cost::RunsAll),
+            ..Threshold::default()
+        }),
+        PolicySpec::OracleGoodput(OracleGoodput { form: Form::Batch }),
+        PolicySpec::Random(Random { per_request: true }),
+    ]);
+    all
+}
+
+#[test]
+fn labels_tell_settings_apart_and_looks_tell_policies_apart() {
+    let labels: Vec<String> = shown().iter().map(PolicySpec::label).collect();
+    assert_eq!(
+        labels[..9],
+        [
+            "autoregressive",
+            "fixed-3",
+            "ema-tier",
+            "smartspec",
+            "adaspec",
+            "threshold-hf",
+            "oracle-goodput",
+            "oracle-length",
+            "random",
+        ]
+    );
+    assert_eq!(
+        labels[9..],
+        [
+            "fixed-1",
+            "fixed-5",
+            "smartspec[rate=per-draft]",
+            "adaspec-",
+            "adaspec[drafter=off slo=expected]",
+            "threshold-adaspec-repo",
+            "threshold-hf[cost=runs-all scope=batch-mean threshold=0.5]",
+            "oracle-goodput[form=batch]",
+            "random[per_request=true]",
+        ]
+    );
+    let looks: HashSet<Look> = shown()[..9].iter().map(|p| p.definition().look()).collect();
+    assert_eq!(looks.len(), 9);
+    for pair in [[1, 9], [1, 10], [9, 10], [4, 12], [5, 14]] {
+        assert_ne!(shown()[pair[0]].definition().look(), shown()[pair[1]].definition().look(), "{pair:?}");
+    }
+}
+
+#[test]
+fn names_and_defaults_are_one_table() {
+    let names: Vec<&str> = PolicySpec::all().iter().map(PolicySpec::name).collect();
+    assert_eq!(names, PolicySpec::all_names());
+    let seers: Vec<&str> = PolicySpec::all().iter().filter(|p| p.sees_hidden_truth()).map(PolicySpec::name).collect();
+    assert_eq!(seers, ["oracle-goodput", "oracle-length"]);
+    for policy in PolicySpec::all() {
+        assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
+        // `{ name = {} }` is the default, and what is written reads back.
+        let empty = format!("{{\"{}\":{{}}}}", policy.name());
+        assert_eq!(serde_json::from_str::<PolicySpec>(&empty).expect("all defaults"), policy);
+        let unknown = format!("{{\"{}\":{{\"no_such_key\":1}}}}", policy.name());
+        assert!(serde_json::from_str::<PolicySpec>(&unknown).is_err(), "{}", policy.name());
+    }
+    for policy in shown() {
+        let written = serde_json::to_string(&policy).expect("plain values");
+        assert_eq!(serde_json::from_str::<PolicySpec>(&written).expect("what was written"), policy);
+    }
+}
+
+#[test]
+fn only_oracles_are_built_as_oracles() {
+    for policy in shown() {
+        let oracle = matches!(policy.build(&CONTEXT), Speculation::Oracle(_));
+        assert_eq!(oracle, policy.sees_hidden_truth(), "{}", policy.label());
+    }
+}
+
+#[test]
+fn errors_say_where() {
+    let bad = PolicySpec::Smartspec(Smartspec { ema_keep: f64::NAN, ..Smartspec::default() });
+    let error = bad.check().expect_err("NaN");
+    assert_eq!(
+        (error.key, error.to_string()),
+        ("ema_keep", "smartspec.ema_keep: NaN is not a share from 0 to 1".into())
+    );
+    let bad = PolicySpec::Smartspec(Smartspec { initial_acceptance: -0.5, ..Smartspec::default() });
+    assert_eq!(bad.check().expect_err("negative").key, "initial_acceptance");
+    let bad = PolicySpec::Smartspec(Smartspec { absorbing_steps: 0, ..Smartspec::default() });
+    assert_eq!(bad.check().expect_err("zero").key, "absorbing_steps");
+}
+
+/// Five requests, one of them without room; a chunk rides along and one request has a gap.
+fn small_batch() -> Batch {
+    let mut batch = Batch::new(&[120, 900, 64, 2000, 333], &[8, 8, 0, 3, 8]);
+    batch.gap[1] = 1;
+    batch.prefill.add(0, 16);
+    batch.draft_prefill.add(0, 16);
+    batch
+}
+
+/// `draft lengths / verify lengths` of three steps on the small batch. Confidences fall with depth, and with the request.
+fn decisions(policy: &PolicySpec) -> String {
+    let confidence = |i: usize, j: usize| 0.97 - 0.11 * i as f32 - 0.09 * j as f32;
+    // Dear enough that what is worth drafting differs from what would be accepted.
+    let mut context = CONTEXT;
+    context.belief.draft.delta_s = 2e-3;
+    context.belief.target.gamma_s = 400e-6;
+    let runs = [[4, 1, 0, 2, 0], [8, 0, 0, 3, 1], [1, 1, 0, 0, 2]];
+    let mut run = Run::of_spec(policy, &context);
+    let mut batch = small_batch();
+    let steps: Vec<String> = runs
+        .iter()
+        .enumerate()
+        .map(|(step, accepted)| {
+            batch.step = step as u64;
+            let made = run.step(&batch, confidence, accepted);
+            let digits = |lens: &[u32]| lens.iter().map(u32::to_string).collect::<String>();
+            format!("{}/{}", digits(&made.draft_len), digits(&made.verify_len))
+        })
+        .collect();
+    steps.join(" ")
+}
+
+/// One line a policy: a change of any decision shows here first.
+#[test]
+fn golden() {
+    let golden: [(&str, &str); 18] = [
+        ("autoregressive", "00000/00000 00000/00000 00000/00000"),
+        ("fixed-3", "33033/33033 33033/33033 33033/33033"),
+        ("ema-tier", "33033/33033 33033/33033 33033/33033"),
+        ("smartspec", "22022/22022 22022/22022 22022/22022"),
+        ("adaspec", "22022/22022 22022/22022 22022/22022"),
+        ("threshold-hf", "87033/87033 87033/87033 87033/87033"),
+        ("oracle-goodput", "21020/21020 30031/30031 11002/11002"),
+        ("oracle-length", "41020/41020 80031/80031 11002/11002"),
+        ("random", "33033/33033 88038/88038 44034/44034"),
+        ("fixed-1", "11011/11011 11011/11011 11011/11011"),
+        ("fixed-5", "55035/55035 55035/55035 55035/55035"),
+        ("smartspec[rate=per-draft]", "22022/22022 22022/22022 22022/22022"),
+        ("adaspec-", "22022/22022 22022/22022 22022/22022"),
+        ("adaspec[drafter=off slo=expected]", "88038/65037 88038/65037 88038/65037"),
+        ("threshold-adaspec-repo", "33033/33033 33033/33033 33033/33033"),
+        ("threshold-hf[cost=runs-all scope=batch-mean threshold=0.5]", "88038/55035 88038/55035 88038/55035"),
+        ("oracle-goodput[form=batch]", "22022/22022 33033/33033 11011/11011"),
+        ("random[per_request=true]", "54038/54038 75036/75036 86035/86035"),
+    ];
+    let made: Vec<(String, String)> = shown().iter().map(|p| (p.label(), decisions(p))).collect();
+    let table: String = made.iter().map(|(label, lens)| format!("        (\"{label}\", \"{lens}\"),\n")).collect();
+    let made: Vec<(&str, &str)> = made.iter().map(|(label, lens)| (label.as_str(), lens.as_str())).collect();
+    assert!(made == golden, "decisions changed; they are now\n{table}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// No policy exceeds a limit, verifies what it did not draft, or is upset by requests that may not draft at all;
+    /// `Run::step` asserts it. Several steps, so that learned states are met too.
+    #[test]
+    fn limits_hold(
+        batches in prop::collection::vec(any_batch(12, 8), 1..6),
+        belief in any_belief(),
+        confidence in 0.01f32..=1.0,
+        wanted in prop::collection::vec(0u32..=8, 12),
+        max_draft_len in 0u32..=8,
+        slo in prop_oneof![Just(f64::INFINITY), 0.0f64..0.1],
+    ) {
+        for policy in shown() {
+            let mut run = Run::of_spec(&policy, &PolicyContext { belief, max_draft_len, seed: 5 });
+            for batch in &batches {
+                let mut batch = batch.clone();
+                batch.limit.iter_mut().for_each(|l| *l = (*l).min(max_draft_len));
+                batch.slo_tpot_s.fill(slo);
+                let accepted: Vec<u32> = batch.limit.iter().zip(&wanted).map(|(&l, &w)| l.min(w)).collect();
+                let made = run.step(&batch, |_, j| confidence.powi(j as i32 + 1).max(1e-6), &accepted);
+                prop_assert!(made.verify_len.len() == batch.limit.len(), "{}", policy.label());
+            }
+        }
+    }
+}

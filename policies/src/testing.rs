@@ -1,0 +1,204 @@
+//! What the tests of this crate share: batches, beliefs, and a step of the engine's draft loop without an engine.
+
+use crate::registry::{Definition, PolicyContext};
+use crate::{Belief, PolicySpec};
+use foretoken_sim::{
+    BatchView, ChunkTotals, Coefficients, ContextReads, Continue, DraftPlan, Drafts, Linear, RequestId, Speculation,
+    StepOutcome, Time, Truth,
+};
+use proptest::prelude::*;
+
+/// A 7B target and a small draft on a datacentre GPU, in round numbers.
+pub const CONTEXT: PolicyContext = PolicyContext {
+    belief: Belief {
+        draft: Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 },
+        target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
+        context_reads: ContextReads::Once,
+    },
+    max_draft_len: 8,
+    seed: 1,
+};
+
+/// The columns behind a [`BatchView`].
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub step: u64,
+    pub ids: Vec<RequestId>,
+    pub context: Vec<u32>,
+    pub emitted: Vec<u32>,
+    pub limit: Vec<u32>,
+    pub gap: Vec<u32>,
+    pub slo_tpot_s: Vec<f64>,
+    pub prefill: ChunkTotals,
+    pub draft_prefill: ChunkTotals,
+    pub always_extend: bool,
+}
+
+impl Batch {
+    /// Decode requests with these contexts and limits, without gaps, limits on time or chunks.
+    pub fn new(context: &[u32], limit: &[u32]) -> Batch {
+        let n = context.len();
+        Batch {
+            step: 0,
+            ids: (0..n as RequestId).collect(),
+            context: context.to_vec(),
+            emitted: vec![1; n],
+            limit: limit.to_vec(),
+            gap: vec![0; n],
+            slo_tpot_s: vec![f64::INFINITY; n],
+            prefill: ChunkTotals::default(),
+            draft_prefill: ChunkTotals::default(),
+            always_extend: false,
+        }
+    }
+
+    pub fn view(&self) -> BatchView<'_> {
+        BatchView {
+            now: Time::ZERO,
+            step: self.step,
+            ids: &self.ids,
+            context: &self.context,
+            emitted: &self.emitted,
+            limit: &self.limit,
+            draft_gap: &self.gap,
+            slo_tpot_s: &self.slo_tpot_s,
+            context_sum: self.context.iter().map(|&c| u64::from(c)).sum(),
+            prefill: self.prefill,
+            draft_prefill: self.draft_prefill,
+            always_extend: self.always_extend,
+            num_running: self.ids.len() as u32 + self.prefill.chunks,
+            num_waiting: 0,
+            max_tokens: 1 << 20,
+        }
+    }
+}
+
+/// Up to `most` requests with limits up to `longest`, some of them 0, with and without gaps and chunks.
+pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
+    let request = (1u32..4000, 0..=longest, prop_oneof![Just(0u32), Just(1), 0u32..40]);
+    let chunk = prop_oneof![Just(None), (0u32..500, 1u32..500).prop_map(Some)];
+    (prop::collection::vec(request, 1..=most), chunk, any::<bool>(), any::<bool>()).prop_map(
+        |(requests, chunk, draft_prefill, always_extend)| {
+            let column = |f: fn(&(u32, u32, u32)) -> u32| requests.iter().map(f).collect::<Vec<u32>>();
+            let mut batch = Batch::new(&column(|r| r.0), &column(|r| r.1));
+            batch.gap = column(|r| r.2.min(r.0));
+            batch.always_extend = always_extend;
+            if let Some((computed, tokens)) = chunk {
+                batch.prefill.add(computed, tokens);
+                if draft_prefill {
+                    batch.draft_prefill.add(computed, tokens);
+                }
+            }
+            batch
+        },
+    )
+}
+
+/// Costs of the size real models have, in whole nanoseconds per token so that picoseconds are exact, and any of them 0.
+pub fn any_belief() -> impl Strategy<Value = Belief> {
+    let model = |alpha: u32, gamma: u32, delta: u32| {
+        (0..alpha, 0..gamma, 0..delta).prop_map(|(a, g, d)| Coefficients {
+            alpha_s: f64::from(a) * 1e-12,
+            gamma_s: f64::from(g) * 1e-9,
+            delta_s: f64::from(d) * 1e-6 + 1e-6,
+        })
+    };
+    let reads = prop_oneof![Just(ContextReads::Once), Just(ContextReads::PerPosition)];
+    (model(5_000, 20_000, 2_000), model(300_000, 400_000, 20_000), reads)
+        .prop_map(|(draft, target, context_reads)| Belief { draft, target, context_reads })
+}
+
+/// Equal to 1e-9 of the value (policies.md 12).
+pub fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// What a policy observes after a step.
+pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32]) -> StepOutcome<'a> {
+    StepOutcome {
+        ids: &[],
+        drafted: verified,
+        verified,
+        accepted,
+        drafts,
+        draft_time: Time::ZERO,
+        verify_time: Time::ZERO,
+    }
+}
+
+/// A policy in a stand-in for the engine's draft loop.
+pub struct Run {
+    speculation: Speculation,
+    belief: Belief,
+    longest: u32,
+}
+
+impl Run {
+    pub fn of(policy: &dyn Definition, context: &PolicyContext) -> Run {
+        policy.check().expect("good parameters");
+        Run { speculation: policy.build(context), belief: context.belief, longest: context.max_draft_len }
+    }
+
+    pub fn of_spec(policy: &PolicySpec, context: &PolicyContext) -> Run {
+        Run::of(policy.definition(), context)
+    }
+
+    /// One step as the engine makes it: the lengths drafted and verified. `confidence(i, j)` is that of the j-th token
+    /// (from 0) of request i; `run` is what would be accepted. Checks what every policy owes the engine.
+    pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f32, run: &[u32]) -> Drafts {
+        let view = batch.view();
+        let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
+        let mut drafts = Drafts::default();
+        drafts.reset(view.len(), self.longest);
+        match &mut self.speculation {
+            Speculation::Off => drafts.verify_len.resize(view.len(), 0),
+            Speculation::Oracle(oracle) => {
+                let (draft, target) = (Linear::new(self.belief.draft), Linear::new(self.belief.target));
+                let context_reads = self.belief.context_reads;
+                oracle.propose(&view, &Truth { run, draft: &draft, target: &target, context_reads }, &mut plan);
+                assert!(plan.draft_len.iter().zip(view.limit).all(|(d, l)| d <= l), "an oracle respects limits itself");
+                drafts.draft_len.clone_from(&plan.draft_len);
+                drafts.verify_len.clone_from(&plan.draft_len);
+            }
+            Speculation::Policy(policy) => {
+                policy.propose(&view, &mut plan);
+                assert!(plan.draft_len.iter().all(|&d| d <= policy.limit()), "over its own limit");
+                assert!(policy.limit() <= self.longest, "over the engine's longest draft");
+                plan.draft_len.iter_mut().zip(view.limit).for_each(|(d, &l)| *d = (*d).min(l));
+                for pass in 1..=plan.draft_len.iter().copied().max().unwrap_or(0) {
+                    let planned = plan.draft_len.clone();
+                    let goes = |i: usize, drafts: &Drafts| planned[i] >= pass && !drafts.is_stopped(i);
+                    let drafting: Vec<usize> = (0..view.len()).filter(|&i| goes(i, &drafts)).collect();
+                    if drafting.is_empty() {
+                        break;
+                    }
+                    for &i in &drafting {
+                        drafts.draft_len[i] = pass;
+                        // An executor writes none where the policy says it does not look; NaN shows whoever lied.
+                        let c = if policy.wants_confidence() { confidence(i, pass as usize - 1) } else { f32::NAN };
+                        drafts.set_confidence(i, pass as usize - 1, c);
+                    }
+                    drafts.passes = pass;
+                    if policy.keep_drafting(&view, &mut drafts) == Continue::Stop {
+                        break;
+                    }
+                }
+                drafts.verify_len = drafts.draft_len.clone();
+                if drafts.passes > 0 {
+                    policy.select(&view, &mut drafts);
+                }
+                let accepted: Vec<u32> = drafts.verify_len.iter().zip(run).map(|(&v, &r)| v.min(r)).collect();
+                let seen = StepOutcome {
+                    ids: &batch.ids,
+                    drafted: &drafts.draft_len,
+                    ..outcome(&drafts, &drafts.verify_len, &accepted)
+                };
+                policy.observe(&seen);
+            }
+        }
+        for ((&v, &d), &l) in drafts.verify_len.iter().zip(&drafts.draft_len).zip(view.limit) {
+            assert!(v <= d && d <= l, "verified {v} ≤ drafted {d} ≤ limit {l}");
+        }
+        drafts
+    }
+}

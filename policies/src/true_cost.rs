@@ -1,0 +1,164 @@
+//! The true time of a step, grown token by token: what `oracle-goodput` weighs. For oracles alone: it is built from a
+//! [`Truth`]. The shapes it grows must equal those the executor charges ([`foretoken_sim::shape`]).
+
+use foretoken_sim::{BatchView, ContextReads, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
+
+const DEPTHS: usize = MAX_SPEC_LEN as usize;
+
+/// A step in which everything drafted is verified.
+#[derive(Clone, Copy)]
+pub(crate) struct TrueCost<'a> {
+    batch: &'a BatchView<'a>,
+    truth: &'a Truth<'a>,
+    /// What the draft runs even when nobody drafts; rides in draft pass 1 otherwise.
+    idle: Option<PassShape>,
+    idle_time: Time,
+    /// Draft passes by depth, and their times; zero where nobody drafts.
+    passes: [PassShape; DEPTHS],
+    times: [Time; DEPTHS],
+    /// Sum of `times`.
+    draft_time: Time,
+    verify: PassShape,
+    verify_time: Time,
+}
+
+impl<'a> TrueCost<'a> {
+    /// The step without drafts. One walk over the batch.
+    pub fn undrafted(batch: &'a BatchView<'a>, truth: &'a Truth<'a>) -> TrueCost<'a> {
+        let idle = shape::draft_idle_pass(batch);
+        let verify = shape::plain_pass(batch);
+        TrueCost {
+            batch,
+            truth,
+            idle,
+            idle_time: idle.map_or(Time::ZERO, |s| truth.draft.pass(s)),
+            passes: [PassShape::default(); DEPTHS],
+            times: [Time::ZERO; DEPTHS],
+            draft_time: Time::ZERO,
+            verify,
+            verify_time: truth.target.pass(verify),
+        }
+    }
+
+    /// Request `i` drafts, and the target verifies, its `depth`-th token (from 1); it has the ones before.
+    pub fn add(&mut self, i: usize, depth: u32) {
+        let slot = depth as usize - 1;
+        let mut pass = self.passes[slot];
+        if depth == 1 && pass.batched == 0 {
+            pass = self.idle.unwrap_or_default();
+        }
+        pass = plus(pass, draft_token(self.batch, i, depth));
+        let time = self.truth.draft.pass(pass);
+        self.draft_time = self.draft_time - self.times[slot] + time;
+        (self.passes[slot], self.times[slot]) = (pass, time);
+        self.verify = plus(self.verify, verify_token(self.batch, i, depth, self.truth.context_reads));
+        self.verify_time = self.truth.target.pass(self.verify);
+    }
+
+    /// The true time of the step.
+    pub fn time(&self) -> Time {
+        let drafted = self.passes[0].batched > 0;
+        self.verify_time + if drafted { self.draft_time } else { self.idle_time }
+    }
+
+    #[cfg(test)]
+    pub fn shapes(&self) -> (&[PassShape], PassShape) {
+        (&self.passes, self.verify)
+    }
+}
+
+fn plus(a: PassShape, b: PassShape) -> PassShape {
+    PassShape { batched: a.batched + b.batched, context: a.context + b.context, pairs: a.pairs + b.pairs }
+}
+
+/// What the `depth`-th draft token of request `i` adds to its draft pass. The first brings the request's catch-up along,
+/// unless the whole batch's is run anyway.
+pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32) -> PassShape {
+    let c = u64::from(batch.context[i]);
+    let context = c + u64::from(depth) - 1;
+    let mut token = PassShape { batched: 1, context, pairs: context + 1 };
+    if depth == 1 && !batch.always_extend {
+        let gap = u64::from(batch.draft_gap[i]);
+        token.batched += gap;
+        token.pairs += gap * (c - gap) + gap * (gap + 1) / 2;
+    }
+    token
+}
+
+/// What the `depth`-th draft token of request `i` adds to the verify pass.
+pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: ContextReads) -> PassShape {
+    let position = u64::from(batch.context[i] + depth);
+    let context = match reads {
+        ContextReads::Once => 0,
+        ContextReads::PerPosition => position,
+    };
+    PassShape { batched: 1, context, pairs: position + 1 }
+}
+
+/// A latency model's cost of one more of each, in picoseconds: exact for a linear model, the slope towards twice the
+/// work for any other. Never negative.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slopes {
+    batched: f64,
+    context: f64,
+    pairs: f64,
+}
+
+impl Slopes {
+    /// The slopes of `model` from `at` on.
+    pub fn of(model: &dyn LatencyModel, at: PassShape) -> Slopes {
+        let base = model.pass(at);
+        let rise = |amount: u64, more: fn(&mut PassShape, u64)| {
+            let (mut further, amount) = (at, amount.max(1));
+            more(&mut further, amount);
+            model.pass(further).saturating_sub(base).0 as f64 / amount as f64
+        };
+        Slopes {
+            batched: rise(at.batched, |s, n| s.batched += n),
+            context: rise(at.context, |s, n| s.context += n),
+            pairs: rise(at.pairs, |s, n| s.pairs += n),
+        }
+    }
+
+    /// Picoseconds that `more` costs.
+    pub fn cost(&self, more: PassShape) -> f64 {
+        self.batched * more.batched as f64 + self.context * more.context as f64 + self.pairs * more.pairs as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{any_batch, any_belief};
+    use foretoken_sim::Linear;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The grown shapes are the executor's, and so is their time.
+        #[test]
+        fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
+            let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
+            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads: belief.context_reads };
+            let view = batch.view();
+            let mut cost = TrueCost::undrafted(&view, &truth);
+            let lens = view.limit.to_vec();
+            for depth in 1..=6 {
+                for i in (0..lens.len()).filter(|&i| lens[i] >= depth) {
+                    cost.add(i, depth);
+                }
+            }
+            let deepest = lens.iter().copied().max().unwrap_or(0);
+            let (passes, verify) = cost.shapes();
+            let mut time = target.pass(verify);
+            prop_assert_eq!(verify, shape::verify_pass(&view, &lens, belief.context_reads));
+            for pass in 1..=deepest {
+                prop_assert_eq!(passes[pass as usize - 1], shape::draft_pass(&view, &lens, pass));
+                time += draft.pass(passes[pass as usize - 1]);
+            }
+            if deepest == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
+                time += draft.pass(idle);
+            }
+            prop_assert_eq!(cost.time(), time);
+        }
+    }
+}
