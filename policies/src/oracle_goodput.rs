@@ -103,6 +103,12 @@ struct Segment {
     tokens: u32,
 }
 
+impl Segment {
+    fn new(cost: f64, request: usize, first: u32, tokens: u32) -> Segment {
+        Segment { price: cost / f64::from(tokens), request: request as u32, first, tokens }
+    }
+}
+
 /// A choice and what it brings. The ratio is compared in integers, so ties are exact.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
@@ -137,18 +143,18 @@ impl Running {
         self.segments.clear();
         for (i, &run) in run.iter().enumerate() {
             let len = run.min(depth);
-            let mut j = 1;
-            while j <= len {
-                let first = j;
-                let mut cost = price(i, j);
-                j += 1;
+            let (mut first, mut tokens, mut cost) = (1, 0, 0.0);
+            for j in 1..=len {
+                let next = price(i, j);
                 // Only a first token with catch-up is dearer than the next: the others' prices rise.
-                while j <= len && price(i, j) * f64::from(j - first) < cost {
-                    cost += price(i, j);
-                    j += 1;
+                if tokens > 0 && next * f64::from(tokens) >= cost {
+                    self.segments.push(Segment::new(cost, i, first, tokens));
+                    (first, tokens, cost) = (j, 0, 0.0);
                 }
-                let tokens = j - first;
-                self.segments.push(Segment { price: cost / f64::from(tokens), request: i as u32, first, tokens });
+                (tokens, cost) = (tokens + 1, cost + next);
+            }
+            if tokens > 0 {
+                self.segments.push(Segment::new(cost, i, first, tokens));
             }
         }
         self.segments.sort_unstable_by(|a, b| {
