@@ -29,6 +29,8 @@ pub struct Fit {
     pub max_error: f64,
     /// 1 − residual / total sum of squares, of times.
     pub r2: f64,
+    /// Condition number of the equations, columns scaled to unit length: how well the shapes tell the three terms apart.
+    pub condition: f64,
     /// Samples.
     pub n: usize,
     /// Is it good enough to believe without a warning?
@@ -51,8 +53,16 @@ pub enum FitError {
         /// What is wrong.
         what: String,
     },
+    /// Shapes in which the three terms move together: any split between them fits as well as any other.
+    #[error(
+        "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
+    )]
+    Collinear {
+        /// The condition number.
+        condition: f64,
+    },
     /// The regression failed.
-    #[error("least squares failed: {0}; do the shapes vary in context and in batched tokens?")]
+    #[error("least squares failed: {0}")]
     Regression(String),
 }
 
@@ -60,6 +70,11 @@ pub enum FitError {
 const MEAN_ERROR: f64 = 0.05;
 /// Largest relative error above which it is not trusted.
 const MAX_ERROR: f64 = 0.25;
+/// Condition number above which it is not trusted: harmful collinearity (Belsley, Kuh and Welsch 1980, Regression
+/// Diagnostics, section 3.2).
+const CONDITION: f64 = 30.0;
+/// Condition number above which there is no fit: the coefficients would be rounding errors.
+const SINGULAR: f64 = 1e6;
 
 /// Fits α, γ, δ.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
@@ -72,7 +87,14 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
             return Err(FitError::BadSample { index, what: format!("{s:?}") });
         }
     }
+    let condition = condition(samples);
+    if condition > SINGULAR {
+        return Err(FitError::Collinear { condition });
+    }
     let mut reasons = Vec::new();
+    if condition > CONDITION {
+        reasons.push(format!("the shapes hardly tell alpha, gamma and delta apart (condition {condition:.0})"));
+    }
     let mut c = solve(samples)?;
     // A negative coefficient is noise around zero, or shapes that do not tell the terms apart.
     for (name, value) in [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)] {
@@ -91,7 +113,16 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
         reasons.push(format!("largest relative error {:.0} %", max_error * 100.0));
     }
     let trusted = reasons.is_empty();
-    Ok(Fit { coefficients: c, mean_error, max_error, r2: r2(samples, c), n: samples.len(), trusted, reasons })
+    Ok(Fit {
+        coefficients: c,
+        mean_error,
+        max_error,
+        r2: r2(samples, c),
+        condition,
+        n: samples.len(),
+        trusted,
+        reasons,
+    })
 }
 
 fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
@@ -104,6 +135,28 @@ fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
     let p = fit_low_level_regression_model_without_statistics(&rows, samples.len(), 4)
         .map_err(|e| FitError::Regression(e.to_string()))?;
     Ok(Coefficients { alpha_s: p[0] / context, gamma_s: p[1] / batched, delta_s: p[2] / one })
+}
+
+/// Square root of the ratio of the largest to the smallest eigenvalue of the Gram matrix of the three columns; infinite when
+/// one of them is a combination of the others.
+fn condition(samples: &[Sample]) -> f64 {
+    let columns: [fn(&Sample) -> f64; 3] = [|s| s.context / s.seconds, |s| s.batched / s.seconds, |s| 1.0 / s.seconds];
+    let dot = |i: usize, j: usize| samples.iter().map(|s| columns[i](s) * columns[j](s)).sum::<f64>();
+    let cosine = |i, j| dot(i, j) / (dot(i, i) * dot(j, j)).sqrt();
+    let (a, b, c) = (cosine(0, 1), cosine(0, 2), cosine(1, 2));
+    // Eigenvalues of a symmetric 3 × 3 matrix with a unit diagonal: 1 + 2p cos(angle), in closed form (Smith 1961).
+    let p = ((a * a + b * b + c * c) / 3.0).sqrt();
+    if p == 0.0 {
+        return 1.0;
+    }
+    // A column of zeros has no direction.
+    if p.is_nan() {
+        return f64::INFINITY;
+    }
+    let angle = (a * b * c / p.powi(3)).clamp(-1.0, 1.0).acos() / 3.0;
+    let eigenvalue = |turn: f64| 1.0 + 2.0 * p * (angle + turn * std::f64::consts::TAU / 3.0).cos();
+    // A smallest eigenvalue of zero comes out as a rounding error of either sign.
+    (eigenvalue(0.0) / eigenvalue(1.0).max(0.0)).sqrt()
 }
 
 fn r2(samples: &[Sample], c: Coefficients) -> f64 {
@@ -154,5 +207,20 @@ mod tests {
         let mut samples = line(TRUE, 0.0);
         samples[3].seconds = -1.0;
         assert!(matches!(fit(&samples), Err(FitError::BadSample { index: 3, .. })));
+    }
+
+    /// Requests of one length: context and batched tokens grow together, and no data of this kind can split their cost.
+    #[test]
+    fn shapes_that_do_not_tell_the_terms_apart_are_refused_or_distrusted() {
+        let sample = |batched: f64, context: f64| Sample { context, batched, seconds: TRUE.pass_s(context, batched) };
+        let proportional: Vec<Sample> = (1..20).map(|b| sample(f64::from(b), 500.0 * f64::from(b))).collect();
+        let refused = fit(&proportional).unwrap_err();
+        assert!(matches!(refused, FitError::Collinear { .. }), "{refused}");
+        let no_context: Vec<Sample> = (1..20).map(|b| sample(f64::from(b), 0.0)).collect();
+        assert!(matches!(fit(&no_context), Err(FitError::Collinear { .. })));
+        let nearly = (1..20).map(|b| sample(f64::from(b), 500.0 * f64::from(b) * if b % 2 == 0 { 1.02 } else { 1.0 }));
+        let fitted = fit(&nearly.collect::<Vec<_>>()).unwrap();
+        assert!(!fitted.trusted && fitted.reasons[0].contains("apart"), "{fitted:?}");
+        assert!(fit(&line(TRUE, 0.0)).unwrap().condition < 10.0);
     }
 }
