@@ -2,7 +2,7 @@
 //! means with 95 % intervals (Student t over seeds, policies.md 14). Pure arithmetic on summaries.
 
 use crate::document::Choice;
-use crate::plan::{Plan, is_autoregressive};
+use crate::plan::Plan;
 use foretoken_report::Cell;
 use foretoken_sim::Summary;
 use foretoken_sim::metrics::{Interval, Quantiles};
@@ -34,7 +34,7 @@ pub struct VariantResult {
     pub slo_tpot_s: Vec<Option<f64>>,
     /// KV blocks that requests can use without a drafter.
     pub kv_blocks_plain: u32,
-    /// KV blocks that requests can use with one; absent when no policy drafts.
+    /// KV blocks that requests can use with one, when it takes a share of the pool.
     pub kv_blocks_drafting: Option<u32>,
     /// One a policy, in the order of the experiment.
     pub policies: Vec<PolicyResult>,
@@ -104,13 +104,12 @@ fn variant(plan: &Plan, choices: &[Choice], cells: &[Cell], kv: &[u32]) -> Varia
     let n = plan.policies.len();
     let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
     let oracle = plan.policies.iter().position(|p| p.spec.name() == "oracle-goodput");
-    let drafting = plan.policies.iter().position(|p| !is_autoregressive(&p.spec));
     VariantResult {
         sweep: choices.to_vec(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
         slo_tpot_s: baselines.iter().map(|c| c.summary.slo.tpot_s).collect(),
         kv_blocks_plain: kv[plan.baseline],
-        kv_blocks_drafting: drafting.map(|p| kv[p]),
+        kv_blocks_drafting: kv.iter().copied().find(|&blocks| blocks != kv[plan.baseline]),
         policies: (0..n).map(|p| policy(plan, p, oracle, cells)).collect(),
     }
 }

@@ -120,16 +120,10 @@ impl Experiment {
         self.check_name(doc)?;
         self.check_seeds(doc)?;
         self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
-        self.hardware
-            .target
-            .check()
-            .map_err(|e| at(&format!("hardware.target.{}", e.key), format!("hardware.target.{e}")))?;
-        self.hardware
-            .draft
-            .check()
-            .map_err(|e| at(&format!("hardware.draft.{}", e.key), format!("hardware.draft.{e}")))?;
+        check_latency(doc, "hardware.target", &self.hardware.target)?;
+        check_latency(doc, "hardware.draft", &self.hardware.draft)?;
         not_negative(doc, "hardware.noise_cv", Some(self.hardware.noise_cv))?;
-        self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), format!("acceptance.{e}")))?;
+        self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), e.to_string()))?;
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
         self.belief.check(doc)?;
         self.slo.check(doc)?;
@@ -210,6 +204,16 @@ impl SloSpec {
         }
         Ok(())
     }
+}
+
+fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
+    let name = match spec {
+        LatencySpec::Linear(_) => "linear",
+        LatencySpec::Staircase(_) => "staircase",
+        LatencySpec::Roofline(_) => "roofline",
+    };
+    let path = format!("{path}.{name}");
+    spec.check().map_err(|e| doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}")))
 }
 
 fn not_negative(doc: &Document, path: &str, value: Option<f64>) -> Result<()> {

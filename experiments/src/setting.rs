@@ -1,14 +1,16 @@
 //! Everything fixed before a policy acts, for one combination of swept values and one seed: the workload, the true
 //! costs, the hidden acceptance, the policies' belief. All policies of a comparison share one setting.
 
+use crate::document::Path;
 use crate::experiment::{SloSpec, trace_problem};
 use crate::plan::Variant;
 use crate::problem::{Problem, Result};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
+use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, Coefficients, ContextReads, EngineConfig, LatencyModel, PassShape, Run, Simulation,
-    Summary, Workload,
+    AcceptanceSource, Arrivals, Coefficients, ContextReads, DraftKv, EngineConfig, LatencyModel, PassShape, Run,
+    Simulation, Speculation, Summary, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -19,7 +21,8 @@ pub struct Setting {
     /// What was left out of the trace, and what the fit of the belief has to say.
     pub notes: Vec<String>,
     arrivals: Arrivals,
-    config: EngineConfig,
+    plain: EngineConfig,
+    drafting: EngineConfig,
     draft: Box<dyn LatencyModel>,
     target: Box<dyn LatencyModel>,
     context_reads: ContextReads,
@@ -39,7 +42,7 @@ impl Setting {
         let built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
             .map_err(|err| trace_problem(&variant.document, &err))?;
         let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
-            variant.document.problem_at(&crate::document::Path::of("acceptance"), format!("acceptance: {err}"))
+            variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
         let mut notes = built.notes;
         let belief = Belief {
@@ -51,7 +54,8 @@ impl Setting {
             workload: built.workload,
             notes,
             arrivals: built.arrivals,
-            config: variant.engine()?,
+            plain: variant.engine(false)?,
+            drafting: variant.engine(true)?,
             draft,
             target,
             context_reads: e.hardware.context_reads,
@@ -67,11 +71,13 @@ impl Setting {
     /// Runs one policy. `slo_tpot_s` is the run's TPOT bound, infinite when there is none.
     pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
         let context =
-            PolicyContext { belief: self.belief.clone(), max_draft_len: self.config.max_draft_len, seed: self.seed };
+            PolicyContext { belief: self.belief, max_draft_len: self.drafting.max_draft_len, seed: self.seed };
+        let speculation = policy.build(&context);
+        let config = if matches!(speculation, Speculation::Off) { &self.plain } else { &self.drafting };
         let simulation = Simulation {
             workload: &self.workload,
             arrivals: self.arrivals,
-            config: &self.config,
+            config,
             draft: &*self.draft,
             target: &*self.target,
             context_reads: self.context_reads,
@@ -82,13 +88,13 @@ impl Setting {
             keep_steps: self.keep_steps,
             interrupt,
         };
-        simulation.run(policy.build(&context))
+        simulation.run(speculation)
     }
 
     /// The numbers of a run under the given bounds.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own = &self.workload.slo_tpot_s;
-        Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.config.block_size)
+        Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size)
     }
 
     /// The bounds of this comparison, once the baseline's P90 TPOT is known.
@@ -99,19 +105,22 @@ impl Setting {
 }
 
 impl Variant {
-    /// The engine's settings with those the file leaves to the hardware filled in.
-    pub fn engine(&self) -> Result<EngineConfig> {
+    /// The engine's settings, with those the file leaves to the hardware filled in. With a drafter, its weights leave
+    /// less memory for KV.
+    fn engine(&self, drafting: bool) -> Result<EngineConfig> {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
         if self.derived.draft_kv
             && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
         {
-            config.draft_kv =
-                foretoken_sim::DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
+            config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
         }
         if self.derived.num_gpu_blocks
-            && let Some(memory) = hardware.target.memory()
+            && let Some(mut memory) = hardware.target.memory()
         {
+            if drafting {
+                memory.kv_bytes -= weight_bytes(&hardware.draft);
+            }
             config.num_gpu_blocks = memory.kv_blocks(config.block_size);
             config.check().map_err(|_| self.does_not_fit())?;
         }
@@ -119,11 +128,17 @@ impl Variant {
     }
 
     fn does_not_fit(&self) -> Box<Problem> {
-        let problem = self.document.problem_at(
-            &crate::document::Path::of("hardware.target"),
-            "the target's weights leave no room for KV on this GPU",
-        );
+        let problem =
+            self.document.problem_at(&Path::of("hardware.target"), "the weights leave no room for KV on this GPU");
         problem.help("raise tensor_parallel, choose a larger GPU, or give engine.num_gpu_blocks")
+    }
+}
+
+/// Bytes of a model's weights; 0 when its latency model does not say what it is.
+fn weight_bytes(spec: &LatencySpec) -> f64 {
+    match spec {
+        LatencySpec::Roofline(r) => foretoken_sim::latency::models::model(&r.model).map_or(0.0, |m| m.weight_bytes()),
+        _ => 0.0,
     }
 }
 

@@ -86,7 +86,7 @@ fn legend(c: &Comparison) -> String {
         say("oracles see hidden truth: bounds, not policies a server can run");
     }
     let shares = c.variants.iter().find_map(|v| v.kv_blocks_drafting.map(|d| (v.kv_blocks_plain, d)));
-    if let Some((plain, drafting)) = shares.filter(|(plain, drafting)| plain != drafting) {
+    if let Some((plain, drafting)) = shares {
         say(&format!("KV: {plain} blocks without a drafter, {drafting} with one, which keeps KV of its own"));
     }
     text

@@ -3,7 +3,8 @@
 use super::print;
 use crate::cli::{Format, InspectArgs};
 use crate::problem::{Problem, Result, nearest};
-use foretoken_traces::{TraceFormat, TraceStats};
+use comfy_table::{CellAlignment, Table, presets};
+use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceStats};
 
 /// Prints a trace's statistics.
 pub fn inspect(args: &InspectArgs) -> Result<()> {
@@ -14,7 +15,7 @@ pub fn inspect(args: &InspectArgs) -> Result<()> {
     })?;
     match args.format {
         Format::Json => print(&(serde_json::to_string_pretty(&stats).expect("plain data always serialises") + "\n")),
-        Format::Table => print(&table(&stats)),
+        Format::Table => print(&text(&stats)),
     }
 }
 
@@ -29,6 +30,85 @@ fn format_named(name: &str) -> Result<TraceFormat> {
     })
 }
 
-fn table(stats: &TraceStats) -> String {
-    format!("{stats:#?}\n")
+/// Everything, one block a topic; topics the trace does not have are left out.
+fn text(s: &TraceStats) -> String {
+    let mut blocks = vec![facts(s)];
+    blocks.extend(s.arrivals.as_ref().map(arrivals));
+    let lengths = [("prompt", &s.prompt), ("output", &s.output)];
+    let known: Vec<(&str, &LengthStats)> = lengths.into_iter().filter_map(|(n, l)| Some((n, l.as_ref()?))).collect();
+    if !known.is_empty() {
+        blocks.push(quantiles(&known));
+    }
+    blocks.join("\n")
+}
+
+fn facts(s: &TraceStats) -> String {
+    let mut lines = vec![];
+    lines.extend(s.format.map(|f| ("format", f.name().to_owned())));
+    lines.extend(s.rows.map(|n| ("rows", n.to_string())));
+    lines.push(("requests", s.requests.to_string()));
+    if let Some(a) = &s.arrivals {
+        lines.push(("duration", format!("{:.1} s", a.duration_s)));
+        lines.extend(a.mean_rate.map(|r| ("mean rate", format!("{r:.3} requests/s"))));
+        lines.extend(a.iat_cv.map(|cv| ("CV of gaps", format!("{cv:.3}"))));
+    }
+    lines.extend(s.prompt.as_ref().map(|l| ("prompt tokens", format!("{} (mean {:.1})", l.total, l.mean))));
+    lines.extend(s.output.as_ref().map(|l| ("output tokens", format!("{} (mean {:.1})", l.total, l.mean))));
+    lines.extend(s.prefix_shared.map(|p| ("prefix shared", format!("{:.1} % of prompt tokens", p * 100.0))));
+    if s.categories.len() > 1 {
+        let each: Vec<String> = s.categories.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        lines.push(("categories", each.join(", ")));
+    }
+    if let Some(r) = &s.recorded {
+        let text = format!(
+            "{} requests; known at {:.1} % of positions, right at {:.1} % of those",
+            r.requests,
+            r.known * 100.0,
+            r.right * 100.0
+        );
+        lines.push(("recorded acceptance", text));
+    }
+    if s.with_slo > 0 {
+        lines.push(("with own SLO", format!("{} requests", s.with_slo)));
+    }
+    lines.extend(s.notes.iter().map(|n| ("note", n.clone())));
+    lines.iter().map(|(name, value)| format!("{name:<20} {value}\n")).collect()
+}
+
+fn arrivals(a: &ArrivalStats) -> String {
+    let mut t = plain(["bin s", "bins", "min req/s", "mean req/s", "max req/s", "index of dispersion"].to_vec());
+    for b in &a.bins {
+        t.add_row([
+            format!("{}", b.width_s),
+            b.bins.to_string(),
+            format!("{:.3}", b.min_rate),
+            format!("{:.3}", b.mean_rate),
+            format!("{:.3}", b.max_rate),
+            b.dispersion.map_or("-".into(), |d| format!("{d:.3}")),
+        ]);
+    }
+    lines(&mut t)
+}
+
+fn quantiles(known: &[(&str, &LengthStats)]) -> String {
+    let mut t = plain(["percent"].into_iter().chain(known.iter().map(|(name, _)| *name)).collect());
+    let grid = &known[0].1.quantiles;
+    for (i, (percent, _)) in grid.iter().enumerate() {
+        let values = known.iter().map(|(_, l)| format!("{:.0}", l.quantiles[i].1));
+        t.add_row([format!("{percent}")].into_iter().chain(values));
+    }
+    lines(&mut t)
+}
+
+fn plain(header: Vec<&str>) -> Table {
+    let mut t = Table::new();
+    t.load_style(presets::NOTHING).set_header(header);
+    t
+}
+
+fn lines(t: &mut Table) -> String {
+    t.column_iter_mut().for_each(|c| {
+        c.set_cell_alignment(CellAlignment::Right);
+    });
+    t.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }

@@ -139,7 +139,7 @@ fn explain(message: &str) -> (String, Option<String>) {
 }
 
 const ONE_CHOICE: &str =
-    "to replace a choice with --set, set the whole of it: --set 'acceptance={ constant = { rate = 0.8 } }'";
+    "to replace a choice with --set, set the whole of it: --set 'acceptance.source={ constant = { rate = 0.8 } }'";
 
 #[cfg(test)]
 mod tests {
