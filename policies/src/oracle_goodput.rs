@@ -16,7 +16,7 @@
 //! its true cost: the result is the best of these candidates, which need not be the best of all vectors. It is never
 //! worse than the batch form: drafting min(run_i, k) for all is the last prefix of D = k.
 //!
-//! The engine's step overhead and residual noise are not in the [`Truth`] an oracle is shown.
+//! Residual noise is not in the [`Truth`] an oracle is shown: nobody could choose by it.
 
 use crate::look::{Dash, Look, Marker, SKY_BLUE};
 use crate::registry::{BadParameter, Definition, PolicyContext, label};

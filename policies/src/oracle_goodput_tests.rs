@@ -6,9 +6,12 @@ use crate::{Belief, OracleLength};
 use foretoken_sim::{LatencyModel, Linear, PassShape};
 use proptest::prelude::*;
 
+/// A step overhead that matters, ps.
+const OVERHEAD: u64 = 1_500_000_000;
+
 /// The true time of a step by the executor's own shapes.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
-    let mut time = truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
+    let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
     for pass in 1..=deepest {
         time += truth.draft.pass(shape::draft_pass(batch, lens, pass));
@@ -54,7 +57,7 @@ fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
 
 fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T {
     let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
-    f(&Truth { run, draft: &draft, target: &target, context_reads: belief.context_reads })
+    f(&Truth { run, draft: &draft, target: &target, context_reads: belief.context_reads, overhead: Time(OVERHEAD) })
 }
 
 proptest! {
@@ -129,11 +132,12 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
     let luck = foretoken_sim::Luck::new(3, foretoken_sim::Stream::Policy, 0);
     let (mut missed, mut worst, states) = (0, 1.0f64, 400);
     for s in 0..states {
-        let draw = |position: u64, below: u64| luck.sub(s).bits(position) % below;
+        let draw = |position: u64, below: u64| luck.narrow(s).bits(position) % below;
         let contexts: Vec<u32> = (0..6).map(|i| 1 + draw(i, 3000) as u32).collect();
         let run: Vec<u32> = (0..6).map(|i| draw(10 + i, 4) as u32).collect();
         let batch = Batch::new(&contexts, &[8; 6]);
-        let truth = Truth { run: &run, draft: &draft, target: &target, context_reads: belief.context_reads };
+        let (context_reads, overhead) = (belief.context_reads, Time::ZERO);
+        let truth = Truth { run: &run, draft: &draft, target: &target, context_reads, overhead };
         let view = batch.view();
         let rate = |c: Choice| c.tokens as f64 / c.time.as_s();
         let ours = rate(realised(&view, &truth, &choose(Form::Vector, &batch, &truth)));

@@ -66,7 +66,7 @@ impl SpecPolicy for Running {
         if !self.per_request {
             return plan.fill(self.draw(self.luck, batch.step));
         }
-        let luck = self.luck.sub(batch.step);
+        let luck = self.luck.narrow(batch.step);
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
             *len = self.draw(luck, u64::from(id));
         }

@@ -155,7 +155,11 @@ impl Run {
             Speculation::Oracle(oracle) => {
                 let (draft, target) = (Linear::new(self.belief.draft), Linear::new(self.belief.target));
                 let context_reads = self.belief.context_reads;
-                oracle.propose(&view, &Truth { run, draft: &draft, target: &target, context_reads }, &mut plan);
+                oracle.propose(
+                    &view,
+                    &Truth { run, draft: &draft, target: &target, context_reads, overhead: Time::ZERO },
+                    &mut plan,
+                );
                 assert!(plan.draft_len.iter().zip(view.limit).all(|(d, l)| d <= l), "an oracle respects limits itself");
                 drafts.draft_len.clone_from(&plan.draft_len);
                 drafts.verify_len.clone_from(&plan.draft_len);

@@ -58,7 +58,7 @@ impl<'a> TrueCost<'a> {
     /// The true time of the step.
     pub fn time(&self) -> Time {
         let drafted = self.passes[0].batched > 0;
-        self.verify_time + if drafted { self.draft_time } else { self.idle_time }
+        self.truth.overhead + self.verify_time + if drafted { self.draft_time } else { self.idle_time }
     }
 
     #[cfg(test)]
@@ -138,7 +138,8 @@ mod tests {
         #[test]
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
-            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads: belief.context_reads };
+            let (context_reads, overhead) = (belief.context_reads, Time(12_345));
+            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, overhead };
             let view = batch.view();
             let mut cost = TrueCost::undrafted(&view, &truth);
             let lens = view.limit.to_vec();
@@ -149,7 +150,7 @@ mod tests {
             }
             let deepest = lens.iter().copied().max().unwrap_or(0);
             let (passes, verify) = cost.shapes();
-            let mut time = target.pass(verify);
+            let mut time = overhead + target.pass(verify);
             prop_assert_eq!(verify, shape::verify_pass(&view, &lens, belief.context_reads));
             for pass in 1..=deepest {
                 prop_assert_eq!(passes[pass as usize - 1], shape::draft_pass(&view, &lens, pass));

@@ -73,6 +73,7 @@ impl<'a> EventClock<'a> {
             draft: self.world.draft,
             target: self.world.target,
             context_reads: self.world.context_reads,
+            overhead: self.world.overhead,
         }
     }
 
@@ -180,7 +181,7 @@ impl Noise {
     }
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
-        let key = self.luck.sub(step);
+        let key = self.luck.narrow(step);
         // Box-Muller; the first uniform is kept off zero.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();

@@ -2,8 +2,7 @@
 //!
 //! There is no generator with a state, so neither the thread count nor the order in which policies run can change
 //! a result, and two policies that meet the same request meet the same luck. The mixer is SplitMix64's finaliser
-//! (Steele, Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter; one hash yields two 32-bit
-//! uniforms, so that filling a bitmap costs well under a nanosecond a position.
+//! (Steele, Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter.
 
 /// What a draw is for. Two streams never share a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +60,7 @@ impl Luck {
 
     /// A narrower sequence inside this one, for keys with one more part.
     #[inline]
-    pub fn sub(self, part: u64) -> Luck {
+    pub fn narrow(self, part: u64) -> Luck {
         Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
     }
 
@@ -103,7 +102,7 @@ mod tests {
         {
             assert_ne!(a.bits(3), other.bits(3));
         }
-        assert_ne!(a.sub(1).bits(0), a.sub(2).bits(0));
+        assert_ne!(a.narrow(1).bits(0), a.narrow(2).bits(0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! An oracle is not a [`SpecPolicy`](crate::SpecPolicy) and no policy can be built with a [`Truth`]. Only the event
 //! clock can make one, so an oracle cannot run live: there is no such function to call.
 
-use crate::{BatchView, ContextReads, DraftPlan, LatencyModel};
+use crate::{BatchView, ContextReads, DraftPlan, LatencyModel, Time};
 
 /// What only an oracle sees: the accepted runs of the batch and the true cost of passes.
 pub struct Truth<'a> {
@@ -15,6 +15,8 @@ pub struct Truth<'a> {
     pub target: &'a dyn LatencyModel,
     /// How the true verify pass reads context.
     pub context_reads: ContextReads,
+    /// The true host time of a step, drafting or not.
+    pub overhead: Time,
 }
 
 /// A bound that chooses with the hidden truth in hand.

@@ -61,6 +61,7 @@ impl Yardstick {
     }
 
     /// `batch` requests at once, `output` tokens each.
+    #[allow(dead_code, reason = "one of the two benches that share this file uses it")]
     pub fn burst(batch: usize, output: u32) -> Yardstick {
         let mut y = Yardstick::of((0..batch).map(|_| Request::new(Time::ZERO, 16, output)).collect());
         y.config.num_gpu_blocks = 1 << 16;

@@ -115,7 +115,7 @@ impl ConfidenceModel {
     pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, rate: f64) -> f32 {
         let u = match right {
             Some(_) => Luck::new(self.seed, Stream::Confidence, id.into()).unit(u64::from(round_start + depth)),
-            None => Luck::new(self.seed, Stream::OffPath, id.into()).sub(round_start.into()).unit(depth.into()),
+            None => Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into()).unit(depth.into()),
         };
         let z = self.quantile(right == Some(true), rate, u);
         let intercepts = &self.spec.curve.intercepts;
