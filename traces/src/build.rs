@@ -1,6 +1,5 @@
 //! From a description and a seed to a workload: arrivals, then transformations in order, then lengths.
 
-use foretoken_sim::Draws;
 use crate::generate::{
     AdaSpecBinArrivals, BurstGptGaps, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps, SPEC_BENCH_CATEGORIES,
     TickArrivals,
@@ -9,6 +8,7 @@ use crate::spec::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use crate::trace_spec::{Sample, TraceSpec};
 use crate::transform::pick;
 use crate::{Trace, TraceError, read};
+use foretoken_sim::Draws;
 use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
 use std::path::PathBuf;
 

@@ -5,8 +5,8 @@
 
 use super::{exponential, normal};
 use crate::TraceError;
-use foretoken_sim::Draws;
 use crate::spec::{not_negative, positive};
+use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 

@@ -7,8 +7,8 @@
 use super::log_ou::{CELLS, LogOu};
 use super::{exponential, log_normal};
 use crate::TraceError;
-use foretoken_sim::Draws;
 use crate::spec::{not_negative, positive};
+use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};

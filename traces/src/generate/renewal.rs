@@ -2,8 +2,8 @@
 
 use super::exponential;
 use crate::TraceError;
-use foretoken_sim::Draws;
 use crate::spec::positive;
+use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
