@@ -1,7 +1,8 @@
-//! The sources against theory: rates, correlation, hazards, calibration, purity.
+//! The sources against theory: rates, correlation, hazards, purity. Calibration and recordings are tested from outside
+//! (`tests/truth`).
 
 use super::*;
-use crate::{Recording, Request, Time, Workload};
+use crate::{Request, Time, Workload};
 use std::collections::BTreeMap;
 
 const POSITIONS: u32 = 300;
@@ -110,71 +111,6 @@ fn hazards_rise_with_depth() {
 }
 
 #[test]
-fn recordings_are_respected_and_unknowns_drawn_once() {
-    let mut workload = Workload::default();
-    for i in 0..4000 {
-        let mut r = Request::new(Time(i), 10, 4);
-        r.recording = Some(0);
-        workload.push(r);
-    }
-    let bits = vec![Some(true), None, Some(false), None];
-    workload.recordings.push(Recording { bits, accepted_before: vec![0, 1, 0, 20] });
-    let spec = |hazards| AcceptanceSpec { source: Rates::Recorded { hazards }, ..AcceptanceSpec::default() };
-    let source = spec(vec![0.5, 0.641, 0.2]).build(3, &workload).unwrap();
-    let mut row = TruthRow::default();
-    let mut right = [0; 6];
-    for id in 0..4000 {
-        source.start(RequestTruth { id, output_len: 4, category: 0, recording: Some(0) }, 8, &mut row);
-        (0..6).for_each(|p| right[p as usize] += i32::from(row.right(p, 0)));
-    }
-    assert_eq!((right[0], right[2], right[4], right[5]), (4000, 0, 0, 0));
-    assert!((f64::from(right[1]) / 4000.0 - 0.641).abs() < 0.03);
-    // Beyond the last hazard the last one holds.
-    assert!((f64::from(right[3]) / 4000.0 - 0.2).abs() < 0.03);
-    let missing = spec(vec![0.5]).build(3, &[Request::new(Time(0), 1, 1)].into_iter().collect());
-    assert!(missing.err().unwrap().to_string().contains("request 0 has no recorded acceptance"));
-}
-
-/// P(right | confidence) is the declared curve, within 0.02, for every source and several rates.
-#[test]
-fn confidences_are_calibrated() {
-    let curve = Curve { slope: 0.7, intercepts: vec![-0.4, 0.3] };
-    let sources = [
-        Rates::Constant { rate: 0.3 },
-        Rates::Constant { rate: 0.72 },
-        Rates::ByPosition { rates: vec![0.9, 0.4], span: 50 },
-        Rates::ByDepth { rates: vec![0.8, 0.5] },
-        one_law(8.0, 5.7, 0.0),
-    ];
-    for rates in sources {
-        let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
-        let source = with(AcceptanceSpec { source: rates.clone(), confidence });
-        let mut row = TruthRow::default();
-        for depth in 0..2u32 {
-            let mut bins = [(0.0, 0.0, 0.0); 20];
-            for id in 0..1500 {
-                source.start(request(id), 8, &mut row);
-                for p in depth..POSITIONS - 8 {
-                    let right = row.right(p, depth);
-                    let c = f64::from(source.confidence(request(id), p - depth, depth, Some(right)));
-                    assert!(c > 0.0 && c <= 1.0);
-                    let logit = (c / (1.0 - c).max(1e-9)).ln();
-                    let declared = 1.0 / (1.0 + (-(curve.slope * logit + curve.intercepts[depth as usize])).exp());
-                    let bin = &mut bins[((declared * 20.0) as usize).min(19)];
-                    *bin = (bin.0 + 1.0, bin.1 + declared, bin.2 + f64::from(u8::from(right)));
-                }
-            }
-            for (n, declared, right) in bins.into_iter().filter(|b| b.0 > 2000.0) {
-                let (declared, right) = (declared / n, right / n);
-                // Bits of a request repeat at neighbouring round starts only here; four standard errors are allowed.
-                let error = 4.0 * (declared * (1.0 - declared) / n).sqrt();
-                assert!((declared - right).abs() < 0.02 + error, "{rates:?} depth {depth}: {declared} against {right}");
-            }
-        }
-    }
-}
-
-#[test]
 fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
     let rates = one_law(8.0, 5.7, 0.078);
     let plain = with(AcceptanceSpec { source: rates.clone(), confidence: Confidence::default() });
@@ -208,6 +144,9 @@ fn bad_settings_name_their_key() {
     assert!(fault(Rates::ByPosition { rates: vec![0.5], span: 0 }).contains("span"));
     assert!(fault(one_law(-1.0, 1.0, 0.0)).contains("mixture.all"));
     assert!(fault(one_law(1.0, 1.0, 1.0)).contains("autocorrelation"));
+    let recorded = AcceptanceSpec { source: Rates::Recorded { hazards: vec![0.5] }, ..AcceptanceSpec::default() };
+    let missing = recorded.build(3, &[Request::new(Time(0), 1, 1)].into_iter().collect());
+    assert!(missing.err().unwrap().to_string().contains("request 0 has no recorded acceptance"));
     let mut spec = AcceptanceSpec::default();
     spec.confidence.prior_sd = 0.0;
     assert!(spec.check().unwrap_err().to_string().contains("prior_sd"));
