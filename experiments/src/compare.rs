@@ -5,7 +5,7 @@ use crate::document::Choice;
 use crate::plan::Plan;
 use foretoken_report::Cell;
 use foretoken_sim::Summary;
-use foretoken_sim::metrics::{Interval, Quantiles};
+use foretoken_sim::metrics::{Interval, Quantiles, Slo};
 use serde::Serialize;
 
 /// Everything the table and `--format json` show.
@@ -30,8 +30,8 @@ pub struct VariantResult {
     pub sweep: Vec<Choice>,
     /// Requests that arrived, over all seeds.
     pub requests: u64,
-    /// TPOT bound of each seed, seconds, where there is one.
-    pub slo_tpot_s: Vec<Option<f64>>,
+    /// The bounds of each seed.
+    pub slo: Vec<Slo>,
     /// KV blocks that requests can use without a drafter.
     pub kv_blocks_plain: u32,
     /// KV blocks that requests can use with one, when it takes a share of the pool.
@@ -107,7 +107,7 @@ fn variant(plan: &Plan, choices: &[Choice], cells: &[Cell], kv: &[u32]) -> Varia
     VariantResult {
         sweep: choices.to_vec(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
-        slo_tpot_s: baselines.iter().map(|c| c.summary.slo.tpot_s).collect(),
+        slo: baselines.iter().map(|c| c.summary.slo).collect(),
         kv_blocks_plain: kv[plan.baseline],
         kv_blocks_drafting: kv.iter().copied().find(|&blocks| blocks != kv[plan.baseline]),
         policies: (0..n).map(|p| policy(plan, p, oracle, cells)).collect(),

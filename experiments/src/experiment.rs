@@ -122,7 +122,7 @@ impl Experiment {
         self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
         check_latency(doc, "hardware.target", &self.hardware.target)?;
         check_latency(doc, "hardware.draft", &self.hardware.draft)?;
-        not_negative(doc, "hardware.noise_cv", Some(self.hardware.noise_cv))?;
+        not_negative(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
         self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), e.to_string()))?;
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
         self.belief.check(doc)?;
@@ -177,7 +177,7 @@ impl BeliefSpec {
         for (name, given) in [("target", self.target), ("draft", self.draft)] {
             let Some(c) = given else { continue };
             for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
-                not_negative(doc, &format!("belief.{name}.{key}"), Some(value))?;
+                not_negative(doc, &format!("belief.{name}.{key}"), value)?;
             }
         }
         Ok(())
@@ -216,13 +216,11 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     spec.check().map_err(|e| doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}")))
 }
 
-fn not_negative(doc: &Document, path: &str, value: Option<f64>) -> Result<()> {
-    match value {
-        Some(v) if !(v >= 0.0 && v.is_finite()) => {
-            Err(doc.problem_at(&Path::of(path), format!("{path}: {v} is not a number of at least 0")))
-        }
-        _ => Ok(()),
+fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
+    if value >= 0.0 && value.is_finite() {
+        return Ok(());
     }
+    Err(doc.problem_at(&Path::of(path), format!("{path}: {value} is not a number of at least 0")))
 }
 
 /// A workload or trace error, pointed at in the experiment where the experiment is to blame.

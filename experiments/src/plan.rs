@@ -196,7 +196,7 @@ fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<Stri
 }
 
 /// Is it the plain engine, without a drafter?
-pub fn is_autoregressive(policy: &PolicySpec) -> bool {
+fn is_autoregressive(policy: &PolicySpec) -> bool {
     policy.name() == "autoregressive"
 }
 
@@ -207,4 +207,60 @@ fn baseline() -> PolicySpec {
 /// The policy of that name with its default settings.
 pub fn with_defaults(name: &str) -> Option<PolicySpec> {
     PolicySpec::all().into_iter().find(|policy| policy.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shipped(name: &str) -> PathBuf {
+        FilePath::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    }
+
+    /// What is written beside the results gives the same plan again.
+    #[test]
+    fn resolving_is_idempotent() {
+        for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
+            let sets = ["engine.max_num_seqs={ sweep = [16, 64] }".to_owned(), "slo.ttft_s=0.5".to_owned()];
+            let plan = Plan::load(&shipped(name), &sets).unwrap();
+            let again = Plan::of(Document::parse("resolved", &plan.resolved).unwrap(), FilePath::new("")).unwrap();
+            assert_eq!(plan.resolved, again.resolved);
+            assert_eq!(plan.digest(), again.digest());
+            assert_eq!((plan.cells(), plan.variants.len()), (again.cells(), 2));
+        }
+    }
+
+    #[test]
+    fn the_baseline_is_added_only_when_nobody_asked_for_it() {
+        let plan = Plan::load(&shipped("quickstart.toml"), &[]).unwrap();
+        assert_eq!(plan.baseline, 0);
+        assert!(plan.policies.iter().all(|p| !p.implied));
+        let plan = Plan::load(&shipped("bench-poisson-fixed4.toml"), &[]).unwrap();
+        assert!(plan.policies[plan.baseline].implied);
+        assert_eq!(plan.policies.len(), 2);
+    }
+
+    #[test]
+    fn everything_that_decides_results_is_in_the_digest() {
+        let digest = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+            Plan::load(&shipped("bench-poisson.toml"), &sets).unwrap().digest()
+        };
+        let plain = digest(&[]);
+        assert_eq!(plain, digest(&["engine.watermark=0.0"]));
+        for change in ["seeds=[2]", "engine.watermark=0.1", "workload.requests=9", "policies=[{ fixed = {} }]"] {
+            assert_ne!(plain, digest(&[change]), "{change}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_derived_from_the_hardware_unless_given() {
+        let derived = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+            Plan::load(&shipped("quickstart.toml"), &sets).unwrap().variants[0].derived
+        };
+        assert_eq!(derived(&[]), Derived { num_gpu_blocks: true, draft_kv: true });
+        let given = ["engine.num_gpu_blocks=100", "engine.draft_kv=none"];
+        assert_eq!(derived(&given), Derived { num_gpu_blocks: false, draft_kv: false });
+    }
 }

@@ -12,8 +12,6 @@ pub enum Exit {
     Failed = 1,
     /// The command line, the experiment or a trace is wrong.
     BadInput = 2,
-    /// The hardware the command needs is not here.
-    HardwareMissing = 4,
     /// Ended by Ctrl-C or SIGTERM; what was done is kept.
     Interrupted = 130,
 }

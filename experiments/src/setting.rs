@@ -97,6 +97,19 @@ impl Setting {
         Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size)
     }
 
+    /// The error for a run in which every request was rejected.
+    pub fn nothing_fits(&self, run: &Run) -> Box<Problem> {
+        let pool = u64::from(run.usable_blocks) * u64::from(self.plain.block_size);
+        let shortest = self.workload.prompt_len.iter().min().copied().unwrap_or(0);
+        Problem::bad_input(format!(
+            "not one of {} requests can ever fit: the shortest prompt has {shortest} tokens, the KV pool holds {pool}, \
+             engine.max_model_len is {}",
+            self.workload.len(),
+            self.plain.max_model_len
+        ))
+        .help("raise engine.num_gpu_blocks or engine.max_model_len, or take shorter requests")
+    }
+
     /// The bounds of this comparison, once the baseline's P90 TPOT is known.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);

@@ -43,7 +43,15 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         if let Some(steps) = &mut steps {
             steps.push(&key, &stored.steps).map_err(write_problem)?;
         }
-        collect_warnings(&key, stored.warnings, &mut warnings);
+        let rejected = stored.summary.rejected;
+        let unfit = (rejected > 0).then(|| {
+            let pool = stored.usable_blocks;
+            let all = stored.summary.requests;
+            format!(
+                "{rejected} of {all} requests were rejected: they can never fit (KV pool of {pool} blocks, or a limit)"
+            )
+        });
+        collect_warnings(&key, stored.warnings.into_iter().chain(unfit), &mut warnings);
         usable_blocks.push(stored.usable_blocks);
         let entrant = &plan.policies[id.policy];
         cells.push(Cell {
@@ -97,7 +105,7 @@ fn set_speedups(plan: &Plan, cells: &mut [Cell]) {
     }
 }
 
-fn collect_warnings(key: &Key, from: Vec<String>, to: &mut Vec<String>) {
+fn collect_warnings(key: &Key, from: impl Iterator<Item = String>, to: &mut Vec<String>) {
     for warning in from {
         let text = format!("{}: {warning}", key.policy);
         if !to.contains(&text) {

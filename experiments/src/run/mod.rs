@@ -94,6 +94,9 @@ impl Runner<'_> {
             setting.slo(p90)
         });
         let summary = setting.summary(&run, slo);
+        if summary.finished == 0 {
+            return Err(setting.nothing_fits(&run));
+        }
         self.progress.done(&policy.label(), &summary, wall);
         self.store.save(
             id,

@@ -1,0 +1,71 @@
+//! The commands besides `run`, and the help.
+
+use crate::support::Place;
+
+fn stdout(args: &[&str]) -> String {
+    let output = Place::new().foretoken().args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    let help = stdout(&["--help"]);
+    for part in ["run", "bench", "traces", "policies", "doctor", "Exit codes: 0 ok, 1 failed, 2 bad input"] {
+        assert!(help.contains(part), "{part} is missing in\n{help}");
+    }
+    let help = stdout(&["run", "--help"]);
+    for part in ["Examples:", "foretoken run experiments/quickstart.toml", "--set <PATH=VALUE>", "--resume"] {
+        assert!(help.contains(part), "{part} is missing in\n{help}");
+    }
+    assert_eq!(stdout(&["--version"]), format!("foretoken {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn every_policy_is_listed_and_shown() {
+    let list = stdout(&["policies", "list"]);
+    let names: Vec<&str> = list.lines().filter_map(|l| l.split_whitespace().next()).collect();
+    assert!(names.contains(&"adaspec") && names.contains(&"oracle-goodput"), "{list}");
+    for name in names {
+        let shown = stdout(&["policies", "show", name]);
+        assert!(shown.contains("source: ") && shown.contains(&format!("policies = [{{ {name} = {{")), "{shown}");
+    }
+    assert!(Place::new().fails(&["policies", "show", "adaspek"], 2).contains("did you mean `adaspec`?"));
+}
+
+#[test]
+fn a_trace_is_inspected_as_text_and_json() {
+    let place = Place::new();
+    std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,10,1\n1.0,30,3\n").unwrap();
+    let output = place.foretoken().args(["traces", "inspect", "t.csv"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["windows", "requests             2", "40 (mean 20.0)", "index of dispersion", "percent"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let output = place.foretoken().args(["traces", "inspect", "t.csv", "--format", "json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["requests"], 2);
+    let error = place.fails(&["traces", "inspect", "t.csv", "--format-of", "mooncak"], 2);
+    assert!(error.contains("did you mean `mooncake`?"), "{error}");
+}
+
+#[test]
+fn doctor_and_bench_speak() {
+    assert!(stdout(&["doctor"]).contains("CPU"));
+    let text = stdout(&["bench", "x.toml", "--repeat", "2", "--set", "engine={}"]);
+    assert!(text.contains("median of 2 runs") && text.contains("fixed-3"), "{text}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error_but_a_full_disk_is() {
+    let place = Place::new();
+    let bin = env!("CARGO_BIN_EXE_foretoken");
+    let shell = |script: String| std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+    assert!(shell(format!("{bin} policies list | true")).status.success());
+    if std::path::Path::new("/dev/full").exists() {
+        let output = shell(format!("{bin} policies list > /dev/full"));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to stdout"));
+    }
+    drop(place);
+}

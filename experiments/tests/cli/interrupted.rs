@@ -1,0 +1,99 @@
+//! Runs that end early: killed, interrupted, out of space. What was finished is kept, nothing is half-written, and
+//! `--resume` ends with the very bytes of a run that was left alone.
+
+use crate::support::{EXPERIMENT, Place, bytes_of};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Enough cells that there is always one to interrupt.
+fn long() -> Place {
+    let many: Vec<String> = (1..=10).map(|s| s.to_string()).collect();
+    let text = EXPERIMENT.replacen("seeds = [1, 2]", &format!("seeds = [{}]", many.join(", ")), 1);
+    Place::holding(&text.replacen("requests = 200", "requests = 1000", 1).replacen("steps = true", "steps = false", 1))
+}
+
+/// Starts a run on one thread and waits until some cells are finished.
+fn start(place: &Place) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+        .args(["run", "x.toml", "-o", "out", "--threads", "1"])
+        .current_dir(place.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while finished_cells(&place.path("out")) < 3 {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child
+}
+
+fn finished_cells(out: &Path) -> usize {
+    let entries = std::fs::read_dir(out.join("cells")).into_iter().flatten().flatten();
+    entries.filter(|e| e.path().extension().is_some_and(|x| x == "cell")).count()
+}
+
+/// Resumes `out` and compares it with an undisturbed run of the same.
+fn resumes_to_the_same_bytes(place: &Place) {
+    let resumed = place.run("out", &["--resume"]);
+    let whole = place.run("whole", &[]);
+    assert_eq!(resumed, whole);
+    let (resumed, whole) = (bytes_of(&place.path("out")), bytes_of(&place.path("whole")));
+    assert_eq!(resumed.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
+    for (name, bytes) in &resumed {
+        assert!(bytes == &whole[name], "{name} differs");
+    }
+}
+
+#[test]
+fn killed_and_resumed() {
+    let place = long();
+    let mut child = start(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!place.path("out/summary.parquet").exists());
+    resumes_to_the_same_bytes(&place);
+}
+
+#[test]
+fn interrupted_by_ctrl_c_and_resumed() {
+    let place = long();
+    let child = start(&place);
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{error}");
+    assert!(output.stdout.is_empty());
+    assert!(error.contains("what was finished is kept") && error.contains("--resume"), "{error}");
+    assert!(finished_cells(&place.path("out")) >= 3);
+    assert!(!place.path("out/summary.parquet").exists());
+    resumes_to_the_same_bytes(&place);
+}
+
+#[test]
+fn a_damaged_cell_runs_again() {
+    let place = long();
+    let mut child = start(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for entry in std::fs::read_dir(place.path("out/cells")).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"half a ce").unwrap();
+    }
+    resumes_to_the_same_bytes(&place);
+}
+
+/// A limit on file sizes stands in for a full disk: the write fails with an error, as it would there.
+#[test]
+fn out_of_space() {
+    let place = Place::new();
+    let script =
+        format!("trap '' XFSZ; ulimit -f 4; exec {} run x.toml -o out --threads 1", env!("CARGO_BIN_EXE_foretoken"));
+    let output = Command::new("sh").arg("-c").arg(script).current_dir(place.path("")).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot write") && error.contains("--resume"), "{error}");
+    let left = bytes_of(&place.path("out"));
+    assert!(!left.keys().any(|n| n.ends_with(".parquet") || n.ends_with(".cell")), "{:?}", left.keys());
+    resumes_to_the_same_bytes(&place);
+}

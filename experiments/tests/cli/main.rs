@@ -1,0 +1,7 @@
+//! The command line from outside: what it prints, where it points, how it exits, what it leaves behind.
+
+mod bad_input;
+mod commands;
+mod interrupted;
+mod results;
+mod support;

@@ -1,0 +1,103 @@
+//! A small experiment in a folder of its own, and ways to run the binary on it.
+
+use assert_cmd::Command;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Fast, and with everything a results folder can have: a sweep, several seeds, an SLO, steps, figures.
+pub const EXPERIMENT: &str = r#"name = "small"
+seeds = [1, 2]
+policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-goodput = {} }]
+
+[hardware]
+target = { linear = { alpha_s = 0.3e-6, gamma_s = 55e-6, delta_s = 11e-3 } }
+draft = { linear = { alpha_s = 0.0, gamma_s = 5e-6, delta_s = 1e-3 } }
+noise_cv = 0.05
+
+[engine]
+max_num_seqs = { sweep = [8, 64] }
+
+[workload]
+arrivals = { poisson = { rate = 4.0 } }
+lengths = { fixed = { prompt = 128, output = 64 } }
+requests = 200
+
+[acceptance.source]
+constant = { rate = 0.7 }
+
+[slo]
+adaspec-scale = 1.0
+
+[output]
+steps = true
+"#;
+
+/// A folder with an experiment in it.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// Holds [`EXPERIMENT`].
+    pub fn new() -> Place {
+        Place::holding(EXPERIMENT)
+    }
+
+    /// Holds the given experiment.
+    pub fn holding(experiment: &str) -> Place {
+        let place = Place { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(place.path("x.toml"), experiment).unwrap();
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The binary, started in the folder.
+    pub fn foretoken(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
+        command.current_dir(self.dir.path()).env_remove("FORETOKEN_TRACES");
+        command
+    }
+
+    /// `foretoken run x.toml -o OUT` with more arguments; it must succeed. Returns stdout.
+    pub fn run(&self, out: &str, more: &[&str]) -> String {
+        let output = self.foretoken().args(["run", "x.toml", "-o", out]).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a command that must end with `code`. Returns stderr.
+    pub fn fails(&self, args: &[&str], code: i32) -> String {
+        let output = self.foretoken().args(args).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}\n{stderr}");
+        assert!(output.stdout.is_empty(), "an error must not print results");
+        stderr
+    }
+}
+
+/// Every file below a folder with its bytes; the manifest without its timing.
+pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    collect(folder, "", &mut all);
+    if let Some(bytes) = all.get_mut("manifest.json") {
+        let mut manifest: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        manifest.as_object_mut().unwrap().remove("timing").expect("the manifest has a timing");
+        *bytes = manifest.to_string().into_bytes();
+    }
+    all
+}
+
+fn collect(folder: &Path, prefix: &str, all: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            collect(&entry.path(), &format!("{name}/"), all);
+        } else {
+            all.insert(name, std::fs::read(entry.path()).unwrap());
+        }
+    }
+}
