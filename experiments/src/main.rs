@@ -33,16 +33,16 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let exit = problem.exit as u8;
-            report(problem);
+            report(*problem);
             ExitCode::from(exit)
         }
     }
 }
 
-fn report(problem: Box<problem::Problem>) {
+fn report(problem: problem::Problem) {
     let fancy = std::io::stderr().is_terminal();
     let options = miette::MietteHandlerOpts::new().unicode(fancy).color(fancy).width(if fancy { 100 } else { 160 });
     // Fails only when a hook is set already, and this is the one place that sets it.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
-    eprintln!("{:?}", miette::Report::new(*problem));
+    eprintln!("{:?}", miette::Report::new(problem));
 }

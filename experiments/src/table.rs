@@ -51,13 +51,14 @@ fn heading(c: &Comparison) -> String {
 fn variant_heading(v: &VariantResult) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(format!("{} requests", v.requests));
-    let bounds: [(&str, fn(&Slo) -> Option<f64>); 3] =
-        [("TTFT", |s| s.ttft_s), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
-    for (name, bound) in bounds {
+    let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
         // A bound that depends on the baseline differs between seeds; its mean stands here.
-        let each: Vec<f64> = v.slo.iter().filter_map(bound).collect();
+        let each: Vec<f64> = v.slo.iter().filter_map(of).collect();
         parts.extend(Interval::of(&each).map(|i| format!("SLO {name} <= {:.2} ms", i.mean * 1e3)));
-    }
+    };
+    bound("TTFT", |s| s.ttft_s);
+    bound("TPOT", |s| s.tpot_s);
+    bound("E2E", |s| s.e2e_s);
     parts.join(", ") + "\n"
 }
 
