@@ -126,14 +126,19 @@ pub struct Drafts {
 
 impl Drafts {
     /// Empties the drafts for a batch of `n` requests with at most `max_draft_len` tokens each. Keeps its buffers.
+    #[inline]
     pub fn reset(&mut self, n: usize, max_draft_len: u32) {
         self.draft_len.clear();
         self.draft_len.resize(n, 0);
         self.verify_len.clear();
         self.passes = 0;
-        self.stopped.clear();
-        self.stopped.resize(n, false);
-        self.any_stopped = false;
+        if self.any_stopped {
+            self.stopped.fill(false);
+            self.any_stopped = false;
+        }
+        if self.stopped.len() < n {
+            self.stopped.resize(n, false);
+        }
         self.stride = max_draft_len as usize;
         if self.confidence.len() < n * self.stride {
             self.confidence.resize(n * self.stride, 0.0);
@@ -161,15 +166,17 @@ impl Drafts {
     }
 
     /// Shortens the plan of the requests that left to what they have; says whether anybody ever left.
+    #[inline]
     pub(crate) fn leave_stopped(&self, planned: &mut [u32]) -> bool {
-        if self.any_stopped {
-            for ((plan, &have), &stopped) in planned.iter_mut().zip(&self.draft_len).zip(&self.stopped) {
-                if stopped {
-                    *plan = have;
-                }
+        if !self.any_stopped {
+            return false;
+        }
+        for ((plan, &have), &stopped) in planned.iter_mut().zip(&self.draft_len).zip(&self.stopped) {
+            if stopped {
+                *plan = have;
             }
         }
-        self.any_stopped
+        true
     }
 
     /// Did the request leave the draft batch early?

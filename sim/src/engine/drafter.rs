@@ -95,9 +95,8 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
         if depth > 0 {
             self.0.select(batch, drafts);
-            for (v, &d) in drafts.verify_len.iter_mut().zip(&drafts.draft_len) {
-                *v = (*v).min(d);
-            }
+            let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
+            assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
         }
         Ok(())
     }
@@ -153,6 +152,7 @@ fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> (u32, u32) {
     (shortest, longest)
 }
 
+#[inline]
 fn run_pass<E: Executor>(
     executor: &mut E,
     step: &StepPlan,

@@ -131,6 +131,7 @@ impl Work {
     }
 
     /// The step as executors and policies see it.
+    #[inline]
     pub fn plan(&self, config: &EngineConfig, step: u64, now: Time, running: usize, waiting: usize) -> StepPlan<'_> {
         let n = self.columns.n;
         StepPlan {
