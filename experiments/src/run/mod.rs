@@ -15,6 +15,7 @@ pub use progress::Speed;
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
 use crate::setting::Setting;
+use foretoken_sim::Ending;
 use foretoken_sim::metrics::Slo;
 use progress::Progress;
 use rayon::prelude::*;
@@ -86,8 +87,10 @@ impl Runner<'_> {
         let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
         let run = setting.run(policy, bound, self.interrupt);
         let wall = started.elapsed();
-        if run.interrupted {
-            return Err(interrupted());
+        match run.ending {
+            Ending::Done => {}
+            Ending::Interrupted => return Err(interrupted()),
+            Ending::OutOfTime => return Err(out_of_time(&policy.label())),
         }
         let slo = slo.unwrap_or_else(|| {
             let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
@@ -115,6 +118,12 @@ impl Runner<'_> {
     fn check_interrupt(&self) -> Result<()> {
         if self.interrupt.load(Ordering::Relaxed) { Err(interrupted()) } else { Ok(()) }
     }
+}
+
+fn out_of_time(policy: &str) -> Box<Problem> {
+    Problem::new(Exit::BadInput, format!("{policy}: the simulated clock ran past its 213 days")).help(
+        "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals",
+    )
 }
 
 fn interrupted() -> Box<Problem> {

@@ -5,10 +5,11 @@
 
 use super::{CellId, Folder};
 use crate::problem::{Problem, Result};
-use foretoken_report::Staged;
+use foretoken_report::{ReportError, Staged};
 use foretoken_sim::metrics::Series;
 use foretoken_sim::{RequestRecords, StepRecord, Summary};
 use serde::{Deserialize, Serialize};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// All that is kept of a run.
@@ -59,9 +60,11 @@ impl Store {
     /// Keeps a finished cell.
     pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
         let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
-        let mut bytes = self.seal(id, &body).as_bytes().to_vec();
-        bytes.extend_from_slice(&body);
-        Staged::write_all_to(&self.path(id), &bytes).map_err(write_problem)
+        let path = self.path(id);
+        let cannot = |cause| write_problem(ReportError::Write { path: path.clone(), cause });
+        let mut file = Staged::create(&path).map_err(write_problem)?;
+        file.write_all(self.seal(id, &body).as_bytes()).and_then(|()| file.write_all(&body)).map_err(cannot)?;
+        file.commit().map_err(write_problem)
     }
 
     /// The body of a cell's file, when the file is there and whole.
@@ -87,7 +90,7 @@ fn name(id: CellId) -> String {
 }
 
 /// A result that could not be written, with what to do about it.
-pub fn write_problem(error: foretoken_report::ReportError) -> Box<Problem> {
+pub fn write_problem(error: ReportError) -> Box<Problem> {
     Problem::failed(error.to_string()).help(
         "free some space or choose another folder with -o; finished cells are kept, and --resume goes on from them",
     )
