@@ -34,7 +34,7 @@ pub enum Command {
 
 const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml
-  foretoken run experiments/quickstart.toml --set seeds='[1]' --set engine.max_num_seqs=64 -o /tmp/small
+  foretoken run experiments/quickstart.toml --set seeds='[1]' --set engine.max_num_seqs=64 -o results/small
   foretoken run experiments/quickstart.toml --set 'hardware.noise_cv={ sweep = [0.0, 0.05] }'
   foretoken run experiments/quickstart.toml --resume
   foretoken run experiments/quickstart.toml --overwrite --format json";
