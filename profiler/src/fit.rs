@@ -96,8 +96,15 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
         reasons.push(format!("the shapes hardly tell alpha, gamma and delta apart (condition {condition:.0})"));
     }
     let mut c = solve(samples)?;
-    // A negative coefficient is noise around zero, or shapes that do not tell the terms apart.
-    for (name, value) in [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)] {
+    // A negative coefficient is noise around zero, or shapes that do not tell the terms apart. Below a billionth of every
+    // pass it is the arithmetic's rounding, which nobody need hear of.
+    let most = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max);
+    let weights = [most(|s| s.context), most(|s| s.batched), most(|_| 1.0)];
+    let terms = [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)];
+    for ((name, value), weight) in terms.into_iter().zip(weights) {
+        if value.abs() * weight < 1e-9 {
+            *value = 0.0;
+        }
         if *value < 0.0 {
             reasons.push(format!("{name} came out negative ({value:.3e} s) and was set to 0"));
             *value = 0.0;
@@ -191,6 +198,13 @@ mod tests {
             assert!((got / want - 1.0).abs() < 1e-9, "{got} against {want}");
         }
         assert!(fit.trusted && fit.max_error < 1e-9 && fit.r2 > 1.0 - 1e-9);
+    }
+
+    #[test]
+    fn absent_terms_are_zero_and_no_reason_for_distrust() {
+        let only = Coefficients { alpha_s: 0.0, gamma_s: 60e-6, delta_s: 9e-3 };
+        let fit = fit(&line(only, 0.0)).unwrap();
+        assert_eq!((fit.coefficients.alpha_s, fit.trusted), (0.0, true), "{fit:?}");
     }
 
     #[test]

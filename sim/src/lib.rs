@@ -23,6 +23,7 @@ pub mod workload;
 pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
 pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
 pub use draws::Draws;
+pub use engine::Ending;
 pub use latency::{Coefficients, ContextReads, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};

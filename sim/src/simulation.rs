@@ -1,6 +1,6 @@
 //! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
 
-use crate::engine::{ByOracle, ByPolicy, Drafter, Engine, NoDraft};
+use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, Engine, NoDraft};
 use crate::event_clock::{EventClock, World};
 use crate::metrics::{Series, Totals};
 use crate::{
@@ -73,8 +73,8 @@ pub struct Run {
     pub steps: Vec<StepRecord>,
     /// What the user should be told.
     pub warnings: Vec<String>,
-    /// Ended by `interrupt`.
-    pub interrupted: bool,
+    /// How it ended. Unless it is [`Ending::Done`], the numbers are those of a part.
+    pub ending: Ending,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
 }
@@ -103,7 +103,7 @@ impl<'a> Simulation<'a> {
         let clock = EventClock::new(world, self.workload.len());
         let mut engine =
             Engine::new(self.config, self.workload, self.arrivals, self.slo_tpot_s, clock, drafter, self.keep_steps);
-        let Ok(interrupted) = engine.run(self.interrupt);
+        let Ok(ending) = engine.run(self.interrupt);
         let (out, mut warnings, usable_blocks) = engine.finish();
         let block = self.config.block_size;
         if self.config.prefix_caching && !self.workload.prefix_block.is_multiple_of(block) {
@@ -118,7 +118,7 @@ impl<'a> Simulation<'a> {
             series: out.series,
             steps: out.steps,
             warnings,
-            interrupted,
+            ending,
             usable_blocks,
         }
     }

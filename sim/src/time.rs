@@ -1,7 +1,8 @@
 //! The engine's clock unit: whole picoseconds in a `u64` (213 days of range).
 //!
 //! Integers give a total order, no NaN and sums that do not depend on the order of addition; a skipped stretch
-//! of steps therefore ends on the same instant as stepping through it. Durations inside models are `f64` seconds
+//! of steps therefore ends on the same instant as stepping through it. Sums and products saturate at [`Time::MAX`], where
+//! the engine stops: a time that wrapped around would be a wrong number that looks right. Durations inside models are `f64` seconds
 //! with an `_s` suffix and become `Time` once, at the border.
 
 use std::fmt;
@@ -41,13 +42,13 @@ impl Time {
 impl Add for Time {
     type Output = Time;
     fn add(self, other: Time) -> Time {
-        Time(self.0 + other.0)
+        Time(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Time {
     fn add_assign(&mut self, other: Time) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
@@ -61,13 +62,13 @@ impl Sub for Time {
 impl Mul<u64> for Time {
     type Output = Time;
     fn mul(self, times: u64) -> Time {
-        Time(self.0 * times)
+        Time(self.0.saturating_mul(times))
     }
 }
 
 impl Sum for Time {
     fn sum<I: Iterator<Item = Time>>(spans: I) -> Time {
-        Time(spans.map(|t| t.0).sum())
+        spans.fold(Time::ZERO, Add::add)
     }
 }
 
@@ -80,6 +81,13 @@ impl fmt::Display for Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_saturates() {
+        assert_eq!(Time::MAX + Time(1), Time::MAX);
+        assert_eq!(Time::from_s(1e6) * 1000, Time::MAX);
+        assert_eq!(Time::from_s(1e300), Time::MAX);
+    }
 
     #[test]
     fn seconds_round_to_the_nearest_picosecond() {

@@ -54,6 +54,12 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
         }
         generated => {
             built.workload = arrivals(generated, spec, seed).map(|at| Request::new(at, 1, 1)).collect();
+            if let (Some(asked), None) = (spec.requests, spec.duration_s)
+                && built.workload.len() < asked as usize
+            {
+                let what = format!("{} of {asked} requests arrive in the clock's 213 days", built.workload.len());
+                return Err(TraceError::spec("arrivals", what, "raise the rate, or ask for fewer requests"));
+            }
             false
         }
     };

@@ -36,6 +36,17 @@ use work::Work;
 /// How often, in steps, the loop looks whether it should stop.
 const INTERRUPT_EVERY: u64 = 1024;
 
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every request has ended.
+    Done,
+    /// Asked to stop.
+    Interrupted,
+    /// The clock ran past its 213 days: some time it was given is absurd.
+    OutOfTime,
+}
+
 /// The engine, over an executor and a drafter.
 pub struct Engine<'a, E, D> {
     config: &'a EngineConfig,
@@ -95,16 +106,19 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         }
     }
 
-    /// Runs until every request has ended, or until `interrupt` is set. Says whether it was interrupted.
-    pub fn run(&mut self, interrupt: &AtomicBool) -> Result<bool, E::Error> {
+    /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
+    pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Ending, E::Error> {
         loop {
             if self.step.is_multiple_of(INTERRUPT_EVERY) && interrupt.load(Ordering::Relaxed) {
-                return Ok(true);
+                return Ok(Ending::Interrupted);
+            }
+            if self.executor.now() == Time::MAX {
+                return Ok(Ending::OutOfTime);
             }
             self.admit_arrivals();
             if self.running.is_empty() && self.waiting.is_empty() {
                 match self.arrivals.next_at() {
-                    Time::MAX => return Ok(false),
+                    Time::MAX => return Ok(Ending::Done),
                     at => self.executor.wait_until(at),
                 }
             } else if !self.skip_stretch() {
