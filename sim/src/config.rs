@@ -85,7 +85,8 @@ pub struct EngineConfig {
     pub watermark: f64,
     /// The draft's KV.
     pub draft_kv: DraftKv,
-    /// Does the draft run over prompts as well?
+    /// Does the draft run over prompts as well? False is a draft that keeps no KV (prompt lookup, or one whose cost is left
+    /// out): it has no gaps to catch up on either.
     pub draft_prefill: bool,
     /// Tokens the draft missed.
     pub draft_gap: DraftGap,

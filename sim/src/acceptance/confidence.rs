@@ -80,8 +80,10 @@ impl Confidence {
     }
 }
 
-/// Rates are tabulated at (i + ½) / RATES.
+/// Rates are tabulated evenly in their logit over ±RATE_REACH, a rate of 1e-4 at the ends.
 const RATES: usize = 64;
+/// logit of the outermost rates.
+const RATE_REACH: f64 = 9.2;
 /// Quantiles are tabulated evenly in logit u over ±REACH: the tails decide how calibrated high confidences are.
 const QUANTILES: usize = 192;
 /// logit of the outermost quantiles.
@@ -103,7 +105,7 @@ impl ConfidenceModel {
         let sd = spec.curve.slope * spec.prior_sd;
         let mut table = [Vec::new(), Vec::new()];
         for i in 0..RATES {
-            let grid = Grid::new((i as f64 + 0.5) / RATES as f64, sd);
+            let grid = Grid::new(sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH), sd);
             for (right, table) in table.iter_mut().enumerate() {
                 table.extend(grid.quantiles(right == 1));
             }
@@ -127,7 +129,7 @@ impl ConfidenceModel {
     /// Bilinear between the tabulated rates and quantiles.
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
         let table = &self.table[usize::from(right)];
-        let (i, along_rate) = cell(rate, RATES);
+        let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
         let (j, along_u) = cell(logit(u) / (2.0 * REACH) + 0.5, QUANTILES);
         let at = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);
         let low = at(i, j) + (at(i, j + 1) - at(i, j)) * along_u;

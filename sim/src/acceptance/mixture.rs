@@ -111,29 +111,10 @@ impl Bits for MixtureBits {
         }
     }
 
+    /// The request's own rate at every depth. Autocorrelation makes the first draft of a round a little worse than that (it
+    /// mostly follows a wrong one) and deeper ones a little better: pooled over depths confidences are calibrated, by depth
+    /// they are off by up to 0.03 at the measured 0.078.
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         self.rate_of(request.id, request.category)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::luck::mix;
-
-    #[test]
-    fn copying_along_is_copying_one_by_one() {
-        for case in 0..2000u64 {
-            // Sparse, dense and full runs of repeats.
-            let repeats = [mix(case), mix(case) & mix(!case), mix(case) | mix(!case), u64::MAX][case as usize % 4];
-            let (bits, before) = (mix(case ^ 0xABCD), case / 4 % 2);
-            let mut expected = 0;
-            let mut last = before;
-            for n in 0..64 {
-                last = if repeats >> n & 1 == 1 { last } else { bits >> n & 1 };
-                expected |= last << n;
-            }
-            assert_eq!(copy_along(bits, repeats, before), expected, "case {case}");
-        }
     }
 }

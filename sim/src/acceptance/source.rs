@@ -10,8 +10,8 @@ pub(super) trait Bits: Send + Sync {
     /// Lays down the truth of the first `positions` output positions.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
-    /// The probability that a draft at `position` and `depth` is right, given that the draft got there: what a perfectly
-    /// informed confidence would say before it saw the token.
+    /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that get there: what the law
+    /// of its confidence is solved for.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 }
 

@@ -15,6 +15,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
 
     fn commit_decodes(&mut self, record: &mut StepRecord) -> u32 {
         let (end, last_end, gap) = (record.end, self.last_end, self.config.draft_gap);
+        let keeps_kv = self.config.draft_prefill;
         // Locals, so that the sums stay in registers.
         let mut sum = StepRecord::default();
         let (mut ended, mut since_last) = (0, 0);
@@ -38,6 +39,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
                 totals.verified_accepted[verified as usize][accepted as usize] += 1;
                 // The draft saw the new token and all its drafts but the last; what was rejected is overwritten.
                 match gap {
+                    _ if !keeps_kv => a.seen = a.computed + tokens,
                     _ if drafted > 0 => a.seen = a.computed + drafted.min(tokens),
                     DraftGap::CatchUpNextUse => {}
                     DraftGap::AlwaysExtend => a.seen = a.computed,
@@ -80,7 +82,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         for a in self.running.iter_mut().filter(|a| a.prefilling) {
             a.computed += std::mem::take(&mut a.new);
             if !(D::ACTIVE && self.config.draft_prefill) {
-                // A draft that needs no prompt has no gap either.
+                // A draft that keeps no KV has no gaps.
                 a.seen = a.computed;
             }
             if a.computed < a.total {

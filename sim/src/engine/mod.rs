@@ -138,7 +138,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         while let Some((id, at)) = self.arrivals.pop(now) {
             self.out.records.arrival[id as usize] = at;
             if self.fits_at_all(id) {
-                self.waiting.push_back(Waiting { id, emitted: 0, last_emit: Time::MAX });
+                self.waiting.push_back(Waiting { id, emitted: 0, last_emit: Time::MAX, seen: 0, may_draft: true });
             } else {
                 self.reject(id, at);
             }
@@ -231,13 +231,15 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
     }
 
     /// On a request's first scheduling its truth is drawn and its queueing ends.
-    fn first_scheduled(&mut self, id: RequestId) {
+    fn first_scheduled(&mut self, id: RequestId, cached: u32) {
         let i = id as usize;
         if self.out.records.first_scheduled[i] == Time::MAX {
             self.out.records.first_scheduled[i] = self.executor.now();
+            self.out.records.cached_tokens[i] = cached;
             self.executor.start(RequestTruth {
                 id,
-                output_len: self.workload.output_len[i],
+                // Beyond the model's length nothing is emitted, so no truth is needed either.
+                output_len: self.workload.output_len[i].min(self.config.max_model_len - self.workload.prompt_len[i]),
                 category: self.workload.category[i],
                 recording: self.workload.recording.get(i).copied().filter(|&r| r != u32::MAX),
             });

@@ -11,6 +11,9 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         if self.running.len() == running {
             self.schedule_running();
         }
-        self.reject_hopeless();
+        // Only where admission had the empty pool to itself: what a decode step frees is for the next one.
+        if running == 0 {
+            self.reject_hopeless();
+        }
     }
 }

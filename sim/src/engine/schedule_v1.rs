@@ -3,8 +3,8 @@
 
 use super::state::{Active, Waiting};
 use super::{Drafter, Engine};
-use crate::Time;
 use crate::executor::Executor;
+use crate::{Scheduler, Time};
 
 impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     pub(super) fn schedule_v1(&mut self) {
@@ -17,7 +17,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
 
     /// Phase 1: gives every running request its tokens while the budget lasts.
     pub(super) fn schedule_running(&mut self) {
-        let limit = if D::ACTIVE { self.drafter.limit().min(self.config.max_draft_len) } else { 0 };
+        let limit = if D::ACTIVE { self.longest_draft() } else { 0 };
         let mut at = self.schedule_roomy(limit);
         while at < self.running.len() && self.budget > 0 {
             let a = &self.running[at];
@@ -33,6 +33,18 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
                 self.memory.register(a, a.computed + new);
             }
             at += 1;
+        }
+    }
+
+    /// The most any request may draft now. A v0 decode step is of all running requests, so there the budget caps it.
+    fn longest_draft(&self) -> u32 {
+        let limit = self.drafter.limit().min(self.config.max_draft_len);
+        match self.config.scheduler {
+            Scheduler::V1 => limit,
+            Scheduler::V0PrefillFirst => {
+                let each = self.budget / (self.running.len() as u32).max(1);
+                limit.min(each.saturating_sub(1))
+            }
         }
     }
 
@@ -98,16 +110,19 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         self.flush(&a);
         self.out.records.preemptions[a.id as usize] += 1;
         self.preempted += 1;
-        self.waiting.push_front(Waiting { id: a.id, emitted: a.emitted, last_emit: a.last_emit });
+        let (seen, may_draft) = (a.seen, a.may_draft);
+        self.waiting.push_front(Waiting { id: a.id, emitted: a.emitted, last_emit: a.last_emit, seen, may_draft });
     }
 
-    /// Phase 2: admits waiting requests while budget, sequences and blocks last. `whole`: no prompt is split.
+    /// Phase 2: admits waiting requests while budget, sequences and blocks last. `whole`: no prompt is split, but what a
+    /// preempted request recomputes is, since it may have outgrown the budget.
     pub(super) fn admit_waiting(&mut self, whole: bool) {
         while self.budget > 0 && self.running.len() < self.config.max_num_seqs as usize {
             let Some(&head) = self.waiting.front() else { break };
             let mut a = self.activate(head);
             let found = self.memory.look_up(a.id, a.total);
             let want = a.total - found.cached;
+            let whole = whole && head.emitted == 0;
             if whole && want > self.budget {
                 break;
             }
@@ -116,12 +131,12 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
                 break;
             }
             a.computed = found.cached;
-            a.seen = found.cached;
+            // The cache holds the draft's KV as well, but for the gaps it had.
+            a.seen = found.cached.min(head.seen.max(a.total - a.emitted));
             a.new = new;
             self.waiting.pop_front();
             self.budget -= new;
-            self.out.records.cached_tokens[a.id as usize] += found.cached;
-            self.first_scheduled(a.id);
+            self.first_scheduled(a.id, found.cached);
             self.running.push(a);
         }
     }
@@ -142,7 +157,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             draft_blocks: 0,
             slot: 0,
             prefilling: true,
-            may_draft: D::ACTIVE,
+            may_draft: D::ACTIVE && w.may_draft,
             last_emit: w.last_emit,
             slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },
             rounds: 0,

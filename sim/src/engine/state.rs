@@ -12,6 +12,10 @@ pub struct Waiting {
     pub emitted: u32,
     /// When it last emitted; `Time::MAX` when never.
     pub last_emit: Time,
+    /// Tokens the draft had seen.
+    pub seen: u32,
+    /// May it still draft?
+    pub may_draft: bool,
 }
 
 /// A request in the running list.

@@ -41,9 +41,9 @@ pub const GPUS: [Gpu; 5] = [
         name: "l40",
         peak_flops: 181.05e12,
         bandwidth: 864e9,
-        memory: 48.0 * GIB,
+        memory: 45.0 * GIB,
         link: 32e9,
-        source: "NVIDIA L40 datasheet: 181.05 TFLOPS bf16 dense, 864 GB/s, PCIe 4.0 x16 64 GB/s both ways",
+        source: "NVIDIA L40 datasheet: 181.05 TFLOPS bf16 dense, 864 GB/s, PCIe 4.0 x16 64 GB/s both ways; 48 GB, of which its driver reports 45 GiB with ECC on",
     },
     Gpu {
         name: "h100",
@@ -57,9 +57,9 @@ pub const GPUS: [Gpu; 5] = [
         name: "h200",
         peak_flops: 989e12,
         bandwidth: 4800e9,
-        memory: 141e9,
+        memory: 140.0 * GIB,
         link: 450e9,
-        source: "NVIDIA H200 datasheet (SXM): 1,979 TFLOPS bf16 with sparsity, 4.8 TB/s, 141 GB, NVLink 900 GB/s both ways",
+        source: "NVIDIA H200 datasheet (SXM): 1,979 TFLOPS bf16 with sparsity, 4.8 TB/s, NVLink 900 GB/s both ways; 141 GB, of which its driver reports 140 GiB",
     },
 ];
 

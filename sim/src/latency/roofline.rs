@@ -138,12 +138,19 @@ impl RooflineSpec {
         }
     }
 
+    /// Copies of each KV head: with more GPUs than heads, some hold the same one.
+    fn kv_copies(&self, model: &Model) -> f64 {
+        (f64::from(self.tensor_parallel) / f64::from(model.kv_heads)).max(1.0)
+    }
+
     /// The memory left for KV.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, model) = self.presets()?;
         let n = f64::from(self.tensor_parallel);
         let room = n * (gpu.memory * self.memory_utilization - self.activation_bytes);
-        Ok(Memory { kv_bytes_token: model.kv_bytes_token(), kv_bytes: room - model.weight_bytes() })
+        let model = Model { experts: self.experts.or(model.experts), ..*model };
+        let kv_bytes_token = model.kv_bytes_token() * self.kv_copies(&model);
+        Ok(Memory { kv_bytes_token, kv_bytes: room - model.weight_bytes() })
     }
 
     /// The model, with everything that does not depend on the pass worked out.
@@ -167,7 +174,7 @@ impl RooflineSpec {
             token_flops_s: 2.0 * layers * (m.attention_parameters() + active * m.expert_parameters()) / flops,
             head_bytes_s: 2.0 * m.head_parameters() / bandwidth,
             head_flops_s: 2.0 * m.head_parameters() / flops,
-            kv_bytes_s: m.kv_bytes_token() / bandwidth,
+            kv_bytes_s: m.kv_bytes_token() * self.kv_copies(m) / bandwidth,
             pair_flops_s: 4.0 * layers * f64::from(m.heads) * f64::from(m.head_dim) / flops,
             reduce_token_s: reduces * reduce_bytes / gpu.link,
             experts: f64::from(experts.total),
@@ -268,6 +275,9 @@ mod tests {
         // (80 GiB · 0.9 − 2 GB − 13.5 GB) / 8 MiB a block.
         assert!((7300..7450).contains(&blocks), "{blocks}");
         assert_eq!(spec("l40", "llama-2-70b").memory().unwrap().kv_blocks(16), 0);
+        let experts = Some(Experts { total: 8, active: 2 });
+        let eight = RooflineSpec { experts, ..spec("a100-80g", "mistral-7b") };
+        assert_eq!(eight.memory().unwrap().kv_blocks(16), 0, "eight experts' weights do not fit");
     }
 
     #[test]

@@ -81,6 +81,7 @@ fn sources() -> Vec<(&'static str, Rates)> {
         ("constant 0.5", Rates::Constant { rate: 0.5 }),
         ("constant 0.8", Rates::Constant { rate: 0.8 }),
         ("constant 0.95", Rates::Constant { rate: 0.95 }),
+        ("constant 0.999", Rates::Constant { rate: 0.999 }),
         ("by-position", Rates::ByPosition { rates: vec![0.9, 0.3, 0.6], span: 100 }),
         ("by-depth", Rates::ByDepth { rates: vec![0.8, 0.7, 0.6, 0.4] }),
         ("mixture, independent", mixture(0.0)),

@@ -229,3 +229,85 @@ fn a_draft_pool_of_its_own_can_be_what_runs_out() {
     assert!(speculative.records.preemptions[1] > 0);
     assert_eq!(speculative.records.emitted, [40, 40]);
 }
+
+#[test]
+fn a_v0_decode_step_is_of_all_running_requests() {
+    let mut f = Fixture::new(requests(&[(0.0, 16, 100); 40]));
+    f.config.scheduler = Scheduler::V0PrefillFirst;
+    f.config.max_num_batched_tokens = 640;
+    f.config.max_num_seqs = 40;
+    f.config.max_draft_len = 20;
+    let run = fixed(&f, 20);
+    // 40 requests share 640 tokens: 15 drafts each, not 20 for the first thirty.
+    assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 600));
+}
+
+#[test]
+fn a_v0_request_that_outgrew_the_pool_takes_nobody_with_it() {
+    let mut f = Fixture::new(requests(&[(0.0, 100, 200), (0.0, 100, 5)]));
+    f.config.scheduler = Scheduler::V0PrefillFirst;
+    f.config.prefix_caching = false;
+    f.config.num_gpu_blocks = 11;
+    assert_eq!(f.plain().records.outcome, [Outcome::Rejected, Outcome::Finished]);
+}
+
+#[test]
+fn whole_prompts_are_recomputed_in_pieces_when_they_outgrew_the_budget() {
+    for scheduler in [Scheduler::V1, Scheduler::V0PrefillFirst] {
+        let mut f = Fixture::new(requests(&[(0.0, 100, 60); 3]));
+        f.config = EngineConfig { scheduler, chunked_prefill: false, prefix_caching: false, ..f.config };
+        f.config.max_num_batched_tokens = 128;
+        f.config.num_gpu_blocks = 18;
+        let run = f.plain();
+        assert!(run.totals.preemptions > 0);
+        assert_eq!(run.records.outcome, [Outcome::Finished; 3], "{scheduler:?}");
+    }
+}
+
+#[test]
+fn cached_tokens_count_the_first_admission_only() {
+    let mut f = Fixture::new(requests(&[(0.0, 100, 60); 3]));
+    f.config.num_gpu_blocks = 18;
+    let run = f.plain();
+    assert!(run.totals.preemptions > 0);
+    assert_eq!(run.records.cached_tokens, [0, 0, 0]);
+}
+
+#[test]
+fn a_permanent_gap_survives_a_preemption() {
+    /// Drafts in the first decode step only.
+    struct Once(bool);
+    impl SpecPolicy for Once {
+        fn limit(&self) -> u32 {
+            1
+        }
+        fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(u32::from(!self.0 || batch.limit.contains(&1) && batch.step > 60));
+            self.0 = true;
+        }
+    }
+    let mut f = Fixture::new(requests(&[(0.0, 32, 100), (0.0, 32, 100)]));
+    f.config.num_gpu_blocks = 11;
+    f.config.draft_gap = DraftGap::Permanent;
+    f.rate = 0.0;
+    let run = f.with(|s| s.run(Speculation::Policy(Box::new(Once(false)))));
+    assert!(run.totals.preemptions > 0);
+    assert!(run.steps.iter().skip(3).all(|s| s.drafted == 0), "nobody drafts again");
+}
+
+#[test]
+fn an_endless_output_ends_at_the_models_length() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, u32::MAX)]));
+    f.rate = 1.0;
+    f.config.max_model_len = 200;
+    let run = fixed(&f, 3);
+    assert_eq!(run.records.emitted, [190]);
+    assert!(run.steps[1..run.steps.len() - 1].iter().all(|s| s.accepted == 3), "truth reaches to the end");
+}
+
+#[test]
+fn a_clock_that_runs_out_says_so() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 5)]));
+    f.target.delta_s = 1e8;
+    assert_eq!(f.plain().ending, Ending::OutOfTime);
+}
