@@ -1,8 +1,8 @@
 //! The yardsticks of the engine core: `cargo bench -p foretoken-sim --bench engine`.
 //!
 //! 10,000 requests, 512 in / 256 out, Poisson arrivals; T = 0.3 µs·context + 55 µs·batched + 11 ms. Autoregressive at
-//! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M). And request-steps a
-//! second at constant batch sizes.
+//! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M). Request-steps a second at
+//! constant batch sizes. And a trace of BurstGPT's size and mean lengths (1.43 M requests, 374 in / 122 out, 0.27/s).
 
 #![allow(missing_docs)]
 
@@ -40,5 +40,15 @@ fn engine(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, engine);
+fn long_trace(c: &mut Criterion) {
+    let world = Yardstick::poisson(1_430_000, 0.27, 374, 122);
+    let mut group = c.benchmark_group("long-trace");
+    group.sample_size(10);
+    for (name, k) in [("autoregressive-skipping", 0), ("fixed-4", 4)] {
+        group.bench_function(name, |b| b.iter(|| world.run(k, true)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, engine, long_trace);
 criterion_main!(benches);
