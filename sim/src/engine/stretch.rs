@@ -55,8 +55,10 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     /// How many steps nothing but an arrival can disturb; 0 when this is no stretch.
     fn stretch_len(&self) -> u32 {
         let plain = E::SKIPS && !D::ACTIVE && self.config.skip_stretches && !self.out.wants_every_step();
-        // With prefix caching the order in which requests take blocks shows in what is evicted.
-        if !plain || self.config.prefix_caching || !self.waiting.is_empty() {
+        // Where prefixes are shared, the order in which requests take blocks shows in what is evicted. Without, only a
+        // preempted request can hit the cache, and what is left of its blocks depends on how many were taken, not by whom.
+        let order_shows = self.config.prefix_caching && !self.workload.prefix_ids.is_empty();
+        if !plain || order_shows || !self.waiting.is_empty() {
             return 0;
         }
         if self.running.len() as u32 > self.config.max_num_batched_tokens {

@@ -86,7 +86,7 @@ fn check(f: &Fixture, run: &Run) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn invariants_1_to_5(w in workloads(), config in configs(), arrivals in arrivals(), limit in 0u32..6) {
@@ -102,9 +102,18 @@ proptest! {
 
     /// Skipping stretches changes no byte.
     #[test]
-    fn skipping_changes_nothing(w in workloads(), config in configs(), arrivals in arrivals(), overhead in 0u32..3) {
+    fn skipping_changes_nothing(
+        w in workloads(),
+        config in configs(),
+        arrivals in arrivals(),
+        overhead in 0u32..3,
+        shared in any::<bool>(),
+    ) {
         let mut f = Fixture::new(w);
-        f.config = EngineConfig { prefix_caching: false, step_overhead_s: f64::from(overhead) * 1e-3, ..config };
+        if !shared {
+            (f.workload.prefix_ids, f.workload.prefix_start) = (Vec::new(), Vec::new());
+        }
+        f.config = EngineConfig { step_overhead_s: f64::from(overhead) * 1e-3, ..config };
         f.arrivals = arrivals;
         f.keep_steps = false;
         let run = |f: &Fixture, skip| {
