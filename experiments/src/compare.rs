@@ -2,10 +2,11 @@
 //! means with 95 % intervals (Student t over seeds, policies.md 14). Pure arithmetic on summaries.
 
 use crate::document::Choice;
-use crate::plan::Plan;
+use crate::plan::{Plan, Variant};
+use foretoken_policies::{PolicySpec, SloMode};
 use foretoken_report::Cell;
-use foretoken_sim::Summary;
 use foretoken_sim::metrics::{Interval, Quantiles, Slo};
+use foretoken_sim::{DraftKv, Summary};
 use serde::Serialize;
 
 /// Everything the table and `--format json` show.
@@ -36,6 +37,8 @@ pub struct VariantResult {
     pub kv_blocks_plain: u32,
     /// KV blocks that requests can use with one, when it takes a share of the pool.
     pub kv_blocks_drafting: Option<u32>,
+    /// Blocks of the draft's own pool, when it has one.
+    pub kv_blocks_draft_pool: Option<u32>,
     /// One a policy, in the order of the experiment.
     pub policies: Vec<PolicyResult>,
 }
@@ -49,6 +52,9 @@ pub struct PolicyResult {
     pub implied: bool,
     /// Does it see what no server sees?
     pub sees_hidden_truth: bool,
+    /// Does it stop speculating where a step would be over the bound? For the legend.
+    #[serde(skip)]
+    pub stops_for_slo: bool,
     /// Mean end-to-end latency, seconds.
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
@@ -95,21 +101,25 @@ impl Comparison {
             source: foretoken_report::Source::Simulated.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
-            variants: variants.map(|((v, cells), kv)| variant(plan, &v.choices, cells, kv)).collect(),
+            variants: variants.map(|((v, cells), kv)| variant(plan, v, cells, kv)).collect(),
         }
     }
 }
 
-fn variant(plan: &Plan, choices: &[Choice], cells: &[Cell], kv: &[u32]) -> VariantResult {
+fn variant(plan: &Plan, of: &Variant, cells: &[Cell], kv: &[u32]) -> VariantResult {
     let n = plan.policies.len();
     let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
     let oracle = plan.policies.iter().position(|p| p.spec.name() == "oracle-goodput");
     VariantResult {
-        sweep: choices.to_vec(),
+        sweep: of.choices.clone(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
         slo: baselines.iter().map(|c| c.summary.slo).collect(),
         kv_blocks_plain: kv[plan.baseline],
         kv_blocks_drafting: kv.iter().copied().find(|&blocks| blocks != kv[plan.baseline]),
+        kv_blocks_draft_pool: match of.experiment.engine.draft_kv {
+            DraftKv::Separate { blocks } => Some(blocks),
+            _ => None,
+        },
         policies: (0..n).map(|p| policy(plan, p, oracle, cells)).collect(),
     }
 }
@@ -131,6 +141,7 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         policy: spec.label(),
         implied: plan.policies[at].implied,
         sees_hidden_truth: spec.sees_hidden_truth(),
+        stops_for_slo: matches!(spec, PolicySpec::Adaspec(a) if a.slo == SloMode::Step),
         e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
         speedup: over_seeds(own.iter().map(|c| c.speedup)),
         regret_to_oracle_goodput: regret,

@@ -146,7 +146,11 @@ impl Experiment {
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             _ if sorted.is_empty() => Err(at("no seeds: nothing would run".into()).help("write seeds = [1, 2, 3]")),
             Some(pair) => Err(at(format!("seed {} is given twice", pair[0])).help("each seed is one replication")),
-            None => Ok(()),
+            None => {
+                let own = self.workload.seed.map(|seed| ("workload.seed", seed));
+                let all = sorted.iter().map(|&seed| ("seeds", seed)).chain(own);
+                all.into_iter().try_for_each(|(path, seed)| writable_seed(doc, path, seed))
+            }
         }
     }
 
@@ -161,6 +165,7 @@ impl Experiment {
             policy.check().map_err(|e| {
                 doc.problem_at(&Path::of(&format!("{path}.{}.{}", policy.name(), e.key)), format!("{path}.{e}"))
             })?;
+            self.check_draft_len(doc, policy, &path)?;
             if let Some(first) = seen.insert(policy.label(), i) {
                 let message = format!("policies[{first}] and {path} are the same: both are `{}`", policy.label());
                 return Err(doc
@@ -170,6 +175,33 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+impl Experiment {
+    /// A length that a policy is told to draft must be one the engine allows: a clipped one is another policy.
+    fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
+        let (key, longest) = match policy {
+            PolicySpec::Fixed(fixed) => ("fixed.k", fixed.k),
+            PolicySpec::EmaTier(tiers) => ("ema-tier.candidates", tiers.candidates.iter().copied().max().unwrap_or(0)),
+            _ => return Ok(()),
+        };
+        let most = self.engine.max_draft_len;
+        if longest <= most {
+            return Ok(());
+        }
+        let message = format!("{path}.{key}: {longest} draft tokens are more than engine.max_draft_len = {most}");
+        let help = format!("raise engine.max_draft_len to {longest}, or lower {path}.{key}");
+        Err(doc.problem_at(&Path::of(&format!("{path}.{key}")), message).help(help))
+    }
+}
+
+/// TOML's integers are signed: a seed above them could not be written beside the results.
+fn writable_seed(doc: &Document, path: &str, seed: u64) -> Result<()> {
+    if i64::try_from(seed).is_ok() {
+        return Ok(());
+    }
+    let problem = doc.problem_at(&Path::of(path), format!("{path}: {seed} is too large a seed"));
+    Err(problem.help(format!("expected a whole number from 0 to {}", i64::MAX)))
 }
 
 impl BeliefSpec {
@@ -195,7 +227,7 @@ impl SloSpec {
         for (key, value) in bounds {
             if value.is_some_and(|v| !(v > 0.0 && v.is_finite())) {
                 let message = format!("slo.{key}: {} is not a number above 0", value.unwrap_or_default());
-                return Err(doc.problem_at(&Path::of(&format!("slo.{key}")), message));
+                return Err(doc.problem_at(&Path::of(&format!("slo.{key}")), message).help(ABOVE_0));
             }
         }
         if self.adaspec_scale.is_some() && self.tpot_s.is_some() {
@@ -206,6 +238,8 @@ impl SloSpec {
     }
 }
 
+const ABOVE_0: &str = "expected a finite number above 0";
+
 fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     let name = match spec {
         LatencySpec::Linear(_) => "linear",
@@ -213,14 +247,18 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
         LatencySpec::Roofline(_) => "roofline",
     };
     let path = format!("{path}.{name}");
-    spec.check().map_err(|e| doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}")))
+    spec.check().map_err(|e| {
+        let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
+        problem.help("expected a finite number, 0 or more")
+    })
 }
 
 fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
     if value >= 0.0 && value.is_finite() {
         return Ok(());
     }
-    Err(doc.problem_at(&Path::of(path), format!("{path}: {value} is not a number of at least 0")))
+    let problem = doc.problem_at(&Path::of(path), format!("{path}: {value} is not a number of at least 0"));
+    Err(problem.help("expected a finite number, 0 or more"))
 }
 
 /// A workload or trace error, pointed at in the experiment where the experiment is to blame.
@@ -230,7 +268,11 @@ pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Bo
         TraceError::Spec { key, .. } => doc.problem_at(&Path::of(&format!("workload.{key}")), error.to_string()),
         _ => Problem::bad_input(error.to_string()),
     };
-    if error.hint().is_empty() { problem } else { problem.help(error.hint()) }
+    match (error.hint(), error) {
+        ("", TraceError::Spec { .. }) => problem.help(ABOVE_0),
+        ("", _) => problem,
+        (hint, _) => problem.help(hint),
+    }
 }
 
 /// "No policy `x`", with the nearest one.

@@ -12,6 +12,7 @@ mod experiment;
 mod look;
 mod plan;
 mod problem;
+mod rejection;
 mod run;
 mod setting;
 mod table;

@@ -20,8 +20,10 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
-    /// The experiment as TOML with overrides and defaults filled in; it gives the same plan again.
-    pub resolved: String,
+    /// The experiment with overrides and defaults filled in; it gives the same plan again.
+    resolved: toml::Value,
+    /// The files that the experiment names by a relative path, by that path.
+    relative: BTreeMap<String, PathBuf>,
     /// The files it reads, as the experiment names them, with the digest of their bytes.
     pub inputs: BTreeMap<String, String>,
 }
@@ -75,7 +77,7 @@ impl Plan {
         let sweeps = document.sweeps(&["policies"])?;
         let mut variants = Vec::new();
         let mut resolved = None;
-        let mut inputs = BTreeMap::new();
+        let (mut inputs, mut relative) = (BTreeMap::new(), BTreeMap::new());
         for variant in document.variants("policies", &UNSWEPT)? {
             let mut experiment = Experiment::read(&variant.document)?;
             let derived = Derived::of(&variant.document, &experiment);
@@ -84,7 +86,11 @@ impl Plan {
             }
             for path in experiment.workload.paths_mut() {
                 let given = path.display().to_string();
-                *path = locate(&variant.document, &given, folder)?;
+                let full = locate(&variant.document, &given)?;
+                *path = folder.join(&full);
+                if full.is_relative() {
+                    relative.insert(given.clone(), path.clone());
+                }
                 if !inputs.contains_key(&given) {
                     inputs.insert(given.clone(), digest_file(&variant.document, &given, path)?);
                 }
@@ -99,19 +105,33 @@ impl Plan {
             policies,
             baseline,
             resolved: resolved.expect("the first variant was resolved"),
+            relative,
             inputs,
             variants,
         })
     }
 
-    /// Identifies everything that decides the results: experiment, files and version.
+    /// The resolved experiment as TOML for the folder `results`: it can be run where it lies, because paths that
+    /// started at the experiment's folder start at `results` instead.
+    pub fn resolved_for(&self, results: &FilePath) -> Result<String> {
+        let moved = |given: &str| self.relative.get(given).map(|file| path_from(results, file));
+        to_toml(&self.resolved_with(&moved))
+    }
+
+    /// Identifies everything that decides the results: experiment, the bytes of its files (not where they lie), and
+    /// version.
     pub fn digest(&self) -> String {
+        let value = self.resolved_with(&|given| self.inputs.get(given).cloned());
         let mut hasher = blake3::Hasher::new();
-        hasher.update(env!("CARGO_PKG_VERSION").as_bytes()).update(b"\0").update(self.resolved.as_bytes());
-        for (path, digest) in &self.inputs {
-            hasher.update(b"\0").update(path.as_bytes()).update(b"\0").update(digest.as_bytes());
-        }
+        hasher.update(env!("CARGO_PKG_VERSION").as_bytes()).update(b"\0").update(value.to_string().as_bytes());
         hasher.finalize().to_hex().to_string()
+    }
+
+    /// The resolved experiment with the paths in its workload renamed.
+    fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
+        let mut value = self.resolved.clone();
+        value.get_mut("workload").into_iter().for_each(|workload| rename_strings(workload, rename));
+        value
     }
 
     /// Number of cells.
@@ -142,7 +162,7 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
 }
 
 /// The experiment as TOML: every default spelled out, sweeps put back in their places, derived settings left out.
-fn resolve(experiment: &Experiment, derived: Derived, sweeps: &[(Path, toml::Value)]) -> Result<String> {
+fn resolve(experiment: &Experiment, derived: Derived, sweeps: &[(Path, toml::Value)]) -> Result<toml::Value> {
     let mut value = toml::Value::try_from(experiment)
         .map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))?;
     if let Some(engine) = value.get_mut("engine").and_then(toml::Value::as_table_mut) {
@@ -156,12 +176,41 @@ fn resolve(experiment: &Experiment, derived: Derived, sweeps: &[(Path, toml::Val
     for (path, sweep) in sweeps {
         path.put(&mut value, sweep.clone());
     }
-    toml::to_string(&value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
+    Ok(value)
 }
 
-/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable, and a relative path
-/// starts at the experiment's folder.
-fn locate(document: &Document, given: &str, folder: &FilePath) -> Result<PathBuf> {
+fn to_toml(value: &toml::Value) -> Result<String> {
+    toml::to_string(value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
+}
+
+fn rename_strings(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
+    match value {
+        toml::Value::String(text) => rename(text).into_iter().for_each(|new| *text = new),
+        toml::Value::Array(items) => items.iter_mut().for_each(|item| rename_strings(item, rename)),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, item)| rename_strings(item, rename)),
+        _ => {}
+    }
+}
+
+/// The way from a folder to a file, both existing; the file's full path when there is none (another drive).
+fn path_from(folder: &FilePath, file: &FilePath) -> String {
+    let real = |path: &FilePath| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let (folder, file) = (real(folder), real(file));
+    let shared = folder.components().zip(file.components()).take_while(|(a, b)| a == b).count();
+    if shared == 0 {
+        return file.display().to_string();
+    }
+    let up = folder.components().skip(shared).map(|_| std::path::Component::ParentDir);
+    up.chain(file.components().skip(shared)).collect::<PathBuf>().display().to_string()
+}
+
+/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable. A relative path starts at
+/// the experiment's folder.
+fn locate(document: &Document, given: &str) -> Result<PathBuf> {
+    if given.is_empty() {
+        let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
+        return Err(problem.help("expected the path of a trace file; a relative one starts at the experiment's folder"));
+    }
     let mut rest = given;
     let mut full = String::new();
     while let Some((before, after)) = rest.split_once("${") {
@@ -177,7 +226,7 @@ fn locate(document: &Document, given: &str, folder: &FilePath) -> Result<PathBuf
     }
     full.push_str(rest);
     let full = PathBuf::from(full);
-    Ok(if full.is_absolute() { full } else { folder.join(full) })
+    Ok(full)
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
@@ -223,7 +272,8 @@ mod tests {
         for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
             let sets = ["engine.max_num_seqs={ sweep = [16, 64] }".to_owned(), "slo.ttft_s=0.5".to_owned()];
             let plan = Plan::load(&shipped(name), &sets).unwrap();
-            let again = Plan::of(Document::parse("resolved", &plan.resolved).unwrap(), FilePath::new("")).unwrap();
+            let text = to_toml(&plan.resolved).unwrap();
+            let again = Plan::of(Document::parse("resolved", &text).unwrap(), FilePath::new("")).unwrap();
             assert_eq!(plan.resolved, again.resolved);
             assert_eq!(plan.digest(), again.digest());
             assert_eq!((plan.cells(), plan.variants.len()), (again.cells(), 2));

@@ -5,6 +5,7 @@ use crate::document::Path;
 use crate::experiment::{SloSpec, trace_problem};
 use crate::plan::Variant;
 use crate::problem::{Problem, Result};
+use crate::rejection::{Limit, limits};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
@@ -12,6 +13,7 @@ use foretoken_sim::{
     AcceptanceSource, Arrivals, Coefficients, ContextReads, DraftKv, EngineConfig, LatencyModel, PassShape, Run,
     Simulation, Speculation, Summary, Workload,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 /// What the policies of one comparison share.
@@ -70,10 +72,8 @@ impl Setting {
 
     /// Runs one policy. `slo_tpot_s` is the run's TPOT bound, infinite when there is none.
     pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
-        let context =
-            PolicyContext { belief: self.belief, max_draft_len: self.drafting.max_draft_len, seed: self.seed };
-        let speculation = policy.build(&context);
-        let config = if matches!(speculation, Speculation::Off) { &self.plain } else { &self.drafting };
+        let speculation = self.speculation(policy);
+        let config = self.config(&speculation);
         let simulation = Simulation {
             workload: &self.workload,
             arrivals: self.arrivals,
@@ -91,23 +91,44 @@ impl Setting {
         simulation.run(speculation)
     }
 
+    fn speculation(&self, policy: &PolicySpec) -> Speculation {
+        policy.build(&PolicyContext {
+            belief: self.belief,
+            max_draft_len: self.drafting.max_draft_len,
+            seed: self.seed,
+        })
+    }
+
+    fn config(&self, speculation: &Speculation) -> &EngineConfig {
+        if matches!(speculation, Speculation::Off) { &self.plain } else { &self.drafting }
+    }
+
     /// The numbers of a run under the given bounds.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own = &self.workload.slo_tpot_s;
         Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size)
     }
 
-    /// The error for a run in which every request was rejected.
-    pub fn nothing_fits(&self, run: &Run) -> Box<Problem> {
-        let pool = u64::from(run.usable_blocks) * u64::from(self.plain.block_size);
+    /// What kept the rejected requests of a policy's run out, with how many each.
+    pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
+        let speculation = self.speculation(policy);
+        let drafting = !matches!(speculation, Speculation::Off);
+        limits(&self.workload, &run.records, self.config(&speculation), drafting, run.usable_blocks)
+    }
+
+    /// The error for a policy's run in which every request was rejected.
+    pub fn nothing_fits(&self, policy: &PolicySpec, run: &Run) -> Box<Problem> {
+        let all = self.workload.len();
         let shortest = self.workload.prompt_len.iter().min().copied().unwrap_or(0);
+        let (what, fix) = match self.limits(policy, run).into_iter().max_by_key(|(_, requests)| *requests) {
+            Some((limit, _)) => (limit.what, limit.fix),
+            None => ("none arrived".to_owned(), "look at the workload".to_owned()),
+        };
+        let label = policy.label();
         Problem::bad_input(format!(
-            "not one of {} requests can ever fit: the shortest prompt has {shortest} tokens, the KV pool holds {pool}, \
-             engine.max_model_len is {}",
-            self.workload.len(),
-            self.plain.max_model_len
+            "{label}: not one of {all} requests can ever fit: {what} (the shortest prompt has {shortest} tokens)"
         ))
-        .help("raise engine.num_gpu_blocks or engine.max_model_len, or take shorter requests")
+        .help(fix)
     }
 
     /// The bounds of this comparison, once the baseline's P90 TPOT is known.

@@ -32,7 +32,7 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
     let mut text = heading(comparison);
     for variant in &comparison.variants {
         text.push('\n');
-        text.push_str(&variant_heading(variant));
+        text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));
         text.push_str(&table(variant, show_implied));
     }
     text.push_str(&legend(comparison));
@@ -48,7 +48,7 @@ fn heading(c: &Comparison) -> String {
     format!("{}: {} by Foretoken {}, seeds {}; {interval}\n", c.name, c.source, c.version, seeds.join(" "))
 }
 
-fn variant_heading(v: &VariantResult) -> String {
+fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
     parts.push(format!("{} requests", v.requests));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
@@ -59,7 +59,20 @@ fn variant_heading(v: &VariantResult) -> String {
     bound("TTFT", |s| s.ttft_s);
     bound("TPOT", |s| s.tpot_s);
     bound("E2E", |s| s.e2e_s);
+    if with_kv {
+        parts.push(format!("KV {} blocks", v.kv_blocks_plain));
+        parts.extend(v.kv_blocks_drafting.map(|blocks| format!("{blocks} with a drafter")));
+        parts.extend(v.kv_blocks_draft_pool.map(|blocks| format!("{blocks} of the draft's own")));
+    }
     parts.join(", ") + "\n"
+}
+
+/// KV blocks: without a drafter, with one when that differs, in the draft's own pool when it has one. The same for
+/// all variants, or nothing.
+fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
+    let of = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
+    let first = of(variants.first()?);
+    variants.iter().all(|v| of(v) == first).then_some(first)
 }
 
 fn table(v: &VariantResult, show_implied: bool) -> String {
@@ -89,9 +102,20 @@ fn legend(c: &Comparison) -> String {
     if any(|p| p.sees_hidden_truth) {
         say("oracles see hidden truth: bounds, not policies a server can run");
     }
-    let shares = c.variants.iter().find_map(|v| v.kv_blocks_drafting.map(|d| (v.kv_blocks_plain, d)));
-    if let Some((plain, drafting)) = shares {
-        say(&format!("KV: {plain} blocks without a drafter, {drafting} with one, which keeps KV of its own"));
+    match kv(&c.variants) {
+        Some((plain, Some(drafting), _)) => say(&format!(
+            "KV: {plain} blocks without a drafter, {drafting} with one: its weights and its KV take memory too"
+        )),
+        None if c.variants.iter().any(|v| v.kv_blocks_drafting.is_some()) => say(
+            "KV: varies, see above each table; with a drafter there is less: its weights and its KV take memory too",
+        ),
+        _ => {}
+    }
+    if let Some((plain, _, Some(own))) = kv(&c.variants) {
+        say(&format!("KV: the draft has a pool of its own, {own} blocks, beside the target's {plain}"));
+    }
+    if any(|p| p.stops_for_slo) && c.variants.iter().any(|v| v.slo.iter().any(|s| s.tpot_s.is_some())) {
+        say("SLO: adaspec keeps to it by not speculating (slo = \"step\")");
     }
     text
 }

@@ -3,7 +3,7 @@
 use super::print;
 use crate::cli::{Format, RunArgs};
 use crate::plan::Plan;
-use crate::problem::{Problem, Result};
+use crate::problem::{Exit, Problem, Result};
 use crate::run::{Assembled, Folder, Mode, assemble, run_cells};
 use crate::table;
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let (folder, complete) = Folder::open(path, &plan, mode)?;
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());
+        say_what_is_missing(args, &plan, &folder);
         return print_report(args, &folder);
     }
     let interrupt = on_interrupt()?;
@@ -32,7 +33,11 @@ pub fn run(args: &RunArgs) -> Result<()> {
         .num_threads(args.threads.map_or(0, usize::from))
         .build()
         .map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
-    let speed = pool.install(|| run_cells(&plan, &folder, &interrupt))?;
+    let speed = pool.install(|| run_cells(&plan, &folder, &interrupt)).inspect_err(|problem| {
+        if problem.exit == Exit::BadInput {
+            folder.abandon();
+        }
+    })?;
     let results = assemble(&plan, &folder, !args.no_figures)?;
     keep_report(&results, &folder)?;
     folder.complete(&plan, &speed)?;
@@ -55,6 +60,17 @@ fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
     let json = serde_json::to_string_pretty(&results.comparison).expect("plain data always serialises");
     folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
     folder.write(REPORT_JSON, (json + "\n").as_bytes())
+}
+
+/// What was asked for and cannot be made from finished results: the cells it takes are gone.
+fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
+    let figures = plan.variants[0].experiment.output.figures && !args.no_figures;
+    if figures && !folder.figures().exists() {
+        eprintln!("note: it was run without figures: run with --overwrite to draw them");
+    }
+    if args.show_implied && args.format == Format::Table && plan.policies[plan.baseline].implied {
+        eprintln!("note: the table it keeps lacks the implied run: --format json has it, and so has --overwrite");
+    }
 }
 
 /// Prints the comparison that the folder keeps.

@@ -128,7 +128,7 @@ fn explain(message: &str) -> (String, Option<String>) {
         m if m.contains("unit variant, expected") => {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
-        m => return (m.to_owned(), None),
+        m => return (m.to_owned(), expected(m)),
     };
     let help = match (nearest(given, known.iter().copied()), known) {
         (_, []) => None,
@@ -136,6 +136,20 @@ fn explain(message: &str) -> (String, Option<String>) {
         (None, _) => Some(format!("valid here: {}", known.join(", "))),
     };
     (format!("unknown {kind} `{given}`"), help)
+}
+
+/// Says in words what serde's "expected u32" means.
+fn expected(message: &str) -> Option<String> {
+    let (_, wanted) = message.rsplit_once("expected ")?;
+    let words = match wanted {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more, without quotes",
+        "f32" | "f64" => "a number without quotes",
+        "a boolean" => "true or false, without quotes",
+        "a string" => "text in quotes",
+        "a sequence" => "a list: [a, b]",
+        other => other,
+    };
+    Some(format!("expected {words}"))
 }
 
 const ONE_CHOICE: &str =

@@ -18,6 +18,9 @@ impl Document {
         if steps.0.is_empty() {
             return Err(Problem::bad_input(format!("--set {argument}: no path before `=`")).help(wanted));
         }
+        if value.trim().is_empty() {
+            return Err(Problem::bad_input(format!("--set {argument}: no value after `=`")).help(wanted));
+        }
         let text = if is_bare_word(value.trim()) {
             keep(&format!("{}={}", path.trim(), toml::Value::String(value.trim().to_owned())))
         } else {

@@ -141,10 +141,22 @@ impl Document {
             DeValue::Array(items) => {
                 match items.iter().find(|i| !matches!(self.first_sweep(i, &Path::default()), Ok(None))) {
                     Some(_) => wrong("a sweep inside a sweep".into()),
-                    None => Ok(items.to_vec()),
+                    None => self.all_different(items).map(|()| items.to_vec()),
                 }
             }
             other => wrong(format!("`sweep` wants a list, not a {}", other.type_str())),
+        }
+    }
+
+    /// Equal values would be the same cells twice, which nothing could tell apart.
+    fn all_different(&self, items: &[Node]) -> Result<()> {
+        let texts: Vec<String> = items.iter().map(plain).collect();
+        match (1..items.len()).find(|&i| texts[..i].contains(&texts[i])) {
+            Some(i) => {
+                let problem = Problem::bad_input(format!("the sweep has {} twice", texts[i])).help("remove one");
+                Err(self.point(problem, Some(items[i].span())))
+            }
+            None => Ok(()),
         }
     }
 

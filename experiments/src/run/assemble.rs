@@ -32,7 +32,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         false => None,
     };
     let mut cells: Vec<Cell> = Vec::with_capacity(keys.len());
-    let mut warnings = Vec::new();
+    let mut warnings = Warnings::default();
     let mut usable_blocks = Vec::with_capacity(keys.len());
     for (id, key) in ids(plan).zip(keys) {
         let stored = store.load(id)?.ok_or_else(|| {
@@ -43,15 +43,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
         if let Some(steps) = &mut steps {
             steps.push(&key, &stored.steps).map_err(write_problem)?;
         }
-        let rejected = stored.summary.rejected;
-        let unfit = (rejected > 0).then(|| {
-            let pool = stored.usable_blocks;
-            let all = stored.summary.requests;
-            format!(
-                "{rejected} of {all} requests were rejected: they can never fit (KV pool of {pool} blocks, or a limit)"
-            )
-        });
-        collect_warnings(&key, stored.warnings.into_iter().chain(unfit), &mut warnings);
+        warnings.collect(&key.policy, stored.warnings);
         usable_blocks.push(stored.usable_blocks);
         let entrant = &plan.policies[id.policy];
         cells.push(Cell {
@@ -73,7 +65,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     if figures && output.figures {
         draw(plan, folder, cells)?;
     }
-    Ok(Assembled { comparison, warnings })
+    Ok(Assembled { comparison, warnings: warnings.texts(plan.policies.len()) })
 }
 
 /// All cells: swept values slowest, then seeds, then policies.
@@ -105,12 +97,31 @@ fn set_speedups(plan: &Plan, cells: &mut [Cell]) {
     }
 }
 
-fn collect_warnings(key: &Key, from: impl Iterator<Item = String>, to: &mut Vec<String>) {
-    for warning in from {
-        let text = format!("{}: {warning}", key.policy);
-        if !to.contains(&text) {
-            to.push(text);
+/// Warnings with the policies that gave them: each is said once, however many cells it comes from.
+#[derive(Default)]
+struct Warnings(Vec<(String, Vec<String>)>);
+
+impl Warnings {
+    fn collect(&mut self, policy: &str, from: Vec<String>) {
+        for text in from {
+            let at = self.0.iter().position(|(t, _)| *t == text).unwrap_or_else(|| {
+                self.0.push((text, Vec::new()));
+                self.0.len() - 1
+            });
+            let who = &mut self.0[at].1;
+            if !who.iter().any(|p| p == policy) {
+                who.push(policy.to_owned());
+            }
         }
+    }
+
+    /// One line a warning, of a comparison of `policies` policies.
+    fn texts(self, policies: usize) -> Vec<String> {
+        let one = |(text, who): (String, Vec<String>)| match who.len() {
+            n if n == policies && n > 1 => format!("every policy: {text}"),
+            _ => format!("{}: {text}", who.join(", ")),
+        };
+        self.0.into_iter().map(one).collect()
     }
 }
 

@@ -24,6 +24,10 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// Folders that this run made, innermost first.
+    made: Vec<PathBuf>,
+    /// Is everything in it of this run?
+    fresh: bool,
 }
 
 /// `manifest.json`: what the results are, and of what.
@@ -81,12 +85,14 @@ impl Folder {
     /// A folder without looking into it.
     #[cfg(test)]
     pub fn at(path: PathBuf) -> Folder {
-        Folder { path }
+        Folder { path, made: Vec::new(), fresh: false }
     }
 
     /// Makes the folder ready for a plan. `Ok(true)`: it already holds the complete results.
     pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
-        let folder = Folder { path };
+        let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
+        let made = missing.map(Path::to_path_buf).collect();
+        let folder = Folder { path, made, fresh: mode != Mode::Resume };
         std::fs::create_dir_all(&folder.path).map_err(|e| {
             Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
                 .help("choose another with -o")
@@ -108,8 +114,23 @@ impl Folder {
         }
         // The manifest first: it is what --resume recognises a run by.
         folder.write_manifest(plan, &BTreeMap::new(), None)?;
-        folder.write("experiment.toml", plan.resolved.as_bytes())?;
+        folder.write("experiment.toml", plan.resolved_for(&folder.path)?.as_bytes())?;
         Ok((folder, false))
+    }
+
+    /// Takes back what this run wrote when it came to nothing: no cell is finished, and nothing but this run's own
+    /// beginnings is there. Best effort: the error that led here is the one to report.
+    pub fn abandon(&self) {
+        let finished = std::fs::read_dir(self.cells()).is_ok_and(|mut entries| entries.next().is_some());
+        if !self.fresh || finished {
+            return;
+        }
+        for name in [MANIFEST, "experiment.toml"] {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
+        // Only empty folders go.
+        let _ = std::fs::remove_dir(self.cells());
+        self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
 
     /// Where it is.

@@ -43,7 +43,7 @@ pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result
     };
     let comparisons: Vec<(usize, usize)> =
         (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s))).collect();
-    let result = comparisons.par_iter().try_for_each(|&(variant, seed)| runner.comparison(variant, seed));
+    let result: Result<()> = comparisons.par_iter().try_for_each(|&(variant, seed)| runner.comparison(variant, seed));
     let speed = runner.progress.finish();
     result.map(|()| speed)
 }
@@ -98,8 +98,12 @@ impl Runner<'_> {
         });
         let summary = setting.summary(&run, slo);
         if summary.finished == 0 {
-            return Err(setting.nothing_fits(&run));
+            return Err(setting.nothing_fits(policy, &run));
         }
+        let unfit = setting.limits(policy, &run).into_keys();
+        let unfit =
+            unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
+        let warnings = run.warnings.into_iter().chain(unfit).collect();
         self.progress.done(&policy.label(), &summary, wall);
         self.store.save(
             id,
@@ -108,7 +112,7 @@ impl Runner<'_> {
                 series: run.series,
                 records: run.records,
                 steps: run.steps,
-                warnings: run.warnings,
+                warnings,
                 usable_blocks: run.usable_blocks,
             },
         )?;

@@ -91,9 +91,17 @@ fn name(id: CellId) -> String {
 
 /// A result that could not be written, with what to do about it.
 pub fn write_problem(error: ReportError) -> Box<Problem> {
-    Problem::failed(error.to_string()).help(
-        "free some space or choose another folder with -o; finished cells are kept, and --resume goes on from them",
-    )
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let refused = |e: &std::io::Error| matches!(e.kind(), PermissionDenied | ReadOnlyFilesystem);
+    let help = match &error {
+        ReportError::Write { cause, .. } if refused(cause) => {
+            "make the folder writable or choose another with -o; finished cells are kept, and --resume goes on from them"
+        }
+        _ => {
+            "free some space or choose another folder with -o; finished cells are kept, and --resume goes on from them"
+        }
+    };
+    Problem::failed(error.to_string()).help(help)
 }
 
 #[cfg(test)]
@@ -107,6 +115,17 @@ mod tests {
         let summary = Summary::new(&records, &Totals::default(), Slo::default(), &[], 10, 16);
         let warnings = vec!["w".into()];
         Stored { summary, series: Series::default(), records, steps: vec![], warnings, usable_blocks: 9 }
+    }
+
+    #[test]
+    fn a_refused_write_is_not_blamed_on_a_full_disk() {
+        let help = |kind: std::io::ErrorKind| {
+            let error = ReportError::Write { path: "x".into(), cause: kind.into() };
+            write_problem(error).help_text().to_owned()
+        };
+        assert!(help(std::io::ErrorKind::PermissionDenied).starts_with("make the folder writable"));
+        assert!(help(std::io::ErrorKind::ReadOnlyFilesystem).starts_with("make the folder writable"));
+        assert!(help(std::io::ErrorKind::StorageFull).starts_with("free some space"));
     }
 
     #[test]

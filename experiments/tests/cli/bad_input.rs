@@ -42,6 +42,7 @@ fn wrong_types() {
 fn sweeps_that_cannot_be() {
     says(&refused("max_num_seqs", "max_seqs"), &["unknown key `max_seqs`", "x.toml:11"]);
     says(&refused("[8, 64]", "[]"), &["an empty sweep", "x.toml:11"]);
+    says(&refused("[8, 64]", "[8, 64, 8]"), &["the sweep has 8 twice", "x.toml:11:36"]);
     says(&refused("[8, 64]", "8"), &["`sweep` wants a list"]);
     says(&refused("[8, 64]", "[8, \"x\"]"), &["invalid type: string \"x\"", "x.toml:11"]);
     says(&refused("seeds = [1, 2]", "seeds = { sweep = [1, 2] }"), &["`seeds` cannot be swept", "x.toml:2"]);
@@ -70,7 +71,31 @@ fn policies_that_cannot_be() {
 }
 
 #[test]
+fn draft_lengths_above_the_engines() {
+    let place = Place::new();
+    let with = |sets: [&str; 2]| place.fails(&["run", "x.toml", "-o", "out", "--set", sets[0], "--set", sets[1]], 2);
+    let error = with(["policies=[{ fixed = { k = 9 } }]", "slo={}"]);
+    says(&error, &["policies[0].fixed.k: 9", "engine.max_draft_len = 8", "raise engine.max_draft_len to 9"]);
+    let error = with(["policies=[{ ema-tier = {} }]", "engine.max_draft_len=5"]);
+    says(&error, &["ema-tier.candidates: 7", "engine.max_draft_len = 5"]);
+}
+
+#[test]
+fn hints_say_what_is_expected() {
+    says(&refused("requests = 200", "requests = \"many\""), &["expected a whole number, 0 or more"]);
+    says(&refused("delta_s = 11e-3", "delta_s = -11e-3"), &["expected a finite number, 0 or more"]);
+    says(&refused("noise_cv = 0.05", "noise_cv = inf"), &["expected a finite number, 0 or more"]);
+    let place = Place::new();
+    let set = |argument: &str| place.fails(&["run", "x.toml", "-o", "out", "--set", argument], 2);
+    says(&set("workload.transform=[{ rate-scale = 0.0 }]"), &["rate-scale", "expected a finite number above 0"]);
+    says(&set("workload.arrivals={ closed-loop = 0 }"), &["number of clients", "expected a finite number above 0"]);
+    says(&set("workload={ arrivals = { trace = { path = \"\" } } }"), &["the path is empty", "expected the path"]);
+    says(&set("engine.max_num_seqs="), &["no value after `=`"]);
+}
+
+#[test]
 fn names_and_seeds_that_cannot_be() {
+    says(&refused("seeds = [1, 2]", "seeds = [9223372036854775808]"), &["9223372036854775808", "x.toml:2"]);
     says(&refused("name = \"small\"", "name = \"../up\""), &["cannot name a folder", "x.toml:1"]);
     says(&refused("seeds = [1, 2]", "seeds = [1, 1]"), &["seed 1 is given twice", "x.toml:2"]);
     says(&refused("seeds = [1, 2]", "seeds = []"), &["no seeds"]);
@@ -103,7 +128,13 @@ fn on_trace(text: &str) -> String {
             1,
         ));
     std::fs::write(place.path("t.csv"), text).unwrap();
-    place.fails(&["run", "x.toml", "-o", "out"], 2)
+    let error = place.fails(&["run", "x.toml", "-o", "new/out"], 2);
+    assert!(!place.path("new").exists(), "a run that came to nothing left its folder behind");
+    // A folder that was there stays, as empty as it was.
+    std::fs::create_dir(place.path("mine")).unwrap();
+    assert_eq!(place.fails(&["run", "x.toml", "-o", "mine"], 2), error);
+    assert_eq!(std::fs::read_dir(place.path("mine")).unwrap().count(), 0);
+    error
 }
 
 #[test]
@@ -138,6 +169,18 @@ fn prompts_longer_than_the_pool() {
     let place = Place::new();
     let error = place.fails(&["run", "x.toml", "-o", "out", "--set", "engine={ num_gpu_blocks = 4 }"], 2);
     says(&error, &["not one of 200 requests can ever fit", "128 tokens", "num_gpu_blocks"]);
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn the_limit_that_lets_nothing_through_is_named() {
+    let place = Place::new();
+    let with = |engine: &str| place.fails(&["run", "x.toml", "-o", "out", "--set", &format!("engine={engine}")], 2);
+    let whole = with("{ max_num_batched_tokens = 100, chunked_prefill = false }");
+    says(&whole, &["engine.max_num_batched_tokens = 100", "chunked_prefill = false"]);
+    says(&with("{ max_model_len = 128 }"), &["engine.max_model_len = 128"]);
+    says(&with("{ num_gpu_blocks = 10 }"), &["prompt + output outgrow the KV pool of 9 blocks"]);
+    says(&with("{ draft_kv = { separate = { blocks = 4 } } }"), &["fixed-1", "draft_kv.separate.blocks"]);
 }
 
 #[test]

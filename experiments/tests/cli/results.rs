@@ -116,7 +116,90 @@ fn a_request_that_never_fits_is_rejected_and_shown() {
     let output = place.foretoken().args(["run", "x.toml", "-o", "out"]).args(sets).output().unwrap();
     let (text, notes) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{notes}");
-    assert!(notes.contains("fixed-1: 1 of 3 requests were rejected"), "{notes}");
+    assert!(notes.contains("every policy: requests that can never run were rejected: the prompt is longer"), "{notes}");
     let row = text.lines().find(|l| l.trim_start().starts_with("fixed-1")).unwrap();
     assert!(row.trim_end().ends_with(" 1"), "{text}");
+}
+
+/// Two variants with pools of their own are not described by the first one's.
+#[test]
+fn the_legend_tells_of_each_variants_pool() {
+    let place = Place::new();
+    let pools =
+        ["--set", "engine={ num_gpu_blocks = { sweep = [101, 202] }, draft_kv = { equal-split = { ratio = 1.0 } } }"];
+    let text = place.run("varies", &pools);
+    for part in ["KV 100 blocks, 49 with a drafter", "KV 201 blocks, 100 with a drafter", "KV: varies"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let text = place.run("split", &["--set", "engine={ draft_kv = { equal-split = { ratio = 1.0 } } }"]);
+    assert!(text.contains("KV: 8191 blocks without a drafter, 4095 with one: its weights and its KV"), "{text}");
+    let text = place.run("own", &["--set", "engine={ draft_kv = { separate = { blocks = 900 } } }"]);
+    assert!(text.contains("pool of its own, 900 blocks, beside the target's 8191"), "{text}");
+    assert!(text.contains("adaspec keeps to it by not speculating"), "{text}");
+    assert!(!place.run("free", &["--set", "slo={}"]).contains("not speculating"));
+}
+
+#[test]
+fn what_a_complete_folder_cannot_give_is_said() {
+    let place = Place::new();
+    place.run("out", &["--no-figures"]);
+    let output = place.foretoken().args(["run", "x.toml", "-o", "out", "--resume", "--show-implied"]).output().unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains("run without figures") && notes.contains("lacks the implied run"), "{notes}");
+}
+
+/// What is written beside the results runs where it lies, and is the same experiment.
+#[test]
+fn the_resolved_experiment_runs_from_the_results_folder() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("data")).unwrap();
+    std::fs::write(place.path("data/t.csv"), "t_s,input_tokens,output_tokens\n0.0,128,8\n1.0,40,8\n").unwrap();
+    let set = ["--set", "workload={ arrivals = { trace = { path = 'data/t.csv' } } }"];
+    let first = place.run("deep/out", &set);
+    let mut again = place.foretoken();
+    again.current_dir(place.path("deep/out")).args(["run", "experiment.toml", "-o", "../again"]);
+    let again = again.output().unwrap();
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), first);
+    let text = |out: &str| std::fs::read_to_string(place.path(out).join("experiment.toml")).unwrap();
+    assert!(text("deep/out").contains("path = \"../../data/t.csv\""), "{}", text("deep/out"));
+    assert_eq!(text("deep/out"), text("deep/again"));
+}
+
+/// Every part that the shared experiment does not use, once, from file to table.
+#[test]
+fn every_kind_of_part_runs() {
+    let place = Place::new();
+    let parts = [
+        "engine={ scheduler = 'v0-prefill-first' }",
+        "engine={ draft_kv = { equal-split = { ratio = 0.1 } } }",
+        "engine={ draft_kv = { separate = { blocks = 900 } } }",
+        "hardware.context_reads=per-position",
+        "acceptance.source={ by-depth = { rates = [0.8, 0.6, 0.4] } }",
+        "workload={ arrivals = { closed-loop = 4 }, lengths = { fixed = { prompt = 64, output = 16 } }, requests = 30 }",
+        "hardware.draft={ staircase = { steps = [[1, 1e-3], [64, 2e-3]], alpha_s = 0.0, tail_gamma_s = 1e-5, \
+         tail_delta_s = 1e-3 } }",
+    ];
+    for (i, part) in parts.iter().enumerate() {
+        let small = ["--no-figures", "--set", "seeds=[1]", "--set", "workload.requests=30", "--set", part];
+        let text = place.run(&format!("out{i}"), &small);
+        assert!(text.contains("fixed-3") && text.contains("30 requests"), "{part}\n{text}");
+    }
+}
+
+/// The shipped experiment on real traces.
+#[test]
+fn adaspec_conv_runs_on_real_traces() {
+    let Some(traces) = std::env::var_os("FORETOKEN_TRACES") else {
+        eprintln!("SKIPPED: adaspec_conv_runs_on_real_traces: set FORETOKEN_TRACES");
+        return;
+    };
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/adaspec-conv.toml");
+    let few = ["--set", "workload.transform=[{ max-requests = 40 }]", "--set", "seeds=[1]", "--no-figures"];
+    let place = Place::new();
+    let mut command = place.foretoken();
+    command.env("FORETOKEN_TRACES", traces).args(["run", file, "-o", "out"]).args(few);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("40 requests"));
 }
