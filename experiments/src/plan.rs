@@ -280,6 +280,16 @@ mod tests {
         }
     }
 
+    /// Without its traces, which are not shipped: what it says is valid.
+    #[test]
+    fn the_experiment_on_real_traces_parses() {
+        let text = fs_err::read_to_string(shipped("adaspec-conv.toml")).unwrap();
+        let document = Document::parse("adaspec-conv.toml", &text).unwrap();
+        let variants = document.variants("policies", &UNSWEPT).unwrap();
+        let experiment = Experiment::read(&variants[0].document).unwrap();
+        assert_eq!((variants.len(), experiment.policies.len()), (1, 13));
+    }
+
     #[test]
     fn the_baseline_is_added_only_when_nobody_asked_for_it() {
         let plan = Plan::load(&shipped("quickstart.toml"), &[]).unwrap();
