@@ -73,10 +73,10 @@ impl Runner<'_> {
             Some(stored) => stored.summary.slo,
             None => self.cell(&setting, id(baseline), None)?,
         };
-        missing
-            .par_iter()
-            .filter(|&&p| p != baseline)
-            .try_for_each(|&p| self.cell(&setting, id(p), Some(slo)).map(|_| ()))
+        // All of them, and then the first error in the order of the table: which thread fails first must not show.
+        let others = missing.par_iter().filter(|&&p| p != baseline);
+        let results: Vec<Result<Slo>> = others.map(|&p| self.cell(&setting, id(p), Some(slo))).collect();
+        results.into_iter().try_for_each(|result| result.map(|_| ()))
     }
 
     /// Runs and stores a cell. Without bounds given, it is the baseline and sets them.
