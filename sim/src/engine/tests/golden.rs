@@ -311,3 +311,47 @@ fn a_clock_that_runs_out_says_so() {
     f.target.delta_s = 1e8;
     assert_eq!(f.plain().ending, Ending::OutOfTime);
 }
+
+#[test]
+fn a_long_prompt_is_cut_at_the_threshold() {
+    let mut f = Fixture::new(requests(&[(0.0, 100, 1)]));
+    f.config.long_prefill_token_threshold = 40;
+    let chunks: Vec<_> = f.plain().steps.iter().map(|s| s.chunk_tokens).collect();
+    assert_eq!(chunks, [40, 40, 20]);
+}
+
+#[test]
+fn admission_may_reserve_the_whole_sequence() {
+    // Nine blocks: the first prompt takes five; a chunk of the second would fit, all of it would not.
+    let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 90, 1)]));
+    f.config.num_gpu_blocks = 10;
+    f.config.max_num_batched_tokens = 110;
+    let second_starts = |f: &Fixture| f.plain().steps.iter().position(|s| s.chunk_tokens == 30 || s.chunk_tokens == 90);
+    assert_eq!(second_starts(&f), None, "its first chunk of 30 rides in step 0 with the first prompt's 80");
+    assert_eq!(f.plain().steps[0].chunks, 2);
+    f.config.reserve_full_sequence = true;
+    assert_eq!(f.plain().steps[0].chunks, 1);
+    assert_eq!(second_starts(&f), Some(3), "it starts when the first one has ended");
+}
+
+#[test]
+fn a_watermark_holds_blocks_back_while_something_runs() {
+    let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 64, 1)]));
+    f.config.num_gpu_blocks = 10;
+    assert_eq!(f.plain().steps[0].chunks, 2, "five blocks and four fit into nine");
+    f.config.watermark = 0.1;
+    assert_eq!(f.plain().steps[0].chunks, 1, "but not with one kept free");
+    // With nothing running the watermark does not apply: the whole pool may be used.
+    let mut alone = Fixture::new(requests(&[(0.0, 144, 1)]));
+    alone.config = f.config;
+    assert_eq!(alone.plain().records.outcome, [Outcome::Finished]);
+}
+
+#[test]
+fn an_equal_split_gives_the_draft_its_share_of_the_blocks() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 2)]));
+    f.config.num_gpu_blocks = 301;
+    f.config.draft_kv = DraftKv::EqualSplit { ratio: 0.5 };
+    // 301 / 1.5 = 200 blocks for each model, one of them the null block; without a drafter all but the null block.
+    assert_eq!((fixed(&f, 1).usable_blocks, f.plain().usable_blocks), (199, 300));
+}
