@@ -2,6 +2,24 @@
 //!
 //! An oracle is not a [`SpecPolicy`](crate::SpecPolicy) and no policy can be built with a [`Truth`]. Only the event
 //! clock can make one, so an oracle cannot run live: there is no such function to call.
+//!
+//! On the event clock an oracle is a drafter (invariant 8):
+//!
+//! ```
+//! use foretoken_sim::{engine::{ByOracle, Drafter}, event_clock::EventClock, executor::Executor};
+//! fn drafts<E: Executor, D: Drafter<E>>() {}
+//! drafts::<EventClock<'static>, ByOracle>();
+//! ```
+//!
+//! On any other executor it is none, which a compiler says and not a check at run time:
+//!
+//! ```compile_fail,E0277
+//! use foretoken_sim::{engine::{ByOracle, Drafter}, executor::Executor};
+//! fn drafts<E: Executor, D: Drafter<E>>() {}
+//! fn live<E: Executor>() {
+//!     drafts::<E, ByOracle>();
+//! }
+//! ```
 
 use crate::{BatchView, ContextReads, DraftPlan, LatencyModel, Time};
 
