@@ -115,7 +115,7 @@ fn legend(c: &Comparison) -> String {
         say(&format!("KV: the draft has a pool of its own, {own} blocks, beside the target's {plain}"));
     }
     if any(|p| p.stops_for_slo) && c.variants.iter().any(|v| v.slo.iter().any(|s| s.tpot_s.is_some())) {
-        say("SLO: adaspec keeps to it by not speculating (slo = \"step\")");
+        say("SLO: adaspec (slo = \"step\") does not speculate in a step that it expects to miss it");
     }
     text
 }

@@ -135,7 +135,7 @@ fn the_legend_tells_of_each_variants_pool() {
     assert!(text.contains("KV: 8191 blocks without a drafter, 4095 with one: its weights and its KV"), "{text}");
     let text = place.run("own", &["--set", "engine={ draft_kv = { separate = { blocks = 900 } } }"]);
     assert!(text.contains("pool of its own, 900 blocks, beside the target's 8191"), "{text}");
-    assert!(text.contains("adaspec keeps to it by not speculating"), "{text}");
+    assert!(text.contains("does not speculate in a step that it expects to miss it"), "{text}");
     assert!(!place.run("free", &["--set", "slo={}"]).contains("not speculating"));
 }
 
