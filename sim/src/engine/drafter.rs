@@ -42,14 +42,7 @@ impl<E: Executor> Drafter<E> for NoDraft {
         0
     }
 
-    fn speculate(
-        &mut self,
-        _: &mut E,
-        step: &StepPlan,
-        _: &mut DraftPlan,
-        drafts: &mut Drafts,
-    ) -> Result<(), E::Error> {
-        drafts.verify_len.resize(step.batch.len(), 0);
+    fn speculate(&mut self, _: &mut E, _: &StepPlan, _: &mut DraftPlan, _: &mut Drafts) -> Result<(), E::Error> {
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use work::Work;
 
-/// How often, in steps, the loop looks whether it should stop.
+/// How often, in rounds of the loop (a stretch is one), it looks whether it should stop.
 const INTERRUPT_EVERY: u64 = 1024;
 
 /// How a run ended.
@@ -108,8 +108,8 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
 
     /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Ending, E::Error> {
-        loop {
-            if self.step.is_multiple_of(INTERRUPT_EVERY) && interrupt.load(Ordering::Relaxed) {
+        for round in 0u64.. {
+            if round.is_multiple_of(INTERRUPT_EVERY) && interrupt.load(Ordering::Relaxed) {
                 return Ok(Ending::Interrupted);
             }
             if self.executor.now() == Time::MAX {
@@ -125,6 +125,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
                 self.one_step()?;
             }
         }
+        unreachable!("the loop ends by returning")
     }
 
     /// What the run left behind, and the drafter's warnings.
