@@ -5,16 +5,15 @@
 //! Source: "AdaSpec: Adaptive Speculative Decoding for Fast, SLO-Aware LLM Serving" (arXiv 2503.05096), Alg. 1 to 3 and
 //! Eq. 4 to 7, read as policies.md 2, 12 and 14 say: the prediction multiplies the last cumulative confidence (Eq. 7;
 //! Alg. 1 as printed does not), every request counts one bonus token (Eq. 6), and there is a cap on the length, which
-//! the algorithm lacks. The published code differs in all three parts; this is the paper. `verifier = "off"` is the
-//! paper's AdaSpec⁻.
+//! the algorithm lacks. The published code differs in all three parts; this is the paper. `verifier = false`
+//! is the paper's AdaSpec⁻.
 
 use crate::acceptance::RunningMean;
 use crate::adaspec_verifier::{Tail, Tails};
 use crate::belief::Belief;
 use crate::estimator::{Depth, Depths, Estimate};
-use crate::look::{Dash, Look, Marker, VERMILLION};
-use crate::registry::{BadParameter, Check, Definition, PolicyContext, label};
-use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome};
+use crate::registry::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
 /// How far to draft.
@@ -25,17 +24,6 @@ pub enum Drafter {
     #[default]
     Paper,
     /// Always up to the cap.
-    Off,
-}
-
-/// What to verify.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verifier {
-    /// Alg. 2: without the least promising tokens.
-    #[default]
-    PaperGreedy,
-    /// Everything drafted.
     Off,
 }
 
@@ -58,8 +46,8 @@ pub enum SloMode {
 pub struct Adaspec {
     /// How far to draft.
     pub drafter: Drafter,
-    /// What to verify.
-    pub verifier: Verifier,
+    /// Drop the least promising tokens before verification (Alg. 2)? Without, it is the paper's AdaSpec⁻.
+    pub verifier: bool,
     /// How the SLO binds.
     pub slo: SloMode,
     /// Confidence expected of a token before any was seen.
@@ -75,7 +63,7 @@ impl Default for Adaspec {
     fn default() -> Self {
         Adaspec {
             drafter: Drafter::Paper,
-            verifier: Verifier::PaperGreedy,
+            verifier: true,
             slo: SloMode::Step,
             prev_confidence: 0.6,
             window: None,
@@ -84,25 +72,29 @@ impl Default for Adaspec {
     }
 }
 
-impl Definition for Adaspec {
-    fn label(&self) -> String {
-        let stem = if self.verifier == Verifier::Off { "adaspec-" } else { "adaspec" };
-        label(stem, self, &Adaspec { verifier: self.verifier, ..Adaspec::default() })
+impl Adaspec {
+    /// The paper's AdaSpec⁻: verifies everything drafted.
+    pub fn without_verifier() -> Adaspec {
+        Adaspec { verifier: false, ..Adaspec::default() }
     }
+}
 
+impl Definition for Adaspec {
     fn summary(&self) -> &'static str {
         "drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO"
     }
 
     fn source(&self) -> &'static str {
-        "AdaSpec (arXiv 2503.05096) Alg. 1-3; verifier = \"off\" is AdaSpec-"
+        "AdaSpec (arXiv 2503.05096) Alg. 1-3; verifier = false is AdaSpec-"
     }
 
-    fn look(&self) -> Look {
-        match self.verifier {
-            Verifier::PaperGreedy => Look::new(VERMILLION, Dash::Solid, Marker::Square),
-            Verifier::Off => Look::new(VERMILLION, Dash::Dashed, Marker::Ring),
-        }
+    fn sees(&self) -> &'static str {
+        "batch size, contexts and limits; the confidence of each drafted token; the SLO"
+    }
+
+    fn differences(&self) -> &'static str {
+        "this is the paper with its errata, not the code (see adaspec-code): the prediction multiplies the last cumulative \
+         confidence (Eq. 7), every request counts one bonus token (Eq. 6), lengths are capped at 8"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -144,8 +136,6 @@ struct Step {
     last: Vec<f64>,
     /// Sum of `last` over the requests that may draft one more.
     going_on: f64,
-    /// Sum and number of the confidences seen in this step.
-    seen: (f64, u64),
     /// Draft passes taken in.
     passes: u32,
     /// The tightest TPOT limit of the batch, seconds; infinite where the SLO does not bind.
@@ -157,7 +147,10 @@ impl Running {
         Running {
             belief: context.belief,
             cap: params.cap.min(context.max_draft_len),
-            expected: RunningMean::new(params.prev_confidence, params.window),
+            expected: RunningMean::new(
+                context.told.map_or(params.prev_confidence, |t| t.prev_confidence),
+                params.window,
+            ),
             step: Step::default(),
             depths: Depths::default(),
             tails: Tails::default(),
@@ -177,7 +170,6 @@ impl Running {
             s.cumulative.resize(n * cap as usize, 0.0);
         }
         s.going_on = self.depths.at(1).requests as f64;
-        s.seen = (0.0, 0);
         s.passes = 0;
         s.slo_s = match self.params.slo {
             SloMode::Off => f64::INFINITY,
@@ -248,8 +240,6 @@ impl Running {
                 s.cumulative[i * stride + j] = s.last[i];
                 s.tokens += s.last[i];
                 s.tokens_of[i] += s.last[i];
-                s.seen.0 += confidence;
-                s.seen.1 += 1;
                 s.going_on += if batch.limit[i] > s.passes { s.last[i] } else { 0.0 };
                 at.requests += 1;
                 at.context += u64::from(batch.context[i]);
@@ -298,8 +288,8 @@ impl SpecPolicy for Running {
         self.cap
     }
 
-    fn wants_confidence(&self) -> bool {
-        self.params.drafter == Drafter::Paper || self.params.verifier == Verifier::PaperGreedy
+    fn wants(&self) -> Wants {
+        Wants { confidence: self.params.drafter == Drafter::Paper || self.params.verifier, ..Wants::default() }
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
@@ -318,16 +308,23 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        if self.wants_confidence() {
+        if self.wants().confidence {
             self.take_in(batch, drafts);
         }
-        if self.params.verifier == Verifier::PaperGreedy {
+        if self.params.verifier {
             self.eliminate(batch, drafts);
         }
     }
 
-    fn observe(&mut self, _: &StepOutcome) {
-        let (sum, count) = std::mem::take(&mut self.step.seen);
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if !self.wants().confidence {
+            return;
+        }
+        let (mut sum, mut count) = (0.0, 0);
+        for (i, &drafted) in outcome.drafted.iter().enumerate() {
+            sum += (0..drafted as usize).map(|j| f64::from(outcome.drafts.confidence(i, j))).sum::<f64>();
+            count += u64::from(drafted);
+        }
         self.expected.add_step(sum, count);
     }
 }

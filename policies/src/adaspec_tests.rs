@@ -5,7 +5,7 @@ use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use foretoken_sim::ContextReads;
 use proptest::prelude::*;
 
-fn adaspec(drafter: Drafter, verifier: Verifier, slo: SloMode) -> Adaspec {
+fn adaspec(drafter: Drafter, verifier: bool, slo: SloMode) -> Adaspec {
     Adaspec { drafter, verifier, slo, ..Adaspec::default() }
 }
 
@@ -103,7 +103,7 @@ proptest! {
         batch.slo_tpot_s = limits[..batch.context.len()].to_vec();
         let look = |i: usize, j: usize| confidences[8 * i + j];
         let exact = |i: usize, j: usize| f64::from(look(i, j));
-        let params = adaspec(Drafter::Paper, Verifier::PaperGreedy, slo);
+        let params = adaspec(Drafter::Paper, true, slo);
         let context = PolicyContext { belief, ..CONTEXT };
         let step = Run::of(&params, &context).step(&batch, look, &[8; 12]);
         let passes = plain_drafter(&belief, &batch, &exact, slo);
@@ -125,7 +125,7 @@ proptest! {
         let belief = Belief { context_reads: ContextReads::Once, ..belief };
         let look = |i: usize, j: usize| confidences[8 * i + j];
         let exact = |i: usize, j: usize| f64::from(look(i, j));
-        let params = adaspec(Drafter::Off, Verifier::PaperGreedy, SloMode::Off);
+        let params = adaspec(Drafter::Off, true, SloMode::Off);
         let step = Run::of(&params, &PolicyContext { belief, ..CONTEXT }).step(&batch, look, &[8; 4]);
         let rate = |kept: &[u32]| plain_estimate(&belief, &batch, &step.draft_len, kept, &exact, SloMode::Off);
         let ours = rate(&step.verify_len);
@@ -150,13 +150,13 @@ fn without_an_slo_one_token_is_always_drafted() {
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 1.0;
     let batch = Batch::new(&[100; 3], &[8; 3]);
-    let minus = adaspec(Drafter::Paper, Verifier::Off, SloMode::Step);
+    let minus = adaspec(Drafter::Paper, false, SloMode::Step);
     assert_eq!(Run::of(&minus, &context).step(&batch, even(0.01), &[0; 3]).draft_len, [1; 3]);
 }
 
 #[test]
 fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
-    let params = adaspec(Drafter::Paper, Verifier::PaperGreedy, SloMode::Step);
+    let params = adaspec(Drafter::Paper, true, SloMode::Step);
     let mut batch = Batch::new(&[100; 4], &[8; 4]);
     let drafted = |batch: &Batch| Run::of(&params, &CONTEXT).step(batch, even(0.9), &[8; 4]).draft_len[0];
     let free = drafted(&batch);
@@ -177,7 +177,7 @@ fn expected_mode_lets_a_longer_step_pass_when_it_brings_more() {
     let plain = CONTEXT.belief.step_s(&batch.view(), &[0; 4], &[0; 4]);
     batch.slo_tpot_s = vec![plain; 4];
     let drafted = |slo| {
-        let params = adaspec(Drafter::Paper, Verifier::Off, slo);
+        let params = adaspec(Drafter::Paper, false, slo);
         Run::of(&params, &CONTEXT).step(&batch, even(0.95), &[8; 4]).draft_len[0]
     };
     assert_eq!(drafted(SloMode::Step), 0);
@@ -201,9 +201,10 @@ fn the_expected_confidence_is_the_mean_of_all_drafted_so_far() {
     assert_eq!(running.expected.value(), 0.6, "constant during the step");
     // Eliminated tokens count: they were drafted.
     running.select(&batch.view(), &mut drafts);
-    running.observe(&crate::testing::outcome(&drafts, &[1, 1], &[1, 0]));
+    let seen = |drafts, drafted| StepOutcome { drafted, ..crate::testing::outcome(drafts, &[1, 1], &[1, 0]) };
+    running.observe(&seen(&drafts, &[2, 2]));
     assert!((running.expected.value() - 2.6 / 4.0).abs() < 1e-7, "{}", running.expected.value());
-    running.observe(&crate::testing::outcome(&drafts, &[1, 1], &[1, 0]));
+    running.observe(&seen(&drafts, &[0, 0]));
     assert!((running.expected.value() - 2.6 / 4.0).abs() < 1e-7, "nothing new was seen");
 }
 

@@ -1,7 +1,6 @@
 //! `autoregressive`: no speculation; the plain engine, without a drafter (invariant 7). The baseline of every
 //! comparison.
 
-use crate::look::{BLACK, Dash, Look, Marker};
 use crate::registry::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
@@ -12,10 +11,6 @@ use serde::{Deserialize, Serialize};
 pub struct Autoregressive {}
 
 impl Definition for Autoregressive {
-    fn label(&self) -> String {
-        "autoregressive".into()
-    }
-
     fn summary(&self) -> &'static str {
         "never drafts; one token a request and step, and the whole KV pool for the target"
     }
@@ -24,8 +19,12 @@ impl Definition for Autoregressive {
         "the plain engine"
     }
 
-    fn look(&self) -> Look {
-        Look::new(BLACK, Dash::Solid, Marker::Cross)
+    fn sees(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -1,7 +1,7 @@
 //! What a policy believes a pass costs: α, γ, δ of each model. It is the policy's own and may differ from the truth,
 //! which the executor keeps; this module must never look at that truth.
 
-use foretoken_sim::{BatchView, Coefficients, ContextReads, PassShape, shape};
+use foretoken_sim::{BatchView, Coefficients, ContextReads, Drafting, PassShape, shape};
 use serde::{Deserialize, Serialize};
 
 /// The linear belief `T = α·context + γ·batched + δ` for both models (SmartSpec 4.3, AdaSpec 4.1).
@@ -14,6 +14,9 @@ pub struct Belief {
     pub target: Coefficients,
     /// How the verify pass is believed to read context.
     pub context_reads: ContextReads,
+    /// How the draft is believed to come by its tokens.
+    #[serde(default)]
+    pub drafting: Drafting,
 }
 
 impl Belief {
@@ -26,6 +29,7 @@ impl Belief {
         let passes = draft_len.iter().copied().max().unwrap_or(0);
         let draft_s: f64 = match passes {
             0 => shape::draft_idle_pass(batch).map_or(0.0, |s| pass_s(&self.draft, s)),
+            _ if self.drafting == Drafting::Parallel => pass_s(&self.draft, shape::draft_block(batch, draft_len)),
             _ => (1..=passes).map(|pass| pass_s(&self.draft, shape::draft_pass(batch, draft_len, pass))).sum(),
         };
         draft_s + pass_s(&self.target, shape::verify_pass(batch, verify_len, self.context_reads))

@@ -4,8 +4,7 @@
 //! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`; restated in policies.md 1.1. The
 //! formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its motivation: no code computes it.
 
-use crate::look::{Dash, Look, Marker, ORANGE};
-use crate::registry::{BadParameter, Check, Definition, PolicyContext, label};
+use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -54,10 +53,6 @@ impl EmaTier {
 }
 
 impl Definition for EmaTier {
-    fn label(&self) -> String {
-        label("ema-tier", self, &EmaTier::default())
-    }
-
     fn summary(&self) -> &'static str {
         "moves the batch between captured draft lengths by an average of accepted drafts, with hysteresis"
     }
@@ -66,8 +61,16 @@ impl Definition for EmaTier {
         "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)"
     }
 
-    fn look(&self) -> Look {
-        Look::new(ORANGE, Dash::Solid, Marker::Diamond)
+    fn sees(&self) -> &'static str {
+        "accepted counts of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "a request that had no room to draft is left out of a batch's mean; SGLang has no such request"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.candidates.iter().copied().max().map(|longest| ("candidates", longest))
     }
 
     fn check(&self) -> Result<(), BadParameter> {

@@ -4,7 +4,7 @@
 //! depths) a step. It must agree with [`Belief::step_s`], the plain reading, and must never see the true cost.
 
 use crate::belief::{Belief, pass_s};
-use foretoken_sim::{BatchView, ContextReads, PassShape, shape};
+use foretoken_sim::{BatchView, ContextReads, Drafting, PassShape, shape};
 
 /// The decode requests that would draft at one depth: sums over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,11 @@ impl Estimate {
             self.draft_s = 0.0;
         }
         self.passes += 1;
-        self.draft_s += pass_s(&self.belief.draft, pass);
+        self.draft_s += match self.belief.drafting {
+            // The one pass was paid for with the first depth: deeper tokens ride in it.
+            Drafting::Parallel if before > 0 => self.belief.draft.gamma_s * n as f64,
+            _ => pass_s(&self.belief.draft, pass),
+        };
         self.verify_s += self.verify_tokens_s(n, at.context + n * (before + 1));
     }
 
@@ -134,6 +138,7 @@ mod tests {
             draft: Coefficients { alpha_s: 2e-9, gamma_s: 3e-7, delta_s: 1e-3 },
             target: Coefficients { alpha_s: 5e-8, gamma_s: 2e-5, delta_s: 7e-3 },
             context_reads: ContextReads::PerPosition,
+            drafting: Drafting::Autoregressive,
         };
         let batch = Batch::new(&[100, 900, 350], &[8; 3]);
         let time = |k: u32| belief.step_s(&batch.view(), &[k; 3], &[k; 3]);
@@ -181,8 +186,9 @@ mod tests {
             let lens: Vec<u32> = view.limit.to_vec();
             let passes = lens.iter().copied().max().unwrap_or(0);
             let mut truth = target.pass(shape::verify_pass(&view, &lens, belief.context_reads));
-            for pass in 1..=passes {
-                truth += draft.pass(shape::draft_pass(&view, &lens, pass));
+            match belief.drafting {
+                Drafting::Parallel if passes > 0 => truth += draft.pass(shape::draft_block(&view, &lens)),
+                _ => (1..=passes).for_each(|pass| truth += draft.pass(shape::draft_pass(&view, &lens, pass))),
             }
             if passes == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
                 truth += draft.pass(idle);

@@ -21,8 +21,8 @@ impl Default for Fixed {
 }
 
 impl Definition for Fixed {
-    fn label(&self) -> String {
-        format!("fixed-{}", self.k)
+    fn short_label(&self) -> Option<String> {
+        Some(format!("fixed-{}", self.k))
     }
 
     fn summary(&self) -> &'static str {
@@ -33,7 +33,19 @@ impl Definition for Fixed {
         "vLLM num_speculative_tokens; SGLang --speculative-num-steps"
     }
 
-    fn look(&self) -> Look {
+    fn sees(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none; k = 0 is the plain engine without a drafter"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("k", self.k))
+    }
+
+    fn look(&self, _: Look) -> Look {
         const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
         const MARKERS: [Marker; 8] = [
             Marker::Ring,

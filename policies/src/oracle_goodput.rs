@@ -19,7 +19,7 @@
 //! Residual noise is not in the [`Truth`] an oracle is shown: nobody could choose by it.
 
 use crate::look::{Dash, Look, Marker, SKY_BLUE};
-use crate::registry::{BadParameter, Definition, PolicyContext, label};
+use crate::registry::{BadParameter, Definition, PolicyContext};
 use crate::true_cost::{Slopes, TrueCost, draft_token, verify_token};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Time, Truth, shape};
 use serde::{Deserialize, Serialize};
@@ -44,10 +44,6 @@ pub struct OracleGoodput {
 }
 
 impl Definition for OracleGoodput {
-    fn label(&self) -> String {
-        label("oracle-goodput", self, &OracleGoodput::default())
-    }
-
     fn summary(&self) -> &'static str {
         "the lengths with the most accepted tokens per second of this step, from the hidden truth and the true cost"
     }
@@ -56,9 +52,17 @@ impl Definition for OracleGoodput {
         "hindsight on acceptance and cost; form = \"batch\" is SmartSpec (arXiv 2406.14066) Fig. 14's oracle"
     }
 
-    fn look(&self) -> Look {
+    fn sees(&self) -> &'static str {
+        "the hidden truth: how many drafts will be accepted, and the true cost of passes"
+    }
+
+    fn differences(&self) -> &'static str {
+        "SmartSpec's oracle is the batch form; the vector form may give each request its own length"
+    }
+
+    fn look(&self, usual: Look) -> Look {
         match self.form {
-            Form::Vector => Look::new(SKY_BLUE, Dash::LongDash, Marker::Circle),
+            Form::Vector => usual,
             Form::Batch => Look::new(SKY_BLUE, Dash::Dashed, Marker::Square),
         }
     }
@@ -133,9 +137,11 @@ impl Running {
         let plain = shape::plain_pass(batch);
         let draft = Slopes::of(truth.draft, plain);
         let target = Slopes::of(truth.target, plain);
-        let reads = truth.context_reads;
+        let (reads, drafting) = (truth.context_reads, truth.drafting);
         let batch = *batch;
-        move |i, depth| draft.cost(draft_token(&batch, i, depth)) + target.cost(verify_token(&batch, i, depth, reads))
+        move |i, depth| {
+            draft.cost(draft_token(&batch, i, depth, drafting)) + target.cost(verify_token(&batch, i, depth, reads))
+        }
     }
 
     /// All segments of drafts of at most `depth` tokens, cheapest first.

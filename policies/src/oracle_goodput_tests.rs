@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use crate::{Belief, OracleLength};
-use foretoken_sim::{LatencyModel, Linear, PassShape};
+use foretoken_sim::{Drafting, LatencyModel, Linear, PassShape};
 use proptest::prelude::*;
 
 /// A step overhead that matters, ps.
@@ -13,8 +13,9 @@ const OVERHEAD: u64 = 1_500_000_000;
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
-    for pass in 1..=deepest {
-        time += truth.draft.pass(shape::draft_pass(batch, lens, pass));
+    match truth.drafting {
+        Drafting::Parallel if deepest > 0 => time += truth.draft.pass(shape::draft_block(batch, lens)),
+        _ => (1..=deepest).for_each(|pass| time += truth.draft.pass(shape::draft_pass(batch, lens, pass))),
     }
     match shape::draft_idle_pass(batch) {
         Some(idle) if deepest == 0 => time + truth.draft.pass(idle),
@@ -57,7 +58,8 @@ fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
 
 fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T {
     let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
-    f(&Truth { run, draft: &draft, target: &target, context_reads: belief.context_reads, overhead: Time(OVERHEAD) })
+    let Belief { context_reads, drafting, .. } = *belief;
+    f(&Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time(OVERHEAD) })
 }
 
 proptest! {
@@ -137,7 +139,8 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
         let run: Vec<u32> = (0..6).map(|i| draw(10 + i, 4) as u32).collect();
         let batch = Batch::new(&contexts, &[8; 6]);
         let (context_reads, overhead) = (belief.context_reads, Time::ZERO);
-        let truth = Truth { run: &run, draft: &draft, target: &target, context_reads, overhead };
+        let drafting = belief.drafting;
+        let truth = Truth { run: &run, draft: &draft, target: &target, context_reads, drafting, overhead };
         let view = batch.view();
         let rate = |c: Choice| c.tokens as f64 / c.time.as_s();
         let ours = rate(realised(&view, &truth, &choose(Form::Vector, &batch, &truth)));

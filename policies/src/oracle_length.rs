@@ -3,7 +3,6 @@
 //!
 //! Source: policies.md 7.12 (`oracle-k` there), 12.
 
-use crate::look::{Dash, Look, Marker, SKY_BLUE};
 use crate::registry::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};
 use serde::{Deserialize, Serialize};
@@ -14,10 +13,6 @@ use serde::{Deserialize, Serialize};
 pub struct OracleLength {}
 
 impl Definition for OracleLength {
-    fn label(&self) -> String {
-        "oracle-length".into()
-    }
-
     fn summary(&self) -> &'static str {
         "drafts exactly the tokens that will be accepted, whatever they cost; no bound"
     }
@@ -26,8 +21,12 @@ impl Definition for OracleLength {
         "hindsight on acceptance; not a policy a server can run"
     }
 
-    fn look(&self) -> Look {
-        Look::new(SKY_BLUE, Dash::Dotted, Marker::Triangle)
+    fn sees(&self) -> &'static str {
+        "the hidden truth: how many drafts will be accepted"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
     }
 
     fn sees_hidden_truth(&self) -> bool {

@@ -1,8 +1,8 @@
 //! `random`: a length drawn uniformly from 0 to the longest draft: the floor that any policy with an idea should beat
 //! ("Random all" in the SmartSpec paper's Fig. 14; policies.md 7.12).
 
-use crate::look::{Dash, GREY, Look, Marker};
-use crate::registry::{BadParameter, Definition, PolicyContext, label};
+use crate::look::{Look, Marker};
+use crate::registry::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, Luck, SpecPolicy, Speculation, Stream};
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,6 @@ pub struct Random {
 }
 
 impl Definition for Random {
-    fn label(&self) -> String {
-        label("random", self, &Random::default())
-    }
-
     fn summary(&self) -> &'static str {
         "a length drawn uniformly from 0 to the longest draft, for the batch or for each request"
     }
@@ -27,8 +23,16 @@ impl Definition for Random {
         "SmartSpec (arXiv 2406.14066) Fig. 14, \"Random all\""
     }
 
-    fn look(&self) -> Look {
-        Look::new(GREY, Dash::Dotted, if self.per_request { Marker::Cross } else { Marker::Plus })
+    fn sees(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the paper draws the predicted accepted length; here the draft length itself is drawn"
+    }
+
+    fn look(&self, usual: Look) -> Look {
+        if self.per_request { Look { marker: Marker::Cross, ..usual } } else { usual }
     }
 
     fn check(&self) -> Result<(), BadParameter> {

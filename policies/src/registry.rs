@@ -1,22 +1,45 @@
 //! The table of policies: names, defaults, looks, checks and construction. It is the one place that lists them all, and
 //! must hold no policy's logic.
 
-use crate::look::{Colour, Dash, Look, Marker};
+use crate::look::{BLACK, BLUE, Colour, Dash, GREEN, GREY, Look, Marker, ORANGE, PURPLE, SKY_BLUE, VERMILLION};
+use crate::preset::Preset;
+use crate::profile::PassTimes;
+use crate::stale::Stale;
 use crate::{
     Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
 };
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
 
 /// What a policy is built with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PolicyContext {
+#[derive(Clone, Copy)]
+pub struct PolicyContext<'a> {
     /// What it believes passes cost.
     pub belief: Belief,
+    /// What it may time before serving starts: policies with cost tables fill them from it.
+    pub profile: &'a dyn PassTimes,
     /// Most draft tokens a request in a step (`engine.max_draft_len`): longer settings are cut to it.
     pub max_draft_len: u32,
+    /// Most requests in the running list (`engine.max_num_seqs`): tables reach so far.
+    pub max_num_seqs: u32,
+    /// Token budget of a step (`engine.max_num_batched_tokens`): tables reach so far.
+    pub max_num_batched_tokens: u32,
     /// The run's seed, for policies that draw.
     pub seed: u64,
+    /// Steps after which a policy learns what a step brought; 0 is at its end.
+    pub staleness_steps: u32,
+    /// What it is told instead of learning it (`foretoken decide`): no warm-up, no staleness of its own.
+    pub told: Option<Told>,
+}
+
+/// What a policy is told instead of learning it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told {
+    /// The conditional acceptance rate a of E(a, k).
+    pub acceptance_rate: f64,
+    /// The confidence expected of a token.
+    pub prev_confidence: f64,
 }
 
 /// A parameter that serde accepts and the policy does not.
@@ -31,10 +54,12 @@ pub struct BadParameter {
     pub why: String,
 }
 
-/// What each policy's file says about it. Implemented by the policy's parameters.
+/// What each policy's file says about it. Implemented by the policy's parameters; several presets may share them.
 pub trait Definition {
-    /// Unique display label: the name and every setting that is not the default.
-    fn label(&self) -> String;
+    /// A label of its own, where the name and the changed settings do not read well (`fixed-3`).
+    fn short_label(&self) -> Option<String> {
+        None
+    }
 
     /// What it does, in one line.
     fn summary(&self) -> &'static str;
@@ -42,12 +67,25 @@ pub trait Definition {
     /// Paper and section, or engine and file.
     fn source(&self) -> &'static str;
 
-    /// How it looks in figures.
-    fn look(&self) -> Look;
+    /// What it sees when it decides (policies.md 8).
+    fn sees(&self) -> &'static str;
+
+    /// In what it differs from the published artefact, and why.
+    fn differences(&self) -> &'static str;
+
+    /// How it looks in figures; `usual` is the table's.
+    fn look(&self, usual: Look) -> Look {
+        usual
+    }
 
     /// Does it see the hidden truth? Then it is a bound, not a policy a server can run.
     fn sees_hidden_truth(&self) -> bool {
         false
+    }
+
+    /// A length that the user asks for by number, and its key: an engine that clips it would run another policy.
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        None
     }
 
     /// Refuses settings it cannot work with.
@@ -58,13 +96,13 @@ pub trait Definition {
 }
 
 macro_rules! policies {
-    ($($policy:ident = $name:literal),* $(,)?) => {
+    ($($variant:ident($policy:ty) = $name:literal, $colour:ident $dash:ident $marker:ident, $preset:expr;)*) => {
         /// A policy and its settings, as an experiment gives them: `{ fixed = { k = 3 } }`, `{ adaspec = {} }`.
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize)]
         pub enum PolicySpec {
             $(#[doc = concat!("`", $name, "`: see [`", stringify!($policy), "`].")]
             #[serde(rename = $name)]
-            $policy($policy)),*
+            $variant($policy)),*
         }
 
         impl PolicySpec {
@@ -75,40 +113,102 @@ macro_rules! policies {
 
             /// All policies with their default settings, in the table's order.
             pub fn all() -> Vec<PolicySpec> {
-                vec![$(PolicySpec::$policy($policy::default())),*]
+                vec![$(PolicySpec::$variant($preset)),*]
             }
 
             /// The policy's name.
             pub fn name(&self) -> &'static str {
-                match self { $(PolicySpec::$policy(_) => $name),* }
+                match self { $(PolicySpec::$variant(_) => $name),* }
             }
 
             /// What the policy's file says about it.
             pub fn definition(&self) -> &dyn Definition {
-                match self { $(PolicySpec::$policy(p) => p),* }
+                match self { $(PolicySpec::$variant(p) => p),* }
+            }
+
+            /// Unique display label: the name and every setting that is not the preset's.
+            pub fn label(&self) -> String {
+                self.definition().short_label().unwrap_or_else(|| match self {
+                    $(PolicySpec::$variant(p) => label($name, p, &$preset)),*
+                })
+            }
+
+            /// How it looks in figures.
+            pub fn look(&self) -> Look {
+                let usual = match self {
+                    $(PolicySpec::$variant(_) => Look::new($colour, Dash::$dash, Marker::$marker)),*
+                };
+                self.definition().look(usual)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for PolicySpec {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
+                struct OneOf;
+
+                impl<'de> Visitor<'de> for OneOf {
+                    type Value = PolicySpec;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                        f.write_str("a policy: { name = { settings } }")
+                    }
+
+                    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<PolicySpec, A::Error> {
+                        let (Name(name), settings) = data.variant::<Name>()?;
+                        match name {
+                            $($name => settings.newtype_variant_seed(Preset::<$policy>($preset)).map(PolicySpec::$variant),)*
+                            _ => unreachable!("names were read from the table"),
+                        }
+                    }
+                }
+
+                deserializer.deserialize_enum("PolicySpec", PolicySpec::all_names(), OneOf)
             }
         }
     };
 }
 
+/// A name of the table.
+struct Name(&'static str);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(name: D) -> Result<Name, D::Error> {
+        struct Known;
+
+        impl Visitor<'_> for Known {
+            type Value = Name;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("the name of a policy")
+            }
+
+            fn visit_str<E: Error>(self, given: &str) -> Result<Name, E> {
+                let names = PolicySpec::all_names();
+                let known = names.iter().copied().find(|&name| name == given);
+                known.map(Name).ok_or_else(|| E::unknown_variant(given, names))
+            }
+        }
+
+        name.deserialize_identifier(Known)
+    }
+}
+
 policies! {
-    Autoregressive = "autoregressive",
-    Fixed = "fixed",
-    EmaTier = "ema-tier",
-    Smartspec = "smartspec",
-    Adaspec = "adaspec",
-    Threshold = "threshold",
-    OracleGoodput = "oracle-goodput",
-    OracleLength = "oracle-length",
-    Random = "random",
+    Autoregressive(Autoregressive) = "autoregressive", BLACK Solid Cross, Autoregressive::default();
+    Fixed(Fixed) = "fixed", BLUE Solid Ring, Fixed::default();
+    EmaTier(EmaTier) = "ema-tier", ORANGE Solid Diamond, EmaTier::default();
+    Smartspec(Smartspec) = "smartspec", GREEN Solid Triangle, Smartspec::default();
+    Adaspec(Adaspec) = "adaspec", VERMILLION Solid Square, Adaspec::default();
+    AdaspecMinus(Adaspec) = "adaspec-", VERMILLION Dashed Ring, Adaspec::without_verifier();
+    Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
+    ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
+    ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
+    OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
+    Random(Random) = "random", GREY Dotted Plus, Random::default();
 }
 
 impl PolicySpec {
-    /// Unique display label: the name and every setting that is not the default.
-    pub fn label(&self) -> String {
-        self.definition().label()
-    }
-
     /// What it does, in one line.
     pub fn summary(&self) -> &'static str {
         self.definition().summary()
@@ -121,17 +221,17 @@ impl PolicySpec {
 
     /// Its colour in figures.
     pub fn colour(&self) -> Colour {
-        self.definition().look().colour
+        self.look().colour
     }
 
     /// The dash of its lines.
     pub fn dash(&self) -> Dash {
-        self.definition().look().dash
+        self.look().dash
     }
 
     /// The marker of its points.
     pub fn marker(&self) -> Marker {
-        self.definition().look().marker
+        self.look().marker
     }
 
     /// Does it see the hidden truth?
@@ -141,17 +241,22 @@ impl PolicySpec {
 
     /// Refuses settings it cannot work with, naming the key.
     pub fn check(&self) -> Result<(), BadParameter> {
-        self.definition().check()
+        self.definition().check().map_err(|e| BadParameter { policy: self.name(), ..e })
     }
 
     /// Builds it. Call [`check`](PolicySpec::check) first.
     pub fn build(&self, context: &PolicyContext) -> Speculation {
-        self.definition().build(context)
+        match self.definition().build(context) {
+            Speculation::Policy(policy) if context.staleness_steps > 0 => {
+                Speculation::Policy(Box::new(Stale::new(policy, context.staleness_steps)))
+            }
+            other => other,
+        }
     }
 }
 
 /// `stem`, and in brackets every setting in which `settings` differs from `usual`.
-pub(crate) fn label<T: Serialize>(stem: &str, settings: &T, usual: &T) -> String {
+fn label<T: Serialize>(stem: &str, settings: &T, usual: &T) -> String {
     let plain = |t: &T| serde_json::to_value(t).expect("a policy's settings are plain values");
     let (settings, usual) = (plain(settings), plain(usual));
     let changed: Vec<String> = settings

@@ -2,24 +2,22 @@
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
-use crate::{Cost, Drafter, Form, Preset, Rate, Scope, SloMode, Verifier};
+use crate::{Cost, Drafter, Form, Rate, Scope, SloMode};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Every default, and the settings that a comparison shows beside them.
+/// Every preset, and settings that a comparison shows beside them.
 fn shown() -> Vec<PolicySpec> {
     let mut all = PolicySpec::all();
     all.extend([
         PolicySpec::Fixed(Fixed { k: 1 }),
         PolicySpec::Fixed(Fixed { k: 5 }),
         PolicySpec::Smartspec(Smartspec { rate: Rate::PerDraft, ..Smartspec::default() }),
-        PolicySpec::Adaspec(Adaspec { verifier: Verifier::Off, ..Adaspec::default() }),
         PolicySpec::Adaspec(Adaspec { drafter: Drafter::Off, slo: SloMode::Expected, ..Adaspec::default() }),
-        PolicySpec::Threshold(Threshold { preset: Preset::AdaspecRepo, ..Threshold::default() }),
         PolicySpec::Threshold(Threshold {
-            threshold: Some(0.5),
-            scope: Some(Scope::BatchMean),
-            cost: Some(Cost::RunsAll),
+            tau: 0.5,
+            scope: Scope::BatchMean,
+            cost: Cost::RunsAll,
             ..Threshold::default()
         }),
         PolicySpec::OracleGoodput(OracleGoodput { form: Form::Batch }),
@@ -31,39 +29,28 @@ fn shown() -> Vec<PolicySpec> {
 #[test]
 fn labels_tell_settings_apart_and_looks_tell_policies_apart() {
     let labels: Vec<String> = shown().iter().map(PolicySpec::label).collect();
+    let presets = PolicySpec::all().len();
+    for (label, name) in labels.iter().zip(PolicySpec::all_names()) {
+        assert_eq!(label, if *name == "fixed" { "fixed-3" } else { name });
+    }
     assert_eq!(
-        labels[..9],
-        [
-            "autoregressive",
-            "fixed-3",
-            "ema-tier",
-            "smartspec",
-            "adaspec",
-            "threshold-hf",
-            "oracle-goodput",
-            "oracle-length",
-            "random",
-        ]
-    );
-    assert_eq!(
-        labels[9..],
+        labels[presets..],
         [
             "fixed-1",
             "fixed-5",
             "smartspec[rate=per-draft]",
-            "adaspec-",
             "adaspec[drafter=off slo=expected]",
-            "threshold-adaspec-repo",
-            "threshold-hf[cost=runs-all scope=batch-mean threshold=0.5]",
+            "threshold[cost=runs-all scope=batch-mean tau=0.5]",
             "oracle-goodput[form=batch]",
             "random[per_request=true]",
         ]
     );
-    let looks: HashSet<Look> = shown()[..9].iter().map(|p| p.definition().look()).collect();
-    assert_eq!(looks.len(), 9);
-    for pair in [[1, 9], [1, 10], [9, 10], [4, 12], [5, 14]] {
-        assert_ne!(shown()[pair[0]].definition().look(), shown()[pair[1]].definition().look(), "{pair:?}");
+    let mut looks = HashSet::new();
+    for policy in PolicySpec::all() {
+        assert!(looks.insert(policy.look()), "{} looks like another policy", policy.label());
     }
+    let fixed: HashSet<Look> = [1, 3, 5].into_iter().map(|k| PolicySpec::Fixed(Fixed { k }).look()).collect();
+    assert_eq!(fixed.len(), 3);
 }
 
 #[test]
@@ -74,6 +61,7 @@ fn names_and_defaults_are_one_table() {
     assert_eq!(seers, ["oracle-goodput", "oracle-length"]);
     for policy in PolicySpec::all() {
         assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
+        assert!(!policy.definition().sees().is_empty() && !policy.definition().differences().is_empty());
         // `{ name = {} }` is the default, and what is written reads back.
         let empty = format!("{{\"{}\":{{}}}}", policy.name());
         assert_eq!(serde_json::from_str::<PolicySpec>(&empty).expect("all defaults"), policy);
@@ -144,23 +132,25 @@ fn decisions(policy: &PolicySpec) -> String {
 /// One line a policy: a change of any decision shows here first.
 #[test]
 fn golden() {
-    let golden: [(&str, &str); 18] = [
+    let golden: &[(&str, &str)] = &[
         ("autoregressive", "00000/00000 00000/00000 00000/00000"),
         ("fixed-3", "33033/33033 33033/33033 33033/33033"),
         ("ema-tier", "33033/33033 33033/33033 33033/33033"),
         ("smartspec", "22022/22022 22022/22022 22022/22022"),
         ("adaspec", "33033/33033 22022/22022 33033/23023"),
+        ("adaspec-", "33033/33033 22022/22022 33033/33033"),
+        ("threshold", "87037/87037 74034/74034 48038/48038"),
         ("threshold-hf", "87037/87037 74034/74034 48038/48038"),
+        ("threshold-adaspec-repo", "55035/55035 33033/33033 55035/55035"),
         ("oracle-goodput", "21020/21020 30031/30031 11002/11002"),
         ("oracle-length", "41020/41020 80031/80031 11002/11002"),
         ("random", "33033/33033 88038/88038 44034/44034"),
+        // Presets end here; settings beside them follow.
         ("fixed-1", "11011/11011 11011/11011 11011/11011"),
         ("fixed-5", "55035/55035 55035/55035 55035/55035"),
         ("smartspec[rate=per-draft]", "22022/22022 22022/22022 22022/22022"),
-        ("adaspec-", "33033/33033 22022/22022 33033/33033"),
         ("adaspec[drafter=off slo=expected]", "88038/64034 88038/43033 88038/26026"),
-        ("threshold-adaspec-repo", "55035/55035 33033/33033 55035/55035"),
-        ("threshold-hf[cost=runs-all scope=batch-mean threshold=0.5]", "88038/66036 88038/44034 88038/66036"),
+        ("threshold[cost=runs-all scope=batch-mean tau=0.5]", "88038/66036 88038/44034 88038/66036"),
         ("oracle-goodput[form=batch]", "22022/22022 33033/33033 11011/11011"),
         ("random[per_request=true]", "54038/54038 75036/75036 86035/86035"),
     ];
@@ -185,7 +175,7 @@ proptest! {
         slo in prop_oneof![Just(f64::INFINITY), 0.0f64..0.1],
     ) {
         for policy in shown() {
-            let mut run = Run::of_spec(&policy, &PolicyContext { belief, max_draft_len, seed: 5 });
+            let mut run = Run::of_spec(&policy, &PolicyContext { belief, profile: &belief, max_draft_len, seed: 5, ..CONTEXT });
             for batch in &batches {
                 let mut batch = batch.clone();
                 batch.limit.iter_mut().for_each(|l| *l = (*l).min(max_draft_len));

@@ -7,8 +7,7 @@
 use crate::acceptance::Rate;
 use crate::belief::Belief;
 use crate::estimator::{Depths, Estimate};
-use crate::look::{Dash, GREEN, Look, Marker};
-use crate::registry::{BadParameter, Check, Definition, PolicyContext, label};
+use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -33,10 +32,6 @@ impl Default for Smartspec {
 }
 
 impl Definition for Smartspec {
-    fn label(&self) -> String {
-        label("smartspec", self, &Smartspec::default())
-    }
-
     fn summary(&self) -> &'static str {
         "one length a step: the best estimated goodput under the average acceptance rate"
     }
@@ -45,8 +40,12 @@ impl Definition for Smartspec {
         "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, k only, errata corrected"
     }
 
-    fn look(&self) -> Look {
-        Look::new(GREEN, Dash::Solid, Marker::Triangle)
+    fn sees(&self) -> &'static str {
+        "batch size, context and limits; accepted counts of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "Alg. 1 line 4 multiplies by n twice: corrected. The average's window is not given: 0.85 old + 0.15 new, from the public code"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -79,7 +78,7 @@ impl BestLength {
             params,
             belief: context.belief,
             longest: context.max_draft_len,
-            acceptance: params.initial_acceptance,
+            acceptance: context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate),
             zero_streak: 0,
             longest_zero_streak: 0,
             depths: Depths::default(),
@@ -147,13 +146,13 @@ impl SpecPolicy for BestLength {
 mod tests {
     use super::*;
     use crate::acceptance::expected_tokens;
-    use crate::testing::{Batch, CONTEXT, any_batch, any_belief, outcome};
+    use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, outcome};
     use foretoken_sim::{Coefficients, ContextReads, Drafts};
     use proptest::prelude::*;
 
     fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
         let params = Smartspec { initial_acceptance: acceptance, ..Smartspec::default() };
-        BestLength::new(params, &PolicyContext { belief, max_draft_len: longest, seed: 0 })
+        BestLength::new(params, &PolicyContext { belief, max_draft_len: longest, ..CONTEXT })
     }
 
     /// A draft that costs `once_s` in a step that drafts and `pass_s` for each pass over `requests` requests, with
@@ -172,7 +171,7 @@ mod tests {
                 let mut batch = Batch::new(&[context; 16], &[10; 16]);
                 let draft = draft_with_one_off(2.9e-9, 0.447e-3, 0.452e-3, &mut batch);
                 let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };
-                let mut policy = policy(Belief { draft, target, context_reads: reads }, 0.75, 10);
+                let mut policy = policy(Belief { draft, target, context_reads: reads, ..BELIEF }, 0.75, 10);
                 assert_eq!(policy.best_length(&batch.view()), best, "{reads:?} {context}");
             }
         }
@@ -202,7 +201,7 @@ mod tests {
             let gamma_s = 1.05 * 1.84383603e-5;
             let target = Coefficients { alpha_s: 0.0, gamma_s, delta_s: plain * 1e-3 - gamma_s * b };
             for (alpha, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip(lengths) {
-                let belief = Belief { draft, target, context_reads: ContextReads::Once };
+                let belief = Belief { draft, target, context_reads: ContextReads::Once, ..BELIEF };
                 assert_eq!(policy(belief, alpha, 10).best_length(&batch.view()), best, "batch {requests}, {alpha}");
             }
         }

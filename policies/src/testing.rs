@@ -3,20 +3,29 @@
 use crate::registry::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
 use foretoken_sim::{
-    BatchView, ChunkTotals, Coefficients, ContextReads, Continue, DraftPlan, Drafts, Linear, RequestId, Speculation,
-    StepOutcome, Time, Truth,
+    BatchView, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Linear, RequestId, Speculation,
+    StepOutcome, Time, Truth, scripted::Scripted,
 };
 use proptest::prelude::*;
 
 /// A 7B target and a small draft on a datacentre GPU, in round numbers.
+pub const BELIEF: Belief = Belief {
+    draft: Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 },
+    target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
+    context_reads: ContextReads::Once,
+    drafting: Drafting::Autoregressive,
+};
+
+/// What policies are built with in tests.
 pub const CONTEXT: PolicyContext = PolicyContext {
-    belief: Belief {
-        draft: Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 },
-        target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
-        context_reads: ContextReads::Once,
-    },
+    belief: BELIEF,
+    profile: &BELIEF,
     max_draft_len: 8,
+    max_num_seqs: 64,
+    max_num_batched_tokens: 2048,
     seed: 1,
+    staleness_steps: 0,
+    told: None,
 };
 
 /// The columns behind a [`BatchView`].
@@ -50,6 +59,15 @@ impl Batch {
             draft_prefill: ChunkTotals::default(),
             always_extend: false,
         }
+    }
+
+    /// Leaves all but the first `n` requests out.
+    pub fn truncate(&mut self, n: usize) {
+        self.ids.truncate(n);
+        for column in [&mut self.context, &mut self.emitted, &mut self.limit, &mut self.gap] {
+            column.truncate(n);
+        }
+        self.slo_tpot_s.truncate(n);
     }
 
     pub fn view(&self) -> BatchView<'_> {
@@ -104,8 +122,9 @@ pub fn any_belief() -> impl Strategy<Value = Belief> {
         })
     };
     let reads = prop_oneof![Just(ContextReads::Once), Just(ContextReads::PerPosition)];
-    (model(5_000, 20_000, 2_000), model(300_000, 400_000, 20_000), reads)
-        .prop_map(|(draft, target, context_reads)| Belief { draft, target, context_reads })
+    let drafting = prop_oneof![3 => Just(Drafting::Autoregressive), 1 => Just(Drafting::Parallel)];
+    (model(5_000, 20_000, 2_000), model(300_000, 400_000, 20_000), reads, drafting)
+        .prop_map(|(draft, target, context_reads, drafting)| Belief { draft, target, context_reads, drafting })
 }
 
 /// Equal to 1e-9 of the value (policies.md 12).
@@ -146,18 +165,28 @@ impl Run {
     /// One step as the engine makes it: the lengths drafted and verified. `confidence(i, j)` is that of the j-th token
     /// (from 0) of request i; `run` is what would be accepted. Checks what every policy owes the engine.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f32, run: &[u32]) -> Drafts {
+        let mut batch = batch.clone();
+        if let Speculation::Policy(policy) = &mut self.speculation {
+            assert!(policy.limit() <= self.longest || policy.tree_tokens() > 0, "over the engine's longest draft");
+            if policy.chooses_prefix() {
+                let n = policy.prefix(&batch.view());
+                assert!((1..=batch.ids.len()).contains(&n), "a prefix of {n}");
+                batch.truncate(n);
+            }
+        }
         let view = batch.view();
-        let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
+        let n = view.len();
         let mut drafts = Drafts::default();
-        drafts.reset(view.len(), self.longest);
+        drafts.reset(n, self.longest);
         match &mut self.speculation {
-            Speculation::Off => drafts.verify_len.resize(view.len(), 0),
+            Speculation::Off => drafts.verify_len.resize(n, 0),
             Speculation::Oracle(oracle) => {
                 let (draft, target) = (Linear::new(self.belief.draft), Linear::new(self.belief.target));
-                let context_reads = self.belief.context_reads;
+                let Belief { context_reads, drafting, .. } = self.belief;
+                let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
                 oracle.propose(
                     &view,
-                    &Truth { run, draft: &draft, target: &target, context_reads, overhead: Time::ZERO },
+                    &Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time::ZERO },
                     &mut plan,
                 );
                 assert!(plan.draft_len.iter().zip(view.limit).all(|(d, l)| d <= l), "an oracle respects limits itself");
@@ -165,36 +194,17 @@ impl Run {
                 drafts.verify_len.clone_from(&plan.draft_len);
             }
             Speculation::Policy(policy) => {
-                policy.propose(&view, &mut plan);
-                assert!(plan.draft_len.iter().all(|&d| d <= policy.limit()), "over its own limit");
-                assert!(policy.limit() <= self.longest, "over the engine's longest draft");
-                plan.draft_len.iter_mut().zip(view.limit).for_each(|(d, &l)| *d = (*d).min(l));
-                for pass in 1..=plan.draft_len.iter().copied().max().unwrap_or(0) {
-                    let planned = plan.draft_len.clone();
-                    let goes = |i: usize, drafts: &Drafts| planned[i] >= pass && !drafts.is_stopped(i);
-                    let drafting: Vec<usize> = (0..view.len()).filter(|&i| goes(i, &drafts)).collect();
-                    if drafting.is_empty() {
-                        break;
-                    }
-                    for &i in &drafting {
-                        drafts.draft_len[i] = pass;
-                        // An executor writes none where the policy says it does not look; NaN shows whoever lied.
-                        let c = if policy.wants_confidence() { confidence(i, pass as usize - 1) } else { f32::NAN };
-                        drafts.set_confidence(i, pass as usize - 1, c);
-                    }
-                    drafts.passes = pass;
-                    if policy.keep_drafting(&view, &mut drafts) == Continue::Stop {
-                        break;
-                    }
-                }
-                drafts.verify_len = drafts.draft_len.clone();
-                if drafts.passes > 0 {
-                    policy.select(&view, &mut drafts);
-                }
-                let accepted: Vec<u32> = drafts.verify_len.iter().zip(run).map(|(&v, &r)| v.min(r)).collect();
+                let rows =
+                    |i: usize| (0..batch.limit[i].min(self.longest) as usize).map(|j| confidence(i, j)).collect();
+                let mut script =
+                    Scripted { confidence: (0..n).map(rows).collect(), run: run.to_vec(), ..Scripted::default() };
+                let mut accepted = Vec::new();
+                drafts = script.decide(policy, &view, self.longest, &mut accepted);
                 let seen = StepOutcome {
                     ids: &batch.ids,
                     drafted: &drafts.draft_len,
+                    draft_time: Time(1 << 30),
+                    verify_time: Time(1 << 33),
                     ..outcome(&drafts, &drafts.verify_len, &accepted)
                 };
                 policy.observe(&seen);

@@ -6,21 +6,9 @@
 //! baseline in the AdaSpec repository (0.6 on the batch mean, at most 8). Both keep the token that fell short. The
 //! threshold's self-tuning in transformers is not part of it.
 
-use crate::look::{Dash, Look, Marker, PURPLE};
-use crate::registry::{BadParameter, Check, Definition, PolicyContext, label};
-use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation};
+use crate::registry::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
-
-/// Whose constants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preset {
-    /// Hugging Face transformers: 0.4, per request, at most 20.
-    #[default]
-    Hf,
-    /// The AdaSpec repository's baseline: 0.6, batch mean, at most 8.
-    AdaspecRepo,
-}
 
 /// Whose confidence is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,95 +30,75 @@ pub enum Cost {
     RunsAll,
 }
 
-/// Parameters: a preset, and what differs from it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Threshold {
-    /// The source of all constants that are not given.
-    pub preset: Preset,
     /// Confidence below which drafting stops.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threshold: Option<f64>,
+    pub tau: f64,
     /// Whose confidence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scope: Option<Scope>,
+    pub scope: Scope,
     /// Is the token that fell short verified?
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_last: Option<bool>,
+    pub keep_last: bool,
     /// Longest draft.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cap: Option<u32>,
+    pub cap: u32,
     /// What a stop saves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
+    pub cost: Cost,
 }
 
-/// The rule with every constant in place.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Rule {
-    threshold: f64,
-    scope: Scope,
-    keep_last: bool,
-    cap: u32,
-    cost: Cost,
+impl Default for Threshold {
+    fn default() -> Self {
+        Threshold { tau: 0.4, scope: Scope::PerRequest, keep_last: true, cap: MAX_SPEC_LEN, cost: Cost::StopsDrafting }
+    }
 }
 
 impl Threshold {
-    fn rule(&self) -> Rule {
-        let (threshold, scope, cap) = match self.preset {
-            Preset::Hf => (0.4, Scope::PerRequest, 20),
-            Preset::AdaspecRepo => (0.6, Scope::BatchMean, 8),
-        };
-        Rule {
-            threshold: self.threshold.unwrap_or(threshold),
-            scope: self.scope.unwrap_or(scope),
-            keep_last: self.keep_last.unwrap_or(true),
-            cap: self.cap.unwrap_or(cap),
-            cost: self.cost.unwrap_or(Cost::StopsDrafting),
-        }
+    /// Hugging Face transformers: 0.4, per request, at most 20.
+    pub fn hf() -> Threshold {
+        Threshold { cap: 20, ..Threshold::default() }
+    }
+
+    /// The AdaSpec repository's baseline: 0.6, batch mean, at most 8.
+    pub fn adaspec_repo() -> Threshold {
+        Threshold { tau: 0.6, scope: Scope::BatchMean, cap: 8, ..Threshold::default() }
     }
 }
 
 impl Definition for Threshold {
-    fn label(&self) -> String {
-        let stem = match self.preset {
-            Preset::Hf => "threshold-hf",
-            Preset::AdaspecRepo => "threshold-adaspec-repo",
-        };
-        label(stem, self, &Threshold { preset: self.preset, ..Threshold::default() })
-    }
-
     fn summary(&self) -> &'static str {
         "drafts until the confidence falls below a threshold, per request or on the batch's mean"
     }
 
     fn source(&self) -> &'static str {
-        "hf: transformers candidate_generator.py; adaspec-repo: its dynamic speculation baseline"
+        match self.scope {
+            Scope::PerRequest => "transformers generation/candidate_generator.py, assistant_confidence_threshold",
+            Scope::BatchMean => "the dynamic speculation baseline in the AdaSpec repository",
+        }
     }
 
-    fn look(&self) -> Look {
-        match self.preset {
-            Preset::Hf => Look::new(PURPLE, Dash::Solid, Marker::TriangleDown),
-            Preset::AdaspecRepo => Look::new(PURPLE, Dash::Dashed, Marker::Plus),
-        }
+    fn sees(&self) -> &'static str {
+        "the confidence of each drafted token"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the threshold stays as it is; hf-dynamic has the schedules and the self-tuning of transformers"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("threshold");
-        check.share("threshold", self.rule().threshold)?;
-        check.length("cap", self.rule().cap)
+        check.share("tau", self.tau)?;
+        check.length("cap", self.cap)
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
-        let mut rule = self.rule();
-        rule.cap = rule.cap.min(context.max_draft_len);
+        let rule = Threshold { cap: self.cap.min(context.max_draft_len), ..*self };
         Speculation::Policy(Box::new(Running { rule, passes: 0, verify_len: Vec::new(), ended: Vec::new() }))
     }
 }
 
 /// The running policy; the fields after `rule` are the step in progress.
 struct Running {
-    rule: Rule,
+    rule: Threshold,
     /// Draft passes taken in.
     passes: u32,
     /// Tokens of each request to verify.
@@ -151,7 +119,7 @@ impl Running {
                 let n = all.clone().filter(|&i| in_pass(i)).count();
                 let sum: f64 =
                     all.clone().filter(|&i| in_pass(i)).map(|i| f64::from(drafts.confidence(i, depth))).sum();
-                sum < self.rule.threshold * n as f64
+                sum < self.rule.tau * n as f64
             };
             for i in all.filter(|&i| in_pass(i)) {
                 if self.ended[i] {
@@ -159,7 +127,7 @@ impl Running {
                 }
                 let short = match self.rule.scope {
                     Scope::BatchMean => short_on_mean,
-                    Scope::PerRequest => f64::from(drafts.confidence(i, depth)) < self.rule.threshold,
+                    Scope::PerRequest => f64::from(drafts.confidence(i, depth)) < self.rule.tau,
                 };
                 self.verify_len[i] += u32::from(!short || self.rule.keep_last);
                 self.ended[i] = short;
@@ -173,8 +141,8 @@ impl SpecPolicy for Running {
         self.rule.cap
     }
 
-    fn wants_confidence(&self) -> bool {
-        true
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
@@ -219,36 +187,33 @@ mod tests {
 
     #[test]
     fn both_presets() {
-        let hf = Threshold::default();
-        assert_eq!(
-            hf.rule(),
-            Rule { threshold: 0.4, scope: Scope::PerRequest, keep_last: true, cap: 20, cost: Cost::StopsDrafting }
-        );
+        let hf = Threshold::hf();
+        assert_eq!((hf.tau, hf.scope, hf.keep_last, hf.cap), (0.4, Scope::PerRequest, true, 20));
         assert_eq!(decide(hf), (vec![3, 4, 0], vec![3, 4, 0]));
         // Means 0.85, 0.7, 0.605, 0.55.
-        let repo = Threshold { preset: Preset::AdaspecRepo, ..hf };
-        assert_eq!((repo.rule().threshold, repo.rule().cap), (0.6, 8));
+        let repo = Threshold::adaspec_repo();
+        assert_eq!((repo.tau, repo.scope, repo.cap), (0.6, Scope::BatchMean, 8));
         assert_eq!(decide(repo), (vec![4, 4, 0], vec![4, 4, 0]));
-        let stricter = Threshold { threshold: Some(0.65), ..repo };
+        let stricter = Threshold { tau: 0.65, ..repo };
         assert_eq!(decide(stricter), (vec![3, 3, 0], vec![3, 3, 0]));
     }
 
     #[test]
     fn a_token_that_fell_short_may_be_dropped_and_the_passes_may_run_on() {
         let hf = Threshold::default();
-        assert_eq!(decide(Threshold { keep_last: Some(false), ..hf }), (vec![3, 4, 0], vec![2, 3, 0]));
-        let all = Threshold { cost: Some(Cost::RunsAll), ..hf };
+        assert_eq!(decide(Threshold { keep_last: false, ..hf }), (vec![3, 4, 0], vec![2, 3, 0]));
+        let all = Threshold { cost: Cost::RunsAll, ..hf };
         assert_eq!(decide(all), (vec![4, 4, 0], vec![3, 4, 0]));
-        let mean = Threshold { preset: Preset::AdaspecRepo, threshold: Some(0.75), ..all };
+        let mean = Threshold { tau: 0.75, cost: Cost::RunsAll, ..Threshold::adaspec_repo() };
         assert_eq!(decide(mean), (vec![4, 4, 0], vec![2, 2, 0]));
     }
 
     #[test]
     fn bad_settings_are_named() {
         for (params, key) in [
-            (Threshold { threshold: Some(f64::NAN), ..Threshold::default() }, "threshold"),
-            (Threshold { threshold: Some(1.5), ..Threshold::default() }, "threshold"),
-            (Threshold { cap: Some(0), ..Threshold::default() }, "cap"),
+            (Threshold { tau: f64::NAN, ..Threshold::default() }, "tau"),
+            (Threshold { tau: 1.5, ..Threshold::default() }, "tau"),
+            (Threshold { cap: 0, ..Threshold::default() }, "cap"),
         ] {
             assert_eq!(params.check().map_err(|e| e.key), Err(key));
         }

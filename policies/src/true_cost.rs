@@ -1,7 +1,7 @@
 //! The true time of a step, grown token by token: what `oracle-goodput` weighs. For oracles alone: it is built from a
 //! [`Truth`]. The shapes it grows must equal those the executor charges ([`foretoken_sim::shape`]).
 
-use foretoken_sim::{BatchView, ContextReads, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
+use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
 
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
@@ -42,12 +42,13 @@ impl<'a> TrueCost<'a> {
 
     /// Request `i` drafts, and the target verifies, its `depth`-th token (from 1); it has the ones before.
     pub fn add(&mut self, i: usize, depth: u32) {
-        let slot = depth as usize - 1;
+        let parallel = self.truth.drafting == Drafting::Parallel;
+        let slot = if parallel { 0 } else { depth as usize - 1 };
         let mut pass = self.passes[slot];
         if depth == 1 && pass.batched == 0 {
             pass = self.idle.unwrap_or_default();
         }
-        pass = plus(pass, draft_token(self.batch, i, depth));
+        pass = plus(pass, draft_token(self.batch, i, depth, self.truth.drafting));
         let time = self.truth.draft.pass(pass);
         self.draft_time = self.draft_time - self.times[slot] + time;
         (self.passes[slot], self.times[slot]) = (pass, time);
@@ -73,10 +74,12 @@ fn plus(a: PassShape, b: PassShape) -> PassShape {
 
 /// What the `depth`-th draft token of request `i` adds to its draft pass. The first brings the request's catch-up along,
 /// unless the whole batch's is run anyway.
-pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32) -> PassShape {
+pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Drafting) -> PassShape {
     let c = u64::from(batch.context[i]);
-    let context = c + u64::from(depth) - 1;
-    let mut token = PassShape { batched: 1, context, pairs: context + 1 };
+    let before = c + u64::from(depth) - 1;
+    // In one pass for all tokens the context is read with the first.
+    let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
+    let mut token = PassShape { batched: 1, context, pairs: before + 1 };
     if depth == 1 && !batch.always_extend {
         let gap = u64::from(batch.draft_gap[i]);
         token.batched += gap;
@@ -139,7 +142,8 @@ mod tests {
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
             let (context_reads, overhead) = (belief.context_reads, Time(12_345));
-            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, overhead };
+            let drafting = belief.drafting;
+            let truth = Truth { run: &[], draft: &draft, target: &target, context_reads, drafting, overhead };
             let view = batch.view();
             let mut cost = TrueCost::undrafted(&view, &truth);
             let lens = view.limit.to_vec();
@@ -152,9 +156,13 @@ mod tests {
             let (passes, verify) = cost.shapes();
             let mut time = overhead + target.pass(verify);
             prop_assert_eq!(verify, shape::verify_pass(&view, &lens, belief.context_reads));
-            for pass in 1..=deepest {
-                prop_assert_eq!(passes[pass as usize - 1], shape::draft_pass(&view, &lens, pass));
-                time += draft.pass(passes[pass as usize - 1]);
+            for pass in 1..=if drafting == Drafting::Parallel { deepest.min(1) } else { deepest } {
+                let wanted = match drafting {
+                    Drafting::Parallel => shape::draft_block(&view, &lens),
+                    Drafting::Autoregressive => shape::draft_pass(&view, &lens, pass),
+                };
+                prop_assert_eq!(passes[pass as usize - 1], wanted);
+                time += draft.pass(wanted);
             }
             if deepest == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
                 time += draft.pass(idle);

@@ -7,6 +7,7 @@
 #![allow(missing_docs)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::luck::{Luck, Stream, threshold};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;

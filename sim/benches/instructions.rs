@@ -6,6 +6,7 @@
 
 #![allow(missing_docs)]
 
+use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::luck::{Luck, Stream, threshold};
 use foretoken_sim::*;
 use gungraun::prelude::*;

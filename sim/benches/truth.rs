@@ -47,7 +47,7 @@ fn truth(c: &mut Criterion) {
         confidence.bench_function(BenchmarkId::from_parameter(name), |b| {
             b.iter(|| {
                 position = (position + 1) % POSITIONS;
-                source.confidence(black_box(request(7)), position, 2, Some(position % 3 == 0))
+                source.confidence(black_box(request(7)), position, 2, Some(position % 3 == 0), 0)
             });
         });
     }

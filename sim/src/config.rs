@@ -57,6 +57,18 @@ pub enum DraftKv {
     },
 }
 
+/// Host time of a policy's decisions, seconds each. None by default: simulated policies think for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DecisionSeconds {
+    /// A proposal, once a step.
+    pub propose: f64,
+    /// A look after a draft pass: on hardware the host waits there for the device.
+    pub keep_drafting: f64,
+    /// A selection before verification.
+    pub select: f64,
+}
+
 /// The engine's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -98,6 +110,8 @@ pub struct EngineConfig {
     pub max_tokens: u32,
     /// Host time of a step outside the model, seconds.
     pub step_overhead_s: f64,
+    /// Host time of a policy's decisions.
+    pub decision_s: DecisionSeconds,
     /// Skip stretches of steps in which nothing can be decided. Results are the same bytes with it on and off.
     pub skip_stretches: bool,
 }
@@ -123,6 +137,7 @@ impl Default for EngineConfig {
             max_draft_len: 8,
             max_tokens: 1 << 20,
             step_overhead_s: 0.0,
+            decision_s: DecisionSeconds::default(),
             skip_stretches: true,
         }
     }
@@ -168,11 +183,14 @@ impl EngineConfig {
         if !(0.0..1.0).contains(&self.watermark) {
             return Err(BadConfig { key: "watermark", why: format!("{} is not a share in [0, 1)", self.watermark) });
         }
-        if !(self.step_overhead_s >= 0.0 && self.step_overhead_s.is_finite()) {
-            return Err(BadConfig {
-                key: "step_overhead_s",
-                why: format!("{} is not a time ≥ 0 s", self.step_overhead_s),
-            });
+        let times = [
+            ("step_overhead_s", self.step_overhead_s),
+            ("decision_s.propose", self.decision_s.propose),
+            ("decision_s.keep_drafting", self.decision_s.keep_drafting),
+            ("decision_s.select", self.decision_s.select),
+        ];
+        if let Some((key, s)) = times.into_iter().find(|(_, s)| !(*s >= 0.0 && s.is_finite())) {
+            return Err(BadConfig { key, why: format!("{s} is not a time ≥ 0 s") });
         }
         match self.draft_kv {
             DraftKv::EqualSplit { ratio } if !(ratio >= 0.0 && ratio.is_finite()) => {

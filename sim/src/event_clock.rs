@@ -1,10 +1,11 @@
 //! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
 
-use crate::executor::{DraftPass, Executor, StepPlan};
-use crate::luck::{Luck, Stream};
+use crate::executor::{DecisionTime, DraftPass, Executor, Moment, StepPlan};
+use crate::luck::{Luck, Stream, mix};
+use crate::tree::Growth;
 use crate::{
-    AcceptanceSource, BatchView, ContextReads, Drafts, LatencyModel, PassShape, RequestId, RequestTruth, Time, Truth,
-    TruthRow, shape,
+    AcceptanceSource, BatchView, ContextReads, Drafting, Drafts, LatencyModel, PassShape, RequestId, RequestTruth,
+    Time, Truth, TruthRow, Wants, shape,
 };
 use std::convert::Infallible;
 
@@ -19,10 +20,14 @@ pub struct World<'a> {
     pub target: &'a dyn LatencyModel,
     /// How the target reads context.
     pub context_reads: ContextReads,
+    /// How the draft comes by its tokens.
+    pub drafting: Drafting,
     /// What the draft gets right.
     pub acceptance: &'a dyn AcceptanceSource,
     /// Host time of a step.
     pub overhead: Time,
+    /// Host time of a policy's decisions.
+    pub decision_time: DecisionTime,
     /// Coefficient of variation of the residual noise; 0 is none.
     pub noise_cv: f64,
     /// Seed of the noise.
@@ -73,6 +78,7 @@ impl<'a> EventClock<'a> {
             draft: self.world.draft,
             target: self.world.target,
             context_reads: self.world.context_reads,
+            drafting: self.world.drafting,
             overhead: self.world.overhead,
         }
     }
@@ -85,17 +91,78 @@ impl<'a> EventClock<'a> {
         };
     }
 
-    fn fill_confidences(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
-        let depth = pass.pass - 1;
+    /// What the policy looks at of the tokens that pass `pass` drafted.
+    fn reveal(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
+        let (depth, acceptance) = (pass.pass - 1, self.world.acceptance);
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
             let start = batch.emitted[i];
             let on_path = self.rows[row].run(start, depth) == depth;
             let right = on_path.then(|| self.rows[row].right(start + depth, depth));
-            let c = self.world.acceptance.confidence(self.requests[row], start, depth, right);
+            let c = acceptance.confidence(self.requests[row], start, depth, right, 0);
             out.set_confidence(i, depth as usize, c);
+            if out.wants.entropy {
+                out.set_entropy(i, depth as usize, acceptance.ranks().entropy(c));
+            }
         }
     }
+
+    /// Which guess of the draft is the target's token at the depth (from 0) of a round of the request in `row`?
+    fn rank(&self, row: usize, start: u32, depth: u32) -> u32 {
+        match self.rows[row].right(start + depth, depth) {
+            true => 1,
+            false => self.world.acceptance.rank_if_wrong(self.requests[row], start + depth),
+        }
+    }
+
+    /// Grows the trees of the requests in a pass by a level.
+    fn grow_trees(&self, batch: &BatchView, pass: &DraftPass, growth: &Growth, out: &mut Drafts) {
+        let depth = pass.pass - 1;
+        for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
+            let row = self.row_of[batch.ids[i] as usize] as usize;
+            let start = batch.emitted[i];
+            // Where the target goes, down to the parents of this level: a node is on the path when its ranks are the target's.
+            let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
+            let right = self.rows[row].right(start + depth, depth);
+            let confidence = |path: u64, on_path: bool| {
+                let right = on_path.then_some(right);
+                self.world.acceptance.confidence(self.requests[row], start, depth, right, path)
+            };
+            let ranks = self.world.acceptance.ranks();
+            let mut first = (None, 0.0);
+            out.trees[i].grow(growth, |parent, rank| {
+                let path = parent.map_or(0, |n| n.path);
+                if first.0 != Some(path) {
+                    first = (Some(path), confidence(path, path == target));
+                }
+                (ranks.guess(first.1, rank), path_below(path, depth, rank))
+            });
+        }
+    }
+
+    /// KL(target ‖ draft) at the verified positions up to the first rejected one; beyond it the target's distribution is
+    /// off its own path, and nothing is said.
+    fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
+        let ranks = self.world.acceptance.ranks();
+        for i in 0..batch.len() {
+            let row = self.row_of[batch.ids[i] as usize] as usize;
+            for j in 0..out.verify_len[i].min(accepted[i] + 1) {
+                let first = out.confidence(i, j as usize);
+                let nats = ranks.divergence(first, self.rank(row, batch.emitted[i], j));
+                out.set_divergence(i, j as usize, nats);
+            }
+        }
+    }
+}
+
+/// The key of a path after one more guess: 0 along first guesses.
+fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
+    if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
+}
+
+/// The key of the path of these ranks from the root on.
+fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
+    ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
 }
 
 impl Executor for EventClock<'_> {
@@ -132,30 +199,65 @@ impl Executor for EventClock<'_> {
         }
     }
 
+    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        if self.world.max_draft_len == 0 || !self.world.acceptance.may_lack_proposals() {
+            return;
+        }
+        for ((&id, &emitted), limit) in ids.iter().zip(emitted).zip(limit) {
+            if !self.rows[self.row_of[id as usize] as usize].matched(emitted) {
+                *limit = 0;
+            }
+        }
+    }
+
+    fn deliberated(&mut self, moment: Moment) {
+        self.now += self.world.decision_time.of(moment);
+    }
+
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
         let batch = &step.batch;
-        let shape = match pass.pass {
-            0 => shape::draft_idle_pass(batch).unwrap_or_default(),
-            n if n <= pass.common_len => shape::draft_pass_all(batch, n),
-            n => shape::draft_pass(batch, pass.draft_len, n),
+        let shape = match (pass.pass, self.world.drafting) {
+            (0, _) => Some(shape::draft_idle_pass(batch).unwrap_or_default()),
+            (1, Drafting::Parallel) => Some(shape::draft_block(batch, pass.draft_len)),
+            (_, Drafting::Parallel) => None,
+            (n, _) if pass.growth.is_some() => Some(shape::draft_tree_pass(batch, pass.draft_len, n, &out.trees)),
+            (n, _) if n <= pass.common_len => Some(shape::draft_pass_all(batch, n)),
+            (n, _) => Some(shape::draft_pass(batch, pass.draft_len, n)),
         };
-        let time = self.world.draft.pass(shape);
-        self.advance(time, u64::from(pass.pass) + 1);
-        if pass.wants_confidence {
-            self.fill_confidences(batch, pass, out);
+        if let Some(shape) = shape {
+            let time = self.world.draft.pass(shape);
+            self.advance(time, u64::from(pass.pass) + 1);
+        }
+        match pass.growth {
+            Some(growth) if pass.pass > 0 => self.grow_trees(batch, pass, growth, out),
+            None if pass.pass > 0 && out.wants != Wants::default() => self.reveal(batch, pass, out),
+            _ => {}
         }
         Ok(())
     }
 
-    fn verify(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
+    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
         if self.world.max_draft_len == 0 {
             self.plain_step(shape::plain_pass(&step.batch));
             return Ok(());
         }
-        self.plain_step(shape::verify_pass(&step.batch, &drafts.verify_len, self.world.context_reads));
+        let reads = self.world.context_reads;
+        if drafts.in_trees() {
+            let trees = &drafts.trees[..step.batch.len()];
+            self.plain_step(shape::verify_tree_pass(&step.batch, trees, reads));
+            for (i, a) in accepted.iter_mut().enumerate().take(step.batch.len()) {
+                let row = self.row_of[step.batch.ids[i] as usize] as usize;
+                *a = trees[i].accepted(|depth| self.rank(row, step.batch.emitted[i], depth - 1));
+            }
+            return Ok(());
+        }
+        self.plain_step(shape::verify_pass(&step.batch, &drafts.verify_len, reads));
         let asked = step.batch.ids.iter().zip(step.batch.emitted).zip(&drafts.verify_len);
-        for (((&id, &emitted), &v), a) in asked.zip(accepted) {
+        for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
             *a = if v == 0 { 0 } else { self.rows[self.row_of[id as usize] as usize].run(emitted, v) };
+        }
+        if drafts.wants.divergence {
+            self.reveal_divergences(&step.batch, accepted, drafts);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The one seam between simulation and hardware.
 
+use crate::tree::Growth;
 use crate::{BatchView, Drafts, PassShape, RequestId, RequestTruth, Time};
 
 /// A piece of a prompt that rides in the target pass.
@@ -33,8 +34,41 @@ pub struct DraftPass<'a> {
     pub draft_len: &'a [u32],
     /// Every decode request drafts at least this many: a hint that spares a walk over `draft_len`; 0 is always right.
     pub common_len: u32,
-    /// Are confidences wanted?
-    pub wants_confidence: bool,
+    /// How trees grow, when trees are drafted.
+    pub growth: Option<&'a Growth>,
+}
+
+/// A moment in which a policy decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before drafting.
+    Propose,
+    /// After a draft pass.
+    KeepDrafting,
+    /// Before verification.
+    Select,
+}
+
+/// What a policy's decisions cost in host time: a draft loop that looks at confidences waits for the device once a token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionTime {
+    /// Each proposal.
+    pub propose: Time,
+    /// Each look after a draft pass.
+    pub keep_drafting: Time,
+    /// Each selection before verification.
+    pub select: Time,
+}
+
+impl DecisionTime {
+    /// The time of one decision.
+    pub fn of(&self, moment: Moment) -> Time {
+        match moment {
+            Moment::Propose => self.propose,
+            Moment::KeepDrafting => self.keep_drafting,
+            Moment::Select => self.select,
+        }
+    }
 }
 
 /// Runs what the scheduler planned, on its own clock.
@@ -57,12 +91,20 @@ pub trait Executor {
     /// A request has ended.
     fn end(&mut self, id: RequestId);
 
-    /// One draft forward over the requests still drafting; confidences go to `out` when wanted.
+    /// Lowers the draft limits of a batch to what there is to propose: a prompt lookup without a match proposes nothing
+    /// (policies.md 5.6). `emitted` is where each round would start.
+    fn proposable(&mut self, _ids: &[RequestId], _emitted: &[u32], _limit: &mut [u32]) {}
+
+    /// A policy has decided something: simulated clocks charge it, on others the time has passed anyway.
+    fn deliberated(&mut self, _moment: Moment) {}
+
+    /// One draft forward over the requests still drafting; what is [wanted](crate::Wants) of them goes to `out`.
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
-    /// The target forward: verifies `drafts.verify_len` of each decode request and runs the chunks. Writes the accepted
-    /// count of each decode request. Without a drafter `drafts` and `accepted` are empty.
-    fn verify(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
+    /// The target forward: verifies `drafts.verify_len` of each decode request, or the kept nodes of its tree, and runs the
+    /// chunks. Writes the accepted count of each decode request, and divergences to `drafts` when wanted. Without a drafter
+    /// `drafts` and `accepted` are empty.
+    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
     /// One step that is a target pass of `shape` and nothing else. The engine calls it only where `SKIPS`.
     fn plain_step(&mut self, _shape: PassShape) {

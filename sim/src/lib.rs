@@ -15,20 +15,25 @@ pub mod luck;
 pub mod metrics;
 pub mod oracle;
 pub mod policy;
+pub mod scripted;
 pub mod shape;
 pub mod simulation;
 pub mod time;
+pub mod tree;
 pub mod workload;
 
 pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
 pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
 pub use draws::Draws;
 pub use engine::Ending;
-pub use latency::{Coefficients, ContextReads, LatencyModel, Linear, PassShape};
+pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
-pub use policy::{BatchView, ChunkTotals, Continue, DraftPlan, DraftShape, Drafts, SpecPolicy, StepOutcome};
+pub use policy::{
+    BatchView, Candidate, ChunkTotals, Continue, DraftPlan, DraftShape, Drafts, SpecPolicy, StepOutcome, Wants,
+};
 pub use simulation::{Arrivals, Run, Simulation, Speculation};
 pub use time::Time;
+pub use tree::{DraftTree, Growth, MAX_TREE_TOKENS};
 pub use workload::{Recording, Request, RequestId, Workload};

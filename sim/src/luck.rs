@@ -32,6 +32,10 @@ pub enum Stream {
     Repeat = 11,
     /// Prompt lookup: match and run length by start.
     Lookup = 12,
+    /// Which further guess of the draft is the target's token?
+    Rank = 13,
+    /// Errors of a profile that a policy believes in.
+    Belief = 14,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

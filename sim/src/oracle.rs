@@ -21,7 +21,7 @@
 //! }
 //! ```
 
-use crate::{BatchView, ContextReads, DraftPlan, LatencyModel, Time};
+use crate::{BatchView, ContextReads, DraftPlan, Drafting, LatencyModel, Time};
 
 /// What only an oracle sees: the accepted runs of the batch and the true cost of passes.
 pub struct Truth<'a> {
@@ -33,6 +33,8 @@ pub struct Truth<'a> {
     pub target: &'a dyn LatencyModel,
     /// How the true verify pass reads context.
     pub context_reads: ContextReads,
+    /// How the draft comes by its tokens.
+    pub drafting: Drafting,
     /// The true host time of a step, drafting or not.
     pub overhead: Time,
 }

@@ -1,6 +1,7 @@
 //! What a policy is: three moments of decision and one of learning, over a view that holds nothing a real server
 //! would not know.
 
+use crate::tree::{DraftTree, Growth};
 use crate::{RequestId, Time};
 
 /// Prefill work that rides in a pass: sums over its chunks.
@@ -74,21 +75,22 @@ impl BatchView<'_> {
     }
 }
 
-/// The shape of what is drafted. Trees come later; a chain is the special case with one node a depth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
+/// The shape of what is drafted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DraftShape {
     /// One token a depth.
     #[default]
     Chain,
+    /// A tree for each request.
+    Tree(Growth),
 }
 
 /// What a policy proposes before drafting.
 #[derive(Clone, Debug, Default)]
 pub struct DraftPlan {
-    /// Chain now, tree later.
+    /// Chain or tree. A policy that drafts trees says so in every step.
     pub shape: DraftShape,
-    /// Planned draft length of each decode request; the engine clamps it to the request's limit.
+    /// Planned draft length of each decode request, for a tree its depth; the engine clamps it to the request's limit.
     pub draft_len: Vec<u32>,
 }
 
@@ -108,20 +110,59 @@ pub enum Continue {
     Stop,
 }
 
+/// What a policy looks at. It is made (and, on hardware, copied back) only then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// The draft's probability of each token it drafted.
+    pub confidence: bool,
+    /// The entropy, in nats, of the distribution each token was drafted from.
+    pub entropy: bool,
+    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one, known after verification.
+    pub divergence: bool,
+}
+
+impl Wants {
+    /// Confidences alone.
+    pub const CONFIDENCE: Wants = Wants { confidence: true, entropy: false, divergence: false };
+    /// Entropies alone.
+    pub const ENTROPY: Wants = Wants { confidence: false, entropy: true, divergence: false };
+    /// Divergences alone.
+    pub const DIVERGENCE: Wants = Wants { confidence: false, entropy: false, divergence: true };
+}
+
+/// Something a policy weighed before it decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// What would be done.
+    pub what: String,
+    /// The policy's own estimate of it.
+    pub estimate: f64,
+}
+
 /// What was drafted in this step, and what of it is to be verified.
 #[derive(Clone, Debug, Default)]
 pub struct Drafts {
-    /// Draft tokens each request has now.
+    /// Draft tokens each request has now; for a tree, its depth.
     pub draft_len: Vec<u32>,
-    /// Draft tokens of each to verify. Equals `draft_len` until `select` lowers it.
+    /// Draft tokens of each to verify. Equals `draft_len` until `select` lowers it. For a tree, the depth of the deepest
+    /// token to verify, which follows from what is [kept](DraftTree::keep).
     pub verify_len: Vec<u32>,
+    /// The tree of each request, when [trees are drafted](Drafts::in_trees).
+    pub trees: Vec<DraftTree>,
+    /// What the policy looks at.
+    pub wants: Wants,
     /// Draft forwards run so far in this step.
     pub passes: u32,
     /// Requests that left the draft batch early (`stop`).
     stopped: Vec<bool>,
     any_stopped: bool,
     confidence: Vec<f32>,
+    entropy: Vec<f32>,
+    divergence: Vec<f32>,
     stride: usize,
+    in_trees: bool,
+    /// Tokens drafted and kept of each tree.
+    tree_tokens: Vec<(u32, u32)>,
 }
 
 impl Drafts {
@@ -132,6 +173,7 @@ impl Drafts {
         self.draft_len.resize(n, 0);
         self.verify_len.clear();
         self.passes = 0;
+        self.in_trees = false;
         if self.any_stopped {
             self.stopped.fill(false);
             self.any_stopped = false;
@@ -145,9 +187,21 @@ impl Drafts {
         }
     }
 
+    /// Says what is looked at in this step, and makes room for it.
+    #[inline]
+    pub fn want(&mut self, wants: Wants) {
+        self.wants = wants;
+        let room = self.draft_len.len() * self.stride;
+        for (wanted, column) in [(wants.entropy, &mut self.entropy), (wants.divergence, &mut self.divergence)] {
+            if wanted && column.len() < room {
+                column.resize(room, 0.0);
+            }
+        }
+    }
+
     /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
     ///
-    /// Only filled when the policy says it [looks](SpecPolicy::wants_confidence).
+    /// Only filled when the policy says it [looks](SpecPolicy::wants).
     #[inline]
     pub fn confidence(&self, i: usize, j: usize) -> f32 {
         self.confidence[i * self.stride + j]
@@ -159,10 +213,72 @@ impl Drafts {
         self.confidence[i * self.stride + j] = c;
     }
 
+    /// The entropy, in nats, of the distribution that the (j+1)-th draft token of the request at batch index `i` came from.
+    #[inline]
+    pub fn entropy(&self, i: usize, j: usize) -> f32 {
+        self.entropy[i * self.stride + j]
+    }
+
+    /// Records an entropy (executors do).
+    #[inline]
+    pub fn set_entropy(&mut self, i: usize, j: usize, nats: f32) {
+        self.entropy[i * self.stride + j] = nats;
+    }
+
+    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`; known after
+    /// verification, for j up to the accepted count.
+    #[inline]
+    pub fn divergence(&self, i: usize, j: usize) -> f32 {
+        self.divergence[i * self.stride + j]
+    }
+
+    /// Records a divergence (executors do).
+    #[inline]
+    pub fn set_divergence(&mut self, i: usize, j: usize, nats: f32) {
+        self.divergence[i * self.stride + j] = nats;
+    }
+
     /// Takes the request at batch index `i` out of the draft batch; its tokens so far stay.
     pub fn stop(&mut self, i: usize) {
         self.stopped[i] = true;
         self.any_stopped = true;
+    }
+
+    /// Starts a tree for each of `n` requests. Keeps buffers.
+    pub(crate) fn plant(&mut self, n: usize) {
+        if self.trees.len() < n {
+            self.trees.resize_with(n, DraftTree::default);
+        }
+        self.trees.iter_mut().for_each(DraftTree::clear);
+        self.tree_tokens.clear();
+        self.tree_tokens.resize(n, (0, 0));
+        self.in_trees = true;
+    }
+
+    /// Are trees drafted in this step?
+    pub fn in_trees(&self) -> bool {
+        self.in_trees
+    }
+
+    /// Counts the trees after selection: tokens drafted and kept, and the depth to verify. Panics when more is kept than
+    /// the request's limit allows.
+    pub(crate) fn measure_trees(&mut self, limit: &[u32]) {
+        if !self.in_trees {
+            return;
+        }
+        for (i, &limit) in limit.iter().enumerate() {
+            let tree = &self.trees[i];
+            let kept = tree.kept();
+            assert!(kept <= limit, "a policy keeps {kept} tokens of a tree where {limit} are allowed");
+            self.tree_tokens[i] = (tree.nodes().len() as u32, kept);
+            self.verify_len[i] = tree.kept_depth();
+        }
+    }
+
+    /// Tokens drafted for the request at batch index `i`, and those of them to verify.
+    #[inline]
+    pub(crate) fn tokens(&self, i: usize) -> (u32, u32) {
+        if self.in_trees { self.tree_tokens[i] } else { (self.draft_len[i], self.verify_len[i]) }
     }
 
     /// Shortens the plan of the requests that left to what they have; says whether anybody ever left.
@@ -191,9 +307,9 @@ impl Drafts {
 pub struct StepOutcome<'a> {
     /// Decode requests, as in the step's [`BatchView`].
     pub ids: &'a [RequestId],
-    /// Drafted tokens of each.
+    /// Drafted tokens of each (a tree's depth).
     pub drafted: &'a [u32],
-    /// Verified tokens of each.
+    /// Verified tokens of each (the depth of what was verified of a tree).
     pub verified: &'a [u32],
     /// Accepted draft tokens of each, before any trim at the output's end; the bonus token is not counted.
     pub accepted: &'a [u32],
@@ -207,12 +323,35 @@ pub struct StepOutcome<'a> {
 
 /// A speculation policy: a pure state machine that sees only what a server sees.
 pub trait SpecPolicy: Send {
-    /// The most it may draft now for any request: charged to the token budget and as lookahead slots.
+    /// The most it may draft now for any request: charged to the token budget and as lookahead slots. For trees, their
+    /// greatest depth.
     fn limit(&self) -> u32;
 
-    /// Does it look at confidences? They are made (and, on hardware, copied back) only then.
-    fn wants_confidence(&self) -> bool {
+    /// The most tokens of a tree it may have verified for any request, which is charged instead of the depth; 0 when it
+    /// drafts chains.
+    fn tree_tokens(&self) -> u32 {
+        0
+    }
+
+    /// What it looks at.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// Is the request that starts now to be drafted for, ever? If not, the draft does not even run over its prompt. Asked
+    /// once a request, in the order of admission (SmartSpec's draft-prefill skipping).
+    fn drafts_for_next(&mut self) -> bool {
+        true
+    }
+
+    /// Does it choose [how many requests](SpecPolicy::prefix) take part in a step?
+    fn chooses_prefix(&self) -> bool {
         false
+    }
+
+    /// How many decode requests, from the first, take part in this step; at least one. The others keep their KV and wait.
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        batch.len()
     }
 
     /// Before drafting: lengths for each decode request. `plan.draft_len` comes zeroed, one entry a request.
@@ -227,11 +366,25 @@ pub trait SpecPolicy: Send {
     /// Before verification: lower `drafts.verify_len` to what is worth verifying.
     fn select(&mut self, _batch: &BatchView, _drafts: &mut Drafts) {}
 
-    /// After the step: accepted counts, confidences, times.
+    /// After the step, or some steps later where what a policy learns is stale: it may use the outcome only, nothing it
+    /// remembers of the step in progress.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
     /// What a user should be told at the end of a run ("chose 0 for the last 20,000 steps").
     fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// From now on, remember what is weighed in a step.
+    fn explain(&mut self) {}
+
+    /// The policy's own objective for what it decided in the last step, where it has one.
+    fn own_estimate(&self) -> Option<f64> {
+        None
+    }
+
+    /// What it weighed in the last step, once told to [explain](SpecPolicy::explain) itself.
+    fn weighed(&self) -> Vec<Candidate> {
         Vec::new()
     }
 }

@@ -3,7 +3,7 @@
 //! The event clock charges these shapes to the true latency model; oracles weigh them, and a policy's own estimate
 //! must agree with them. Written once, so that truth and estimate cannot drift apart by accident.
 
-use crate::{BatchView, ContextReads, PassShape};
+use crate::{BatchView, ContextReads, DraftTree, PassShape};
 
 /// The shape of draft pass `pass` (1-based) when request i drafts `draft_len[i]` tokens. Pass 1 also carries the
 /// draft's prefill chunks and the catch-up of the requests it runs over.
@@ -19,6 +19,56 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
 /// [`draft_pass`] when every decode request drafts at least `pass` tokens: no walk over the lengths.
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true)
+}
+
+/// The only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its `draft_len[i]` tokens at
+/// once. They count as batched; each attends to the context and to those before it.
+pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
+    let mut shape = PassShape::default();
+    for (&d, &c) in draft_len.iter().zip(batch.context) {
+        if d > 0 {
+            let (d, c) = (u64::from(d), u64::from(c));
+            shape.batched += d;
+            shape.context += c;
+            shape.pairs += d * c + d * (d + 1) / 2;
+        }
+    }
+    add_draft_prefill(batch, &mut shape);
+    add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, &mut shape);
+    shape
+}
+
+/// The shape of draft pass `pass` (1-based) over trees: for request i with `draft_len[i] ≥ pass` the root or the frontier
+/// of `trees[i]`. Its KV, with the tokens the draft has run over before, is read once a request.
+pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
+    let mut shape = PassShape::default();
+    for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
+        if d >= pass {
+            let (width, c) = (u64::from(tree.width()), u64::from(c));
+            shape.batched += width;
+            shape.context += c + u64::from(tree.ran());
+            shape.pairs += width * (c + u64::from(pass));
+        }
+    }
+    if pass == 1 {
+        add_draft_prefill(batch, &mut shape);
+        add_catch_up(batch, |i| batch.always_extend || draft_len[i] > 0, &mut shape);
+    }
+    shape
+}
+
+/// The shape of the target pass over trees: each request's root and kept nodes, and the prefill chunks. With
+/// `per-position` every node reads the context and the path to it.
+pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextReads) -> PassShape {
+    let (mut nodes, mut positions) = (0u64, 0u64);
+    for (tree, &c) in trees.iter().zip(batch.context) {
+        positions += u64::from(c);
+        for node in tree.nodes().iter().filter(|n| n.kept) {
+            nodes += 1;
+            positions += u64::from(c + node.depth);
+        }
+    }
+    target_pass(batch, nodes, positions, reads)
 }
 
 /// `n` requests that start from `context` tokens, in draft pass `pass`, with what rides in pass 1.
@@ -61,6 +111,11 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
         drafts += v;
         positions += (v + 1) * c + v * (v + 1) / 2;
     }
+    target_pass(batch, drafts, positions, reads)
+}
+
+/// `drafts` tokens beside each request's newest one, which together attend to `positions` tokens of KV.
+fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {
         batched: decodes + batch.prefill.tokens,

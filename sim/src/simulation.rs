@@ -2,10 +2,11 @@
 
 use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, Engine, NoDraft};
 use crate::event_clock::{EventClock, World};
+use crate::executor::DecisionTime;
 use crate::metrics::{Series, Totals};
 use crate::{
-    AcceptanceSource, ContextReads, EngineConfig, LatencyModel, OraclePolicy, RequestRecords, SpecPolicy, StepRecord,
-    Time, Workload,
+    AcceptanceSource, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RequestRecords, SpecPolicy,
+    StepRecord, Time, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -46,6 +47,8 @@ pub struct Simulation<'a> {
     pub target: &'a dyn LatencyModel,
     /// How the true verify pass reads context.
     pub context_reads: ContextReads,
+    /// How the draft comes by its tokens.
+    pub drafting: Drafting,
     /// Coefficient of variation of the log-normal residual noise of a pass (mean 1); 0 is none.
     pub noise_cv: f64,
     /// What the draft gets right.
@@ -94,8 +97,14 @@ impl<'a> Simulation<'a> {
             draft: self.draft,
             target: self.target,
             context_reads: self.context_reads,
+            drafting: self.drafting,
             acceptance: self.acceptance,
             overhead: Time::from_s(self.config.step_overhead_s),
+            decision_time: DecisionTime {
+                propose: Time::from_s(self.config.decision_s.propose),
+                keep_drafting: Time::from_s(self.config.decision_s.keep_drafting),
+                select: Time::from_s(self.config.decision_s.select),
+            },
             noise_cv: self.noise_cv,
             seed: self.seed,
             max_draft_len,

@@ -3,7 +3,10 @@
 use super::*;
 
 /// Constant acceptance 0.8, drawn from the keyed luck.
-struct Coin;
+#[derive(Default)]
+struct Coin {
+    ranks: RankLaw,
+}
 
 impl AcceptanceSource for Coin {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
@@ -20,8 +23,16 @@ impl AcceptanceSource for Coin {
         }
     }
 
-    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>) -> f32 {
+    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>, _: u64) -> f32 {
         1.0
+    }
+
+    fn rank_if_wrong(&self, _: RequestTruth, _: u32) -> u32 {
+        2
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        &self.ranks
     }
 }
 
@@ -93,8 +104,9 @@ impl Yardstick {
             draft: &Linear::new(Coefficients::FREE),
             target: &Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 }),
             context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
             noise_cv: 0.0,
-            acceptance: &Coin,
+            acceptance: &Coin::default(),
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: false,

@@ -113,11 +113,14 @@ impl ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table }
     }
 
-    /// The confidence at `depth` of the round that starts at `round_start`; `right` is `None` off the path.
-    pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, rate: f64) -> f32 {
+    /// The confidence at `depth` of the round that starts at `round_start`; `right` is `None` off the path, where
+    /// `path` tells branches apart.
+    pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, path: u64, rate: f64) -> f32 {
+        let off_path = || Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into());
         let u = match right {
             Some(_) => Luck::new(self.seed, Stream::Confidence, id.into()).unit(u64::from(round_start + depth)),
-            None => Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into()).unit(depth.into()),
+            None if path == 0 => off_path().unit(depth.into()),
+            None => off_path().narrow(path).unit(depth.into()),
         };
         let z = self.quantile(right == Some(true), rate, u);
         let intercepts = &self.spec.curve.intercepts;

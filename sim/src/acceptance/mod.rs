@@ -6,12 +6,16 @@ mod by_depth;
 mod confidence;
 mod independent;
 mod mixture;
+mod prompt_lookup;
+mod ranks;
 mod recorded;
 mod source;
 mod spec;
 
 pub use confidence::{Confidence, Curve, Misfit};
 pub use mixture::{Beta, Mixture};
+pub use prompt_lookup::PromptLookup;
+pub use ranks::RankLaw;
 pub use spec::{AcceptanceSpec, BadAcceptance, Rates};
 
 /// What a source may know of a request when it lays down its truth.
@@ -36,6 +40,8 @@ pub struct TruthRow {
     words: Vec<u64>,
     words_per_depth: usize,
     depths: usize,
+    /// Bitmap of the positions at which a prompt lookup finds a match; empty when the draft always has a proposal.
+    matched: Vec<u64>,
 }
 
 impl TruthRow {
@@ -46,6 +52,21 @@ impl TruthRow {
         self.depths = depths;
         self.words.clear();
         self.words.resize(self.words_per_depth * depths, 0);
+        self.matched.clear();
+    }
+
+    /// Says where there is a match, word by word: `matched(word, right)` gets the bitmap of what is right there. Only for
+    /// drafts that may have nothing to propose.
+    fn match_where(&mut self, matched: impl Fn(usize, u64) -> u64) {
+        let right = self.words.iter().take(self.words_per_depth).enumerate();
+        self.matched.extend(right.map(|(w, &right)| matched(w, right)));
+    }
+
+    /// Has the draft anything to propose for a round that starts at output position `n`?
+    #[inline]
+    pub fn matched(&self, n: u32) -> bool {
+        let word = n as usize / 64;
+        self.matched.is_empty() || word < self.matched.len() && self.matched[word] >> (n % 64) & 1 == 1
     }
 
     /// The bitmap of one depth; the last word is spare and stays zero.
@@ -89,8 +110,20 @@ pub trait AcceptanceSource: Send + Sync {
 
     /// The confidence (0, 1] a policy sees for the draft token at `depth` (0-based) of the round that starts at
     /// output position `round_start`. `right` is its truth bit when every earlier token of the round was right, and
-    /// `None` off the path. Called only when a policy looks. Must be a pure function of its arguments.
-    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>) -> f32;
+    /// `None` off the path, where `path` tells the branches of a tree apart (0 along first guesses). Called only when a
+    /// policy looks. Must be a pure function of its arguments.
+    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
+
+    /// Which guess of the draft, from 2, the target's token at `position` is, given that it is not the first.
+    fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32;
+
+    /// The law of the draft's further guesses.
+    fn ranks(&self) -> &RankLaw;
+
+    /// May there be nothing to propose ([`TruthRow::matched`])?
+    fn may_lack_proposals(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

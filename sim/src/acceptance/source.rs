@@ -2,8 +2,8 @@
 //! bit, then the confidence from its conditional law given the bit).
 
 use super::confidence::ConfidenceModel;
-use super::{AcceptanceSource, RequestTruth, TruthRow};
-use crate::luck::{Luck, threshold};
+use super::{AcceptanceSource, RankLaw, RequestTruth, TruthRow};
+use crate::luck::{Luck, Stream, threshold};
 
 /// Where the bits come from.
 pub(super) trait Bits: Send + Sync {
@@ -13,12 +13,19 @@ pub(super) trait Bits: Send + Sync {
     /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that get there: what the law
     /// of its confidence is solved for.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
+
+    /// May there be nothing to propose?
+    fn may_lack_proposals(&self) -> bool {
+        false
+    }
 }
 
 /// A source of bits with the confidences that go with it.
 pub(super) struct Source<B> {
     pub bits: B,
     pub confidence: ConfidenceModel,
+    pub ranks: RankLaw,
+    pub seed: u64,
 }
 
 impl<B: Bits> AcceptanceSource for Source<B> {
@@ -26,9 +33,21 @@ impl<B: Bits> AcceptanceSource for Source<B> {
         self.bits.fill(request, (request.output_len + max_draft_len) as usize, out);
     }
 
-    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>) -> f32 {
+    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
         let rate = self.bits.rate(request, round_start + depth, depth);
-        self.confidence.draw(request.id, round_start, depth, right, rate)
+        self.confidence.draw(request.id, round_start, depth, right, path, rate)
+    }
+
+    fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
+        self.ranks.at(Luck::new(self.seed, Stream::Rank, request.id.into()).unit(position.into()))
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        &self.ranks
+    }
+
+    fn may_lack_proposals(&self) -> bool {
+        self.bits.may_lack_proposals()
     }
 }
 
@@ -75,7 +94,6 @@ pub(super) fn fill_constant(luck: Luck, rate: f64, positions: usize, words: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::luck::Stream;
 
     /// A second way: put each position's uniform together and compare it as a number.
     #[test]

@@ -113,7 +113,8 @@ fn hazards_rise_with_depth() {
 #[test]
 fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
     let rates = one_law(8.0, 5.7, 0.078);
-    let plain = with(AcceptanceSpec { source: rates.clone(), confidence: Confidence::default() });
+    let plain =
+        with(AcceptanceSpec { source: rates.clone(), confidence: Confidence::default(), ..AcceptanceSpec::default() });
     let other = with(AcceptanceSpec {
         source: rates,
         confidence: Confidence {
@@ -121,17 +122,18 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
             prior_sd: 1.0,
             misfit: Misfit { scale: 3.0, shift: 1.0 },
         },
+        ..AcceptanceSpec::default()
     });
     assert_eq!(bits(&*plain, 50), bits(&*other, 50));
     for (depth, right) in [(0, Some(true)), (3, Some(false)), (5, None)] {
-        let c = plain.confidence(request(7), 20, depth, right);
-        assert_eq!(c, plain.confidence(request(7), 20, depth, right));
-        assert_ne!(c, other.confidence(request(7), 20, depth, right));
+        let c = plain.confidence(request(7), 20, depth, right, 0);
+        assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
+        assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
     // On the path the key is the position, off it the round start and the depth.
-    let on = |start, depth| plain.confidence(request(7), start, depth, Some(true));
+    let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));
-    let off = |start, depth| plain.confidence(request(7), start, depth, None);
+    let off = |start, depth| plain.confidence(request(7), start, depth, None, 0);
     assert_ne!(off(20, 3), off(22, 1));
 }
 

@@ -4,9 +4,10 @@ use super::by_depth::ByDepth;
 use super::confidence::{Confidence, ConfidenceModel};
 use super::independent::{ByPosition, Constant};
 use super::mixture::{Mixture, MixtureBits};
+use super::prompt_lookup::{Lookups, PromptLookup};
 use super::recorded::{POOLED_HAZARDS, Recorded};
 use super::source::{Bits, Source};
-use super::{AcceptanceSource, Beta};
+use super::{AcceptanceSource, Beta, RankLaw};
 use crate::Workload;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,8 @@ pub struct AcceptanceSpec {
     pub source: Rates,
     /// What it says of its tokens.
     pub confidence: Confidence,
+    /// What its further guesses are worth, for trees: P(the r-th guess is right | no earlier one is), r = 2, 3, …
+    pub ranks: RankLaw,
 }
 
 /// What the draft gets right.
@@ -43,6 +46,8 @@ pub enum Rates {
     },
     /// A rate of its own for every request, autocorrelated bits.
     Mixture(Mixture),
+    /// Text copied from the context: matches and runs by where a round starts.
+    PromptLookup(PromptLookup),
     /// The workload's recordings.
     Recorded {
         /// P(right | i − 1 accepted before) for unknown bits, i = 1…; the last repeats.
@@ -97,6 +102,10 @@ impl AcceptanceSpec {
             Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
+            Rates::PromptLookup(lookup) => match lookup.fault() {
+                Some((key, why)) => bad(&format!("source.prompt-lookup.{key}"), why),
+                None => Ok(()),
+            },
             Rates::Mixture(m) => {
                 if !(0.0..1.0).contains(&m.autocorrelation) {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
@@ -117,13 +126,13 @@ impl AcceptanceSpec {
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);
+        let common = Common { confidence, ranks: self.ranks.clone(), seed };
         Ok(match &self.source {
-            Rates::Constant { rate } => boxed(Constant { rate: *rate, seed }, confidence),
-            Rates::ByPosition { rates, span } => {
-                boxed(ByPosition { rates: rates.clone(), span: *span, seed }, confidence)
-            }
-            Rates::ByDepth { rates } => boxed(ByDepth { rates: rates.clone(), seed }, confidence),
-            Rates::Mixture(m) => boxed(MixtureBits::new(m, &workload.categories, seed), confidence),
+            Rates::Constant { rate } => common.with(Constant { rate: *rate, seed }),
+            Rates::ByPosition { rates, span } => common.with(ByPosition { rates: rates.clone(), span: *span, seed }),
+            Rates::ByDepth { rates } => common.with(ByDepth { rates: rates.clone(), seed }),
+            Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
+            Rates::Mixture(m) => common.with(MixtureBits::new(m, &workload.categories, seed)),
             Rates::Recorded { hazards } => {
                 let missing = (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX));
                 if let Some(i) = missing {
@@ -132,12 +141,21 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                boxed(Recorded::new(workload, hazards.clone(), seed), confidence)
+                common.with(Recorded::new(workload, hazards.clone(), seed))
             }
         })
     }
 }
 
-fn boxed<B: Bits + 'static>(bits: B, confidence: ConfidenceModel) -> Box<dyn AcceptanceSource> {
-    Box::new(Source { bits, confidence })
+/// What all sources share.
+struct Common {
+    confidence: ConfidenceModel,
+    ranks: RankLaw,
+    seed: u64,
+}
+
+impl Common {
+    fn with<B: Bits + 'static>(self, bits: B) -> Box<dyn AcceptanceSource> {
+        Box::new(Source { bits, confidence: self.confidence, ranks: self.ranks, seed: self.seed })
+    }
 }

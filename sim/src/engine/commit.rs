@@ -22,6 +22,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         let n = self.work.columns.len();
         let filled = if D::ACTIVE { n } else { 0 };
         let (drafted, verified) = (&self.drafts.draft_len[..filled], &self.drafts.verify_len[..filled]);
+        let (drafts, in_trees) = (&self.drafts, D::ACTIVE && self.drafts.in_trees());
         let (accepted, totals) = (&self.accepted[..filled], &mut self.out.totals);
         for (i, &at) in self.work.columns.at().iter().enumerate() {
             let a = &mut self.running[at as usize];
@@ -29,12 +30,14 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             if D::ACTIVE {
                 let (drafted, verified, accepted) = (drafted[i], verified[i], accepted[i]);
                 tokens += accepted;
-                a.drafted += drafted;
-                a.verified += verified;
+                // Of a tree all tokens count as drafted and verified, whatever path they are on.
+                let (all_drafted, all_verified) = if in_trees { drafts.tokens(i) } else { (drafted, verified) };
+                a.drafted += all_drafted;
+                a.verified += all_verified;
                 a.accepted += accepted;
                 a.rounds += u32::from(verified > 0);
-                sum.drafted += drafted;
-                sum.verified += verified;
+                sum.drafted += all_drafted;
+                sum.verified += all_verified;
                 sum.accepted += accepted;
                 totals.verified_accepted[verified as usize][accepted as usize] += 1;
                 // The draft saw the new token and all its drafts but the last; what was rejected is overwritten.

@@ -2,8 +2,8 @@
 //! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
 
 use crate::event_clock::EventClock;
-use crate::executor::{DraftPass, Executor, StepPlan};
-use crate::{BatchView, Continue, DraftPlan, Drafts, OraclePolicy, SpecPolicy, StepOutcome};
+use crate::executor::{DraftPass, Executor, Moment, StepPlan};
+use crate::{BatchView, Continue, DraftPlan, DraftShape, Drafts, OraclePolicy, SpecPolicy, StepOutcome};
 
 /// The engine's side of a policy.
 pub trait Drafter<E: Executor> {
@@ -12,6 +12,21 @@ pub trait Drafter<E: Executor> {
 
     /// The most any request may draft now.
     fn limit(&self) -> u32;
+
+    /// The most tokens of a tree to verify for any request; 0 for chains.
+    fn tree_tokens(&self) -> u32 {
+        0
+    }
+
+    /// Is the request that starts now to be drafted for?
+    fn drafts_for_next(&mut self) -> bool {
+        true
+    }
+
+    /// How many decode requests, from the first, take part in this step; `None` is all of them.
+    fn prefix(&mut self, _batch: &BatchView) -> Option<usize> {
+        None
+    }
 
     /// Drafts: proposes, runs the draft passes, selects. `drafts` comes reset; afterwards `draft_len` and
     /// `verify_len` are final.
@@ -57,6 +72,18 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         self.0.limit()
     }
 
+    fn tree_tokens(&self) -> u32 {
+        self.0.tree_tokens()
+    }
+
+    fn drafts_for_next(&mut self) -> bool {
+        self.0.drafts_for_next()
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> Option<usize> {
+        (self.0.chooses_prefix() && !batch.is_empty()).then(|| self.0.prefix(batch).clamp(1, batch.len()))
+    }
+
     fn speculate(
         &mut self,
         executor: &mut E,
@@ -65,15 +92,20 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         drafts: &mut Drafts,
     ) -> Result<(), E::Error> {
         let batch = &step.batch;
+        drafts.want(self.0.wants());
         if !batch.is_empty() {
             self.0.propose(batch, plan);
+            executor.deliberated(Moment::Propose);
         }
         let (mut common_len, depth) = clamp(batch, plan);
-        let wants_confidence = self.0.wants_confidence();
+        if let DraftShape::Tree(_) = plan.shape {
+            drafts.plant(batch.len());
+            common_len = 0;
+        }
         for pass in 1..=depth {
-            let draft_len = &plan.draft_len;
-            run_pass(executor, step, &DraftPass { pass, draft_len, common_len, wants_confidence }, drafts)?;
+            run_pass(executor, step, plan, pass, common_len, drafts)?;
             let go_on = self.0.keep_drafting(batch, drafts);
+            executor.deliberated(Moment::KeepDrafting);
             if go_on == Continue::Stop {
                 break;
             }
@@ -88,6 +120,8 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
         if depth > 0 {
             self.0.select(batch, drafts);
+            executor.deliberated(Moment::Select);
+            drafts.measure_trees(batch.limit);
             let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
             assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
         }
@@ -125,8 +159,7 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         }
         let (common_len, depth) = clamp(&step.batch, plan);
         for pass in 1..=depth {
-            let draft_len = &plan.draft_len;
-            run_pass(executor, step, &DraftPass { pass, draft_len, common_len, wants_confidence: false }, drafts)?;
+            run_pass(executor, step, plan, pass, common_len, drafts)?;
         }
         idle_pass(executor, step, depth, drafts)?;
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -149,9 +182,16 @@ fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> (u32, u32) {
 fn run_pass<E: Executor>(
     executor: &mut E,
     step: &StepPlan,
-    pass: &DraftPass,
+    plan: &DraftPlan,
+    pass: u32,
+    common_len: u32,
     drafts: &mut Drafts,
 ) -> Result<(), E::Error> {
+    let growth = match &plan.shape {
+        DraftShape::Chain => None,
+        DraftShape::Tree(growth) => Some(growth),
+    };
+    let pass = &DraftPass { pass, draft_len: &plan.draft_len, common_len, growth };
     executor.draft(step, pass, drafts)?;
     drafts.passes = pass.pass;
     if pass.pass <= pass.common_len {
@@ -167,7 +207,7 @@ fn run_pass<E: Executor>(
 /// When nothing is drafted the draft may still have prompts or gaps to run over (policies.md 12).
 fn idle_pass<E: Executor>(executor: &mut E, step: &StepPlan, depth: u32, drafts: &mut Drafts) -> Result<(), E::Error> {
     if depth == 0 && crate::shape::draft_idle_pass(&step.batch).is_some() {
-        let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, wants_confidence: false };
+        let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None };
         executor.draft(step, &pass, drafts)?;
         drafts.passes = 1;
     }

@@ -23,8 +23,8 @@ pub use kv::{BlockId, BlockPool, BlockTable, Content};
 
 use crate::executor::Executor;
 use crate::{
-    Arrivals, BudgetCharge, DraftPlan, Drafts, EngineConfig, RequestId, RequestTruth, Scheduler, StepOutcome,
-    StepRecord, Time, Workload,
+    Arrivals, BudgetCharge, DraftPlan, DraftShape, Drafts, EngineConfig, RequestId, RequestTruth, Scheduler,
+    StepOutcome, StepRecord, Time, Workload,
 };
 use arrivals::ArrivalStream;
 use memory::Memory;
@@ -169,6 +169,14 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
             Scheduler::V0PrefillFirst => self.schedule_v0(),
         }
         self.work.gather(&mut self.running, D::ACTIVE, self.config.draft_prefill);
+        if D::ACTIVE {
+            let (ids, emitted, limit) = self.work.columns.limits();
+            self.executor.proposable(ids, emitted, limit);
+            let view = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
+            if let Some(first) = self.drafter.prefix(&view.batch) {
+                self.work.columns.keep_first(first, &mut self.running);
+            }
+        }
         let n = self.work.columns.len();
         if n == 0 && self.work.chunks.is_empty() {
             // Scheduling only rejected or preempted; the next round goes on from there.
@@ -176,6 +184,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         }
         if D::ACTIVE {
             self.drafts.reset(n, self.config.max_draft_len);
+            self.plan.shape = DraftShape::Chain;
             self.plan.draft_len.clear();
             self.plan.draft_len.resize(n, 0);
             self.accepted.resize(n, 0);
@@ -187,9 +196,9 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         if D::ACTIVE && self.config.budget_charge == BudgetCharge::Trimmed {
             self.top_up_chunks();
             let plan = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
-            self.executor.verify(&plan, &self.drafts, &mut self.accepted)?;
+            self.executor.verify(&plan, &mut self.drafts, &mut self.accepted)?;
         } else {
-            self.executor.verify(&plan, &self.drafts, &mut self.accepted)?;
+            self.executor.verify(&plan, &mut self.drafts, &mut self.accepted)?;
         }
         let end = self.executor.now();
         let mut record = StepRecord {

@@ -4,7 +4,7 @@
 use super::state::{Active, Waiting};
 use super::{Drafter, Engine};
 use crate::executor::Executor;
-use crate::{Scheduler, Time};
+use crate::{MAX_TREE_TOKENS, Scheduler, Time};
 
 impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     pub(super) fn schedule_v1(&mut self) {
@@ -38,7 +38,10 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
 
     /// The most any request may draft now. A v0 decode step is of all running requests, so there the budget caps it.
     fn longest_draft(&self) -> u32 {
-        let limit = self.drafter.limit().min(self.config.max_draft_len);
+        let limit = match self.drafter.tree_tokens() {
+            0 => self.drafter.limit().min(self.config.max_draft_len),
+            tokens => tokens.min(MAX_TREE_TOKENS),
+        };
         match self.config.scheduler {
             Scheduler::V1 => limit,
             Scheduler::V0PrefillFirst => {
@@ -134,6 +137,9 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             // The cache holds the draft's KV as well, but for the gaps it had.
             a.seen = found.cached.min(head.seen.max(a.total - a.emitted));
             a.new = new;
+            if D::ACTIVE && self.out.records.first_scheduled[a.id as usize] == Time::MAX {
+                a.may_draft &= self.drafter.drafts_for_next();
+            }
             self.waiting.pop_front();
             self.budget -= new;
             self.first_scheduled(a.id, found.cached);
@@ -200,7 +206,8 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
     /// `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
     pub(super) fn top_up_chunks(&mut self) {
         let charged: u32 = self.work.columns.limit().iter().sum();
-        let mut freed = self.budget + charged - self.drafts.verify_len.iter().sum::<u32>();
+        let verified: u32 = (0..self.work.columns.len()).map(|i| self.drafts.tokens(i).1).sum();
+        let mut freed = self.budget + charged - verified;
         self.work.clear_chunks();
         let threshold = self.config.long_prefill_token_threshold;
         for a in self.running.iter_mut().filter(|a| a.prefilling) {

@@ -45,6 +45,20 @@ impl Columns {
         &self.limit[..self.n]
     }
 
+    /// Ids, emitted tokens and draft limits, the limits to be lowered.
+    pub fn limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
+        (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
+    }
+
+    /// Leaves all but the first `n` requests out of the step: they keep their KV and wait.
+    pub fn keep_first(&mut self, n: usize, running: &mut [Active]) {
+        for i in n..self.n {
+            running[self.at[i] as usize].new = 0;
+            self.context_sum -= u64::from(self.context[i]);
+        }
+        self.n = self.n.min(n);
+    }
+
     /// The decode requests' ids.
     pub fn ids(&self) -> &[RequestId] {
         &self.ids[..self.n]
@@ -93,7 +107,7 @@ impl Work {
                 // Without a drafter nobody reads these: they keep their defaults.
                 if drafter {
                     limit[n] = a.new - 1;
-                    gap[n] = a.computed - a.seen;
+                    gap[n] = if a.may_draft { a.computed - a.seen } else { 0 };
                     slo_tpot_s[n] = a.slo_tpot_s;
                 }
                 context_sum += u64::from(a.computed);
@@ -102,7 +116,7 @@ impl Work {
                 let last = a.computed + a.new == a.total;
                 self.chunks.push(Chunk { request: a.id, computed: a.computed, tokens: a.new, last });
                 self.prefill.add(a.computed, a.new);
-                if drafter && draft_prefill {
+                if drafter && draft_prefill && a.may_draft {
                     self.draft_prefill.add(a.seen, a.computed + a.new - a.seen);
                     a.seen = a.computed + a.new;
                 }

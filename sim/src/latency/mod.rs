@@ -39,6 +39,18 @@ pub enum ContextReads {
     PerPosition,
 }
 
+/// How a draft comes by its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drafting {
+    /// One pass a token (or a level of a tree).
+    #[default]
+    Autoregressive,
+    /// One pass for all tokens of a round: heads on one hidden state (Medusa), block drafters (DFlash), text copied from
+    /// the prompt. The tokens of a request count as batched in that pass.
+    Parallel,
+}
+
 /// The true time of a forward pass.
 pub trait LatencyModel: Send + Sync {
     /// Time of one pass. Called once or a few times a step: must not allocate.

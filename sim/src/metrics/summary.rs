@@ -168,7 +168,7 @@ impl Summary {
         let per = |amount: f64, span: f64| if span > 0.0 { amount / span } else { 0.0 };
         let output_tokens = tokens_of(&|_| true);
 
-        let (verified, accepted, rounds) = (totals.verified(), totals.accepted(), totals.rounds());
+        let (verified, accepted, rounds) = (totals.verified, totals.accepted(), totals.rounds());
         let busy = totals.busy.as_s();
         let pool_tokens = f64::from(usable_blocks) * f64::from(block_size);
         Summary {
@@ -251,7 +251,7 @@ mod tests {
         r.finish = vec![s(1.5), s(6.0), s(2.0)];
         r.emitted = vec![11, 11, 0];
         r.outcome = vec![Outcome::Finished, Outcome::Finished, Outcome::Rejected];
-        let mut totals = Totals { busy: s(5.0), request_steps: 20, drafted: 30, ..Totals::default() };
+        let mut totals = Totals { busy: s(5.0), request_steps: 20, drafted: 30, verified: 20, ..Totals::default() };
         totals.verified_accepted[2][1] = 10;
         totals.verified_accepted[0][0] = 10;
         let slo = Slo { tpot_s: Some(0.2), ..Slo::default() };

@@ -23,6 +23,8 @@ pub struct Totals {
     pub draft_passes: u64,
     /// Draft tokens drafted.
     pub drafted: u64,
+    /// Draft tokens verified.
+    pub verified: u64,
     /// Prompt tokens prefilled by the target (recomputation included).
     pub prefill_tokens: u64,
     /// Output tokens emitted.
@@ -37,7 +39,7 @@ pub struct Totals {
     pub context_time: u128,
     /// Gaps between a request's emissions, all requests pooled.
     pub gaps: Gaps,
-    /// `verified_accepted[v][a]`: request-steps that verified v drafts and accepted a of them.
+    /// `verified_accepted[v][a]`: request-steps that verified v drafts in a row (the depth of a tree) and accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
 }
 
@@ -51,6 +53,7 @@ impl Default for Totals {
             verify_time: Time::ZERO,
             draft_passes: 0,
             drafted: 0,
+            verified: 0,
             prefill_tokens: 0,
             emitted: 0,
             preemptions: 0,
@@ -75,6 +78,7 @@ impl Totals {
         self.verify_time += s.verify_time;
         self.draft_passes += u64::from(s.draft_passes);
         self.drafted += u64::from(s.drafted);
+        self.verified += u64::from(s.verified);
         self.prefill_tokens += s.chunk_tokens;
         self.emitted += u64::from(s.emitted);
         self.preemptions += u64::from(s.preempted);
@@ -99,11 +103,6 @@ impl Totals {
     /// Request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
     pub fn rounds(&self) -> u64 {
         self.verified_accepted[1..].iter().flatten().sum()
-    }
-
-    /// Draft tokens verified.
-    pub fn verified(&self) -> u64 {
-        self.verified_accepted.iter().enumerate().map(|(v, row)| v as u64 * row.iter().sum::<u64>()).sum()
     }
 
     /// Draft tokens accepted, before any trim.

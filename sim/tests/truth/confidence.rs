@@ -54,7 +54,7 @@ fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool)
             let looked_at = if on_path_only { (run + 1).min(MAX_DRAFT_LEN) } else { 1 };
             for depth in 0..looked_at {
                 let right = row.right(round_start + depth, depth);
-                let c = f64::from(source.confidence(request, round_start, depth, Some(right)));
+                let c = f64::from(source.confidence(request, round_start, depth, Some(right), 0));
                 let intercept = curve.intercepts[(depth as usize).min(curve.intercepts.len() - 1)];
                 let declared = sigmoid(curve.slope * (c / (1.0 - c)).ln() + intercept);
                 let bin = &mut bins[((declared * 10.0) as usize).min(9)];
@@ -97,7 +97,8 @@ fn what_is_declared_is_what_happens() {
     for curve in [Curve::default(), steep] {
         for (name, source) in sources() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
-            let built = AcceptanceSpec { source, confidence }.build(SEED, &workload).unwrap();
+            let built =
+                AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &workload).unwrap();
             // At every position, and at those a policy drafts on its way.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
@@ -116,7 +117,11 @@ fn bits_never_depend_on_confidences() {
         misfit: Misfit { scale: 2.0, shift: -1.0 },
     };
     for (name, source) in sources() {
-        let with = |confidence| AcceptanceSpec { source: source.clone(), confidence }.build(SEED, &workload).unwrap();
+        let with = |confidence| {
+            AcceptanceSpec { source: source.clone(), confidence, ..AcceptanceSpec::default() }
+                .build(SEED, &workload)
+                .unwrap()
+        };
         let (one, two) = (with(Confidence::default()), with(other.clone()));
         let (mut first, mut second) = (TruthRow::default(), TruthRow::default());
         for id in 0..20 {
@@ -134,13 +139,13 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     let seen = |misfit| {
         let confidence = Confidence { misfit, ..Confidence::default() };
         let source = Rates::Constant { rate: 0.6 };
-        AcceptanceSpec { source, confidence }.build(SEED, &Workload::default()).unwrap()
+        AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &Workload::default()).unwrap()
     };
     let (honest, bold) = (seen(Misfit::default()), seen(Misfit { scale: 1.5, shift: 0.25 }));
     let request = RequestTruth { id: 7, output_len: OUTPUT_LEN, category: 0, recording: None };
     let logit = |c: f32| (f64::from(c) / (1.0 - f64::from(c))).ln();
     for n in 0..200 {
-        let of = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0)));
+        let of = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0), 0));
         // Beyond ±7 an f32 next to 1 has no digits left to compare.
         if of(&*honest).abs() < 4.0 {
             assert!((of(&*bold) - (1.5 * of(&*honest) + 0.25)).abs() < 2e-3, "{n}");
@@ -154,7 +159,8 @@ fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
     let source = spec.build(SEED, &Workload::default()).unwrap();
     let request = RequestTruth { id: 1, output_len: 30_000, category: 0, recording: None };
-    let mean = |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right))).sum::<f64>() / 30_000.0;
+    let mean =
+        |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right, 0))).sum::<f64>() / 30_000.0;
     let (right, wrong, off) = (mean(Some(true)), mean(Some(false)), mean(None));
     // Standard deviation of a confidence is below one half.
     assert!((off - wrong).abs() < 4.0 * 0.5 * (2.0f64 / 30_000.0).sqrt(), "{off} against {wrong}");
@@ -171,13 +177,13 @@ fn confidences_are_pure_and_stay_in_their_range() {
     for confidence in [Confidence::default(), extreme] {
         for rate in [0.0, 1e-9, 0.5, 1.0] {
             let source = Rates::Constant { rate };
-            let source = AcceptanceSpec { source, confidence: confidence.clone() };
+            let source = AcceptanceSpec { source, confidence: confidence.clone(), ..AcceptanceSpec::default() };
             let source = source.build(SEED, &Workload::default()).unwrap();
             let request = RequestTruth { id: 2, output_len: 100, category: 0, recording: None };
             for (n, right) in (0..300).map(|n| (n, [None, Some(false), Some(true)][n as usize % 3])) {
-                let c = source.confidence(request, n, n % 5, right);
+                let c = source.confidence(request, n, n % 5, right, 0);
                 assert!(c > 0.0 && c <= 1.0, "rate {rate}: {c}");
-                assert_eq!(c, source.confidence(request, n, n % 5, right));
+                assert_eq!(c, source.confidence(request, n, n % 5, right, 0));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Small worlds for tests: coin-flip truth, linear time, and policies that draft at random.
 
+use crate::acceptance::RankLaw;
 use crate::engine::{ByPolicy, Engine, NoDraft};
 use crate::event_clock::{EventClock, World};
+use crate::executor::DecisionTime;
 use crate::luck::{Luck, Stream, threshold};
 use crate::*;
 use std::sync::atomic::AtomicBool;
@@ -10,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 pub struct Coin {
     pub rate: f64,
     pub seed: u64,
+    pub ranks: RankLaw,
 }
 
 impl AcceptanceSource for Coin {
@@ -22,10 +25,18 @@ impl AcceptanceSource for Coin {
         }
     }
 
-    fn confidence(&self, r: RequestTruth, start: u32, depth: u32, right: Option<bool>) -> f32 {
+    fn confidence(&self, r: RequestTruth, start: u32, depth: u32, right: Option<bool>, _: u64) -> f32 {
         let luck = Luck::new(self.seed, Stream::Confidence, r.id.into());
         let u = luck.unit(u64::from(start + depth)) as f32 * 0.5;
         if right == Some(true) { 0.5 + u } else { 0.01 + u }
+    }
+
+    fn rank_if_wrong(&self, r: RequestTruth, position: u32) -> u32 {
+        self.ranks.at(Luck::new(self.seed, Stream::Rank, r.id.into()).unit(position.into()))
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        &self.ranks
     }
 }
 
@@ -48,8 +59,8 @@ impl SpecPolicy for Erratic {
         self.draw(0, self.limit + 1)
     }
 
-    fn wants_confidence(&self) -> bool {
-        true
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
@@ -115,8 +126,9 @@ impl Fixture {
             draft: &Linear::new(self.draft),
             target: &Linear::new(self.target),
             context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
             noise_cv: 0.0,
-            acceptance: &Coin { rate: self.rate, seed: 3 },
+            acceptance: &Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() },
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: self.keep_steps,
@@ -135,13 +147,15 @@ impl Fixture {
     /// Blocks still held in both pools after a whole run.
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
-        let acceptance = Coin { rate: self.rate, seed: 3 };
+        let acceptance = Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() };
         let world = World {
             draft: &draft,
             target: &target,
             context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
             acceptance: &acceptance,
             overhead: Time::ZERO,
+            decision_time: DecisionTime::default(),
             noise_cv: 0.0,
             seed: 0,
             max_draft_len: self.config.max_draft_len,

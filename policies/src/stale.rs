@@ -1,0 +1,151 @@
+//! Staleness: what a policy learns reaches it some steps late, as in overlapped schedulers (policies.md 0.7). A wrapper
+//! around any policy; decisions of the step itself, made with its own confidences, are not delayed.
+
+use foretoken_sim::{
+    BatchView, Candidate, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, StepOutcome, Time, Wants,
+};
+use std::collections::VecDeque;
+
+/// A policy whose outcomes come late.
+pub(crate) struct Stale {
+    policy: Box<dyn SpecPolicy>,
+    steps: usize,
+    /// Outcomes on their way, oldest first.
+    late: VecDeque<Kept>,
+    /// Buffers to use again.
+    spare: Vec<Kept>,
+}
+
+/// An outcome that outlives its step.
+#[derive(Default)]
+struct Kept {
+    ids: Vec<RequestId>,
+    drafted: Vec<u32>,
+    verified: Vec<u32>,
+    accepted: Vec<u32>,
+    drafts: Drafts,
+    draft_time: Time,
+    verify_time: Time,
+}
+
+impl Stale {
+    /// `policy` observes each step after `steps` more have ended.
+    pub(crate) fn new(policy: Box<dyn SpecPolicy>, steps: u32) -> Stale {
+        Stale { policy, steps: steps as usize, late: VecDeque::new(), spare: Vec::new() }
+    }
+}
+
+impl SpecPolicy for Stale {
+    fn limit(&self) -> u32 {
+        self.policy.limit()
+    }
+
+    fn tree_tokens(&self) -> u32 {
+        self.policy.tree_tokens()
+    }
+
+    fn wants(&self) -> Wants {
+        self.policy.wants()
+    }
+
+    fn drafts_for_next(&mut self) -> bool {
+        self.policy.drafts_for_next()
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.policy.chooses_prefix()
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.policy.prefix(batch)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.policy.propose(batch, plan);
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.policy.keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.policy.select(batch, drafts);
+    }
+
+    fn observe(&mut self, o: &StepOutcome) {
+        let mut kept = self.spare.pop().unwrap_or_default();
+        let columns = [(&mut kept.ids, o.ids), (&mut kept.drafted, o.drafted), (&mut kept.verified, o.verified)];
+        for (to, from) in columns.into_iter().chain([(&mut kept.accepted, o.accepted)]) {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        kept.drafts.clone_from(o.drafts);
+        (kept.draft_time, kept.verify_time) = (o.draft_time, o.verify_time);
+        self.late.push_back(kept);
+        if self.late.len() <= self.steps {
+            return;
+        }
+        if let Some(k) = self.late.pop_front() {
+            self.policy.observe(&StepOutcome {
+                ids: &k.ids,
+                drafted: &k.drafted,
+                verified: &k.verified,
+                accepted: &k.accepted,
+                drafts: &k.drafts,
+                draft_time: k.draft_time,
+                verify_time: k.verify_time,
+            });
+            self.spare.push(k);
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.policy.warnings()
+    }
+
+    fn explain(&mut self) {
+        self.policy.explain();
+    }
+
+    fn own_estimate(&self) -> Option<f64> {
+        self.policy.own_estimate()
+    }
+
+    fn weighed(&self) -> Vec<Candidate> {
+        self.policy.weighed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::outcome;
+    use std::sync::{Arc, Mutex};
+
+    struct Diary(Arc<Mutex<Vec<u32>>>);
+
+    impl SpecPolicy for Diary {
+        fn limit(&self) -> u32 {
+            4
+        }
+
+        fn propose(&mut self, _: &BatchView, _: &mut DraftPlan) {}
+
+        fn observe(&mut self, o: &StepOutcome) {
+            self.0.lock().expect("one thread").push(o.accepted[0]);
+        }
+    }
+
+    #[test]
+    fn outcomes_come_so_many_steps_late() {
+        for steps in [0, 1, 3] {
+            let diary = Arc::new(Mutex::new(Vec::new()));
+            let mut policy = Stale::new(Box::new(Diary(diary.clone())), steps);
+            let drafts = Drafts::default();
+            for step in 0..6 {
+                policy.observe(&outcome(&drafts, &[9], &[step]));
+            }
+            assert_eq!(*diary.lock().expect("one thread"), (0..6 - steps).collect::<Vec<u32>>());
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `prompt-lookup`: the proposal is text copied from the context. Whether there is a match, and how long it stays right,
+//! are properties of the position where the lookup starts (policies.md 13).
+//!
+//! The output alternates between stretches that repeat earlier text and stretches that do not, a two-state chain by
+//! position. Inside a repeating stretch a lookup matches and is right to the stretch's end; outside it matches now and
+//! then, and is wrong at once. Matches and runs are therefore autocorrelated as text is: one position on, a right match
+//! is still right, for one token less.
+
+use super::source::{Bits, below, within};
+use super::{RequestTruth, TruthRow};
+use crate::luck::{Luck, Stream};
+use serde::{Deserialize, Serialize};
+
+/// Matches and runs. The defaults are assumed: with 3 to 5 tokens a proposal they accept 0.3 to 0.4 of what is verified,
+/// the range SmartSpec's section 7.1.2 gives.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromptLookup {
+    /// Share of positions at which a lookup finds a match.
+    pub match_rate: f64,
+    /// Share of matches whose first token is right.
+    pub precision: f64,
+    /// Mean length of a right run, tokens, ≥ 1; the runs are geometric.
+    pub mean_run: f64,
+}
+
+impl Default for PromptLookup {
+    fn default() -> Self {
+        PromptLookup { match_rate: 0.4, precision: 0.5, mean_run: 4.0 }
+    }
+}
+
+impl PromptLookup {
+    /// Share of positions in repeating stretches.
+    fn repeating(&self) -> f64 {
+        self.match_rate * self.precision
+    }
+
+    /// P(the next position repeats | this one does).
+    fn stays(&self) -> f64 {
+        1.0 - 1.0 / self.mean_run
+    }
+
+    /// P(the next position repeats | this one does not), from the stationary share.
+    fn enters(&self) -> f64 {
+        self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
+    }
+
+    /// What is wrong with it, if anything: the key and why.
+    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+        let shares = [("match_rate", self.match_rate), ("precision", self.precision)];
+        if let Some((key, value)) = shares.into_iter().find(|(_, v)| !(0.0..=1.0).contains(v)) {
+            return Some((key, format!("{value} is not a share in [0, 1]")));
+        }
+        if !(self.mean_run >= 1.0 && self.mean_run.is_finite()) {
+            return Some(("mean_run", format!("{} is not a number of tokens ≥ 1", self.mean_run)));
+        }
+        if self.repeating() >= 1.0 || self.enters() > 1.0 {
+            let why = format!(
+                "runs of {} tokens on average cannot make up {} of all positions: lower match_rate or precision, or raise mean_run",
+                self.mean_run,
+                self.repeating()
+            );
+            return Some(("mean_run", why));
+        }
+        None
+    }
+}
+
+/// The source.
+pub(super) struct Lookups {
+    pub spec: PromptLookup,
+    pub seed: u64,
+}
+
+impl Bits for Lookups {
+    fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
+        out.reset(positions, 1);
+        let key = u64::from(request.id);
+        let luck = Luck::new(self.seed, Stream::Right, key);
+        let mut repeats = luck.unit(0) < self.spec.repeating();
+        for n in 0..positions {
+            if n > 0 {
+                repeats = luck.unit(n as u64) < if repeats { self.spec.stays() } else { self.spec.enters() };
+            }
+            if repeats {
+                out.set(0, n);
+            }
+        }
+        // A match that is wrong at once: what the match rate leaves, over the positions that do not repeat.
+        let stray = self.spec.match_rate * (1.0 - self.spec.precision) / (1.0 - self.spec.repeating());
+        let strays = Luck::new(self.seed, Stream::Lookup, key);
+        out.match_where(|w, right| (right | below(strays, stray, w)) & within(w, 0, positions));
+    }
+
+    fn rate(&self, _: RequestTruth, _: u32, depth: u32) -> f64 {
+        if depth == 0 { self.spec.precision } else { self.spec.stays() }
+    }
+
+    fn may_lack_proposals(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(spec: PromptLookup, n: u32, each: impl FnMut(&TruthRow)) {
+        let mut each = each;
+        let source = Lookups { spec, seed: 3 };
+        let mut row = TruthRow::default();
+        for id in 0..n {
+            source.fill(RequestTruth { id, output_len: 400, category: 0, recording: None }, 408, &mut row);
+            each(&row);
+        }
+    }
+
+    #[test]
+    fn matches_precision_and_runs_are_what_was_asked() {
+        let spec = PromptLookup { match_rate: 0.4, precision: 0.5, mean_run: 4.0 };
+        let (mut positions, mut matches, mut right, mut run) = (0u32, 0u32, 0u32, 0u32);
+        rows(spec, 3000, |row| {
+            for n in 0..370 {
+                positions += 1;
+                matches += u32::from(row.matched(n));
+                right += u32::from(row.right(n, 0));
+                assert!(row.matched(n) || !row.right(n, 0), "nothing is right without a match");
+                run += row.run(n, 32);
+            }
+        });
+        let share = |a: u32, b: u32| f64::from(a) / f64::from(b);
+        assert!((share(matches, positions) - 0.4).abs() < 0.01);
+        assert!((share(right, matches) - 0.5).abs() < 0.01);
+        // Memoryless: from any right position on, the run is as long as a whole one.
+        assert!((share(run, right) - 4.0).abs() < 0.1, "{}", share(run, right));
+    }
+
+    /// SmartSpec's section 7.1.2: 0.3 to 0.4 of what is verified is accepted, at 3 to 5 tokens a proposal.
+    #[test]
+    fn the_defaults_accept_as_the_paper_says() {
+        for k in 3..=5 {
+            let (mut verified, mut accepted) = (0, 0);
+            rows(PromptLookup::default(), 500, |row| {
+                for n in (0..390).filter(|&n| row.matched(n)) {
+                    verified += k;
+                    accepted += row.run(n, k);
+                }
+            });
+            let rate = f64::from(accepted) / f64::from(verified);
+            assert!((0.29..=0.41).contains(&rate), "k {k}: {rate}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let fault = |spec: PromptLookup| spec.fault().map(|(key, _)| key);
+        assert_eq!(fault(PromptLookup { match_rate: 1.2, ..PromptLookup::default() }), Some("match_rate"));
+        assert_eq!(fault(PromptLookup { mean_run: 0.5, ..PromptLookup::default() }), Some("mean_run"));
+        let crowded = PromptLookup { match_rate: 1.0, precision: 0.9, mean_run: 1.0 };
+        assert_eq!(fault(crowded), Some("mean_run"));
+        assert_eq!(fault(PromptLookup::default()), None);
+    }
+}

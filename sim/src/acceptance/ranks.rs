@@ -1,0 +1,135 @@
+//! The draft's further guesses: when its first choice is wrong, which of the others is right, and what the draft thinks of
+//! them. Trees need it (policies.md 5.3, 13).
+
+use serde::{Deserialize, Serialize};
+
+/// Deepest rank that is told apart.
+const RANKS: usize = 64;
+
+/// P(the target's token is the draft's r-th guess | it is none of the earlier ones), r = 2, 3, …; the last value repeats.
+///
+/// The same law gives what the draft thinks of its guesses: whatever probability the first one leaves is shared among the
+/// others as this law shares the truth, so that on average the draft is right about them. Assumed values: after a wrong
+/// first guess about half of the right tokens are among the next four, the order of magnitude of SpecInfer's Table 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
+pub struct RankLaw {
+    hazards: Vec<f64>,
+    /// P(rank = r | rank ≥ 2) at index r − 2.
+    share: Vec<f64>,
+    /// Entropy of `share`, nats.
+    entropy: f64,
+}
+
+impl Default for RankLaw {
+    fn default() -> Self {
+        RankLaw::new(vec![0.28, 0.17, 0.13, 0.08, 0.05]).expect("probabilities")
+    }
+}
+
+impl RankLaw {
+    /// The law of these conditional probabilities.
+    pub fn new(hazards: Vec<f64>) -> Result<RankLaw, String> {
+        if hazards.is_empty() {
+            return Err("needs at least one probability".into());
+        }
+        if let Some(h) = hazards.iter().find(|h| !(0.0..=1.0).contains(*h)) {
+            return Err(format!("{h} is not a probability in [0, 1]"));
+        }
+        let mut left = 1.0;
+        let share: Vec<f64> = (0..RANKS)
+            .map(|r| {
+                let mass = left * hazards[r.min(hazards.len() - 1)];
+                left -= mass;
+                mass
+            })
+            .collect();
+        // What is beyond the last rank counts as one more token.
+        let all = share.iter().copied().chain([left]);
+        let entropy = all.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
+        Ok(RankLaw { hazards, share, entropy })
+    }
+
+    /// The rank, from 2, of a uniform `u`; one above every rank that can be drafted when the draft has no such guess.
+    pub fn at(&self, u: f64) -> u32 {
+        let mut below = 0.0;
+        for (r, share) in self.share.iter().enumerate() {
+            below += share;
+            if u < below {
+                return r as u32 + 2;
+            }
+        }
+        RANKS as u32 + 2
+    }
+
+    /// The draft's probability of its `rank`-th guess when its first has probability `first`; never more than that.
+    pub fn guess(&self, first: f32, rank: u32) -> f32 {
+        match rank {
+            1 => first,
+            r => first.min((1.0 - first) * self.share.get(r as usize - 2).copied().unwrap_or(0.0) as f32),
+        }
+    }
+
+    /// Entropy, in nats, of the draft's distribution when its first guess has probability `first`.
+    pub fn entropy(&self, first: f32) -> f32 {
+        let q = f64::from(first);
+        let of = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
+        (of(q) + of(1.0 - q) + (1.0 - q) * self.entropy) as f32
+    }
+
+    /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
+    /// `rank`-th guess: −ln of the draft's probability of it.
+    pub fn divergence(&self, first: f32, rank: u32) -> f32 {
+        -self.guess(first, rank).max(1e-6).ln()
+    }
+}
+
+impl TryFrom<Vec<f64>> for RankLaw {
+    type Error = String;
+
+    fn try_from(hazards: Vec<f64>) -> Result<RankLaw, String> {
+        RankLaw::new(hazards)
+    }
+}
+
+impl From<RankLaw> for Vec<f64> {
+    fn from(law: RankLaw) -> Vec<f64> {
+        law.hazards
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_follow_their_conditional_probabilities() {
+        let law = RankLaw::new(vec![0.5, 0.2]).unwrap();
+        let n = 100_000;
+        let count =
+            |r: u32| (0..n).filter(|&i| law.at((f64::from(i) + 0.5) / f64::from(n)) == r).count() as f64 / f64::from(n);
+        for (r, p) in [(2, 0.5), (3, 0.5 * 0.2), (4, 0.5 * 0.8 * 0.2)] {
+            assert!((count(r) - p).abs() < 1e-4, "rank {r}");
+        }
+        assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
+    }
+
+    /// What the draft says sums to one, and its entropy is that of what it says, where the first guess is the largest.
+    #[test]
+    fn guesses_are_a_distribution() {
+        let law = RankLaw::default();
+        for first in [0.4, 0.7, 0.999] {
+            let p: Vec<f64> = (1..=RANKS as u32 + 1).map(|r| f64::from(law.guess(first, r))).collect();
+            assert!((p.iter().sum::<f64>() - 1.0).abs() < 0.03, "{first}");
+            let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
+            assert!((entropy - f64::from(law.entropy(first))).abs() < 0.12, "{first}: {entropy}");
+        }
+        assert_eq!(law.guess(0.05, 2), 0.05);
+        assert!((law.divergence(0.5, 1) - 2f32.ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn bad_laws_are_refused() {
+        assert!(RankLaw::new(vec![]).is_err() && RankLaw::new(vec![0.3, 1.2]).is_err());
+    }
+}

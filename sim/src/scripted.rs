@@ -1,0 +1,114 @@
+//! An executor that runs nothing: what the draft would say and what would be accepted are given. It lets a policy decide
+//! on a state written by hand, by the same draft loop that the engine runs.
+
+use crate::acceptance::RankLaw;
+use crate::engine::{ByPolicy, Drafter};
+use crate::executor::{DraftPass, Executor, StepPlan};
+use crate::{BatchView, DraftPlan, Drafts, RequestId, RequestTruth, SpecPolicy, Time, Wants};
+use std::convert::Infallible;
+
+/// The script of one step.
+#[derive(Clone, Debug, Default)]
+pub struct Scripted {
+    /// The draft's confidence in the (j+1)-th token it would draft for request i, at `[i][j]`; the last one repeats. In a
+    /// tree all nodes of a depth have the first guess's.
+    pub confidence: Vec<Vec<f32>>,
+    /// Draft tokens of each request that would be accepted in a row; all first guesses.
+    pub run: Vec<u32>,
+    /// What the draft's further guesses look like.
+    pub ranks: RankLaw,
+}
+
+impl Scripted {
+    fn at(&self, i: usize, depth: u32) -> f32 {
+        let row = &self.confidence[i];
+        row[(depth as usize).min(row.len() - 1)]
+    }
+
+    /// Lets `policy` decide on one step of `batch`: proposes, drafts, selects, verifies. `max_draft_len` is the engine's.
+    /// Writes the accepted counts.
+    pub fn decide(
+        &mut self,
+        policy: &mut Box<dyn SpecPolicy>,
+        batch: &BatchView,
+        max_draft_len: u32,
+        accepted: &mut Vec<u32>,
+    ) -> Drafts {
+        let n = batch.len();
+        let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
+        let mut drafts = Drafts::default();
+        drafts.reset(n, max_draft_len);
+        let step = StepPlan { batch: *batch, chunks: &[] };
+        let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Nobody)));
+        let Ok(()) = drafter.speculate(self, &step, &mut plan, &mut drafts);
+        *policy = drafter.0;
+        accepted.clear();
+        accepted.resize(n, 0);
+        let Ok(()) = self.verify(&step, &mut drafts, accepted);
+        drafts
+    }
+}
+
+/// Stands in while a policy is lent to a drafter.
+struct Nobody;
+
+impl SpecPolicy for Nobody {
+    fn limit(&self) -> u32 {
+        0
+    }
+
+    fn propose(&mut self, _: &BatchView, _: &mut DraftPlan) {}
+}
+
+impl Executor for Scripted {
+    type Error = Infallible;
+
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn wait_until(&mut self, _: Time) {}
+
+    fn start(&mut self, _: RequestTruth) {}
+
+    fn end(&mut self, _: RequestId) {}
+
+    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
+        if pass.pass == 0 {
+            return Ok(());
+        }
+        let depth = pass.pass - 1;
+        for i in (0..step.batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
+            let first = self.at(i, depth);
+            if let Some(growth) = pass.growth {
+                out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
+                continue;
+            }
+            // Only what is looked at is made, as on hardware; NaN shows who lied.
+            let look = out.wants.confidence || out.wants.divergence;
+            out.set_confidence(i, depth as usize, if look { first } else { f32::NAN });
+            if out.wants.entropy {
+                out.set_entropy(i, depth as usize, self.ranks.entropy(first));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
+        for (i, a) in accepted.iter_mut().enumerate().take(step.batch.len()) {
+            let run = self.run.get(i).copied().unwrap_or(0);
+            if drafts.in_trees() {
+                *a = drafts.trees[i].accepted(|depth| if depth <= run { 1 } else { u32::MAX });
+                continue;
+            }
+            *a = run.min(drafts.verify_len[i]);
+            if drafts.wants == Wants::DIVERGENCE {
+                for j in 0..drafts.verify_len[i].min(*a + 1) {
+                    let rank = if j < run { 1 } else { 2 };
+                    drafts.set_divergence(i, j as usize, self.ranks.divergence(self.at(i, j), rank));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! Draft trees: several guesses for the same position, of which the target's own choice picks one path.
+//!
+//! A tree hangs below the newest emitted token (the root, which is no node here). It grows level by level, one draft pass
+//! a level: pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of depth
+//! ℓ−1 that are expanded. A chain is the tree whose every level has one node. What a draft thinks of its choices is its
+//! distribution by rank: the first choice has rank 1. Verification walks down the kept nodes as long as one of them is
+//! the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
+
+/// Most tokens of one request's tree that may be verified in a step.
+pub const MAX_TREE_TOKENS: u32 = 256;
+
+/// How trees grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, its best guesses (SpecInfer's expansion vector ⟨k₁ … k_m⟩;
+    /// Medusa's heads). The last entry repeats.
+    Expansion(Vec<u32>),
+    /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
+    Beam {
+        /// Width.
+        topk: u32,
+    },
+}
+
+/// Parent of the nodes of depth 1.
+pub const ROOT: u32 = u32::MAX;
+
+/// A drafted token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Node {
+    /// Index of its parent in the tree, or [`ROOT`].
+    pub parent: u32,
+    /// Depth, from 1.
+    pub depth: u32,
+    /// Which guess of the draft it is among its siblings, from 1.
+    pub rank: u32,
+    /// The draft's probability of it, given its parent.
+    pub confidence: f32,
+    /// Product of the confidences from the root to it.
+    pub score: f32,
+    /// Tells paths apart: 0 along first guesses, a hash of the ranks elsewhere.
+    pub path: u64,
+    /// Is it verified?
+    pub kept: bool,
+}
+
+/// The tree of one request. Parents come before their children.
+#[derive(Clone, Debug, Default)]
+pub struct DraftTree {
+    nodes: Vec<Node>,
+    /// The nodes that the next pass expands, in order.
+    frontier: Vec<u32>,
+    depth: u32,
+    /// Tokens the draft has run over: the sum of the widths so far.
+    ran: u32,
+}
+
+impl DraftTree {
+    /// Empties it. Keeps its buffers.
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+        self.frontier.clear();
+        self.depth = 0;
+        self.ran = 0;
+    }
+
+    /// All nodes, level by level.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Levels drafted.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Tokens that the next pass runs over: the root, then the frontier.
+    pub fn width(&self) -> u32 {
+        if self.depth == 0 { 1 } else { self.frontier.len() as u32 }
+    }
+
+    /// Tokens of this tree (the root included) that the draft has run over.
+    pub fn ran(&self) -> u32 {
+        self.ran
+    }
+
+    /// Grows one level. `guess(parent, rank)` is the draft's probability of its `rank`-th guess below a node (`None` is the
+    /// root), and a key for the path to that child.
+    pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f32, u64)) {
+        let children = match growth {
+            Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
+            Growth::Beam { topk } => *topk,
+        };
+        self.ran += self.width();
+        let first = self.nodes.len() as u32;
+        let mut below = |nodes: &mut Vec<Node>, parent: u32| {
+            let above = (parent != ROOT).then(|| nodes[parent as usize]);
+            let (depth, reached) = above.map_or((1, 1.0), |n| (n.depth + 1, n.score));
+            for rank in 1..=children {
+                let (confidence, path) = guess(above.as_ref(), rank);
+                let score = reached * confidence;
+                nodes.push(Node { parent, depth, rank, confidence, score, path, kept: true });
+            }
+        };
+        match self.depth {
+            0 => below(&mut self.nodes, ROOT),
+            _ => self.frontier.iter().for_each(|&parent| below(&mut self.nodes, parent)),
+        }
+        self.frontier.clear();
+        self.frontier.extend(first..self.nodes.len() as u32);
+        if let Growth::Beam { topk } = growth {
+            let nodes = &self.nodes;
+            // Equal scores: the earlier node, so that the order of the pool decides.
+            let by_score =
+                |&a: &u32, &b: &u32| nodes[b as usize].score.total_cmp(&nodes[a as usize].score).then(a.cmp(&b));
+            self.frontier.sort_unstable_by(by_score);
+            self.frontier.truncate(*topk as usize);
+            self.frontier.sort_unstable();
+        }
+        self.depth += 1;
+    }
+
+    /// Keeps the nodes that `keep` names and no others. Panics unless a kept node's parent is kept.
+    pub fn keep(&mut self, mut keep: impl FnMut(usize, &Node) -> bool) {
+        for at in 0..self.nodes.len() {
+            let kept = keep(at, &self.nodes[at]);
+            let parent = self.nodes[at].parent;
+            assert!(
+                !kept || parent == ROOT || self.nodes[parent as usize].kept,
+                "node {at} is kept without its parent"
+            );
+            self.nodes[at].kept = kept;
+        }
+    }
+
+    /// Keeps the `most` nodes with the highest scores (equal scores: the earlier). Scores never rise along a path, so
+    /// parents are kept before their children (EAGLE-2's rerank). `order` is scratch.
+    pub fn keep_best(&mut self, most: u32, order: &mut Vec<u32>) {
+        order.clear();
+        order.extend(0..self.nodes.len() as u32);
+        let nodes = &self.nodes;
+        order.sort_unstable_by(|&a, &b| nodes[b as usize].score.total_cmp(&nodes[a as usize].score).then(a.cmp(&b)));
+        order.truncate(most as usize);
+        self.nodes.iter_mut().for_each(|n| n.kept = false);
+        for &at in order.iter() {
+            self.nodes[at as usize].kept = true;
+        }
+    }
+
+    /// Kept nodes: the tokens to verify beside the root.
+    pub fn kept(&self) -> u32 {
+        self.nodes.iter().filter(|n| n.kept).count() as u32
+    }
+
+    /// Depth of the deepest kept node.
+    pub fn kept_depth(&self) -> u32 {
+        self.nodes.iter().filter(|n| n.kept).map(|n| n.depth).max().unwrap_or(0)
+    }
+
+    /// How many tokens are accepted when the target's token at depth d (from 1) is the draft's `rank(d)`-th guess: the
+    /// longest path of kept nodes from the root that follows the target. Ranks beyond the path are never asked for.
+    pub fn accepted(&self, mut rank: impl FnMut(u32) -> u32) -> u32 {
+        let mut at = ROOT;
+        let mut depth = 0;
+        loop {
+            let wanted = |n: &Node| n.kept && n.parent == at;
+            if !self.nodes.iter().any(wanted) {
+                return depth;
+            }
+            let right = rank(depth + 1);
+            match self.nodes.iter().position(|n| wanted(n) && n.rank == right) {
+                Some(next) => at = next as u32,
+                None => return depth,
+            }
+            depth += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First guess .6, second .3, third .1, everywhere.
+    fn guess(_: Option<&Node>, rank: u32) -> (f32, u64) {
+        ([0.6, 0.3, 0.1][rank as usize - 1], 0)
+    }
+
+    fn grown(growth: &Growth, depth: u32) -> DraftTree {
+        let mut tree = DraftTree::default();
+        (0..depth).for_each(|_| tree.grow(growth, guess));
+        tree
+    }
+
+    #[test]
+    fn an_expansion_vector_has_the_sum_of_its_products() {
+        // SpecInfer's ⟨1,1,3,1,1,1,1,1⟩: 2 + 6·3 = 20 nodes (policies.md 5.3); Medusa's (3,2,3): 3 + 6 + 18 = 27.
+        assert_eq!(grown(&Growth::Expansion(vec![1, 1, 3, 1, 1, 1, 1, 1]), 8).nodes().len(), 20);
+        let tree = grown(&Growth::Expansion(vec![3, 2, 3]), 3);
+        assert_eq!((tree.nodes().len(), tree.kept(), tree.kept_depth()), (27, 27, 3));
+    }
+
+    #[test]
+    fn a_beam_pools_topk_and_then_topk_squared_a_level() {
+        let mut tree = DraftTree::default();
+        let growth = Growth::Beam { topk: 3 };
+        let mut widths = Vec::new();
+        for _ in 0..4 {
+            widths.push(tree.width());
+            tree.grow(&growth, guess);
+        }
+        assert_eq!(widths, [1, 3, 3, 3]);
+        assert_eq!(tree.nodes().len(), 3 + 3 * 9);
+        // Rerank keeps what is ancestor-closed: `keep` would panic otherwise.
+        let mut order = Vec::new();
+        tree.keep_best(7, &mut order);
+        let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();
+        tree.keep(|at, _| kept[at]);
+        assert_eq!(tree.kept(), 7);
+        let best: f32 = tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).fold(1.0, f32::min);
+        assert!(tree.nodes().iter().all(|n| n.kept || n.score <= best));
+    }
+
+    #[test]
+    fn the_longest_path_that_follows_the_target_is_accepted() {
+        let tree = grown(&Growth::Expansion(vec![2, 1, 2]), 3);
+        let accepted = |ranks: [u32; 3]| tree.accepted(|d| ranks[d as usize - 1]);
+        assert_eq!(accepted([1, 1, 1]), 3);
+        assert_eq!(accepted([2, 1, 2]), 3);
+        assert_eq!(accepted([2, 2, 1]), 1);
+        assert_eq!(accepted([3, 1, 1]), 0);
+        let mut cut = tree.clone();
+        cut.keep(|_, n| n.depth < 3);
+        assert_eq!(cut.accepted(|_| 1), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "kept without its parent")]
+    fn a_node_without_its_parent_is_refused() {
+        grown(&Growth::Expansion(vec![1]), 2).keep(|_, n| n.depth == 2);
+    }
+}
