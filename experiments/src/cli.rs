@@ -113,8 +113,13 @@ pub struct InspectArgs {
 pub enum PoliciesCommand {
     /// List the policies
     List,
-    /// Show a policy: what it does, where it comes from, its settings with defaults
+    /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
     Show {
+        /// Its name
+        name: String,
+    },
+    /// Print a policy's settings with their defaults, as an experiment gives them
+    Defaults {
         /// Its name
         name: String,
     },

@@ -4,6 +4,7 @@
 //! logic, nor draw: that is `policies`, `sim` and `report`. stdout carries results and is deterministic; stderr
 //! carries progress and diagnostics.
 
+mod believed;
 mod cli;
 mod commands;
 mod compare;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
         cli::Command::Policies(cli::PoliciesCommand::List) => commands::policies::list(),
         cli::Command::Policies(cli::PoliciesCommand::Show { name }) => commands::policies::show(&name),
+        cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

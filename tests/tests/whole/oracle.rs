@@ -2,7 +2,7 @@
 //! step is at least that policy's, or that of any fixed length. Over a whole trace nothing is provable.
 
 use crate::world::{World, poisson};
-use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
+use foretoken_policies::{OracleGoodput, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::*;
 
@@ -63,11 +63,6 @@ impl<F> Drop for Witness<F> {
 
 #[test]
 fn the_oracle_is_at_least_as_good_on_every_state() {
-    let context = PolicyContext {
-        belief: Belief { draft: Coefficients::FREE, target: Coefficients::FREE, context_reads: ContextReads::Once },
-        max_draft_len: LONGEST,
-        seed: 1,
-    };
     let workload = poisson(300, 6.0, 300, 120, 3);
     let truth = AcceptanceSpec::default().build(4, &workload).unwrap();
     let mut world = World::new(&workload);
@@ -75,6 +70,9 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     world.config.step_overhead_s = 1e-3;
     world.config.draft_prefill = true;
     world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
+    world.config.max_draft_len = LONGEST;
+    let belief = world.belief();
+    let context = world.context(&belief, 1);
     let oracle = || match PolicySpec::OracleGoodput(OracleGoodput::default()).build(&context) {
         Speculation::Oracle(oracle) => oracle,
         _ => unreachable!("an oracle is built as one"),
