@@ -28,6 +28,9 @@ pub enum Command {
     /// Look at the policies there are
     #[command(subcommand)]
     Policies(PoliciesCommand),
+    /// Say what each policy would do in a state written by hand
+    #[command(after_help = DECIDE_EXAMPLES)]
+    Decide(DecideArgs),
     /// Say what this machine can do
     Doctor,
 }
@@ -75,6 +78,32 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the yardstick
     #[arg(long)]
     pub show_implied: bool,
+}
+
+const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):
+  {"draft": {"alpha_s": 1e-9, "gamma_s": 2e-6, "delta_s": 5e-4},
+   "target": {"alpha_s": 1e-7, "gamma_s": 4e-5, "delta_s": 8e-3},
+   "context_reads": "once", "max_draft_len": 4, "acceptance_rate": 0.7, "prev_confidence": 0.6,
+   "slo_tpot_s": null, "history": [[3, 1], [0, 2]],
+   "requests": [{"context": 512, "confidences": [0.9, 0.8, 0.6, 0.5]},
+                {"context": 90, "confidences": [0.5, 0.4, 0.7, 0.2]}],
+   "policies": [{"smartspec": {}}, {"adaspec": {"slo": "step"}}, {"fixed": {"k": 3}}]}
+
+Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
+  "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
+
+Examples:
+  foretoken decide state.json
+  foretoken decide state.json --explain
+  foretoken decide - < state.json"#;
+
+#[derive(Debug, Args)]
+pub struct DecideArgs {
+    /// The state, a JSON file; `-` reads stdin
+    pub state: PathBuf,
+    /// Add the candidates that each policy weighed
+    #[arg(long)]
+    pub explain: bool,
 }
 
 #[derive(Debug, Args)]

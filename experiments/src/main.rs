@@ -16,6 +16,7 @@ mod problem;
 mod rejection;
 mod run;
 mod setting;
+mod state;
 mod table;
 
 use clap::Parser;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         cli::Command::Policies(cli::PoliciesCommand::List) => commands::policies::list(),
         cli::Command::Policies(cli::PoliciesCommand::Show { name }) => commands::policies::show(&name),
         cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
+        cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

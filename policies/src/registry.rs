@@ -83,6 +83,11 @@ pub trait Definition {
         false
     }
 
+    /// Does it learn from accepted counts alone, so that a history of them is all it needs (`foretoken decide`)?
+    fn learns_from_counts(&self) -> bool {
+        false
+    }
+
     /// A length that the user asks for by number, and its key: an engine that clips it would run another policy.
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         None

@@ -195,7 +195,7 @@ impl Run {
             }
             Speculation::Policy(policy) => {
                 let rows =
-                    |i: usize| (0..batch.limit[i].min(self.longest) as usize).map(|j| confidence(i, j)).collect();
+                    |i: usize| (0..batch.limit[i].min(self.longest) as usize).map(|j| f64::from(confidence(i, j))).collect();
                 let mut script =
                     Scripted { confidence: (0..n).map(rows).collect(), run: run.to_vec(), ..Scripted::default() };
                 let mut accepted = Vec::new();

@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod bench;
+pub mod decide;
 pub mod doctor;
 pub mod policies;
 pub mod run;
