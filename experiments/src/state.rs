@@ -79,8 +79,8 @@ fn confidence() -> f64 {
 impl State {
     /// Reads and checks a state known to the user as `file`.
     pub fn parse(file: &str, text: &str) -> Result<State> {
-        let json = &mut serde_json::Deserializer::from_str(text);
-        let state: State = serde_path_to_error::deserialize(json).map_err(|e| {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let state: State = serde_path_to_error::deserialize(&mut json).map_err(|e| {
             let (path, inner) = (e.path().to_string(), e.inner().to_string());
             let place = if path == "." { String::new() } else { format!("{path}: ") };
             Problem::bad_input(format!("{file}: {place}{inner}")).help("foretoken decide --help shows a whole state")

@@ -117,8 +117,7 @@ impl Running {
             let all = 0..self.verify_len.len();
             let short_on_mean = self.rule.scope == Scope::BatchMean && {
                 let n = all.clone().filter(|&i| in_pass(i)).count();
-                let sum: f64 =
-                    all.clone().filter(|&i| in_pass(i)).map(|i| drafts.confidence(i, depth)).sum();
+                let sum: f64 = all.clone().filter(|&i| in_pass(i)).map(|i| drafts.confidence(i, depth)).sum();
                 sum < self.rule.tau * n as f64
             };
             for i in all.filter(|&i| in_pass(i)) {

@@ -14,8 +14,10 @@ use std::io::Read;
 /// What one policy does.
 #[derive(Debug, Serialize)]
 struct Decision {
-    /// Its label.
+    /// Its name.
     policy: String,
+    /// Its name with every setting that is not the preset's.
+    label: String,
     /// Tokens drafted for each request; for a tree, its depth.
     draft_len: Vec<u32>,
     /// Draft tokens of each to verify, without the base position; for a tree, the depth of the deepest.
@@ -125,7 +127,8 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             decision
         }
     };
-    decision.policy = spec.label();
+    decision.policy = spec.name().to_owned();
+    decision.label = spec.label();
     Ok(decision)
 }
 
@@ -158,10 +161,14 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
         (belief.tree_step_s(view, trees), scores.sum::<f64>())
     } else {
         let of = |(r, &v): (&Request, &u32)| {
-            r.drafts().iter().take(v as usize).scan(1.0, |path, c| {
-                *path *= c;
-                Some(*path)
-            }).sum::<f64>()
+            r.drafts()
+                .iter()
+                .take(v as usize)
+                .scan(1.0, |path, c| {
+                    *path *= c;
+                    Some(*path)
+                })
+                .sum::<f64>()
         };
         let tokens = state.requests.iter().zip(&drafts.verify_len).map(of).sum::<f64>();
         (belief.step_s(view, &drafts.draft_len, &drafts.verify_len), tokens)
@@ -170,6 +177,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
     let all = |lens: &[u32]| (0..state.requests.len()).map(|i| lens.get(i).copied().unwrap_or(0)).collect();
     Decision {
         policy: String::new(),
+        label: String::new(),
         draft_len: all(&drafts.draft_len),
         verify_len: all(&drafts.verify_len),
         draft_forwards: drafts.draft_len.iter().copied().max().unwrap_or(0),
