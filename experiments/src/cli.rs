@@ -31,6 +31,9 @@ pub enum Command {
     /// Say what each policy would do in a state written by hand
     #[command(after_help = DECIDE_EXAMPLES)]
     Decide(DecideArgs),
+    /// Write settings in the words of the engines people run
+    #[command(subcommand)]
+    Export(ExportCommand),
     /// Say what this machine can do
     Doctor,
 }
@@ -78,6 +81,51 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the yardstick
     #[arg(long)]
     pub show_implied: bool,
+}
+
+const EXPORT_SGLANG_EXAMPLES: &str = "Examples:
+  foretoken export sglang sglang-gen3 > adaptive_spec.json
+  foretoken export sglang experiment.toml --label 'sglang-gen1[ema_alpha=0.1]'";
+
+const EXPORT_VLLM_EXAMPLES: &str = "Examples:
+  foretoken export vllm experiments/quickstart.toml
+  foretoken export vllm experiments/quickstart.toml --batch-sizes 1,8,32,128 --method eagle --model path/to/draft";
+
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    /// SGLang's adaptive_spec.json of a policy
+    #[command(after_help = EXPORT_SGLANG_EXAMPLES)]
+    Sglang(ExportSglangArgs),
+    /// vLLM's speculative_config with the best length for each batch size, found by a sweep
+    #[command(after_help = EXPORT_VLLM_EXAMPLES)]
+    Vllm(ExportVllmArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ExportSglangArgs {
+    /// The name of a preset, or an experiment (*.toml)
+    pub policy: String,
+    /// Which policy of the experiment [default: the first of SGLang's]
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportVllmArgs {
+    /// The experiment: hardware, engine, lengths and acceptance are its own, arrivals become closed loops
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Batch sizes to try
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
+    pub batch_sizes: Vec<u32>,
+    /// vLLM's `method`, written as it is
+    #[arg(long)]
+    pub method: Option<String>,
+    /// vLLM's `model` (the draft), written as it is
+    #[arg(long)]
+    pub model: Option<String>,
 }
 
 const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):

@@ -32,6 +32,8 @@ fn main() -> ExitCode {
         cli::Command::Policies(cli::PoliciesCommand::Show { name }) => commands::policies::show(&name),
         cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
         cli::Command::Decide(args) => commands::decide::run(&args),
+        cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
+        cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {
