@@ -81,6 +81,9 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the yardstick
     #[arg(long)]
     pub show_implied: bool,
+    /// Add oracle-goodput, and with it every policy's regret to it
+    #[arg(long)]
+    pub regret: bool,
 }
 
 const EXPORT_SGLANG_EXAMPLES: &str = "Examples:

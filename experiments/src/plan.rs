@@ -3,7 +3,7 @@
 use crate::document::{Choice, Document, Path};
 use crate::experiment::{Experiment, UNSWEPT, trace_problem};
 use crate::problem::{Problem, Result};
-use foretoken_policies::PolicySpec;
+use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_traces::{TraceError, TraceSpec};
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -20,6 +20,8 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
+    /// The experiment with its overrides, before sweeps were expanded.
+    document: Document,
     /// The experiment with overrides and defaults filled in; it gives the same plan again.
     resolved: toml::Value,
     /// The files that the experiment names by a relative path, by that path.
@@ -72,8 +74,21 @@ impl Plan {
         Plan::of(document, folder)
     }
 
+    /// [`load`](Plan::load) with `oracle-goodput` added when nobody asked for it: what regret is measured to.
+    pub fn load_with_regret(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        let plan = Plan::load(file, sets)?;
+        if plan.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
+            return Ok(plan);
+        }
+        let mut document = plan.document;
+        document.append(&Path::of("policies"), "--regret", "{ oracle-goodput = {} }")?;
+        Plan::of(document, file.parent().unwrap_or(FilePath::new("")))
+    }
+
     /// The plan of a document; relative paths in it start at `folder`.
-    pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
+    pub fn of(mut document: Document, folder: &FilePath) -> Result<Plan> {
+        read_policy_files(&mut document, folder)?;
+        let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
         let mut variants = Vec::new();
         let mut resolved = None;
@@ -104,6 +119,7 @@ impl Plan {
             seeds: first.seeds.clone(),
             policies,
             baseline,
+            document: whole,
             resolved: resolved.expect("the first variant was resolved"),
             relative,
             inputs,
@@ -139,6 +155,27 @@ impl Plan {
         self.variants.len() * self.seeds.len() * self.policies.len()
     }
 }
+
+/// Puts the policy that an engine's own file describes in the place of `{ sglang-json = "FILE" }`.
+fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
+    for i in 0.. {
+        let at = Path::of(&format!("policies[{i}]"));
+        if document.get(&at).is_none() {
+            return Ok(());
+        }
+        let Some(given) = document.text_at(&at.key(SGLANG_JSON)) else { continue };
+        let path = folder.join(locate(document, &given)?);
+        let wrong = |message: String| document.problem_at(&at, message);
+        let text = fs_err::read_to_string(&path).map_err(|e| wrong(format!("cannot read SGLang's settings: {e}")))?;
+        let spec = from_sglang_json(&text).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
+        let toml = toml::Value::try_from(&spec).map_err(|e| wrong(format!("{}: {e}", path.display())))?.to_string();
+        document.replace(&at, &given, &toml)?;
+    }
+    Ok(())
+}
+
+/// The key of a policy that is read from SGLang's `adaptive_spec.json`.
+const SGLANG_JSON: &str = "sglang-json";
 
 impl Derived {
     fn of(document: &Document, experiment: &Experiment) -> Derived {

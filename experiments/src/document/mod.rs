@@ -78,6 +78,14 @@ impl Document {
         })
     }
 
+    /// The string at a path.
+    pub fn text_at(&self, path: &Path) -> Option<String> {
+        match self.get(path)?.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+
     /// A problem with the value at `path`, or with the nearest enclosing value the file has.
     pub fn problem_at(&self, path: &Path, message: impl Into<String>) -> Box<Problem> {
         let span = path.ancestors().find_map(|p| self.get(&p)).map(Spanned::span);

@@ -42,6 +42,33 @@ impl Document {
     }
 }
 
+impl Document {
+    /// Puts the TOML value `text`, known to the user as `name`, at `path`. The path must lead somewhere.
+    pub fn replace(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
+        let node = self.value_from(name, text)?;
+        let whole = node.span();
+        put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
+    }
+
+    /// Appends the TOML value `text`, known to the user as `name`, to the list at `path`, where there is one.
+    pub fn append(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
+        let node = self.value_from(name, text)?;
+        if let DeValue::Array(items) = self.get_mut(path).get_mut() {
+            items.push(node);
+        }
+        Ok(())
+    }
+
+    /// A value from a text of its own.
+    fn value_from(&mut self, name: &str, text: &str) -> Result<Node> {
+        let text = keep(text);
+        let parsed = DeValue::parse(text)
+            .map_err(|e| Problem::failed(format!("{name} is not a TOML value: {}", e.message())))?;
+        let base = self.add_source(name, text);
+        Ok(shift(parsed, base))
+    }
+}
+
 /// Text that is meant as a string although it lacks quotes: `h100`, `data/trace.csv`, `${FORETOKEN_TRACES}/x.csv`.
 fn is_bare_word(text: &str) -> bool {
     let starts_like_one = text.starts_with(|c: char| c.is_alphabetic() || "./$".contains(c));

@@ -160,7 +160,7 @@ impl Document {
         }
     }
 
-    fn get_mut(&mut self, path: &Path) -> &mut Node {
+    pub(super) fn get_mut(&mut self, path: &Path) -> &mut Node {
         descend(&mut self.root, path)
     }
 }
