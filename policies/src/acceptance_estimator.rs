@@ -68,6 +68,13 @@ impl AcceptanceEstimator {
         }
     }
 
+    /// Gives it these coefficients.
+    #[cfg(test)]
+    pub(crate) fn set(&mut self, slope: f64, intercept: f64) {
+        self.slope = slope;
+        self.intercepts.fill(intercept);
+    }
+
     /// Refits so far.
     pub(crate) fn refits(&self) -> u32 {
         self.refits

@@ -9,10 +9,12 @@
 //! To add a policy: its file, one line in the table of [`registry`], one golden line.
 
 mod acceptance;
+mod acceptance_estimator;
 mod adaspec;
 mod adaspec_verifier;
 mod autoregressive;
 mod belief;
+mod confidence_history;
 mod ema_tier;
 mod estimator;
 mod fixed;
@@ -25,8 +27,11 @@ mod random;
 pub mod registry;
 mod smartspec;
 mod stale;
+mod survival;
 mod threshold;
 mod true_cost;
+mod vllm_adaptive;
+mod vllm_cost_table;
 
 #[cfg(test)]
 mod testing;
@@ -46,3 +51,5 @@ pub use random::Random;
 pub use registry::{BadParameter, Definition, PolicyContext, PolicySpec, Told};
 pub use smartspec::Smartspec;
 pub use threshold::{Cost, Scope, Threshold};
+pub use vllm_adaptive::VllmAdaptive;
+pub use vllm_cost_table::CostLookup;

@@ -203,6 +203,7 @@ policies! {
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
     ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
     ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    VllmAdaptive(crate::VllmAdaptive) = "vllm-adaptive", BLUE LongDash TriangleDown, crate::VllmAdaptive::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();

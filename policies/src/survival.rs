@@ -19,11 +19,19 @@ impl Slots {
         self.keys.clear();
     }
 
-    /// The draft token at `position` (from 0) of the request at batch index `request`, with a survival in [0, 1].
+    /// The draft of the request at batch index `request`: the probability of each token to be accepted if all before it
+    /// are. It ends where survival falls below `least`.
     #[inline]
-    pub(crate) fn push(&mut self, survival: f64, position: usize, request: usize) {
-        // Bits of numbers that are not negative order as the numbers do.
-        self.keys.push(u128::from(!survival.to_bits()) << 64 | (position as u128) << 32 | request as u128);
+    pub(crate) fn push_draft(&mut self, request: usize, confidences: impl Iterator<Item = f64>, least: f64) {
+        let mut survival = 1.0;
+        for (position, confidence) in confidences.enumerate() {
+            survival *= confidence;
+            if survival < least {
+                return;
+            }
+            // Bits of numbers that are not negative order as the numbers do.
+            self.keys.push((u128::from(!survival.to_bits()) << 64) | ((position as u128) << 32) | request as u128);
+        }
     }
 
     /// Writes how many of the `budget` most promising tokens each request has: ties go to the smaller position, then to the
@@ -82,19 +90,15 @@ pub(crate) fn best_budget(
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// Slots of these confidences.
-    pub(crate) fn slots(confidence: &[Vec<f64>]) -> Slots {
+    fn slots(confidence: &[Vec<f64>]) -> Slots {
         let mut slots = Slots::default();
         for (i, row) in confidence.iter().enumerate() {
-            let mut survival = 1.0;
-            for (j, c) in row.iter().enumerate() {
-                survival *= c;
-                slots.push(survival, j, i);
-            }
+            slots.push_draft(i, row.iter().copied(), 0.0);
         }
         slots
     }
