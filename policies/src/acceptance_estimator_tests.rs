@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::outcome;
-use foretoken_sim::Drafts;
+use foretoken_sim::{Drafts, Luck, Stream};
 
 /// A deterministic stand-in for luck: the fractional part of a multiple of the golden ratio.
 fn spread(n: u64) -> f64 {
@@ -91,7 +91,8 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
     assert!(slope + 0.4 > 0.0 && slope.abs() > 1e-3, "a step worth testing: {slope}");
     assert!((e.slope - 0.4 - slope).abs() < 1e-12);
     for j in 0..3 {
-        let intercept = (score[j + 1] - information[0][j + 1] * slope) / information[j + 1][j + 1] * n[j] / (n[j] + 50.0);
+        let intercept =
+            (score[j + 1] - information[0][j + 1] * slope) / information[j + 1][j + 1] * n[j] / (n[j] + 50.0);
         assert!((e.intercepts[j] - before.intercepts[j] - intercept).abs() < 1e-12);
     }
     assert_eq!((e.refits(), e.steps, e.at[0], e.slope_weight), (1, 0, Sums::default(), 0.0), "starts over");
@@ -113,7 +114,8 @@ fn a_slope_never_turns_negative() {
 fn it_recovers_the_law_that_made_the_labels() {
     let (slope, intercepts) = (0.6, [0.3, -0.4]);
     let mut e = AcceptanceEstimator::new(2, 100);
-    let mut luck = 0u64;
+    let luck = Luck::new(3, Stream::Policy, 0);
+    let mut draws = 0;
     for _ in 0..30 * 100 {
         let mut drafts = Drafts::default();
         drafts.reset(16, 2);
@@ -121,11 +123,11 @@ fn it_recovers_the_law_that_made_the_labels() {
         for (i, a) in accepted.iter_mut().enumerate() {
             let mut alive = true;
             for (j, b) in intercepts.iter().enumerate() {
-                luck += 1;
-                let q = 0.02 + 0.96 * spread(luck) as f32;
+                draws += 2;
+                let q = 0.02 + 0.96 * luck.unit(draws) as f32;
                 drafts.set_confidence(i, j, q);
                 let c = 1.0 / (1.0 + (-(slope * feature(q) + b)).exp());
-                alive &= (luck.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64 / (1u64 << 24) as f64 <= c;
+                alive &= luck.unit(draws + 1) < c;
                 *a += u32::from(alive);
             }
         }
