@@ -328,7 +328,7 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // Without confidences there is no telling what was drafted is worth.
+        // Where confidences are not looked at, nothing tells what the drafts are worth.
         self.own_estimate = None;
         if self.wants().confidence {
             self.take_in(batch, drafts);

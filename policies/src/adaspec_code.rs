@@ -60,7 +60,8 @@ impl Definition for AdaspecCode {
     fn differences(&self) -> &'static str {
         "the code's batches have one length and no prefill: a request that may not draft so far is counted with what it \
          may, and prefill chunks and catch-up are not counted. Graphs are timed whole, so its overhead table (full run less \
-         graph replay) is 0. It runs with draft-gap = permanent: what is not drafted for once is never drafted for again"
+         graph replay) is 0. In its vLLM a request that is once not drafted for is never drafted for again: \
+         draft_gap = \"permanent\" does that"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -92,7 +93,8 @@ struct LifetimeMean {
     count: u64,
 }
 
-/// The running policy; from `goodput` on, the step in progress.
+/// The running policy. What it expects of confidences it learns while it drafts, as the code does: that is known in time
+/// even where outcomes come late.
 struct Running {
     params: AdaspecCode,
     costs: CodeCosts,
@@ -100,7 +102,7 @@ struct Running {
     expected: LifetimeMean,
     /// The expected confidence is given, not learned.
     told: bool,
-    /// Goodput of what was drafted so far, tokens a second.
+    /// Of the step in progress: goodput of what was drafted so far, tokens a second.
     goodput: f64,
     /// Draft time of the last goodput that was worked out, seconds.
     draft_s: f64,

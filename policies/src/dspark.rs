@@ -77,7 +77,8 @@ impl Definition for Dspark {
     fn differences(&self) -> &'static str {
         "confidences are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). \
          SGLang does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
-         steps are timed is not given by the source: 2048. The additive form of the table is left out"
+         steps are timed is not given by the source: 2048. The additive form of the table is left out. That the draft makes \
+         a block in one pass is a setting of the draft, not of the policy"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -121,11 +122,12 @@ impl Sps {
         sweep
     }
 
-    /// Times steps in which every request has its whole block verified.
+    /// Times steps in which every request has its whole block verified; where that would take more requests than the
+    /// engine runs, they have more tokens each.
     fn measure(context: &PolicyContext, gamma: u32, kv: u64) -> Sps {
         let tokens = Sps::sweep(context.max_num_batched_tokens.max(1));
         let step_s = |&n: &u32| {
-            let requests = n.div_ceil(gamma + 1);
+            let requests = n.div_ceil(gamma + 1).min(context.max_num_seqs);
             let draft_s = drafting_s(context.profile, context.belief.drafting, requests, gamma, kv);
             draft_s + context.profile.target_s(spread_pass(n, requests, kv, context.belief.context_reads))
         };

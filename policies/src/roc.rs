@@ -21,7 +21,7 @@ pub(crate) struct Samples {
 impl Samples {
     /// Adds a token of this confidence, in [0, 1].
     pub(crate) fn add(&mut self, confidence: f32, matched: bool) {
-        let sample = confidence.to_bits() << 1 | u32::from(matched);
+        let sample = (confidence.to_bits() << 1) | u32::from(matched);
         let place = self.sorted.partition_point(|&s| s < sample);
         self.sorted.insert(place, sample);
         self.matches += u64::from(matched);
@@ -33,16 +33,15 @@ impl Samples {
         if self.sorted.len() < MIN_SAMPLES || positives == 0 || negatives == 0 {
             return None;
         }
-        let (mut hits, mut false_alarms) = (0, 0);
-        let mut best = (u64::MAX, 0);
+        // FPR + 3·FNR, times both counts, is least where 3·N·hits − P·false alarms is greatest.
+        let (hit, false_alarm) = (3 * negatives as i64, positives as i64);
+        let mut score = 0;
+        let mut best = (i64::MIN, 0);
         for (n, &sample) in self.sorted.iter().enumerate().rev() {
-            hits += u64::from(sample & 1);
-            false_alarms += u64::from(sample & 1 ^ 1);
+            score += if sample & 1 == 1 { hit } else { -false_alarm };
             let last_of_its_confidence = n == 0 || self.sorted[n - 1] >> 1 != sample >> 1;
-            // FPR + 3·FNR, times both counts.
-            let cost = false_alarms * positives + 3 * (positives - hits) * negatives;
-            if last_of_its_confidence && cost < best.0 {
-                best = (cost, sample);
+            if last_of_its_confidence && score > best.0 {
+                best = (score, sample);
             }
         }
         Some(f32::from_bits(best.1 >> 1))

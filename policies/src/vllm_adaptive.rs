@@ -59,9 +59,10 @@ impl Definition for VllmAdaptive {
     }
 
     fn differences(&self) -> &'static str {
-        "a prompt that ends in this step would count as a sampling request: the view does not say which end, so none \
-         does. The engine knows no preemption of confidences: a request that was preempted keeps its last ones. Times \
-         are read once a shape, where vLLM takes the median of five"
+        "vLLM counts a prompt that ends in this step as a sampling request: the view does not say which end, so none \
+         does. A preempted request keeps its last confidences, where vLLM starts it over. Each shape is timed once, where \
+         vLLM takes the median of five. vLLM verifies drafts in the step after they are made; here it is the same step, \
+         and the budget's confidences are still one round older"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
