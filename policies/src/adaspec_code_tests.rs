@@ -115,6 +115,11 @@ proptest! {
             let exact = |i: usize, j: usize| f64::from(look(i, j));
             let plain = Plain { costs: CodeCosts::measure(&belief), batch: &batch, confidence: &exact };
             let made = run.step(&batch, look, &[0; 12]);
+            if step == 0 {
+                let (_, policy) = decide(&context, AdaspecCode::default(), &batch, &look);
+                let (.., goodput, _, _) = plain.step(0.0, 0.0, 0.6, 8);
+                prop_assert!(close(policy.own_estimate().expect("it has one"), goodput));
+            }
             let (drafted, kept, goodput, s, c) = plain.step(sum, count, 0.6, 8);
             (sum, count) = (s, c);
             let ours = (&made.draft_len, &made.verify_len);
@@ -135,8 +140,8 @@ fn decide(
     drafts.reset(batch.ids.len(), 8);
     let mut plan = DraftPlan { draft_len: vec![0; batch.ids.len()], ..DraftPlan::default() };
     policy.propose(&batch.view(), &mut plan);
-    for k in 1..=plan.draft_len[0] {
-        for i in 0..batch.ids.len() {
+    for k in 1..=plan.draft_len[0].min(*batch.limit.iter().max().expect("a request")) {
+        for i in (0..batch.ids.len()).filter(|&i| batch.limit[i] >= k) {
             drafts.set_confidence(i, k as usize - 1, confidence(i, k as usize - 1));
             drafts.draft_len[i] = k;
         }

@@ -25,6 +25,11 @@ impl History {
         (id * self.lag + self.rounds[id] as usize % self.lag) * self.width
     }
 
+    /// Was any round of the request recorded?
+    pub(crate) fn knows(&self, id: RequestId) -> bool {
+        self.rounds.get(id as usize).is_some_and(|&rounds| rounds > 0)
+    }
+
     /// The confidences that the request had `lag` rounds before the one that is about to be recorded.
     pub(crate) fn lagged(&self, id: RequestId) -> Option<&[f32]> {
         let known = self.rounds.get(id as usize).is_some_and(|&rounds| rounds as usize >= self.lag);
@@ -59,6 +64,7 @@ mod tests {
                 let seen = history.lagged(5).map(|row| row.to_vec());
                 let expected = (round >= lag).then(|| vec![(round - lag) as f32, 0.5, 1.0]);
                 assert_eq!(seen, expected, "lag {lag}, round {round}");
+                assert_eq!(history.knows(5), round > 0);
                 history.record(5, [round as f32, 0.5].into_iter());
             }
             assert_eq!(history.lagged(4), None, "another request has its own");

@@ -185,13 +185,14 @@ impl Scheduler {
         }
     }
 
-    /// How many draft tokens to verify; `None` when nothing is known of anybody yet, as in the first step after a prefill.
+    /// How many draft tokens to verify; `None` when nobody drafted before, as in the first step after a
+    /// prefill. A request whose round of that age is missing counts as certain.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         let Scheduler { slots, history, sps, weighed, .. } = self;
         if self.told {
             Scheduler::push_live(slots, drafts);
         } else {
-            if batch.ids.iter().all(|&id| history.lagged(id).is_none()) {
+            if !batch.ids.iter().any(|&id| history.knows(id)) {
                 return None;
             }
             slots.clear();

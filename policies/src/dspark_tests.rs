@@ -103,10 +103,12 @@ fn round(policy: &mut Scheduler, q: [f32; 2]) -> Vec<u32> {
 #[test]
 fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     let mut policy = steep(false);
-    // Two rounds without history: no budget, all are verified.
+    // Nobody drafted before: no budget, all are verified.
     assert_eq!(round(&mut policy, [1e-7, 1e-7]), [3, 3]);
     assert_eq!(policy.own_estimate(), None);
-    assert_eq!(round(&mut policy, [0.9, 0.9]), [3, 3]);
+    // The round before last is missing: as if certain, so that the three tokens before the cliff are worth it.
+    assert_eq!(round(&mut policy, [0.9, 0.8]), [2, 1]);
+    assert_eq!(policy.own_estimate(), Some(5.0 * 100.0));
     // The first round's survivals are below the floor: nothing to spend.
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
     assert_eq!(policy.own_estimate(), Some(2.0 * 100.0));
