@@ -13,7 +13,7 @@ use crate::adaspec_verifier::{Tail, Tails};
 use crate::belief::Belief;
 use crate::estimator::{Depth, Depths, Estimate};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
-use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
+use foretoken_sim::{BatchView, Candidate, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
 /// How far to draft.
@@ -119,6 +119,8 @@ struct Running {
     step: Step,
     depths: Depths,
     tails: Tails,
+    own_estimate: Option<f64>,
+    weighed: Option<Vec<Candidate>>,
 }
 
 /// What is known of the step in progress. The vectors are kept between steps.
@@ -154,6 +156,8 @@ impl Running {
             step: Step::default(),
             depths: Depths::default(),
             tails: Tails::default(),
+            own_estimate: None,
+            weighed: None,
             params,
         }
     }
@@ -201,13 +205,19 @@ impl Running {
         bounds.map(|(i, (&slo, &tokens))| slo * (tokens + gain(i))).fold(f64::INFINITY, f64::min)
     }
 
+    fn weigh(&mut self, estimate: f64, what: impl Fn() -> String) {
+        if let Some(weighed) = &mut self.weighed {
+            weighed.push(Candidate { what: what(), estimate });
+        }
+    }
+
     /// The throughput of what was drafted.
     fn actual(&self, batch: &BatchView) -> f64 {
         self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
     }
 
     /// Alg. 1 line 5: would one more pass raise the throughput above `best`, when every confidence is the expected one?
-    fn worth_a_pass(&self, batch: &BatchView, best: f64) -> bool {
+    fn worth_a_pass(&mut self, batch: &BatchView, best: f64) -> bool {
         let depth = self.step.passes + 1;
         let at = self.depths.at(depth);
         if at.requests == 0 {
@@ -218,7 +228,9 @@ impl Running {
         longer.deepen(at);
         let longest_s =
             self.longest_step_s(batch, |i| if batch.limit[i] >= depth { self.step.last[i] * confidence } else { 0.0 });
-        self.throughput(self.step.tokens + confidence * self.step.going_on, &longer, longest_s) > best
+        let predicted = self.throughput(self.step.tokens + confidence * self.step.going_on, &longer, longest_s);
+        self.weigh(predicted, || format!("{depth} tokens a request, predicted"));
+        predicted > best
     }
 
     fn estimate(&self) -> &Estimate {
@@ -268,6 +280,7 @@ impl Running {
             let tokens_of_i = self.step.tokens_of[i] - least.cumulative();
             let shorter_longest_s = longest_s.min(batch.slo_tpot_s[i] * tokens_of_i);
             let throughput = self.throughput(tokens, &shorter, shorter_longest_s);
+            self.weigh(throughput, || format!("without token {} of request {i}", least.depth));
             if throughput <= best {
                 break;
             }
@@ -280,6 +293,7 @@ impl Running {
             self.tails.remove(tail(i, least.depth - 1));
         }
         self.step.cumulative = cumulative;
+        self.own_estimate = Some(best);
     }
 }
 
@@ -294,6 +308,10 @@ impl SpecPolicy for Running {
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.begin(batch);
+        if let Some(weighed) = &mut self.weighed {
+            weighed.clear();
+        }
+        self.own_estimate = Some(self.actual(batch));
         if self.params.drafter == Drafter::Off || self.worth_a_pass(batch, -1.0) {
             plan.fill(self.cap);
         }
@@ -304,12 +322,17 @@ impl SpecPolicy for Running {
             return Continue::Yes;
         }
         self.take_in(batch, drafts);
-        if self.worth_a_pass(batch, self.actual(batch)) { Continue::Yes } else { Continue::Stop }
+        let actual = self.actual(batch);
+        self.weigh(actual, || format!("{} tokens a request", drafts.passes));
+        if self.worth_a_pass(batch, actual) { Continue::Yes } else { Continue::Stop }
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        // Where confidences are not looked at, nothing tells what the drafts are worth.
+        self.own_estimate = None;
         if self.wants().confidence {
             self.take_in(batch, drafts);
+            self.own_estimate = Some(self.actual(batch));
         }
         if self.params.verifier {
             self.eliminate(batch, drafts);
@@ -326,6 +349,19 @@ impl SpecPolicy for Running {
             count += u64::from(drafted);
         }
         self.expected.add_step(sum, count);
+    }
+
+    fn explain(&mut self) {
+        self.weighed = Some(Vec::new());
+    }
+
+    /// Alg. 3's throughput: −1 where the step misses the SLO all the same.
+    fn own_estimate(&self) -> Option<f64> {
+        self.own_estimate
+    }
+
+    fn weighed(&self) -> Vec<Candidate> {
+        self.weighed.clone().unwrap_or_default()
     }
 }
 

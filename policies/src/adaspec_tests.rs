@@ -140,6 +140,60 @@ proptest! {
     }
 }
 
+/// One step of `policy` by hand, everybody with the same confidence at a depth.
+fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize) -> f32) -> Drafts {
+    let n = batch.ids.len();
+    let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
+    policy.propose(&batch.view(), &mut plan);
+    let mut drafts = Drafts::default();
+    drafts.reset(n, 8);
+    for k in 1..=plan.draft_len.iter().copied().max().unwrap_or(0) {
+        for i in (0..n).filter(|&i| batch.limit[i] >= k) {
+            drafts.set_confidence(i, k as usize - 1, confidence(i, k as usize - 1));
+            drafts.draft_len[i] = k;
+        }
+        drafts.passes = k;
+        if policy.keep_drafting(&batch.view(), &mut drafts) == Continue::Stop {
+            break;
+        }
+    }
+    drafts.verify_len = drafts.draft_len.clone();
+    if drafts.passes > 0 {
+        policy.select(&batch.view(), &mut drafts);
+    }
+    drafts
+}
+
+#[test]
+fn its_own_estimate_is_that_of_what_it_decided() {
+    let confidence = |i: usize, j: usize| 0.95 - 0.2 * i as f32 - 0.03 * j as f32;
+    let exact = |i: usize, j: usize| f64::from(confidence(i, j));
+    let mut context = CONTEXT;
+    context.belief.target.gamma_s = 1e-3;
+    let mut batch = Batch::new(&[100, 300, 50], &[8, 3, 8]);
+    for (verifier, slo_s) in [(true, f64::INFINITY), (false, f64::INFINITY), (true, 1e-3), (false, 0.016)] {
+        batch.slo_tpot_s = vec![slo_s; 3];
+        let mut policy = Running::new(adaspec(Drafter::Paper, verifier, SloMode::Step), &context);
+        policy.explain();
+        let made = by_hand(&mut policy, &batch, confidence);
+        let plain = plain_estimate(&context.belief, &batch, &made.draft_len, &made.verify_len, &exact, SloMode::Step);
+        assert!(close(policy.own_estimate().expect("it has one"), plain), "{plain}");
+        // Everything weighed is remembered: a prediction and an outcome each pass, then each token dropped or kept.
+        let weighed = policy.weighed();
+        assert_eq!(weighed[0].what, "1 tokens a request, predicted");
+        assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);
+        assert_eq!(slo_s == 1e-3, made.passes == 0);
+    }
+    // A step that is over the limit although it drafts nothing is not −1; one that drafts regardless is.
+    batch.slo_tpot_s = vec![1e-3; 3];
+    let mut policy = Running::new(adaspec(Drafter::Off, false, SloMode::Step), &context);
+    by_hand(&mut policy, &batch, confidence);
+    assert_eq!(policy.own_estimate(), None, "nothing is looked at");
+    let mut policy = Running::new(adaspec(Drafter::Off, true, SloMode::Step), &context);
+    by_hand(&mut policy, &batch, confidence);
+    assert_eq!(policy.own_estimate(), Some(-1.0));
+}
+
 fn even(confidence: f32) -> impl Fn(usize, usize) -> f32 {
     move |_, _| confidence
 }

@@ -9,14 +9,20 @@
 //! To add a policy: its file, one line in the table of [`registry`], one golden line.
 
 mod acceptance;
+mod acceptance_estimator;
 mod adaspec;
+mod adaspec_code;
+mod adaspec_code_cost;
 mod adaspec_verifier;
 mod autoregressive;
 mod belief;
 mod clairvoyant_static;
+mod confidence_history;
+mod dspark;
 mod ema_tier;
 mod estimator;
 mod fixed;
+mod hf_dynamic;
 mod look;
 mod oracle_goodput;
 mod oracle_length;
@@ -24,22 +30,30 @@ mod preset;
 mod profile;
 mod random;
 pub mod registry;
+mod roc;
 mod smartspec;
 mod stale;
+mod survival;
+mod tetris;
 mod threshold;
 mod true_cost;
+mod vllm_adaptive;
+mod vllm_cost_table;
 
 #[cfg(test)]
 mod testing;
 
 pub use acceptance::{Rate, expected_tokens};
 pub use adaspec::{Adaspec, Drafter, SloMode};
+pub use adaspec_code::{AdaspecCode, Eliminate};
 pub use autoregressive::Autoregressive;
 pub use belief::Belief;
 pub use clairvoyant_static::ClairvoyantStatic;
+pub use dspark::{Dspark, SpsTable};
 pub use ema_tier::EmaTier;
 pub use estimator::{Depth, Depths, Estimate};
 pub use fixed::Fixed;
+pub use hf_dynamic::{HfDynamic, Schedule};
 pub use look::{Colour, Dash, Look, Marker};
 pub use oracle_goodput::{Form, OracleGoodput};
 pub use oracle_length::OracleLength;
@@ -47,4 +61,7 @@ pub use profile::PassTimes;
 pub use random::Random;
 pub use registry::{BadParameter, Definition, PolicyContext, PolicySpec, Told};
 pub use smartspec::Smartspec;
+pub use tetris::Tetris;
 pub use threshold::{Cost, Scope, Threshold};
+pub use vllm_adaptive::VllmAdaptive;
+pub use vllm_cost_table::CostLookup;

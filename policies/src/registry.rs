@@ -214,6 +214,12 @@ policies! {
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
     ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
     ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    AdaspecCode(crate::AdaspecCode) = "adaspec-code", VERMILLION LongDash Triangle, crate::AdaspecCode::default();
+    VllmAdaptive(crate::VllmAdaptive) = "vllm-adaptive", BLUE LongDash TriangleDown, crate::VllmAdaptive::default();
+    Dspark(crate::Dspark) = "dspark", ORANGE LongDash Square, crate::Dspark::default();
+    Tetris(crate::Tetris) = "tetris", GREEN LongDash Plus, crate::Tetris::default();
+    HfDynamic(crate::HfDynamic) = "hf-dynamic", PURPLE LongDash Square, crate::HfDynamic::default();
+    HfHeuristic(crate::HfDynamic) = "hf-heuristic", PURPLE LongDash Cross, crate::HfDynamic::heuristic();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();

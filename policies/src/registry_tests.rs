@@ -22,6 +22,26 @@ fn shown() -> Vec<PolicySpec> {
         }),
         PolicySpec::OracleGoodput(OracleGoodput { form: Form::Batch }),
         PolicySpec::Random(Random { per_request: true }),
+        PolicySpec::AdaspecCode(crate::AdaspecCode { eliminate: crate::Eliminate::Off, ..Default::default() }),
+        PolicySpec::VllmAdaptive(crate::VllmAdaptive { k: Some(6), warmup_refits: 0, ..Default::default() }),
+        PolicySpec::VllmAdaptive(crate::VllmAdaptive {
+            cost_lookup: crate::CostLookup::Linear,
+            refit_interval: 1,
+            warmup_refits: 1,
+            ..Default::default()
+        }),
+        PolicySpec::Dspark(crate::Dspark { gamma: Some(5), align_to_graph: true, ..Default::default() }),
+        PolicySpec::Dspark(crate::Dspark {
+            table: crate::SpsTable::Flat,
+            allow_degenerate: true,
+            ..Default::default()
+        }),
+        PolicySpec::Tetris(crate::Tetris { k: 2, extra: 3, ..Default::default() }),
+        PolicySpec::HfDynamic(crate::HfDynamic {
+            num_assistant_tokens_schedule: crate::Schedule::HeuristicTransient,
+            tuning: false,
+            ..Default::default()
+        }),
     ]);
     all
 }
@@ -43,6 +63,13 @@ fn labels_tell_settings_apart_and_looks_tell_policies_apart() {
             "threshold[cost=runs-all scope=batch-mean tau=0.5]",
             "oracle-goodput[form=batch]",
             "random[per_request=true]",
+            "adaspec-code[eliminate=off]",
+            "vllm-adaptive[k=6 warmup_refits=0]",
+            "vllm-adaptive[cost_lookup=linear refit_interval=1 warmup_refits=1]",
+            "dspark[align_to_graph=true gamma=5]",
+            "dspark[allow_degenerate=true table=flat]",
+            "tetris[extra=3 k=2]",
+            "hf-dynamic[num_assistant_tokens_schedule=heuristic-transient tuning=false]",
         ]
     );
     let mut looks = HashSet::new();
@@ -143,6 +170,12 @@ fn golden() {
         ("threshold", "87037/87037 74034/74034 48038/48038"),
         ("threshold-hf", "87037/87037 74034/74034 48038/48038"),
         ("threshold-adaspec-repo", "55035/55035 33033/33033 55035/55035"),
+        ("adaspec-code", "55035/55035 33033/32033 55035/55035"),
+        ("vllm-adaptive", "88038/88038 88038/88038 88038/88038"),
+        ("dspark", "88038/88038 88038/88038 88038/27027"),
+        ("tetris", "44034/44034 44034/44034 44034/44034"),
+        ("hf-dynamic", "87037/87037 74034/74034 58018/58018"),
+        ("hf-heuristic", "55035/55035 44034/44034 63033/63033"),
         ("oracle-goodput", "21020/21020 30031/30031 11002/11002"),
         ("oracle-length", "41020/41020 80031/80031 11002/11002"),
         ("clairvoyant-static", "00000/00000 00000/00000 00000/00000"),
@@ -155,6 +188,16 @@ fn golden() {
         ("threshold[cost=runs-all scope=batch-mean tau=0.5]", "88038/66036 88038/44034 88038/66036"),
         ("oracle-goodput[form=batch]", "22022/22022 33033/33033 11011/11011"),
         ("random[per_request=true]", "54038/54038 75036/75036 86035/86035"),
+        ("adaspec-code[eliminate=off]", "55035/55035 33033/33033 55035/55035"),
+        ("vllm-adaptive[k=6 warmup_refits=0]", "66036/65035 66036/65035 66036/65035"),
+        ("vllm-adaptive[cost_lookup=linear refit_interval=1 warmup_refits=1]", "88038/88038 88038/76035 88038/28027"),
+        ("dspark[align_to_graph=true gamma=5]", "55035/55035 55035/55035 55035/55035"),
+        ("dspark[allow_degenerate=true table=flat]", "88038/88038 88038/88038 88038/88038"),
+        ("tetris[extra=3 k=2]", "55035/42031 55035/32032 55035/14014"),
+        (
+            "hf-dynamic[num_assistant_tokens_schedule=heuristic-transient tuning=false]",
+            "87037/87037 74034/74034 48038/48038",
+        ),
     ];
     let made: Vec<(String, String)> = shown().iter().map(|p| (p.label(), decisions(p))).collect();
     let table: String = made.iter().map(|(label, lens)| format!("        (\"{label}\", \"{lens}\"),\n")).collect();

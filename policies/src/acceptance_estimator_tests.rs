@@ -1,0 +1,140 @@
+//! Tests of [`super`]: the start, one refit against a dense solve, and what it learns.
+
+use super::*;
+use crate::testing::outcome;
+use foretoken_sim::{Drafts, Luck, Stream};
+
+/// A deterministic stand-in for luck: the fractional part of a multiple of the golden ratio.
+fn spread(n: u64) -> f64 {
+    (n as f64 * 0.618_033_988_749_895).fract()
+}
+
+/// One step of one request with these confidences.
+fn step(estimator: &mut AcceptanceEstimator, q: &[f32], accepted: u32, verified: u32) {
+    let mut drafts = Drafts::default();
+    drafts.reset(1, q.len() as u32);
+    q.iter().enumerate().for_each(|(j, &q)| drafts.set_confidence(0, j, q));
+    estimator.observe(&outcome(&drafts, &[verified], &[accepted]));
+}
+
+#[test]
+fn it_starts_uniform_and_clamps_the_feature() {
+    let estimator = AcceptanceEstimator::new(3, 100);
+    for q in [0.0, 0.3, 1.0] {
+        assert!((estimator.predict(q, 2) - 0.817_574_476_193_643_7).abs() < 1e-15);
+    }
+    assert_eq!([feature(1.0), feature(0.0), feature(0.5)], [40.0, -40.0, 0.0]);
+}
+
+#[test]
+fn only_what_verification_reached_is_observed() {
+    let mut e = AcceptanceEstimator::new(4, 100);
+    // Accepted 1 of 4: positions 0 (right) and 1 (wrong). Then 2 of 2: both right, nothing beyond.
+    step(&mut e, &[0.9, 0.8, 0.7, 0.6], 1, 4);
+    step(&mut e, &[0.9, 0.8, 0.7, 0.6], 2, 2);
+    let seen: Vec<f64> = e.at.iter().map(|s| s.n).collect();
+    assert_eq!(seen, [2.0, 2.0, 0.0, 0.0]);
+    let c = e.predict(0.5, 0);
+    assert!((e.at[0].score - 2.0 * (1.0 - c)).abs() < 1e-15 && (e.at[1].score - (1.0 - 2.0 * c)).abs() < 1e-15);
+}
+
+/// Gaussian elimination, for the dense form of the Newton step.
+fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+    let n = b.len();
+    for k in 0..n {
+        for row in k + 1..n {
+            let f = a[row][k] / a[k][k];
+            (0..n).for_each(|column| a[row][column] -= f * a[k][column]);
+            b[row] -= f * b[k];
+        }
+    }
+    for k in (0..n).rev() {
+        (k + 1..n).for_each(|column| b[k] -= a[k][column] * b[column]);
+        b[k] /= a[k][k];
+    }
+    b
+}
+
+#[test]
+fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
+    let mut e = AcceptanceEstimator::new(3, 40);
+    // Coefficients that differ from the start, so that the weights do too.
+    e.slope = 0.4;
+    e.intercepts = vec![0.5, -0.2, 0.1];
+    let before = e.clone();
+    let mut seen = Vec::new();
+    for n in 0..40u64 {
+        let q: Vec<f32> = (0..3).map(|j| 0.05 + 0.9 * spread(7 * n + j + 1) as f32).collect();
+        let accepted = (0..3).take_while(|&j| spread(31 * n + j) < f64::from(q[j as usize])).count() as u32;
+        for j in 0..3.min(accepted + 1) {
+            seen.push((q[j as usize], j as usize, j < accepted));
+        }
+        step(&mut e, &q, accepted, 3);
+    }
+    // Parameters in the order slope, intercepts; information + ridge, score.
+    let mut information = vec![vec![0.0; 4]; 4];
+    let mut score = vec![0.0; 4];
+    let mut n = [0.0; 3];
+    for &(q, j, right) in &seen {
+        let x = [feature(q), f64::from(u8::from(j == 0)), f64::from(u8::from(j == 1)), f64::from(u8::from(j == 2))];
+        let c = before.predict(q, j);
+        for (a, &xa) in x.iter().enumerate() {
+            (0..4).for_each(|b| information[a][b] += c * (1.0 - c) * xa * x[b]);
+            score[a] += (f64::from(u8::from(right)) - c) * xa;
+        }
+        n[j] += 1.0;
+    }
+    (0..4).for_each(|k| information[k][k] += 1e-3);
+    let full = solve(information.clone(), score.clone());
+    let total: f64 = n.iter().sum();
+    let slope = full[0] * total / (total + 50.0);
+    assert!(slope + 0.4 > 0.0 && slope.abs() > 1e-3, "a step worth testing: {slope}");
+    assert!((e.slope - 0.4 - slope).abs() < 1e-12);
+    for j in 0..3 {
+        let intercept =
+            (score[j + 1] - information[0][j + 1] * slope) / information[j + 1][j + 1] * n[j] / (n[j] + 50.0);
+        assert!((e.intercepts[j] - before.intercepts[j] - intercept).abs() < 1e-12);
+    }
+    assert_eq!((e.refits(), e.steps, e.at[0], e.slope_weight), (1, 0, Sums::default(), 0.0), "starts over");
+}
+
+#[test]
+fn a_slope_never_turns_negative() {
+    let mut e = AcceptanceEstimator::new(1, 100);
+    // The surer the draft, the wronger.
+    for n in 0..100 {
+        let sure = n % 2 == 0;
+        step(&mut e, &[if sure { 0.99 } else { 0.1 }], u32::from(!sure), 1);
+    }
+    assert_eq!((e.refits(), e.slope), (1, 0.0));
+    assert!(e.intercepts[0] < 1.5, "the intercept still learns");
+}
+
+#[test]
+fn it_recovers_the_law_that_made_the_labels() {
+    let (slope, intercepts) = (0.6, [0.3, -0.4]);
+    let mut e = AcceptanceEstimator::new(2, 100);
+    let luck = Luck::new(3, Stream::Policy, 0);
+    let mut draws = 0;
+    for _ in 0..30 * 100 {
+        let mut drafts = Drafts::default();
+        drafts.reset(16, 2);
+        let mut accepted = vec![0; 16];
+        for (i, a) in accepted.iter_mut().enumerate() {
+            let mut alive = true;
+            for (j, b) in intercepts.iter().enumerate() {
+                draws += 2;
+                let q = 0.02 + 0.96 * luck.unit(draws) as f32;
+                drafts.set_confidence(i, j, q);
+                let c = 1.0 / (1.0 + (-(slope * feature(q) + b)).exp());
+                alive &= luck.unit(draws + 1) < c;
+                *a += u32::from(alive);
+            }
+        }
+        e.observe(&outcome(&drafts, &[2; 16], &accepted));
+    }
+    assert!((e.slope - slope).abs() < 0.1, "slope {}", e.slope);
+    for (ours, law) in e.intercepts.iter().zip(intercepts) {
+        assert!((ours - law).abs() < 0.15, "intercept {ours} for {law}");
+    }
+}

@@ -1,0 +1,206 @@
+//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window; then a budget of draft tokens for
+//! the batch is chosen by a cost table measured at start-up, and the most promising tokens get it.
+//!
+//! Source: vllm-project/vllm PR #47808, generalised to every drafter by PR #52228: `v1/worker/gpu/spec_decode/
+//! adaptive_verification.py` and `acceptance_estimator.py`; policies.md 6.2, 6.3. With s₁ ≥ s₂ ≥ … the survival of the
+//! batch's draft tokens, N_s requests that sample and T tokens that are no drafts, the budget is
+//! argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on a tie. The budget is sized by
+//! confidences one round older than the drafts at hand; who gets it is decided by those of the drafts themselves.
+
+use crate::acceptance_estimator::AcceptanceEstimator;
+use crate::confidence_history::History;
+use crate::registry::{BadParameter, Check, Definition, PolicyContext};
+use crate::survival::{Slots, best_budget};
+use crate::vllm_cost_table::{CostLookup, CostTables};
+use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Parameters, with vLLM's defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VllmAdaptive {
+    /// Tokens every request drafts (`num_speculative_tokens`); absent is the engine's longest draft.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k: Option<u32>,
+    /// Tokens of KV a request when passes are timed (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
+    pub profile_context_len: u32,
+    /// What a size costs that was not timed.
+    pub cost_lookup: CostLookup,
+    /// Steps between refits of the acceptance estimator.
+    pub refit_interval: u32,
+    /// Refits before anything is trimmed: until then whole drafts are verified, so that labels are not censored.
+    pub warmup_refits: u32,
+}
+
+impl Default for VllmAdaptive {
+    fn default() -> Self {
+        VllmAdaptive {
+            k: None,
+            profile_context_len: 8192,
+            cost_lookup: CostLookup::Staircase,
+            refit_interval: 100,
+            warmup_refits: 3,
+        }
+    }
+}
+
+impl Definition for VllmAdaptive {
+    fn summary(&self) -> &'static str {
+        "drafts whole windows; verifies the tokens most likely to survive, as many as pay by a measured cost table"
+    }
+
+    fn source(&self) -> &'static str {
+        "vLLM PR #47808 and #52228, v1/worker/gpu/spec_decode/adaptive_verification.py, acceptance_estimator.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size and prefill tokens; the confidence of each drafted token, now and one round ago; accepted counts; \
+         pass times at start-up"
+    }
+
+    fn differences(&self) -> &'static str {
+        "vLLM counts a prompt that ends in this step as a sampling request: the view does not say which end, so none \
+         does. A preempted request keeps its last confidences, where vLLM starts it over. Each shape is timed once, where \
+         vLLM takes the median of five. vLLM verifies drafts in the step after they are made; here it is the same step, \
+         and the budget's confidences are still one round older"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.k.map(|k| ("k", k))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("vllm-adaptive");
+        if let Some(k) = self.k {
+            check.length("k", k)?;
+        }
+        check.that("refit_interval", self.refit_interval > 0, || "must be at least 1 step".into())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Adaptive::new(*self, context)))
+    }
+}
+
+/// The running policy.
+struct Adaptive {
+    params: VllmAdaptive,
+    k: u32,
+    tables: CostTables,
+    estimator: AcceptanceEstimator,
+    history: History,
+    /// Confidences are given, calibrated and fresh: no estimator, no warm-up, no history.
+    told: bool,
+    /// Confidences of the batch, the one of token j of request i at `i * k + j`.
+    confidence: Vec<f32>,
+    slots: Slots,
+    own_estimate: Option<f64>,
+    weighed: Option<Vec<Candidate>>,
+}
+
+impl Adaptive {
+    fn new(params: VllmAdaptive, context: &PolicyContext) -> Adaptive {
+        let k = params.k.unwrap_or(context.max_draft_len).min(context.max_draft_len);
+        Adaptive {
+            k,
+            tables: CostTables::measure(context, k, u64::from(params.profile_context_len), params.cost_lookup),
+            estimator: AcceptanceEstimator::new(k, params.refit_interval),
+            history: History::new(1, k),
+            told: context.told.is_some(),
+            confidence: Vec::new(),
+            slots: Slots::default(),
+            own_estimate: None,
+            weighed: None,
+            params,
+        }
+    }
+
+    /// Turns what the draft says into acceptance probabilities.
+    fn predict(&mut self, drafts: &Drafts) {
+        let k = self.k as usize;
+        self.confidence.resize(drafts.draft_len.len() * k, 0.0);
+        for (i, &len) in drafts.draft_len.iter().enumerate() {
+            for j in 0..len as usize {
+                let q = drafts.confidence(i, j);
+                self.confidence[i * k + j] = if self.told { q } else { self.estimator.predict(q, j) as f32 };
+            }
+        }
+    }
+
+    /// How many draft tokens to verify, by what was known a round ago.
+    fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
+        let Adaptive { slots, confidence, history, k, .. } = self;
+        slots.clear();
+        for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
+            let known = if self.told { Some(&confidence[i * *k as usize..]) } else { history.lagged(id) };
+            slots.push_draft(i, (0..len as usize).map(|j| known.map_or(1.0, |row| f64::from(row[j]))), 0.0);
+        }
+        let requests = batch.len() + batch.prefill.chunks as usize;
+        let fixed = batch.len() + batch.prefill.tokens as usize;
+        let draft_s = self.tables.draft.s(requests);
+        let verify = &self.tables.verify;
+        let steps_per_s = |b: usize| 1.0 / (draft_s + verify.s(fixed + b));
+        if let Some(weighed) = &mut self.weighed {
+            weighed.clear();
+        }
+        let best = best_budget(batch.len() as f64, self.slots.descending(), steps_per_s, self.weighed.as_mut());
+        self.own_estimate = Some(best.rate);
+        best.tokens
+    }
+}
+
+impl SpecPolicy for Adaptive {
+    fn limit(&self) -> u32 {
+        self.k
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.k);
+        self.own_estimate = None;
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.predict(drafts);
+        if self.told || self.estimator.refits() >= self.params.warmup_refits {
+            let budget = self.budget(batch, drafts);
+            self.slots.clear();
+            for (i, &len) in drafts.draft_len.iter().enumerate() {
+                let row = &self.confidence[i * self.k as usize..][..len as usize];
+                self.slots.push_draft(i, row.iter().map(|&c| f64::from(c)), 0.0);
+            }
+            self.slots.allocate(budget, &mut drafts.verify_len);
+        }
+        if !self.told {
+            for (i, &id) in batch.ids.iter().enumerate() {
+                let row = &self.confidence[i * self.k as usize..][..drafts.draft_len[i] as usize];
+                self.history.record(id, row.iter().copied());
+            }
+        }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if !self.told && !outcome.accepted.is_empty() {
+            self.estimator.observe(outcome);
+        }
+    }
+
+    fn explain(&mut self) {
+        self.weighed = Some(Vec::new());
+    }
+
+    fn own_estimate(&self) -> Option<f64> {
+        self.own_estimate
+    }
+
+    fn weighed(&self) -> Vec<Candidate> {
+        self.weighed.clone().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[path = "vllm_adaptive_tests.rs"]
+mod tests;
