@@ -20,7 +20,7 @@ const DAMPING: f64 = 50.0;
 
 /// logit(q) of a token the draft gave probability `q`.
 #[inline]
-fn feature(q: f32) -> f64 {
+fn feature(q: f64) -> f64 {
     let q = f64::from(q);
     (q / (1.0 - q)).ln().clamp(-MAX_FEATURE, MAX_FEATURE)
 }
@@ -83,7 +83,7 @@ impl AcceptanceEstimator {
     /// Probability that the token at `position` (from 0) is accepted if all before it are, when the draft gave it
     /// probability `q`.
     #[inline]
-    pub(crate) fn predict(&self, q: f32, position: usize) -> f64 {
+    pub(crate) fn predict(&self, q: f64, position: usize) -> f64 {
         self.sigmoid(feature(q), position)
     }
 
@@ -105,7 +105,7 @@ impl AcceptanceEstimator {
         }
     }
 
-    fn add(&mut self, q: f32, position: usize, accepted: bool) {
+    fn add(&mut self, q: f64, position: usize, accepted: bool) {
         let x = feature(q);
         let c = self.sigmoid(x, position);
         let (w, residual) = (c * (1.0 - c), f64::from(u8::from(accepted)) - c);

@@ -10,7 +10,7 @@ fn spread(n: u64) -> f64 {
 }
 
 /// One step of one request with these confidences.
-fn step(estimator: &mut AcceptanceEstimator, q: &[f32], accepted: u32, verified: u32) {
+fn step(estimator: &mut AcceptanceEstimator, q: &[f64], accepted: u32, verified: u32) {
     let mut drafts = Drafts::default();
     drafts.reset(1, q.len() as u32);
     q.iter().enumerate().for_each(|(j, &q)| drafts.set_confidence(0, j, q));
@@ -64,7 +64,7 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
     let before = e.clone();
     let mut seen = Vec::new();
     for n in 0..40u64 {
-        let q: Vec<f32> = (0..3).map(|j| 0.05 + 0.9 * spread(7 * n + j + 1) as f32).collect();
+        let q: Vec<f64> = (0..3).map(|j| 0.05 + 0.9 * spread(7 * n + j + 1) as f64).collect();
         let accepted = (0..3).take_while(|&j| spread(31 * n + j) < f64::from(q[j as usize])).count() as u32;
         for j in 0..3.min(accepted + 1) {
             seen.push((q[j as usize], j as usize, j < accepted));
@@ -124,7 +124,7 @@ fn it_recovers_the_law_that_made_the_labels() {
             let mut alive = true;
             for (j, b) in intercepts.iter().enumerate() {
                 draws += 2;
-                let q = 0.02 + 0.96 * luck.unit(draws) as f32;
+                let q = 0.02 + 0.96 * luck.unit(draws) as f64;
                 drafts.set_confidence(i, j, q);
                 let c = 1.0 / (1.0 + (-(slope * feature(q) + b)).exp());
                 alive &= luck.unit(draws + 1) < c;

@@ -181,7 +181,7 @@ impl Running {
     fn take_in(&mut self, drafts: &Drafts, k: u32) -> (f64, u64) {
         let (mut sum, mut count) = (0.0, 0);
         for i in (0..self.last.len()).filter(|&i| drafts.draft_len[i] >= k) {
-            let confidence = f64::from(drafts.confidence(i, k as usize - 1));
+            let confidence = drafts.confidence(i, k as usize - 1);
             self.last[i] *= confidence;
             self.cumulative[i * self.cap as usize + k as usize - 1] = self.last[i];
             self.tokens += self.last[i];

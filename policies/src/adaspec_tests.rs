@@ -83,8 +83,8 @@ fn any_slo() -> impl Strategy<Value = SloMode> {
 }
 
 /// Confidences of 12 requests × 8 depths.
-fn any_confidences() -> impl Strategy<Value = Vec<f32>> {
-    prop::collection::vec(0.01f32..=1.0, 96)
+fn any_confidences() -> impl Strategy<Value = Vec<f64>> {
+    prop::collection::vec(0.01f64..=1.0, 96)
 }
 
 proptest! {
@@ -141,7 +141,7 @@ proptest! {
 }
 
 /// One step of `policy` by hand, everybody with the same confidence at a depth.
-fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize) -> f32) -> Drafts {
+fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize) -> f64) -> Drafts {
     let n = batch.ids.len();
     let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
     policy.propose(&batch.view(), &mut plan);
@@ -166,8 +166,8 @@ fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize
 
 #[test]
 fn its_own_estimate_is_that_of_what_it_decided() {
-    let confidence = |i: usize, j: usize| 0.95 - 0.2 * i as f32 - 0.03 * j as f32;
-    let exact = |i: usize, j: usize| f64::from(confidence(i, j));
+    let confidence = |i: usize, j: usize| 0.95 - 0.2 * i as f64 - 0.03 * j as f64;
+    let exact = |i: usize, j: usize| confidence(i, j);
     let mut context = CONTEXT;
     context.belief.target.gamma_s = 1e-3;
     let mut batch = Batch::new(&[100, 300, 50], &[8, 3, 8]);
@@ -194,7 +194,7 @@ fn its_own_estimate_is_that_of_what_it_decided() {
     assert_eq!(policy.own_estimate(), Some(-1.0));
 }
 
-fn even(confidence: f32) -> impl Fn(usize, usize) -> f32 {
+fn even(confidence: f64) -> impl Fn(usize, usize) -> f64 {
     move |_, _| confidence
 }
 

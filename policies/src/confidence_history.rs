@@ -11,7 +11,7 @@ pub(crate) struct History {
     /// Rounds recorded of each request.
     rounds: Vec<u32>,
     /// `lag` rows of `width` confidences a request, written in turn.
-    rows: Vec<f32>,
+    rows: Vec<f64>,
 }
 
 impl History {
@@ -31,13 +31,13 @@ impl History {
     }
 
     /// The confidences that the request had `lag` rounds before the one that is about to be recorded.
-    pub(crate) fn lagged(&self, id: RequestId) -> Option<&[f32]> {
+    pub(crate) fn lagged(&self, id: RequestId) -> Option<&[f64]> {
         let known = self.rounds.get(id as usize).is_some_and(|&rounds| rounds as usize >= self.lag);
         known.then(|| &self.rows[self.slot(id)..][..self.width])
     }
 
     /// Records a round. What was not drafted counts as certain: nothing is known of it.
-    pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f32>) {
+    pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let requests = id as usize + 1;
         if self.rounds.len() < requests {
             self.rounds.resize(requests, 0);
@@ -62,10 +62,10 @@ mod tests {
             assert_eq!(history.lagged(5), None);
             for round in 0..10 {
                 let seen = history.lagged(5).map(|row| row.to_vec());
-                let expected = (round >= lag).then(|| vec![(round - lag) as f32, 0.5, 1.0]);
+                let expected = (round >= lag).then(|| vec![(round - lag) as f64, 0.5, 1.0]);
                 assert_eq!(seen, expected, "lag {lag}, round {round}");
                 assert_eq!(history.knows(5), round > 0);
-                history.record(5, [round as f32, 0.5].into_iter());
+                history.record(5, [round as f64, 0.5].into_iter());
             }
             assert_eq!(history.lagged(4), None, "another request has its own");
         }

@@ -181,7 +181,7 @@ impl Scheduler {
     fn push_live(slots: &mut Slots, drafts: &Drafts) {
         slots.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
-            slots.push_draft(i, (0..len as usize).map(|j| f64::from(drafts.confidence(i, j))), SURVIVAL_EPS);
+            slots.push_draft(i, (0..len as usize).map(|j| drafts.confidence(i, j)), SURVIVAL_EPS);
         }
     }
 

@@ -15,7 +15,7 @@ proptest! {
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
         belief in any_belief(),
-        confidences in prop::collection::vec(0.01f32..=1.0, 16),
+        confidences in prop::collection::vec(0.01f64..=1.0, 16),
     ) {
         let look = |i: usize, j: usize| confidences[4 * i + j];
         let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: TOLD, ..CONTEXT };
@@ -40,7 +40,7 @@ proptest! {
 
     /// A constant number of steps a second verifies everything, whatever the confidences.
     #[test]
-    fn a_flat_table_verifies_all(batch in any_batch(8, 6), confidence in 0.2f32..=1.0) {
+    fn a_flat_table_verifies_all(batch in any_batch(8, 6), confidence in 0.2f64..=1.0) {
         let params = Dspark { table: SpsTable::Flat, allow_degenerate: true, ..Dspark::default() };
         let mut run = Run::of(&params, &PolicyContext { max_draft_len: 6, ..CONTEXT });
         for _ in 0..4 {
@@ -88,7 +88,7 @@ fn steep(align: bool) -> Scheduler {
     policy
 }
 
-fn round(policy: &mut Scheduler, q: [f32; 2]) -> Vec<u32> {
+fn round(policy: &mut Scheduler, q: [f64; 2]) -> Vec<u32> {
     let batch = Batch::new(&[100; 2], &[3; 2]);
     let mut drafts = Drafts::default();
     drafts.reset(2, 3);

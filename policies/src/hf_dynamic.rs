@@ -158,7 +158,7 @@ impl SpecPolicy for Assistants {
         if self.params.has_threshold() {
             for (i, &id) in batch.ids.iter().enumerate() {
                 let in_pass = drafts.draft_len[i] == drafts.passes;
-                let confidence = |drafts: &Drafts| f64::from(drafts.confidence(i, drafts.passes as usize - 1));
+                let confidence = |drafts: &Drafts| drafts.confidence(i, drafts.passes as usize - 1);
                 if in_pass && confidence(drafts) < self.of[id as usize].threshold {
                     drafts.stop(i);
                 }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_request_stops_by_itself_and_keeps_the_token_that_fell_short() {
-        let confidence = [[0.9f32, 0.39, 0.9, 0.9], [0.4, 0.8, 0.5, 0.1], [0.9; 4]];
+        let confidence = [[0.9f64, 0.39, 0.9, 0.9], [0.4, 0.8, 0.5, 0.1], [0.9; 4]];
         let batch = Batch::new(&[9; 3], &[4, 4, 3]);
         let step = Run::of(&HfDynamic::default(), &CONTEXT).step(&batch, |i, j| confidence[i][j], &[0; 3]);
         assert_eq!((step.draft_len, step.verify_len), (vec![2, 4, 3], vec![2, 4, 3]));

@@ -136,7 +136,7 @@ fn small_batch() -> Batch {
 /// `draft lengths / verify lengths` of three steps on the small batch. Confidences fall with depth, and not
 /// every step is as promising for every request.
 fn decisions(policy: &PolicySpec) -> String {
-    let confidence = |step: usize, i: usize, j: usize| 0.98 - 0.2 * ((i + step) % 3) as f32 - 0.07 * j as f32;
+    let confidence = |step: usize, i: usize, j: usize| 0.98 - 0.2 * ((i + step) % 3) as f64 - 0.07 * j as f64;
     // Dear enough that what is worth drafting differs from what would be accepted.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 2e-3;
@@ -214,7 +214,7 @@ proptest! {
     fn limits_hold(
         batches in prop::collection::vec(any_batch(12, 8), 1..6),
         belief in any_belief(),
-        confidence in 0.01f32..=1.0,
+        confidence in 0.01f64..=1.0,
         wanted in prop::collection::vec(0u32..=8, 12),
         max_draft_len in 0u32..=8,
         slo in prop_oneof![Just(f64::INFINITY), 0.0f64..0.1],

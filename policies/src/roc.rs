@@ -14,21 +14,21 @@ const MIN_SAMPLES: usize = 6;
 pub(crate) struct Samples {
     /// Bits of each confidence, shifted by one to make room for the match: confidences are not negative, so that this
     /// orders as they do.
-    sorted: Vec<u32>,
+    sorted: Vec<u64>,
     matches: u64,
 }
 
 impl Samples {
     /// Adds a token of this confidence, in [0, 1].
-    pub(crate) fn add(&mut self, confidence: f32, matched: bool) {
-        let sample = (confidence.to_bits() << 1) | u32::from(matched);
+    pub(crate) fn add(&mut self, confidence: f64, matched: bool) {
+        let sample = (confidence.to_bits() << 1) | u64::from(matched);
         let place = self.sorted.partition_point(|&s| s < sample);
         self.sorted.insert(place, sample);
         self.matches += u64::from(matched);
     }
 
     /// The tuned threshold, once there are enough samples of both kinds; the highest of equally good ones.
-    pub(crate) fn best_threshold(&self) -> Option<f32> {
+    pub(crate) fn best_threshold(&self) -> Option<f64> {
         let (positives, negatives) = (self.matches, self.sorted.len() as u64 - self.matches);
         if self.sorted.len() < MIN_SAMPLES || positives == 0 || negatives == 0 {
             return None;
@@ -44,7 +44,7 @@ impl Samples {
                 best = (score, sample);
             }
         }
-        Some(f32::from_bits(best.1 >> 1))
+        Some(f64::from_bits(best.1 >> 1))
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn tuned(samples: &[(f32, bool)]) -> Option<f32> {
+    fn tuned(samples: &[(f64, bool)]) -> Option<f64> {
         let mut all = Samples::default();
         samples.iter().for_each(|&(c, matched)| all.add(c, matched));
         all.best_threshold()
@@ -78,11 +78,11 @@ mod tests {
     }
 
     /// scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin, in plain words.
-    fn plain(samples: &[(f32, bool)]) -> f32 {
-        let mut thresholds: Vec<f32> = samples.iter().map(|s| s.0).collect();
+    fn plain(samples: &[(f64, bool)]) -> f64 {
+        let mut thresholds: Vec<f64> = samples.iter().map(|s| s.0).collect();
         thresholds.sort_by(|a, b| b.total_cmp(a));
         thresholds.dedup();
-        let above = |t: f32, kind: bool| samples.iter().filter(|s| s.0 >= t && s.1 == kind).count() as i64;
+        let above = |t: f64, kind: bool| samples.iter().filter(|s| s.0 >= t && s.1 == kind).count() as i64;
         let points: Vec<(i64, i64)> = thresholds.iter().map(|&t| (above(t, false), above(t, true))).collect();
         let corner = |n: usize| {
             n == 0 || n + 1 == points.len() || {
@@ -100,7 +100,7 @@ mod tests {
         /// Equal to the plain reading, ties included.
         #[test]
         fn equals_roc_curve_and_argmin(samples in prop::collection::vec((0u8..12, any::<bool>()), 6..40)) {
-            let samples: Vec<(f32, bool)> = samples.iter().map(|&(c, matched)| (f32::from(c) / 11.0, matched)).collect();
+            let samples: Vec<(f64, bool)> = samples.iter().map(|&(c, matched)| (f64::from(c) / 11.0, matched)).collect();
             let both = samples.iter().any(|s| s.1) && samples.iter().any(|s| !s.1);
             prop_assert_eq!(tuned(&samples), both.then(|| plain(&samples)));
         }

@@ -164,7 +164,7 @@ impl Run {
 
     /// One step as the engine makes it: the lengths drafted and verified. `confidence(i, j)` is that of the j-th token
     /// (from 0) of request i; `run` is what would be accepted. Checks what every policy owes the engine.
-    pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f32, run: &[u32]) -> Drafts {
+    pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {
             assert!(policy.limit() <= self.longest || policy.tree_tokens() > 0, "over the engine's longest draft");
@@ -194,9 +194,8 @@ impl Run {
                 drafts.verify_len.clone_from(&plan.draft_len);
             }
             Speculation::Policy(policy) => {
-                let rows = |i: usize| {
-                    (0..batch.limit[i].min(self.longest) as usize).map(|j| f64::from(confidence(i, j))).collect()
-                };
+                let rows =
+                    |i: usize| (0..batch.limit[i].min(self.longest) as usize).map(|j| confidence(i, j)).collect();
                 let mut script =
                     Scripted { confidence: (0..n).map(rows).collect(), run: run.to_vec(), ..Scripted::default() };
                 let mut accepted = Vec::new();

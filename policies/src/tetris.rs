@@ -96,7 +96,7 @@ impl SpecPolicy for Running {
         }
         self.slots.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
-            self.slots.push_draft(i, (0..len as usize).map(|j| f64::from(drafts.confidence(i, j))), 0.0);
+            self.slots.push_draft(i, (0..len as usize).map(|j| drafts.confidence(i, j)), 0.0);
         }
         self.slots.allocate(self.params.k as usize * batch.len(), &mut drafts.verify_len);
     }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn capacity_goes_to_the_likeliest_prefixes() {
         // Log-probabilities of an example by hand; capacity 2 · 3.
-        let log = [[-0.10f32, -0.20, -0.50, -0.70], [-0.50, -0.70, -0.80, -1.00], [-0.05, -0.15, -0.10, -0.30]];
+        let log = [[-0.10f64, -0.20, -0.50, -0.70], [-0.50, -0.70, -0.80, -1.00], [-0.05, -0.15, -0.10, -0.30]];
         let params = Tetris { k: 2, extra: 2, ..Tetris::default() };
         let step = Run::of(&params, &CONTEXT).step(&Batch::new(&[9; 3], &[4; 3]), |i, j| log[i][j].exp(), &[0; 3]);
         assert_eq!((step.draft_len, step.verify_len), (vec![4; 3], vec![2, 1, 3]));
@@ -122,7 +122,7 @@ mod tests {
         let mut run = Run::of(&Tetris::default(), &CONTEXT);
         let step = run.step(&Batch::new(&[9], &[8]), |_, _| 0.5, &[0]);
         assert_eq!((step.draft_len, step.verify_len), (vec![3], vec![3]));
-        let step = run.step(&Batch::new(&[9; 2], &[8; 2]), |i, _| 0.5 + 0.3 * i as f32, &[0; 2]);
+        let step = run.step(&Batch::new(&[9; 2], &[8; 2]), |i, _| 0.5 + 0.3 * i as f64, &[0; 2]);
         assert_eq!((step.draft_len, step.verify_len), (vec![4, 4], vec![2, 4]));
     }
 
@@ -141,7 +141,7 @@ mod tests {
     proptest! {
         /// No prefix vector within the capacity has a greater sum of probabilities, and none of the capacity is left over.
         #[test]
-        fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f32..=1.0, 16)) {
+        fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f64..=1.0, 16)) {
             let look = |i: usize, j: usize| confidences[4 * i + j];
             let params = Tetris { k: 2, extra: 2, min_batch: 1 };
             let step = Run::of(&params, &CONTEXT).step(&batch, look, &[0; 4]);

@@ -175,7 +175,7 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run};
 
     /// Confidences of three requests by depth; the third may not draft.
-    const CONFIDENCE: [[f32; 4]; 3] = [[0.9, 0.5, 0.31, 0.9], [0.8, 0.9, 0.9, 0.2], [0.0; 4]];
+    const CONFIDENCE: [[f64; 4]; 3] = [[0.9, 0.5, 0.31, 0.9], [0.8, 0.9, 0.9, 0.2], [0.0; 4]];
 
     fn decide(params: Threshold) -> (Vec<u32>, Vec<u32>) {
         let mut run = Run::of(&params, &CONTEXT);

@@ -92,7 +92,7 @@ struct Adaptive {
     /// Confidences are given, calibrated and fresh: no estimator, no warm-up, no history.
     told: bool,
     /// Confidences of the batch, the one of token j of request i at `i * k + j`.
-    confidence: Vec<f32>,
+    confidence: Vec<f64>,
     slots: Slots,
     own_estimate: Option<f64>,
     weighed: Option<Vec<Candidate>>,
@@ -122,7 +122,7 @@ impl Adaptive {
         for (i, &len) in drafts.draft_len.iter().enumerate() {
             for j in 0..len as usize {
                 let q = drafts.confidence(i, j);
-                self.confidence[i * k + j] = if self.told { q } else { self.estimator.predict(q, j) as f32 };
+                self.confidence[i * k + j] = if self.told { q } else { self.estimator.predict(q, j) as f64 };
             }
         }
     }

@@ -25,7 +25,7 @@ proptest! {
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
         belief in any_belief(),
-        confidences in prop::collection::vec(0.01f32..=1.0, 16),
+        confidences in prop::collection::vec(0.01f64..=1.0, 16),
         linear in any::<bool>(),
     ) {
         let look = |i: usize, j: usize| confidences[4 * i + j];
@@ -92,7 +92,7 @@ fn whole_drafts_are_verified_while_the_estimator_warms_up() {
     let mut run = Run::of(&params, &dear());
     let batch = Batch::new(&[100; 8], &[3; 8]);
     for step in 0..10 {
-        let made = run.step(&batch, |i, _| 0.1 + 0.05 * i as f32, &[0; 8]);
+        let made = run.step(&batch, |i, _| 0.1 + 0.05 * i as f64, &[0; 8]);
         assert_eq!(made.verify_len == [3; 8], step < 6, "step {step}");
     }
 }
@@ -103,7 +103,7 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
     let params = VllmAdaptive { warmup_refits: 0, refit_interval: 1000, ..VllmAdaptive::default() };
     let mut policy = Adaptive::new(params, &dear());
     let batch = Batch::new(&[100; 4], &[3; 4]);
-    let round = |policy: &mut Adaptive, slope: f64, q: [f32; 4]| {
+    let round = |policy: &mut Adaptive, slope: f64, q: [f64; 4]| {
         policy.estimator = AcceptanceEstimator::new(3, 1000);
         policy.estimator.set(slope, 0.0);
         let mut drafts = Drafts::default();
