@@ -8,6 +8,7 @@ use crate::stale::Stale;
 use crate::{
     Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
 };
+use crate::{Eagle2, Specinfer};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -203,6 +204,9 @@ policies! {
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
     ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
     ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    Specinfer(Specinfer) = "specinfer", GREY Solid Diamond, Specinfer::default();
+    SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
+    Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();
