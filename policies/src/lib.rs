@@ -9,6 +9,7 @@
 //! To add a policy: its file, one line in the table of [`registry`], one golden line.
 
 mod acceptance;
+mod adaserve;
 mod adaspec;
 mod adaspec_verifier;
 mod autoregressive;
@@ -34,6 +35,7 @@ mod true_cost;
 mod testing;
 
 pub use acceptance::{Rate, expected_tokens};
+pub use adaserve::Adaserve;
 pub use adaspec::{Adaspec, Drafter, SloMode};
 pub use autoregressive::Autoregressive;
 pub use belief::Belief;

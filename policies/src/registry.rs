@@ -5,10 +5,10 @@ use crate::look::{BLACK, BLUE, Colour, Dash, GREEN, GREY, Look, Marker, ORANGE, 
 use crate::preset::Preset;
 use crate::profile::PassTimes;
 use crate::stale::Stale;
+use crate::{Adaserve, Eagle2, Specinfer};
 use crate::{
     Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
 };
-use crate::{Eagle2, Specinfer};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -207,6 +207,7 @@ policies! {
     Specinfer(Specinfer) = "specinfer", GREY Solid Diamond, Specinfer::default();
     SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
     Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
+    Adaserve(Adaserve) = "adaserve", GREY LongDash Triangle, Adaserve::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();

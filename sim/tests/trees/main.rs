@@ -1,0 +1,5 @@
+//! Trees against brute force and theory, from outside. One binary.
+
+mod growth;
+mod shapes;
+mod worlds;
