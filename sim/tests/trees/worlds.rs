@@ -47,9 +47,12 @@ impl SpecPolicy for Static {
     }
 }
 
-fn run(
-    source: Rates,
-    ranks: RankLaw,
+/// The seed of the truth.
+pub const SEED: u64 = 5;
+
+/// A run over `requests` requests that come in 3 ms apart, with noise in every pass.
+pub fn run_with(
+    spec: &AcceptanceSpec,
     requests: u32,
     output_len: u32,
     config: EngineConfig,
@@ -57,8 +60,7 @@ fn run(
 ) -> Run {
     let arrival = |i: u32| Time::from_s(f64::from(i) * 0.003);
     let workload: Workload = (0..requests).map(|i| Request::new(arrival(i), 20 + 7 * (i % 30), output_len)).collect();
-    let spec = AcceptanceSpec { source, ranks, ..AcceptanceSpec::default() };
-    let acceptance = spec.build(5, &workload).expect("a good source");
+    let acceptance = spec.build(SEED, &workload).expect("a good source");
     let draft = Linear::new(Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 });
     let target = Linear::new(Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 });
     let simulation = Simulation {
@@ -77,6 +79,18 @@ fn run(
         interrupt: &AtomicBool::new(false),
     };
     simulation.run(policy)
+}
+
+fn run(
+    source: Rates,
+    ranks: RankLaw,
+    requests: u32,
+    output_len: u32,
+    config: EngineConfig,
+    policy: Speculation,
+) -> Run {
+    let spec = AcceptanceSpec { source, ranks, ..AcceptanceSpec::default() };
+    run_with(&spec, requests, output_len, config, policy)
 }
 
 /// Whole runs under pressure: little memory, a small budget, chunked prompts, a draft that keeps KV. Every byte is the same.
