@@ -131,7 +131,11 @@ pub(crate) fn cut_to_limits(batch: &BatchView, drafts: &mut Drafts, order: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Batch, CONTEXT, Run};
+    use crate::testing::{BELIEF, Batch, CONTEXT, Run};
+    use crate::{Eagle2, Fixed};
+    use foretoken_sim::acceptance::AcceptanceSpec;
+    use foretoken_sim::{Arrivals, EngineConfig, Linear, Request, Simulation, Time, Workload};
+    use std::sync::atomic::AtomicBool;
 
     fn step(policy: &Specinfer, limit: &[u32]) -> Drafts {
         let batch = Batch::new(&vec![100; limit.len()], limit);
@@ -163,6 +167,39 @@ mod tests {
         let context = PolicyContext { max_draft_len: 3, ..CONTEXT };
         let Speculation::Policy(policy) = Specinfer::default().build(&context) else { panic!("a policy") };
         assert_eq!((policy.limit(), policy.tree_tokens()), (3, 5));
+    }
+
+    /// The whole simulated system cannot tell a tree of width 1 from the chain of the same depth.
+    #[test]
+    fn a_star_runs_as_the_fixed_length() {
+        let workload: Workload =
+            (0..40u32).map(|i| Request::new(Time::from_s(0.01 * f64::from(i)), 30 + i, 80)).collect();
+        let acceptance = AcceptanceSpec::default().build(3, &workload).expect("a good source");
+        let simulation = Simulation {
+            workload: &workload,
+            arrivals: Arrivals::Open,
+            config: &EngineConfig { num_gpu_blocks: 120, max_num_batched_tokens: 256, ..EngineConfig::default() },
+            draft: &Linear::new(BELIEF.draft),
+            target: &Linear::new(BELIEF.target),
+            context_reads: BELIEF.context_reads,
+            drafting: BELIEF.drafting,
+            noise_cv: 0.05,
+            acceptance: &*acceptance,
+            seed: 3,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: true,
+            interrupt: &AtomicBool::new(false),
+        };
+        for k in [1, 4, 8] {
+            let chain = simulation.run(Fixed { k }.build(&CONTEXT));
+            let eagle = Eagle2 { num_steps: k, topk: 1, num_draft_tokens: k + 1 };
+            for tree in [Specinfer { expansion: vec![1; k as usize] }.build(&CONTEXT), eagle.build(&CONTEXT)] {
+                let tree = simulation.run(tree);
+                assert_eq!((&tree.records, &tree.steps), (&chain.records, &chain.steps));
+                assert_eq!(tree.totals.verified_accepted, chain.totals.verified_accepted);
+            }
+            assert!(chain.totals.preemptions > 0 && chain.totals.accepted() > 0);
+        }
     }
 
     #[test]
