@@ -28,6 +28,12 @@ pub enum Command {
     /// Look at the policies there are
     #[command(subcommand)]
     Policies(PoliciesCommand),
+    /// Say what each policy would do in a state written by hand
+    #[command(after_help = DECIDE_EXAMPLES)]
+    Decide(DecideArgs),
+    /// Write settings in the words of the engines people run
+    #[command(subcommand)]
+    Export(ExportCommand),
     /// Say what this machine can do
     Doctor,
 }
@@ -77,6 +83,77 @@ pub struct RunArgs {
     pub show_implied: bool,
 }
 
+const EXPORT_SGLANG_EXAMPLES: &str = "Examples:
+  foretoken export sglang sglang-gen3 > adaptive_spec.json
+  foretoken export sglang experiment.toml --label 'sglang-gen1[ema_alpha=0.1]'";
+
+const EXPORT_VLLM_EXAMPLES: &str = "Examples:
+  foretoken export vllm experiments/quickstart.toml
+  foretoken export vllm experiments/quickstart.toml --batch-sizes 1,8,32,128 --method eagle --model path/to/draft";
+
+#[derive(Debug, Subcommand)]
+pub enum ExportCommand {
+    /// SGLang's adaptive_spec.json of a policy
+    #[command(after_help = EXPORT_SGLANG_EXAMPLES)]
+    Sglang(ExportSglangArgs),
+    /// vLLM's speculative_config with the best length for each batch size, found by a sweep
+    #[command(after_help = EXPORT_VLLM_EXAMPLES)]
+    Vllm(ExportVllmArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ExportSglangArgs {
+    /// The name of a preset, or an experiment (*.toml)
+    pub policy: String,
+    /// Which policy of the experiment [default: the first of SGLang's]
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportVllmArgs {
+    /// The experiment: hardware, engine, lengths and acceptance are its own, arrivals become closed loops
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Batch sizes to try
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
+    pub batch_sizes: Vec<u32>,
+    /// vLLM's `method`, written as it is
+    #[arg(long)]
+    pub method: Option<String>,
+    /// vLLM's `model` (the draft), written as it is
+    #[arg(long)]
+    pub model: Option<String>,
+}
+
+const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):
+  {"draft": {"alpha_s": 1e-9, "gamma_s": 2e-6, "delta_s": 5e-4},
+   "target": {"alpha_s": 1e-7, "gamma_s": 4e-5, "delta_s": 8e-3},
+   "context_reads": "once", "max_draft_len": 4, "acceptance_rate": 0.7, "prev_confidence": 0.6,
+   "slo_tpot_s": null, "history": [[3, 1], [0, 2]],
+   "requests": [{"context": 512, "confidences": [0.9, 0.8, 0.6, 0.5]},
+                {"context": 90, "confidences": [0.5, 0.4, 0.7, 0.2]}],
+   "policies": [{"smartspec": {}}, {"adaspec": {"slo": "step"}}, {"fixed": {"k": 3}}]}
+
+Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
+  "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
+
+Examples:
+  foretoken decide state.json
+  foretoken decide state.json --explain
+  foretoken decide - < state.json"#;
+
+#[derive(Debug, Args)]
+pub struct DecideArgs {
+    /// The state, a JSON file; `-` reads stdin
+    pub state: PathBuf,
+    /// Add the candidates that each policy weighed
+    #[arg(long)]
+    pub explain: bool,
+}
+
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// The experiment
@@ -113,8 +190,13 @@ pub struct InspectArgs {
 pub enum PoliciesCommand {
     /// List the policies
     List,
-    /// Show a policy: what it does, where it comes from, its settings with defaults
+    /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
     Show {
+        /// Its name
+        name: String,
+    },
+    /// Print a policy's settings with their defaults, as an experiment gives them
+    Defaults {
         /// Its name
         name: String,
     },

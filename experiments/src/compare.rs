@@ -141,7 +141,7 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         policy: spec.label(),
         implied: plan.policies[at].implied,
         sees_hidden_truth: spec.sees_hidden_truth(),
-        stops_for_slo: matches!(spec, PolicySpec::Adaspec(a) if a.slo == SloMode::Step),
+        stops_for_slo: matches!(spec, PolicySpec::Adaspec(a) | PolicySpec::AdaspecMinus(a) if a.slo == SloMode::Step),
         e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
         speedup: over_seeds(own.iter().map(|c| c.speedup)),
         regret_to_oracle_goodput: regret,

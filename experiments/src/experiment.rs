@@ -5,7 +5,7 @@ use crate::problem::{Problem, Result, nearest};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::latency::LatencySpec;
-use foretoken_sim::{Coefficients, ContextReads, EngineConfig};
+use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig};
 use foretoken_traces::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,21 +55,86 @@ pub struct Hardware {
     /// Does a verify pass read a request's context once, or once a position?
     #[serde(default)]
     pub context_reads: ContextReads,
+    /// Does the draft run one pass a token, or one for all (prompt lookup, Medusa heads)?
+    #[serde(default)]
+    pub drafting: Drafting,
     /// Coefficient of variation of the log-normal noise of a pass; 0 is none.
     #[serde(default)]
     pub noise_cv: f64,
 }
 
-/// What the policies believe the passes cost. What is absent is the least-squares fit to the truth.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// What the policies believe the passes cost, and how it is wrong. What is absent is the least-squares fit to the truth.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BeliefSpec {
     /// α, γ, δ of a target pass.
     pub target: Option<Coefficients>,
     /// α, γ, δ of a draft pass.
     pub draft: Option<Coefficients>,
+    /// The models they were fitted to, when that was another machine or an earlier state of this one: a stale belief.
+    pub fitted_to: Option<FittedTo>,
     /// How they think a verify pass reads context; absent: as it does.
     pub context_reads: Option<ContextReads>,
+    /// Factors on the believed times.
+    pub scale: Scale,
+    /// Coefficient of variation of the log-normal error of each believed coefficient and table entry, drawn once a seed.
+    pub noise_cv: f64,
+    /// What policies with a cost table fill it from.
+    pub tables: Tables,
+    /// Steps after which a policy learns what a step brought; 0 is at its end.
+    pub staleness_steps: u32,
+}
+
+impl Default for BeliefSpec {
+    fn default() -> Self {
+        BeliefSpec {
+            target: None,
+            draft: None,
+            fitted_to: None,
+            context_reads: None,
+            scale: Scale::default(),
+            noise_cv: 0.0,
+            tables: Tables::default(),
+            staleness_steps: 0,
+        }
+    }
+}
+
+/// The true models of another machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedTo {
+    /// Time of a target pass.
+    pub target: LatencySpec,
+    /// Time of a draft pass.
+    pub draft: LatencySpec,
+}
+
+/// Factors on the believed times; 1 is none.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scale {
+    /// On the target's.
+    pub target: f64,
+    /// On the draft's.
+    pub draft: f64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Scale { target: 1.0, draft: 1.0 }
+    }
+}
+
+/// What policies with a cost table fill it from, once, before serving starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tables {
+    /// Passes timed on the machine, as engines do when they start.
+    #[default]
+    Profiled,
+    /// The linear belief.
+    Linear,
 }
 
 /// What requests are promised. Absent bounds are no bounds.
@@ -180,11 +245,8 @@ impl Experiment {
 impl Experiment {
     /// A length that a policy is told to draft must be one the engine allows: a clipped one is another policy.
     fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
-        let (key, longest) = match policy {
-            PolicySpec::Fixed(fixed) => ("fixed.k", fixed.k),
-            PolicySpec::EmaTier(tiers) => ("ema-tier.candidates", tiers.candidates.iter().copied().max().unwrap_or(0)),
-            _ => return Ok(()),
-        };
+        let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
+        let key = format!("{}.{key}", policy.name());
         let most = self.engine.max_draft_len;
         if longest <= most {
             return Ok(());
@@ -206,6 +268,25 @@ fn writable_seed(doc: &Document, path: &str, seed: u64) -> Result<()> {
 
 impl BeliefSpec {
     fn check(&self, doc: &Document) -> Result<()> {
+        if let Some(other) = &self.fitted_to {
+            check_latency(doc, "belief.fitted_to.target", &other.target)?;
+            check_latency(doc, "belief.fitted_to.draft", &other.draft)?;
+            for (name, given) in [("target", self.target.is_some()), ("draft", self.draft.is_some())] {
+                if given {
+                    let message =
+                        format!("belief.{name} gives coefficients, and belief.fitted_to models to fit them to");
+                    let problem = doc.problem_at(&Path::of(&format!("belief.{name}")), message);
+                    return Err(problem.help("keep one of them"));
+                }
+            }
+        }
+        for (key, value) in [("target", self.scale.target), ("draft", self.scale.draft)] {
+            if !(value > 0.0 && value.is_finite()) {
+                let message = format!("belief.scale.{key}: {value} is not a factor above 0");
+                return Err(doc.problem_at(&Path::of(&format!("belief.scale.{key}")), message).help(ABOVE_0));
+            }
+        }
+        not_negative(doc, "belief.noise_cv", self.noise_cv)?;
         for (name, given) in [("target", self.target), ("draft", self.draft)] {
             let Some(c) = given else { continue };
             for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {

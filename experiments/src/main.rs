@@ -4,6 +4,7 @@
 //! logic, nor draw: that is `policies`, `sim` and `report`. stdout carries results and is deterministic; stderr
 //! carries progress and diagnostics.
 
+mod believed;
 mod cli;
 mod commands;
 mod compare;
@@ -15,6 +16,7 @@ mod problem;
 mod rejection;
 mod run;
 mod setting;
+mod state;
 mod table;
 
 use clap::Parser;
@@ -28,6 +30,10 @@ fn main() -> ExitCode {
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
         cli::Command::Policies(cli::PoliciesCommand::List) => commands::policies::list(),
         cli::Command::Policies(cli::PoliciesCommand::Show { name }) => commands::policies::show(&name),
+        cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
+        cli::Command::Decide(args) => commands::decide::run(&args),
+        cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
+        cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

@@ -235,7 +235,7 @@ impl Running {
             s.going_on = 0.0;
             let mut at = Depth::default();
             for i in (0..batch.len()).filter(|&i| drafts.draft_len[i] >= s.passes) {
-                let confidence = f64::from(drafts.confidence(i, j));
+                let confidence = drafts.confidence(i, j);
                 s.last[i] *= confidence;
                 s.cumulative[i * stride + j] = s.last[i];
                 s.tokens += s.last[i];
@@ -322,7 +322,7 @@ impl SpecPolicy for Running {
         }
         let (mut sum, mut count) = (0.0, 0);
         for (i, &drafted) in outcome.drafted.iter().enumerate() {
-            sum += (0..drafted as usize).map(|j| f64::from(outcome.drafts.confidence(i, j))).sum::<f64>();
+            sum += (0..drafted as usize).map(|j| outcome.drafts.confidence(i, j)).sum::<f64>();
             count += u64::from(drafted);
         }
         self.expected.add_step(sum, count);

@@ -1,7 +1,7 @@
 //! What a policy believes a pass costs: α, γ, δ of each model. It is the policy's own and may differ from the truth,
 //! which the executor keeps; this module must never look at that truth.
 
-use foretoken_sim::{BatchView, Coefficients, ContextReads, Drafting, PassShape, shape};
+use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftTree, Drafting, PassShape, shape};
 use serde::{Deserialize, Serialize};
 
 /// The linear belief `T = α·context + γ·batched + δ` for both models (SmartSpec 4.3, AdaSpec 4.1).
@@ -34,6 +34,41 @@ impl Belief {
         };
         draft_s + pass_s(&self.target, shape::verify_pass(batch, verify_len, self.context_reads))
     }
+
+    /// Believed time, in seconds, of a whole step that drafted `trees` and verifies their kept nodes. For reports: it walks
+    /// the trees and allocates.
+    pub fn tree_step_s(&self, batch: &BatchView, trees: &[DraftTree]) -> f64 {
+        let depth: Vec<u32> = trees.iter().map(DraftTree::depth).collect();
+        let passes = depth.iter().copied().max().unwrap_or(0);
+        let verify_s = pass_s(&self.target, shape::verify_tree_pass(batch, trees, self.context_reads));
+        let block = passes > 0 && self.drafting == Drafting::Parallel;
+        if block || passes == 0 {
+            let alone = if block { Some(shape::draft_block(batch, &depth)) } else { shape::draft_idle_pass(batch) };
+            return verify_s + alone.map_or(0.0, |s| pass_s(&self.draft, s));
+        }
+        let widths: Vec<Vec<u64>> = trees.iter().map(widths).collect();
+        let draft_s: f64 = (0..passes as usize)
+            .map(|pass| {
+                // The first pass runs over the roots, with what rides in it.
+                let mut shape = if pass == 0 { shape::draft_pass(batch, &depth, 1) } else { PassShape::default() };
+                for (w, &c) in widths.iter().zip(batch.context).filter(|(w, _)| pass > 0 && w.len() > pass) {
+                    shape.batched += w[pass];
+                    shape.context += u64::from(c) + w[..pass].iter().sum::<u64>();
+                }
+                pass_s(&self.draft, shape)
+            })
+            .sum();
+        draft_s + verify_s
+    }
+}
+
+/// Draft passes' widths of a tree that was grown to its depth: the root, then the nodes of each level with children.
+fn widths(tree: &DraftTree) -> Vec<u64> {
+    let nodes = tree.nodes();
+    let expanded = |depth: u32| nodes.iter().enumerate().filter(move |(_, n)| n.depth == depth);
+    let has_children = |at: usize| nodes.iter().any(|n| n.parent == at as u32);
+    let level = |depth| if depth == 0 { 1 } else { expanded(depth).filter(|(at, _)| has_children(*at)).count() as u64 };
+    (0..tree.depth()).map(level).collect()
 }
 
 /// Believed time of one pass in seconds.

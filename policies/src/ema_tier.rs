@@ -69,6 +69,10 @@ impl Definition for EmaTier {
         "a request that had no room to draft is left out of a batch's mean; SGLang has no such request"
     }
 
+    fn learns_from_counts(&self) -> bool {
+        true
+    }
+
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         self.candidates.iter().copied().max().map(|longest| ("candidates", longest))
     }

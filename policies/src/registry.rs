@@ -7,7 +7,8 @@ use crate::profile::PassTimes;
 use crate::stale::Stale;
 use crate::{Adaserve, Eagle2, Specinfer};
 use crate::{
-    Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
+    Adaspec, Autoregressive, Belief, ClairvoyantStatic, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec,
+    Threshold,
 };
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
@@ -84,9 +85,19 @@ pub trait Definition {
         false
     }
 
+    /// Does it learn from accepted counts alone, so that a history of them is all it needs (`foretoken decide`)?
+    fn learns_from_counts(&self) -> bool {
+        false
+    }
+
     /// A length that the user asks for by number, and its key: an engine that clips it would run another policy.
     fn asks_for(&self) -> Option<(&'static str, u32)> {
         None
+    }
+
+    /// Policies to run in its place, of which the best one is taken in hindsight; none for all but clairvoyants.
+    fn tries(&self, _max_draft_len: u32) -> Vec<PolicySpec> {
+        Vec::new()
     }
 
     /// Refuses settings it cannot work with.
@@ -210,6 +221,7 @@ policies! {
     Adaserve(Adaserve) = "adaserve", GREY LongDash Triangle, Adaserve::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
+    ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();
 }
 

@@ -194,8 +194,9 @@ impl Run {
                 drafts.verify_len.clone_from(&plan.draft_len);
             }
             Speculation::Policy(policy) => {
-                let rows =
-                    |i: usize| (0..batch.limit[i].min(self.longest) as usize).map(|j| confidence(i, j)).collect();
+                let rows = |i: usize| {
+                    (0..batch.limit[i].min(self.longest) as usize).map(|j| f64::from(confidence(i, j))).collect()
+                };
                 let mut script =
                     Scripted { confidence: (0..n).map(rows).collect(), run: run.to_vec(), ..Scripted::default() };
                 let mut accepted = Vec::new();

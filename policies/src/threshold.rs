@@ -117,8 +117,7 @@ impl Running {
             let all = 0..self.verify_len.len();
             let short_on_mean = self.rule.scope == Scope::BatchMean && {
                 let n = all.clone().filter(|&i| in_pass(i)).count();
-                let sum: f64 =
-                    all.clone().filter(|&i| in_pass(i)).map(|i| f64::from(drafts.confidence(i, depth))).sum();
+                let sum: f64 = all.clone().filter(|&i| in_pass(i)).map(|i| drafts.confidence(i, depth)).sum();
                 sum < self.rule.tau * n as f64
             };
             for i in all.filter(|&i| in_pass(i)) {
@@ -127,7 +126,7 @@ impl Running {
                 }
                 let short = match self.rule.scope {
                     Scope::BatchMean => short_on_mean,
-                    Scope::PerRequest => f64::from(drafts.confidence(i, depth)) < self.rule.tau,
+                    Scope::PerRequest => drafts.confidence(i, depth) < self.rule.tau,
                 };
                 self.verify_len[i] += u32::from(!short || self.rule.keep_last);
                 self.ended[i] = short;

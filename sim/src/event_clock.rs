@@ -100,9 +100,9 @@ impl<'a> EventClock<'a> {
             let on_path = self.rows[row].run(start, depth) == depth;
             let right = on_path.then(|| self.rows[row].right(start + depth, depth));
             let c = acceptance.confidence(self.requests[row], start, depth, right, 0);
-            out.set_confidence(i, depth as usize, c);
+            out.set_confidence(i, depth as usize, c.into());
             if out.wants.entropy {
-                out.set_entropy(i, depth as usize, acceptance.ranks().entropy(c));
+                out.set_entropy(i, depth as usize, acceptance.ranks().entropy(c.into()));
             }
         }
     }
@@ -135,7 +135,7 @@ impl<'a> EventClock<'a> {
                 if first.0 != Some(path) {
                     first = (Some(path), confidence(path, path == target));
                 }
-                (ranks.guess(first.1, rank), path_below(path, depth, rank))
+                (ranks.guess(first.1.into(), rank) as f32, path_below(path, depth, rank))
             });
         }
     }

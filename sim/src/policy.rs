@@ -156,9 +156,9 @@ pub struct Drafts {
     /// Requests that left the draft batch early (`stop`).
     stopped: Vec<bool>,
     any_stopped: bool,
-    confidence: Vec<f32>,
-    entropy: Vec<f32>,
-    divergence: Vec<f32>,
+    confidence: Vec<f64>,
+    entropy: Vec<f64>,
+    divergence: Vec<f64>,
     stride: usize,
     in_trees: bool,
     /// Tokens drafted and kept of each tree.
@@ -203,38 +203,38 @@ impl Drafts {
     ///
     /// Only filled when the policy says it [looks](SpecPolicy::wants).
     #[inline]
-    pub fn confidence(&self, i: usize, j: usize) -> f32 {
+    pub fn confidence(&self, i: usize, j: usize) -> f64 {
         self.confidence[i * self.stride + j]
     }
 
     /// Records a confidence (executors do).
     #[inline]
-    pub fn set_confidence(&mut self, i: usize, j: usize, c: f32) {
+    pub fn set_confidence(&mut self, i: usize, j: usize, c: f64) {
         self.confidence[i * self.stride + j] = c;
     }
 
     /// The entropy, in nats, of the distribution that the (j+1)-th draft token of the request at batch index `i` came from.
     #[inline]
-    pub fn entropy(&self, i: usize, j: usize) -> f32 {
+    pub fn entropy(&self, i: usize, j: usize) -> f64 {
         self.entropy[i * self.stride + j]
     }
 
     /// Records an entropy (executors do).
     #[inline]
-    pub fn set_entropy(&mut self, i: usize, j: usize, nats: f32) {
+    pub fn set_entropy(&mut self, i: usize, j: usize, nats: f64) {
         self.entropy[i * self.stride + j] = nats;
     }
 
     /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`; known after
     /// verification, for j up to the accepted count.
     #[inline]
-    pub fn divergence(&self, i: usize, j: usize) -> f32 {
+    pub fn divergence(&self, i: usize, j: usize) -> f64 {
         self.divergence[i * self.stride + j]
     }
 
     /// Records a divergence (executors do).
     #[inline]
-    pub fn set_divergence(&mut self, i: usize, j: usize, nats: f32) {
+    pub fn set_divergence(&mut self, i: usize, j: usize, nats: f64) {
         self.divergence[i * self.stride + j] = nats;
     }
 

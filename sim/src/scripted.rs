@@ -12,7 +12,7 @@ use std::convert::Infallible;
 pub struct Scripted {
     /// The draft's confidence in the (j+1)-th token it would draft for request i, at `[i][j]`; the last one repeats. In a
     /// tree all nodes of a depth have the first guess's.
-    pub confidence: Vec<Vec<f32>>,
+    pub confidence: Vec<Vec<f64>>,
     /// Draft tokens of each request that would be accepted in a row; all first guesses.
     pub run: Vec<u32>,
     /// What the draft's further guesses look like.
@@ -20,7 +20,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    fn at(&self, i: usize, depth: u32) -> f32 {
+    fn at(&self, i: usize, depth: u32) -> f64 {
         let row = &self.confidence[i];
         row[(depth as usize).min(row.len() - 1)]
     }
@@ -81,12 +81,12 @@ impl Executor for Scripted {
         for i in (0..step.batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let first = self.at(i, depth);
             if let Some(growth) = pass.growth {
-                out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
+                out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank) as f32, 0));
                 continue;
             }
             // Only what is looked at is made, as on hardware; NaN shows who lied.
             let look = out.wants.confidence || out.wants.divergence;
-            out.set_confidence(i, depth as usize, if look { first } else { f32::NAN });
+            out.set_confidence(i, depth as usize, if look { first } else { f64::NAN });
             if out.wants.entropy {
                 out.set_entropy(i, depth as usize, self.ranks.entropy(first));
             }

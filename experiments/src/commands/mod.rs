@@ -1,7 +1,9 @@
 //! One file a command.
 
 pub mod bench;
+pub mod decide;
 pub mod doctor;
+pub mod export;
 pub mod policies;
 pub mod run;
 pub mod traces;

@@ -19,17 +19,28 @@ pub fn list() -> Result<()> {
     print(&text)
 }
 
-/// Shows a policy: what it does, its source, its settings.
+/// Shows a policy: what it does, its source, what it sees, how it differs from what was published, its settings.
 pub fn show(name: &str) -> Result<()> {
     let spec = known(name)?;
-    let settings = toml::Value::try_from(&spec).map(|v| v.to_string()).unwrap_or_default();
     let truth =
         if spec.sees_hidden_truth() { "\nsees hidden truth: a bound, not a policy a server can run\n" } else { "" };
     print(&format!(
-        "{name}: {}\nsource: {}\n{truth}\nin an experiment, with its defaults:\n  policies = [{settings}]\n",
+        "{name}: {}\nsource: {}\nsees: {}\ndiffers from the source: {}\n{truth}\nin an experiment, with its defaults:\n  policies = [{}]\n",
         spec.summary(),
         spec.source(),
+        spec.definition().sees(),
+        spec.definition().differences(),
+        settings(&spec),
     ))
+}
+
+/// Prints a policy with its defaults as an experiment gives it, for pasting.
+pub fn defaults(name: &str) -> Result<()> {
+    print(&format!("{}\n", settings(&known(name)?)))
+}
+
+fn settings(spec: &PolicySpec) -> String {
+    toml::Value::try_from(spec).map(|v| v.to_string()).unwrap_or_default()
 }
 
 fn known(name: &str) -> Result<PolicySpec> {

@@ -85,7 +85,7 @@ impl Runner<'_> {
         let policy = &self.plan.policies[id.policy].spec;
         let started = std::time::Instant::now();
         let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
-        let run = setting.run(policy, bound, self.interrupt);
+        let (run, played) = setting.run(policy, bound, self.interrupt);
         let wall = started.elapsed();
         match run.ending {
             Ending::Done => {}
@@ -98,9 +98,9 @@ impl Runner<'_> {
         });
         let summary = setting.summary(&run, slo);
         if summary.finished == 0 {
-            return Err(setting.nothing_fits(policy, &run));
+            return Err(setting.nothing_fits(&played, &run));
         }
-        let unfit = setting.limits(policy, &run).into_keys();
+        let unfit = setting.limits(&played, &run).into_keys();
         let unfit =
             unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
         let warnings = run.warnings.into_iter().chain(unfit).collect();

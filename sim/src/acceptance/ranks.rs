@@ -66,23 +66,22 @@ impl RankLaw {
     }
 
     /// The draft's probability of its `rank`-th guess when its first has probability `first`; never more than that.
-    pub fn guess(&self, first: f32, rank: u32) -> f32 {
+    pub fn guess(&self, first: f64, rank: u32) -> f64 {
         match rank {
             1 => first,
-            r => first.min((1.0 - first) * self.share.get(r as usize - 2).copied().unwrap_or(0.0) as f32),
+            r => first.min((1.0 - first) * self.share.get(r as usize - 2).copied().unwrap_or(0.0)),
         }
     }
 
     /// Entropy, in nats, of the draft's distribution when its first guess has probability `first`.
-    pub fn entropy(&self, first: f32) -> f32 {
-        let q = f64::from(first);
+    pub fn entropy(&self, first: f64) -> f64 {
         let of = |p: f64| if p > 0.0 { -p * p.ln() } else { 0.0 };
-        (of(q) + of(1.0 - q) + (1.0 - q) * self.entropy) as f32
+        of(first) + of(1.0 - first) + (1.0 - first) * self.entropy
     }
 
     /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
     /// `rank`-th guess: −ln of the draft's probability of it.
-    pub fn divergence(&self, first: f32, rank: u32) -> f32 {
+    pub fn divergence(&self, first: f64, rank: u32) -> f64 {
         -self.guess(first, rank).max(1e-6).ln()
     }
 }
@@ -122,13 +121,13 @@ mod tests {
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();
         for first in [0.4, 0.7, 0.999] {
-            let p: Vec<f64> = (1..=RANKS as u32 + 1).map(|r| f64::from(law.guess(first, r))).collect();
+            let p: Vec<f64> = (1..=RANKS as u32 + 1).map(|r| law.guess(first, r)).collect();
             assert!((p.iter().sum::<f64>() - 1.0).abs() < 0.03, "{first}");
             let entropy: f64 = p.iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
-            assert!((entropy - f64::from(law.entropy(first))).abs() < 0.12, "{first}: {entropy}");
+            assert!((entropy - law.entropy(first)).abs() < 0.12, "{first}: {entropy}");
         }
         assert_eq!(law.guess(0.05, 2), 0.05);
-        assert!((law.divergence(0.5, 1) - 2f32.ln()).abs() < 1e-6);
+        assert!((law.divergence(0.5, 1) - 2f64.ln()).abs() < 1e-6);
     }
 
     #[test]

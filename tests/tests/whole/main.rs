@@ -1,6 +1,7 @@
 //! Whole-system tests: theory, agreement with other simulators, real data. One binary.
 
 mod agreement;
+mod golden;
 mod oracle;
 mod queueing;
 mod specbench;

@@ -2,7 +2,7 @@
 //! step is at least that policy's, or that of any fixed length. Over a whole trace nothing is provable.
 
 use crate::world::{World, poisson};
-use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
+use foretoken_policies::{OracleGoodput, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::*;
 
@@ -63,11 +63,6 @@ impl<F> Drop for Witness<F> {
 
 #[test]
 fn the_oracle_is_at_least_as_good_on_every_state() {
-    let context = PolicyContext {
-        belief: Belief { draft: Coefficients::FREE, target: Coefficients::FREE, context_reads: ContextReads::Once },
-        max_draft_len: LONGEST,
-        seed: 1,
-    };
     let workload = poisson(300, 6.0, 300, 120, 3);
     let truth = AcceptanceSpec::default().build(4, &workload).unwrap();
     let mut world = World::new(&workload);
@@ -75,6 +70,9 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     world.config.step_overhead_s = 1e-3;
     world.config.draft_prefill = true;
     world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
+    world.config.max_draft_len = LONGEST;
+    let belief = world.belief();
+    let context = world.context(&belief, 1);
     let oracle = || match PolicySpec::OracleGoodput(OracleGoodput::default()).build(&context) {
         Speculation::Oracle(oracle) => oracle,
         _ => unreachable!("an oracle is built as one"),
@@ -94,4 +92,130 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
         strictly_better: 0,
         states: 0,
     })));
+}
+
+/// Lets a policy play, and holds the oracle's choice in every state it visits against what the policy brought there.
+struct Watched {
+    policy: Box<dyn SpecPolicy>,
+    oracle: Box<dyn OraclePolicy>,
+    name: String,
+    /// The truth of every request, drawn apart from the run.
+    rows: Vec<TruthRow>,
+    draft: Linear,
+    target: Linear,
+    overhead: Time,
+    /// The oracle's tokens and time in the state in progress.
+    best: (u128, u128),
+    states: u64,
+}
+
+impl SpecPolicy for Watched {
+    fn limit(&self) -> u32 {
+        self.policy.limit()
+    }
+
+    fn wants(&self) -> Wants {
+        self.policy.wants()
+    }
+
+    fn drafts_for_next(&mut self) -> bool {
+        self.policy.drafts_for_next()
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.policy.chooses_prefix()
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.policy.prefix(batch)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let runs = batch.ids.iter().zip(batch.emitted).zip(batch.limit);
+        // The policy's own limit may be below the longest draft: the oracle may do no more than the engine let it do.
+        let run: Vec<u32> = runs.map(|((&id, &emitted), &limit)| self.rows[id as usize].run(emitted, limit)).collect();
+        let truth = Truth {
+            run: &run,
+            draft: &self.draft,
+            target: &self.target,
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+            overhead: self.overhead,
+        };
+        let mut choice = DraftPlan { draft_len: vec![0; batch.len()], ..DraftPlan::default() };
+        self.oracle.propose(batch, &truth, &mut choice);
+        self.best = realised(batch, &truth, &choice.draft_len);
+        self.policy.propose(batch, plan);
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.policy.keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.policy.select(batch, drafts);
+    }
+
+    fn observe(&mut self, o: &StepOutcome) {
+        if !o.ids.is_empty() {
+            let tokens = o.accepted.iter().map(|&a| u128::from(a) + 1).sum::<u128>();
+            // What the step really took: the executor's own times.
+            let time = u128::from((o.draft_time + o.verify_time).0);
+            let (best_tokens, best_time) = self.best;
+            assert!(best_tokens * time >= tokens * best_time, "{}: step {} beats the oracle", self.name, self.states);
+            self.states += 1;
+        }
+        self.policy.observe(o);
+    }
+}
+
+/// Policies.md 13, for every policy that drafts chains: trees propose what a chain cannot.
+#[test]
+fn no_policy_beats_the_oracle_on_a_state_it_visits() {
+    for seed in 1..=20 {
+        let luck = luck::Luck::new(seed, Stream::Policy, 1);
+        let workload = poisson(24, 2.0 + 10.0 * luck.unit(0), 100 + (luck.unit(1) * 900.0) as u32, 40, seed);
+        let source = AcceptanceSpec::default().build(seed, &workload).expect("the default source");
+        let mut world = World::new(&workload);
+        world.acceptance = &*source;
+        world.config.step_overhead_s = 1e-3 * luck.unit(2);
+        world.config.max_draft_len = LONGEST;
+        world.config.draft_prefill = luck.unit(3) < 0.5;
+        world.config.num_gpu_blocks = 200 + (luck.unit(4) * 2000.0) as u32;
+        world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 2e-3 * luck.unit(5) };
+        let rows = || {
+            let truth = |id: usize| {
+                let mut row = TruthRow::default();
+                let output_len = workload.output_len[id];
+                let request =
+                    RequestTruth { id: id as u32, output_len, category: workload.category[id], recording: None };
+                source.start(request, LONGEST, &mut row);
+                row
+            };
+            (0..workload.len()).map(truth).collect::<Vec<_>>()
+        };
+        let belief = world.belief();
+        let context = world.context(&belief, seed);
+        for spec in PolicySpec::all() {
+            let Speculation::Policy(policy) = spec.build(&context) else { continue };
+            if policy.tree_tokens() > 0 {
+                continue;
+            }
+            let Speculation::Oracle(oracle) = PolicySpec::OracleGoodput(OracleGoodput::default()).build(&context)
+            else {
+                unreachable!("an oracle is built as one")
+            };
+            world.run(Speculation::Policy(Box::new(Watched {
+                policy,
+                oracle,
+                name: format!("{} (seed {seed})", spec.label()),
+                rows: rows(),
+                draft: Linear::new(world.draft),
+                target: Linear::new(world.target),
+                overhead: Time::from_s(world.config.step_overhead_s),
+                best: (1, 1),
+                states: 0,
+            })));
+        }
+    }
 }

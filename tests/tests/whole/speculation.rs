@@ -2,7 +2,7 @@
 //! the speedups of the lesson on EAGLE trees.
 
 use crate::world::{World, mean_and_error};
-use foretoken_policies::{PolicyContext, PolicySpec};
+use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
 use foretoken_sim::*;
 
@@ -93,8 +93,7 @@ fn the_registrys_fixed_is_the_same() {
     let mut world = World::new(&workload);
     world.acceptance = &*acceptance;
     let spec: PolicySpec = serde_json::from_str(r#"{"fixed": {"k": 3}}"#).unwrap();
-    let belief =
-        foretoken_policies::Belief { draft: world.draft, target: world.target, context_reads: ContextReads::Once };
-    let context = PolicyContext { belief, max_draft_len: world.config.max_draft_len, seed: 1 };
+    let belief = world.belief();
+    let context = world.context(&belief, 1);
     assert_eq!(world.run(spec.build(&context)).records, world.run(fixed(3)).records);
 }

@@ -1,7 +1,10 @@
 //! What the whole-system tests share: Poisson workloads, a draft that is never right, a run in one call.
 
+use foretoken_policies::{Belief, PolicyContext};
+use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::*;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 
 /// A draft that is never right.
@@ -12,8 +15,17 @@ impl AcceptanceSource for NeverRight {
         out.reset((request.output_len + max_draft_len) as usize, 1);
     }
 
-    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>) -> f32 {
+    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>, _: u64) -> f32 {
         0.5
+    }
+
+    fn rank_if_wrong(&self, _: RequestTruth, _: u32) -> u32 {
+        u32::MAX
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        static LAW: LazyLock<RankLaw> = LazyLock::new(RankLaw::default);
+        &LAW
     }
 }
 
@@ -58,6 +70,7 @@ impl<'a> World<'a> {
             draft: &Linear::new(self.draft),
             target: &Linear::new(self.target),
             context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
             noise_cv: 0.0,
             acceptance: self.acceptance,
             seed: 1,
@@ -66,6 +79,30 @@ impl<'a> World<'a> {
             interrupt: &AtomicBool::new(false),
         };
         simulation.run(speculation)
+    }
+
+    /// The belief that is right in this world.
+    pub fn belief(&self) -> Belief {
+        Belief {
+            draft: self.draft,
+            target: self.target,
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+        }
+    }
+
+    /// What policies are built with in this world.
+    pub fn context<'b>(&self, belief: &'b Belief, seed: u64) -> PolicyContext<'b> {
+        PolicyContext {
+            belief: *belief,
+            profile: belief,
+            max_draft_len: self.config.max_draft_len,
+            max_num_seqs: self.config.max_num_seqs,
+            max_num_batched_tokens: self.config.max_num_batched_tokens,
+            seed,
+            staleness_steps: 0,
+            told: None,
+        }
     }
 
     pub fn summary(&self, speculation: Speculation) -> Summary {

@@ -1,0 +1,184 @@
+//! The state that `foretoken decide` reads: what a policy would believe and see in one step, in seconds and tokens.
+
+use crate::problem::{Problem, Result};
+use foretoken_policies::{Belief, PassTimes, PolicySpec};
+use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
+use serde::Deserialize;
+
+/// One state, and the policies to ask.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// α, γ, δ of a draft pass.
+    draft: Coefficients,
+    /// α, γ, δ of a target pass.
+    target: Coefficients,
+    /// How a verify pass reads context.
+    #[serde(default)]
+    context_reads: ContextReads,
+    /// One draft pass a token, or one for all.
+    #[serde(default)]
+    drafting: Drafting,
+    /// Caps every policy.
+    pub max_draft_len: u32,
+    /// The conditional acceptance rate a of E(a, k).
+    #[serde(default = "acceptance")]
+    pub acceptance_rate: f64,
+    /// The confidence expected of a token.
+    #[serde(default = "confidence")]
+    pub prev_confidence: f64,
+    /// The TPOT limit of every request.
+    #[serde(default)]
+    pub slo_tpot_s: Option<f64>,
+    /// Accepted draft counts of past verify batches, oldest first.
+    #[serde(default)]
+    pub history: Vec<Vec<u32>>,
+    /// The decode requests.
+    pub requests: Vec<Request>,
+    /// Whom to ask.
+    pub policies: Vec<PolicySpec>,
+    /// Profiled costs, instead of the linear model tabulated, for policies with a cost table.
+    #[serde(default)]
+    tables: Option<Tables>,
+}
+
+/// A decode request.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Tokens in the target's KV.
+    pub context: u32,
+    /// The draft's confidence in the j-th token it would draft.
+    confidences: Vec<f64>,
+}
+
+impl Request {
+    /// The confidences.
+    pub fn drafts(&self) -> Vec<f64> {
+        self.confidences.clone()
+    }
+}
+
+/// Profiled costs: seconds of a pass by its tokens, `[tokens, seconds]`, tokens rising. Between entries a pass is padded to
+/// the next one; beyond the last the time grows in proportion.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    draft_s: Vec<(u32, f64)>,
+    target_s: Vec<(u32, f64)>,
+}
+
+fn acceptance() -> f64 {
+    0.7
+}
+
+fn confidence() -> f64 {
+    0.6
+}
+
+impl State {
+    /// Reads and checks a state known to the user as `file`.
+    pub fn parse(file: &str, text: &str) -> Result<State> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let state: State = serde_path_to_error::deserialize(&mut json).map_err(|e| {
+            let (path, inner) = (e.path().to_string(), e.inner().to_string());
+            let place = if path == "." { String::new() } else { format!("{path}: ") };
+            Problem::bad_input(format!("{file}: {place}{inner}")).help("foretoken decide --help shows a whole state")
+        })?;
+        json.end().map_err(|e| Problem::bad_input(format!("{file}: something follows the state: {e}")))?;
+        state.check().map_err(|(field, why)| Problem::bad_input(format!("{file}: {field}: {why}")))?;
+        Ok(state)
+    }
+
+    /// The linear belief.
+    pub fn belief(&self) -> Belief {
+        let State { draft, target, context_reads, drafting, .. } = *self;
+        Belief { draft, target, context_reads, drafting }
+    }
+
+    /// The first field that makes no sense, and why.
+    fn check(&self) -> std::result::Result<(), (String, String)> {
+        let fault = |field: String, why: String| Err((field, why));
+        for (model, c) in [("draft", self.draft), ("target", self.target)] {
+            for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
+                if !(value >= 0.0 && value.is_finite()) {
+                    return fault(format!("{model}.{key}"), format!("{value} is not a number of seconds, 0 or more"));
+                }
+            }
+        }
+        if self.target.alpha_s + self.target.gamma_s + self.target.delta_s == 0.0 {
+            return fault("target".into(), "a target pass that takes no time has no goodput".into());
+        }
+        if self.max_draft_len > MAX_SPEC_LEN {
+            let why = format!("{} is not a draft length from 0 to {MAX_SPEC_LEN}", self.max_draft_len);
+            return fault("max_draft_len".into(), why);
+        }
+        for (field, value) in [("acceptance_rate", self.acceptance_rate), ("prev_confidence", self.prev_confidence)] {
+            if !(0.0..=1.0).contains(&value) {
+                return fault(field.into(), format!("{value} is not a probability from 0 to 1"));
+            }
+        }
+        if let Some(slo) = self.slo_tpot_s.filter(|s| !(*s > 0.0 && s.is_finite())) {
+            return fault("slo_tpot_s".into(), format!("{slo} is not a number of seconds above 0; null is no limit"));
+        }
+        for (i, batch) in self.history.iter().enumerate() {
+            if let Some(j) = batch.iter().position(|&a| a > MAX_SPEC_LEN) {
+                let why = format!("{} accepted drafts are more than {MAX_SPEC_LEN}", batch[j]);
+                return fault(format!("history[{i}][{j}]"), why);
+            }
+        }
+        if self.requests.is_empty() {
+            return fault("requests".into(), "needs at least one decode request".into());
+        }
+        for (i, request) in self.requests.iter().enumerate() {
+            let field = format!("requests[{i}].confidences");
+            if request.confidences.len() < self.max_draft_len as usize {
+                let (have, need) = (request.confidences.len(), self.max_draft_len);
+                return fault(field, format!("{have} values, and max_draft_len = {need} needs at least {need}"));
+            }
+            if let Some(j) = request.confidences.iter().position(|c| !(*c > 0.0 && *c <= 1.0)) {
+                return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
+            }
+        }
+        if self.policies.is_empty() {
+            return fault("policies".into(), "names nobody to ask: [{\"smartspec\": {}}]".into());
+        }
+        self.tables.as_ref().map_or(Ok(()), Tables::check)
+    }
+}
+
+impl Tables {
+    fn check(&self) -> std::result::Result<(), (String, String)> {
+        for (name, table) in [("draft_s", &self.draft_s), ("target_s", &self.target_s)] {
+            let field = format!("tables.{name}");
+            if table.is_empty() {
+                return Err((field, "needs at least one [tokens, seconds]".into()));
+            }
+            if table[0].0 == 0 || table.windows(2).any(|w| w[0].0 >= w[1].0) {
+                return Err((field, "tokens must rise, from 1 or more".into()));
+            }
+            if let Some((n, s)) = table.iter().find(|(_, s)| !(*s > 0.0 && s.is_finite())) {
+                return Err((field, format!("{s} at {n} tokens is not a number of seconds above 0")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time of a pass of `tokens` tokens by a table.
+fn look_up(table: &[(u32, f64)], tokens: u64) -> f64 {
+    match table.iter().find(|(n, _)| u64::from(*n) >= tokens) {
+        Some((_, s)) => *s,
+        None => table.last().map_or(0.0, |(n, s)| s * tokens as f64 / f64::from(*n)),
+    }
+}
+
+impl PassTimes for State {
+    fn draft_s(&self, shape: PassShape) -> f64 {
+        self.tables.as_ref().map_or_else(|| self.belief().draft_s(shape), |t| look_up(&t.draft_s, shape.batched))
+    }
+
+    fn target_s(&self, shape: PassShape) -> f64 {
+        self.tables.as_ref().map_or_else(|| self.belief().target_s(shape), |t| look_up(&t.target_s, shape.batched))
+    }
+}
