@@ -116,7 +116,7 @@ impl Definition for Adaserve {
 /// A node that may be verified.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    score: f32,
+    score: f64,
     /// Batch index.
     request: u32,
     /// Index in the request's tree.
@@ -281,7 +281,7 @@ impl TwoPhases {
                 if promised >= wanted {
                     break;
                 }
-                promised += f64::from(choice.score);
+                promised += choice.score;
                 self.taken[i] += 1;
             }
             left -= self.taken[i];
@@ -305,7 +305,7 @@ impl TwoPhases {
         self.expected = trees.len() as f64;
         for choice in first.chain(&self.rest) {
             self.kept[self.first_node[choice.request as usize] + choice.node as usize] = true;
-            self.expected += f64::from(choice.score);
+            self.expected += choice.score;
         }
         for (tree, &first) in trees.iter_mut().zip(&self.first_node) {
             tree.keep(|at, _| self.kept[first + at]);

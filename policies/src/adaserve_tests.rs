@@ -12,7 +12,7 @@ fn policy(params: Adaserve, belief: Belief) -> TwoPhases {
 
 /// A step without an engine: proposes, grows the trees with `first(request, depth)` as the first guess's probability,
 /// selects.
-fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> f32) -> Drafts {
+fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> f64) -> Drafts {
     let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
     policy.propose(view, &mut plan);
     let DraftShape::Tree(growth) = &plan.shape else { panic!("a tree") };
@@ -40,7 +40,7 @@ fn kept(drafts: &Drafts) -> Vec<u32> {
 
 /// What the request may expect: its root and the path probabilities of what is kept.
 fn promised(tree: &DraftTree) -> f64 {
-    1.0 + tree.nodes().iter().filter(|n| n.kept).map(|n| f64::from(n.score)).sum::<f64>()
+    1.0 + tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).sum::<f64>()
 }
 
 #[test]
@@ -134,7 +134,7 @@ proptest! {
     fn the_selection_is_the_rule(
         batch in any_batch(12, 24), belief in any_belief(), budget in 2u32..150, cap in 1u32..30,
         max_width in 1u32..=3, max_depth in 1u32..=6,
-        quality in prop::collection::vec(0.05f32..1.0, 12),
+        quality in prop::collection::vec(0.05f64..1.0, 12),
         slo in prop::collection::vec(prop_oneof![Just(f64::INFINITY), 1e-3f64..0.1], 12),
         emitted in prop::collection::vec(0u32..6, 12), elapsed_s in 0.0f64..0.3,
     ) {
@@ -148,7 +148,7 @@ proptest! {
         ours.see(&batch.view());
         (0..n).for_each(|i| batch.emitted[i] += emitted[i]);
         let view = BatchView { now: Time::from_s(elapsed_s), ..batch.view() };
-        let drafts = step(&mut ours, &view, |i, depth| (quality[i] * (1.0 - 0.05 * depth as f32)).max(0.02));
+        let drafts = step(&mut ours, &view, |i, depth| (quality[i] * (1.0 - 0.05 * f64::from(depth))).max(0.02));
         prop_assume!(drafts.passes > 0);
 
         let width = (96 / n as u32).clamp(1, max_width) as usize;
@@ -191,7 +191,7 @@ proptest! {
             let mut sum = 1.0;
             while sum < wanted && left > 0 && chosen[i].len() < cap as usize && chosen[i].len() < candidates[i].len() {
                 let next = candidates[i][chosen[i].len()];
-                sum += f64::from(drafts.trees[i].nodes()[next].score);
+                sum += drafts.trees[i].nodes()[next].score;
                 chosen[i].push(next);
                 left -= 1;
             }

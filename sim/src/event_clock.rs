@@ -135,7 +135,7 @@ impl<'a> EventClock<'a> {
                 if first.0 != Some(path) {
                     first = (Some(path), confidence(path, path == target));
                 }
-                (ranks.guess(first.1.into(), rank) as f32, path_below(path, depth, rank))
+                (ranks.guess(first.1.into(), rank), path_below(path, depth, rank))
             });
         }
     }

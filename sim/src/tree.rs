@@ -37,9 +37,9 @@ pub struct Node {
     /// Which guess of the draft it is among its siblings, from 1.
     pub rank: u32,
     /// The draft's probability of it, given its parent.
-    pub confidence: f32,
+    pub confidence: f64,
     /// Product of the confidences from the root to it.
-    pub score: f32,
+    pub score: f64,
     /// Tells paths apart: 0 along first guesses, a hash of the ranks elsewhere.
     pub path: u64,
     /// Is it verified?
@@ -88,7 +88,7 @@ impl DraftTree {
 
     /// Grows one level. `guess(parent, rank)` is the draft's probability of its `rank`-th guess below a node (`None` is the
     /// root), and a key for the path to that child.
-    pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f32, u64)) {
+    pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f64, u64)) {
         let children = match growth {
             Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
             Growth::Beam { topk } => *topk,
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     /// First guess .6, second .3, third .1, everywhere.
-    fn guess(_: Option<&Node>, rank: u32) -> (f32, u64) {
+    fn guess(_: Option<&Node>, rank: u32) -> (f64, u64) {
         ([0.6, 0.3, 0.1][rank as usize - 1], 0)
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();
         tree.keep(|at, _| kept[at]);
         assert_eq!(tree.kept(), 7);
-        let best: f32 = tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).fold(1.0, f32::min);
+        let best: f64 = tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).fold(1.0, f64::min);
         assert!(tree.nodes().iter().all(|n| n.kept || n.score <= best));
     }
 

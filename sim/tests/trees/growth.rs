@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 type Path = Vec<u32>;
 
 /// A draft's opinion that differs from node to node: falling with the rank, from a hash of the path.
-fn opinion(path: &[u32]) -> f32 {
+fn opinion(path: &[u32]) -> f64 {
     let (rank, above) = path.split_last().expect("a node is no root");
     let key = above.iter().fold(17u64, |key, &r| key.wrapping_mul(31).wrapping_add(u64::from(r)));
-    let first = 0.15 + 0.8 * ((key.wrapping_mul(2_654_435_761) >> 7) % 1000) as f32 / 1000.0;
-    first / (*rank * *rank) as f32
+    let first = 0.15 + 0.8 * ((key.wrapping_mul(2_654_435_761) >> 7) % 1000) as f64 / 1000.0;
+    first / f64::from(*rank * *rank)
 }
 
 /// The path of each node, from its parents.
@@ -44,7 +44,7 @@ fn grown(growth: &Growth, depth: u32) -> DraftTree {
 }
 
 fn score(path: &[u32]) -> f64 {
-    (1..=path.len()).map(|n| f64::from(opinion(&path[..n]))).product()
+    (1..=path.len()).map(|n| opinion(&path[..n])).product()
 }
 
 /// The levels of a tree by enumeration: all children of what is expanded, the beam being the best of each level.
@@ -87,7 +87,7 @@ proptest! {
         prop_assert_eq!(paths(&tree), levels.concat());
         for (node, path) in tree.nodes().iter().zip(paths(&tree)) {
             prop_assert_eq!(node.depth as usize, path.len());
-            prop_assert!((f64::from(node.score) - score(&path)).abs() < 1e-6);
+            prop_assert!((node.score - score(&path)).abs() < 1e-12);
             prop_assert!(node.parent == ROOT || node.score <= tree.nodes()[node.parent as usize].score);
         }
         prop_assert_eq!(tree.depth(), depth);

@@ -78,7 +78,7 @@ fn what_is_shown_and_accepted_is_the_sources() {
                 };
                 // Is each node the target's choice, all the way from the root?
                 let mut on_target: Vec<bool> = Vec::new();
-                let mut firsts: HashMap<u32, f32> = HashMap::new();
+                let mut firsts: HashMap<u32, f64> = HashMap::new();
                 let mut longest = 0;
                 for node in tree.nodes() {
                     let above = node.parent == ROOT || on_target[node.parent as usize];
@@ -91,7 +91,7 @@ fn what_is_shown_and_accepted_is_the_sources() {
                     let first = match (above, node.rank) {
                         (true, _) => {
                             met.0 += 1;
-                            source.confidence(request, start, depth, Some(row.right(start + depth, depth)), 0)
+                            source.confidence(request, start, depth, Some(row.right(start + depth, depth)), 0).into()
                         }
                         // Off the path each parent has a draw of its own, which its first child tells.
                         (false, 1) => {
@@ -105,7 +105,7 @@ fn what_is_shown_and_accepted_is_the_sources() {
                 }
                 assert_eq!(step.accepted[i], longest);
                 let off = tree.nodes().iter().enumerate().filter(|(_, n)| n.rank == 1 && n.parent != ROOT);
-                let mut own: Vec<u32> =
+                let mut own: Vec<u64> =
                     off.filter(|(_, n)| !on_target[n.parent as usize]).map(|(_, n)| n.confidence.to_bits()).collect();
                 let all = own.len();
                 own.sort_unstable();

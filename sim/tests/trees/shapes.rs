@@ -33,8 +33,8 @@ impl Columns {
     }
 }
 
-fn guess(tree: usize, rank: u32) -> (f32, u64) {
-    (0.7 / (rank + tree as u32) as f32, 0)
+fn guess(tree: usize, rank: u32) -> (f64, u64) {
+    (0.7 / f64::from(rank + tree as u32), 0)
 }
 
 fn growths() -> impl Strategy<Value = Growth> {
