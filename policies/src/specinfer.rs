@@ -132,7 +132,7 @@ pub(crate) fn cut_to_limits(batch: &BatchView, drafts: &mut Drafts, order: &mut 
 mod tests {
     use super::*;
     use crate::testing::{BELIEF, Batch, CONTEXT, Run};
-    use crate::{Eagle2, Fixed};
+    use crate::{Adaserve, Eagle2, Fixed};
     use foretoken_sim::acceptance::AcceptanceSpec;
     use foretoken_sim::{Arrivals, EngineConfig, Linear, Request, Simulation, Time, Workload};
     use std::sync::atomic::AtomicBool;
@@ -169,11 +169,10 @@ mod tests {
         assert_eq!((policy.limit(), policy.tree_tokens()), (3, 5));
     }
 
-    /// The whole simulated system cannot tell a tree of width 1 from the chain of the same depth.
-    #[test]
-    fn a_star_runs_as_the_fixed_length() {
-        let workload: Workload =
-            (0..40u32).map(|i| Request::new(Time::from_s(0.01 * f64::from(i)), 30 + i, 80)).collect();
+    /// A small world with little memory, a small budget and a target of 12 ms a token.
+    fn whole_run(speculation: Speculation) -> foretoken_sim::Run {
+        let at = |i: u32| Time::from_s(0.01 * f64::from(i));
+        let workload: Workload = (0..40).map(|i| Request::new(at(i), 30 + i, 80)).collect();
         let acceptance = AcceptanceSpec::default().build(3, &workload).expect("a good source");
         let simulation = Simulation {
             workload: &workload,
@@ -186,19 +185,43 @@ mod tests {
             noise_cv: 0.05,
             acceptance: &*acceptance,
             seed: 3,
-            slo_tpot_s: f64::INFINITY,
+            slo_tpot_s: 0.012,
             keep_steps: true,
             interrupt: &AtomicBool::new(false),
         };
+        simulation.run(speculation)
+    }
+
+    /// The whole simulated system cannot tell a tree of width 1 from the chain of the same depth.
+    #[test]
+    fn a_star_runs_as_the_fixed_length() {
         for k in [1, 4, 8] {
-            let chain = simulation.run(Fixed { k }.build(&CONTEXT));
+            let chain = whole_run(Fixed { k }.build(&CONTEXT));
             let eagle = Eagle2 { num_steps: k, topk: 1, num_draft_tokens: k + 1 };
             for tree in [Specinfer { expansion: vec![1; k as usize] }.build(&CONTEXT), eagle.build(&CONTEXT)] {
-                let tree = simulation.run(tree);
+                let tree = whole_run(tree);
                 assert_eq!((&tree.records, &tree.steps), (&chain.records, &chain.steps));
                 assert_eq!(tree.totals.verified_accepted, chain.totals.verified_accepted);
             }
             assert!(chain.totals.preemptions > 0 && chain.totals.accepted() > 0);
+        }
+    }
+
+    /// Trees under pressure: every request gets its output, trees are cut to what fits, and a round has more than one
+    /// accepted token on average.
+    #[test]
+    fn trees_run_whole_worlds_under_pressure() {
+        for tree in [
+            Specinfer::default().build(&CONTEXT),
+            Eagle2::default().build(&CONTEXT),
+            Adaserve::default().build(&CONTEXT),
+        ] {
+            let run = whole_run(tree);
+            assert_eq!(run.records.emitted, vec![80; 40]);
+            let totals = &run.totals;
+            println!("preempted {}, drafted {}, verified {}", totals.preemptions, totals.drafted, totals.verified);
+            assert!(totals.verified < totals.drafted, "no tree was ever cut");
+            assert!(run.totals.accepted() > run.totals.rounds());
         }
     }
 
