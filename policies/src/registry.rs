@@ -5,6 +5,7 @@ use crate::look::{BLACK, BLUE, Colour, Dash, GREEN, GREY, Look, Marker, ORANGE, 
 use crate::preset::Preset;
 use crate::profile::PassTimes;
 use crate::stale::Stale;
+use crate::{Adaserve, Eagle2, Specinfer};
 use crate::{
     Adaspec, Autoregressive, Belief, ClairvoyantStatic, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec,
     Threshold,
@@ -220,6 +221,10 @@ policies! {
     Tetris(crate::Tetris) = "tetris", GREEN LongDash Plus, crate::Tetris::default();
     HfDynamic(crate::HfDynamic) = "hf-dynamic", PURPLE LongDash Square, crate::HfDynamic::default();
     HfHeuristic(crate::HfDynamic) = "hf-heuristic", PURPLE LongDash Cross, crate::HfDynamic::heuristic();
+    Specinfer(Specinfer) = "specinfer", GREY Solid Diamond, Specinfer::default();
+    SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
+    Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
+    Adaserve(Adaserve) = "adaserve", GREY LongDash Triangle, Adaserve::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();

@@ -135,7 +135,7 @@ impl<'a> EventClock<'a> {
                 if first.0 != Some(path) {
                     first = (Some(path), confidence(path, path == target));
                 }
-                (ranks.guess(first.1.into(), rank) as f32, path_below(path, depth, rank))
+                (ranks.guess(first.1.into(), rank), path_below(path, depth, rank))
             });
         }
     }
@@ -144,9 +144,9 @@ impl<'a> EventClock<'a> {
     /// off its own path, and nothing is said.
     fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
         let ranks = self.world.acceptance.ranks();
-        for i in 0..batch.len() {
+        for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
-            for j in 0..out.verify_len[i].min(accepted[i] + 1) {
+            for j in 0..out.verify_len[i].min(accepted + 1) {
                 let first = out.confidence(i, j as usize);
                 let nats = ranks.divergence(first, self.rank(row, batch.emitted[i], j));
                 out.set_divergence(i, j as usize, nats);

@@ -81,7 +81,7 @@ impl Executor for Scripted {
         for i in (0..step.batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let first = self.at(i, depth);
             if let Some(growth) = pass.growth {
-                out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank) as f32, 0));
+                out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
                 continue;
             }
             // Only what is looked at is made, as on hardware; NaN shows who lied.

@@ -6,6 +6,8 @@
 //! distribution by rank: the first choice has rank 1. Verification walks down the kept nodes as long as one of them is
 //! the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
 
+use std::sync::Arc;
+
 /// Most tokens of one request's tree that may be verified in a step.
 pub const MAX_TREE_TOKENS: u32 = 256;
 
@@ -13,8 +15,8 @@ pub const MAX_TREE_TOKENS: u32 = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, its best guesses (SpecInfer's expansion vector ⟨k₁ … k_m⟩;
-    /// Medusa's heads). The last entry repeats.
-    Expansion(Vec<u32>),
+    /// Medusa's heads). The last entry repeats. Shared, because a policy hands it over in every step.
+    Expansion(Arc<[u32]>),
     /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
     Beam {
         /// Width.
@@ -35,9 +37,9 @@ pub struct Node {
     /// Which guess of the draft it is among its siblings, from 1.
     pub rank: u32,
     /// The draft's probability of it, given its parent.
-    pub confidence: f32,
+    pub confidence: f64,
     /// Product of the confidences from the root to it.
-    pub score: f32,
+    pub score: f64,
     /// Tells paths apart: 0 along first guesses, a hash of the ranks elsewhere.
     pub path: u64,
     /// Is it verified?
@@ -86,7 +88,7 @@ impl DraftTree {
 
     /// Grows one level. `guess(parent, rank)` is the draft's probability of its `rank`-th guess below a node (`None` is the
     /// root), and a key for the path to that child.
-    pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f32, u64)) {
+    pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f64, u64)) {
         let children = match growth {
             Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
             Growth::Beam { topk } => *topk,
@@ -139,8 +141,12 @@ impl DraftTree {
         order.clear();
         order.extend(0..self.nodes.len() as u32);
         let nodes = &self.nodes;
-        order.sort_unstable_by(|&a, &b| nodes[b as usize].score.total_cmp(&nodes[a as usize].score).then(a.cmp(&b)));
-        order.truncate(most as usize);
+        if order.len() > most as usize {
+            let by_score =
+                |a: &u32, b: &u32| nodes[*b as usize].score.total_cmp(&nodes[*a as usize].score).then(a.cmp(b));
+            order.select_nth_unstable_by(most as usize, by_score);
+            order.truncate(most as usize);
+        }
         self.nodes.iter_mut().for_each(|n| n.kept = false);
         for &at in order.iter() {
             self.nodes[at as usize].kept = true;
@@ -182,7 +188,7 @@ mod tests {
     use super::*;
 
     /// First guess .6, second .3, third .1, everywhere.
-    fn guess(_: Option<&Node>, rank: u32) -> (f32, u64) {
+    fn guess(_: Option<&Node>, rank: u32) -> (f64, u64) {
         ([0.6, 0.3, 0.1][rank as usize - 1], 0)
     }
 
@@ -195,8 +201,8 @@ mod tests {
     #[test]
     fn an_expansion_vector_has_the_sum_of_its_products() {
         // SpecInfer's ⟨1,1,3,1,1,1,1,1⟩: 2 + 6·3 = 20 nodes (policies.md 5.3); Medusa's (3,2,3): 3 + 6 + 18 = 27.
-        assert_eq!(grown(&Growth::Expansion(vec![1, 1, 3, 1, 1, 1, 1, 1]), 8).nodes().len(), 20);
-        let tree = grown(&Growth::Expansion(vec![3, 2, 3]), 3);
+        assert_eq!(grown(&Growth::Expansion([1, 1, 3, 1, 1, 1, 1, 1].into()), 8).nodes().len(), 20);
+        let tree = grown(&Growth::Expansion([3, 2, 3].into()), 3);
         assert_eq!((tree.nodes().len(), tree.kept(), tree.kept_depth()), (27, 27, 3));
     }
 
@@ -217,13 +223,13 @@ mod tests {
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();
         tree.keep(|at, _| kept[at]);
         assert_eq!(tree.kept(), 7);
-        let best: f32 = tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).fold(1.0, f32::min);
+        let best: f64 = tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).fold(1.0, f64::min);
         assert!(tree.nodes().iter().all(|n| n.kept || n.score <= best));
     }
 
     #[test]
     fn the_longest_path_that_follows_the_target_is_accepted() {
-        let tree = grown(&Growth::Expansion(vec![2, 1, 2]), 3);
+        let tree = grown(&Growth::Expansion([2, 1, 2].into()), 3);
         let accepted = |ranks: [u32; 3]| tree.accepted(|d| ranks[d as usize - 1]);
         assert_eq!(accepted([1, 1, 1]), 3);
         assert_eq!(accepted([2, 1, 2]), 3);
@@ -237,6 +243,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "kept without its parent")]
     fn a_node_without_its_parent_is_refused() {
-        grown(&Growth::Expansion(vec![1]), 2).keep(|_, n| n.depth == 2);
+        grown(&Growth::Expansion([1].into()), 2).keep(|_, n| n.depth == 2);
     }
 }

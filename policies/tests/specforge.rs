@@ -1,0 +1,155 @@
+//! EAGLE-3 trees as SpecForge publishes them, beside the simulator's: what do trees add to the chain of the same depth, and
+//! which law of the draft's further guesses do the published lengths support?
+//!
+//! Method: each (model, dataset, draft) has chains of 3, 5 and 7 steps. Their mean lengths give the conditional rate of
+//! depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the simulator runs the published
+//! trees, (5 steps, top 3, 6 tokens) and (7, 4, 8). The file lies in the folder that FORETOKEN_TRACES names.
+//!
+//! What it shows. The published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget; the default
+//! law gives 4 %, and a tenth to a third more right further guesses would fit about as well, so that the default stays. The
+//! other models' published trees are 12 % shorter than their chains: no law can do that to a draft that knows its own
+//! probabilities, since without any right further guess the tree is as good as the chain. Something else is in those runs.
+
+use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
+use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
+use foretoken_sim::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+/// (steps, topk, draft tokens)
+type Shape = (u32, u32, u32);
+
+const CHAINS: [Shape; 3] = [(3, 1, 4), (5, 1, 6), (7, 1, 8)];
+const TREES: [Shape; 2] = [(5, 3, 6), (7, 4, 8)];
+
+/// Mean tokens a round, the bonus token included, by (model, dataset, draft) and the shape of what was drafted.
+type Published = BTreeMap<[String; 3], BTreeMap<Shape, f64>>;
+
+/// The file's rows; only what was measured in all five shapes.
+fn published() -> Option<Published> {
+    let folder = std::env::var_os("FORETOKEN_TRACES")?;
+    let path = std::path::Path::new(&folder).join("specbench/specforge_eagle3_accept_length.csv");
+    let text = std::fs::read_to_string(path).expect("the traces' file");
+    let mut all = Published::new();
+    for line in text.lines().skip(1) {
+        let f: Vec<&str> = line.split(',').collect();
+        let n = |i: usize| f[i].parse().expect("a number");
+        if f[6] != "none" {
+            let key = [f[0], f[1], f[6]].map(String::from);
+            all.entry(key).or_default().insert((n(3), n(4), n(5)), f[7].parse().expect("a length"));
+        }
+    }
+    all.retain(|_, lengths| CHAINS.iter().chain(&TREES).all(|s| lengths.contains_key(s)));
+    Some(all)
+}
+
+/// The conditional rates by depth that give these mean lengths of chains of 3, 5 and 7.
+fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
+    let (mut rates, mut reached, mut tokens) = (Vec::new(), 1.0, 1.0);
+    for (chain, depths) in CHAINS.iter().zip([3, 2, 2]) {
+        let more = lengths[chain] - tokens;
+        let gain = |a: f64| (1..=depths).map(|d| reached * a.powi(d)).sum::<f64>();
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..50 {
+            let mid = (low + high) / 2.0;
+            if gain(mid) < more { low = mid } else { high = mid }
+        }
+        rates.extend(vec![low; depths as usize]);
+        reached *= low.powi(depths);
+        tokens = lengths[chain];
+    }
+    rates
+}
+
+/// Mean tokens a round of a draft of this shape.
+fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &RankLaw) -> f64 {
+    let workload: Workload = (0..60).map(|_| Request::new(Time::ZERO, 10, 400)).collect();
+    let spec = AcceptanceSpec {
+        source: Rates::ByDepth { rates: rates.to_vec() },
+        ranks: ranks.clone(),
+        ..AcceptanceSpec::default()
+    };
+    let coefficients = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 0.01 };
+    let belief = Belief {
+        draft: coefficients,
+        target: coefficients,
+        context_reads: ContextReads::Once,
+        drafting: Drafting::Autoregressive,
+    };
+    let context = PolicyContext {
+        belief,
+        profile: &belief,
+        max_draft_len: 8,
+        max_num_seqs: 64,
+        max_num_batched_tokens: 2048,
+        seed: 1,
+        staleness_steps: 0,
+        told: None,
+    };
+    let run = Simulation {
+        workload: &workload,
+        arrivals: Arrivals::Open,
+        config: &EngineConfig::default(),
+        draft: &Linear::new(coefficients),
+        target: &Linear::new(coefficients),
+        context_reads: ContextReads::Once,
+        drafting: Drafting::Autoregressive,
+        noise_cv: 0.0,
+        acceptance: &*spec.build(1, &workload).expect("a good source"),
+        seed: 1,
+        slo_tpot_s: f64::INFINITY,
+        keep_steps: false,
+        interrupt: &AtomicBool::new(false),
+    }
+    .run(PolicySpec::Eagle2(Eagle2 { num_steps, topk, num_draft_tokens }).build(&context));
+    1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64
+}
+
+/// Length of the tree over that of the chain with the same steps and tokens, for each tree of Qwen3-Next: as published, and
+/// as simulated under a law.
+fn gains(all: &Published, ranks: &RankLaw) -> Vec<(f64, f64)> {
+    let mut gains = Vec::new();
+    for (key, lengths) in all.iter().filter(|(key, _)| key[0].starts_with("Qwen3-Next")) {
+        let rates = rates(lengths);
+        for (tree, chain) in TREES.iter().zip(&CHAINS[1..]) {
+            let ours = simulated(&rates, *tree, ranks);
+            println!("{:14} {tree:?}: published {:.3}, ours {ours:.3}", key[1], lengths[tree]);
+            gains.push((lengths[tree] / lengths[chain], ours / lengths[chain]));
+        }
+    }
+    gains
+}
+
+fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
+    let n = pairs.len() as f64;
+    (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n)
+}
+
+/// The default law's trees gain what Qwen3-Next's do, within 5 % of the length; without right further guesses they gain
+/// nothing.
+#[test]
+fn the_default_law_is_of_the_published_size() {
+    let Some(all) = published() else { return println!("SKIPPED: FORETOKEN_TRACES is not set") };
+    let default = gains(&all, &RankLaw::default());
+    let (published, ours) = means(&default);
+    println!("Qwen3-Next, {} trees: published {published:.3} of the chain, ours {ours:.3}", default.len());
+    assert_eq!(default.len(), 14);
+    assert!(default.iter().all(|(published, ours)| *published > 1.0 && (ours / published - 1.0).abs() < 0.05));
+    let (_, none) = means(&gains(&all, &RankLaw::new(vec![0.0]).expect("a probability")));
+    assert!((none - 1.0).abs() < 0.01 && ours > none + 0.02, "{none} without further guesses, {ours} with them");
+}
+
+/// The other models' published trees are shorter than their chains, which no rank law explains: reported, and asserted so
+/// that a corrected file is noticed.
+#[test]
+fn other_models_trees_are_shorter_than_their_chains() {
+    let Some(all) = published() else { return println!("SKIPPED: FORETOKEN_TRACES is not set") };
+    let others = all.iter().filter(|(key, _)| !key[0].starts_with("Qwen3-Next")).map(|(_, lengths)| lengths);
+    let ratios: Vec<f64> = others
+        .flat_map(|lengths| TREES.iter().zip(&CHAINS[1..]).map(|(tree, chain)| lengths[tree] / lengths[chain]))
+        .collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let shorter = ratios.iter().filter(|r| **r < 1.0).count();
+    println!("{} trees of other models: {mean:.3} of the chain on average, {shorter} shorter", ratios.len());
+    assert!(mean < 0.95 && shorter * 4 > ratios.len() * 3);
+}
