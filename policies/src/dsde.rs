@@ -130,8 +130,9 @@ struct Running {
     weights: Vec<f64>,
     /// A history in order.
     ordered: Vec<f32>,
-    /// Of each request of the outcome that drafted: its place, its mean divergence and accepted drafts, its uncapped length.
-    step: Vec<(usize, f64, u32, u32)>,
+    /// Of each request of the outcome that drafted: its place, its mean divergence, its length before the cap (0 during the
+    /// warm-up).
+    step: Vec<(usize, f64, u32)>,
 }
 
 impl Running {
@@ -228,7 +229,8 @@ impl SpecPolicy for Running {
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
-            *len = self.slots.get(id).map_or(self.rule.initial, |place| self.known[place].k);
+            let (least, most) = (self.rule.k_min, self.rule.k_max);
+            *len = self.slots.get(id).map_or(self.rule.initial, |place| self.known[place].k.clamp(least, most));
         }
     }
 
@@ -271,11 +273,11 @@ impl SpecPolicy for Running {
                 }
                 None => {}
             }
-            self.step.push((place, mean, accepted, length));
+            self.step.push((place, mean, length));
         }
         let cap = if self.rule.batch_cap && uncapped > 0 { uncapped_sum.div_ceil(uncapped) } else { u32::MAX };
         for s in 0..self.step.len() {
-            let (place, mean, _, mut length) = self.step[s];
+            let (place, mean, mut length) = self.step[s];
             if self.known[place].bounds.is_none() {
                 if self.known[place].filled < self.rule.history {
                     continue;
@@ -284,7 +286,7 @@ impl SpecPolicy for Running {
                 self.known[place].bounds = Some(bounds);
                 length = self.length(place, mean, bounds);
             }
-            self.known[place].k = length.min(cap).clamp(self.rule.k_min, self.rule.k_max);
+            self.known[place].k = length.min(cap);
         }
     }
 }
