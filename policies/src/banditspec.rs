@@ -56,7 +56,9 @@ impl Banditspec {
 impl Definition for Banditspec {
     fn summary(&self) -> &'static str {
         match self.bonus {
-            Bonus::AllPulls => "a UCB bandit over lengths whose bonus is the same for every arm: greedy after the first rounds",
+            Bonus::AllPulls => {
+                "a UCB bandit over lengths whose bonus is the same for every arm: greedy after the first rounds"
+            }
             _ => "a UCB bandit over lengths, rewarded with tokens per second",
         }
     }

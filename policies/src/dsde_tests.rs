@@ -176,7 +176,8 @@ impl Second {
                     let mean = self.warm_nats.iter().sum::<f64>() / self.warm_nats.len() as f64;
                     let greatest = self.warm_nats.iter().copied().fold(0.0, f64::max);
                     let greatest = if greatest == 0.0 { 1.0 } else { greatest };
-                    let k_max = ((f64::from(most) * (1.0 + 0.5 * (mean / greatest))).round_ties_even() as u32).clamp(1, 8);
+                    let k_max =
+                        ((f64::from(most) * (1.0 + 0.5 * (mean / greatest))).round_ties_even() as u32).clamp(1, 8);
                     (((f64::from(k_max) * 0.1).ceil() as u32).clamp(1, k_max), k_max)
                 }
             });

@@ -52,7 +52,8 @@ impl Definition for Exp3spec {
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("exp3spec");
         check_arms(&check, &self.arms)?;
-        check.that("rate", self.rate.is_finite() && self.rate > 0.0, || format!("{} is not a number above 0", self.rate))
+        check
+            .that("rate", self.rate.is_finite() && self.rate > 0.0, || format!("{} is not a number above 0", self.rate))
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {

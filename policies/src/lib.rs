@@ -28,6 +28,16 @@ mod stale;
 mod threshold;
 mod true_cost;
 
+mod adaedl;
+mod bandit;
+mod banditspec;
+mod cascade;
+mod dsde;
+mod exp3spec;
+mod nightjar;
+mod slots;
+mod svip;
+
 #[cfg(test)]
 mod testing;
 
@@ -46,3 +56,11 @@ pub use random::Random;
 pub use registry::{BadParameter, Definition, PolicyContext, PolicySpec, Told};
 pub use smartspec::Smartspec;
 pub use threshold::{Cost, Scope, Threshold};
+
+pub use adaedl::Adaedl;
+pub use banditspec::{Banditspec, Bonus};
+pub use cascade::CascadeLike;
+pub use dsde::Dsde;
+pub use exp3spec::Exp3spec;
+pub use nightjar::NightjarLike;
+pub use svip::Svip;

@@ -5,6 +5,7 @@ use crate::look::{BLACK, BLUE, Colour, Dash, GREEN, GREY, Look, Marker, ORANGE, 
 use crate::preset::Preset;
 use crate::profile::PassTimes;
 use crate::stale::Stale;
+use crate::{Adaedl, Banditspec, CascadeLike, Dsde, Exp3spec, NightjarLike, Svip};
 use crate::{
     Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
 };
@@ -203,6 +204,14 @@ policies! {
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
     ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
     ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    Svip(Svip) = "svip", GREY Solid Diamond, Svip::default();
+    Adaedl(Adaedl) = "adaedl", GREY Dashed Square, Adaedl::default();
+    Dsde(Dsde) = "dsde", GREY LongDash Triangle, Dsde::default();
+    BanditspecLiteral(Banditspec) = "banditspec-literal", BLACK Dotted Ring, Banditspec::literal();
+    Banditspec(Banditspec) = "banditspec", BLACK Dashed Circle, Banditspec::default();
+    Exp3spec(Exp3spec) = "exp3spec", BLACK LongDash Plus, Exp3spec::default();
+    CascadeLike(CascadeLike) = "cascade-like", BLACK Solid TriangleDown, CascadeLike::default();
+    NightjarLike(NightjarLike) = "nightjar-like", BLACK Dashed Diamond, NightjarLike::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();

@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn the_cap_is_cut_to_the_engines() {
         for (cap, max_draft_len, limit) in [(40, 8, 8), (40, 32, 32), (3, 8, 3)] {
-            let Speculation::Policy(running) = Svip { cap, ..Svip::default() }.build(&PolicyContext { max_draft_len, ..CONTEXT })
+            let Speculation::Policy(running) =
+                Svip { cap, ..Svip::default() }.build(&PolicyContext { max_draft_len, ..CONTEXT })
             else {
                 unreachable!("a policy")
             };
