@@ -1,10 +1,11 @@
 //! What a policy's decision costs: `cargo bench -p foretoken-policies --bench decisions`.
 //!
-//! One step of a batch of 32 requests: `propose`, `keep_drafting` after every draft pass, `select`, `observe`, for every
-//! preset. Confidences, entropies and divergences are laid out before, and change from step to step, as do contexts, gaps and
-//! accepted runs, so that learning goes on. What the loop itself costs (`the loop`: a policy that decides nothing, for each
-//! number of draft passes) is taken off. Policies that draft trees run on a scripted executor with a stopwatch around their
-//! calls, since the growing of trees would hide them; oracles are asked for their proposal.
+//! One step of a batch of 32 requests: `propose`, `keep_drafting` after every draft pass, `select`, `observe`, for
+//! every preset. Confidences, entropies and divergences are laid out before, and change from step to step, as do
+//! contexts, gaps and accepted runs, so that learning goes on. What the loop itself costs (`the loop`: a policy that
+//! decides nothing, for each number of draft passes) is taken off. Policies that draft trees run on a scripted executor
+//! with a stopwatch around their calls, since the growing of trees would hide them; oracles are asked for their
+//! proposal.
 
 #![allow(missing_docs)]
 

@@ -1,10 +1,10 @@
-//! `adaedl`: drafts while an entropy-based lower bound on the acceptance probability stays above a threshold that adapts to
-//! what was accepted.
+//! `adaedl`: drafts while an entropy-based lower bound on the acceptance probability stays above a threshold that
+//! adapts to what was accepted.
 //!
 //! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
 //! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
-//! policies.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request; the draft loop stops for all of them as soon
-//! as one falls short.
+//! policies.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request; the draft loop stops for all of
+//! them as soon as one falls short.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
@@ -61,7 +61,8 @@ impl Definition for Adaedl {
     }
 
     fn differences(&self) -> &'static str {
-        "k_min is 1, as in the paper; the implementation's configuration gives all its schedulers 6. Its k_max of 20 is cut to the engine's"
+        "k_min is 1, what the implementation's draft runner falls back to; its configuration gives all its schedulers 6. Its \
+         k_max of 20 is cut to the engine's"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -240,7 +241,9 @@ mod tests {
             // (acceptance rate, λ) by id.
             let mut second = [(0.0f64, 0.7f64); 6];
             for (step, batch) in batches.iter().enumerate() {
-                let confidence = |i: usize, j: usize| 0.2 + 0.79 * (((i * 31 + j * 17 + step * 7 + seed) % 61) as f32 / 61.0);
+                let mixed = |i: usize, j: usize| (i * 31 + j * 17 + step * 7 + seed) % 61;
+                let confidence = |i: usize, j: usize| 0.2 + 0.79 * (mixed(i, j) as f32 / 61.0);
+                let nats = |i: usize, j: usize| f64::from(law.entropy(confidence(i, j)));
                 let accepted: Vec<u32> = (0..batch.ids.len()).map(|i| ((i + step + seed) % 7) as u32).collect();
                 let made = run.step(batch, confidence, &accepted);
                 let lens: Vec<u32> = batch.limit.iter().map(|&l| l.min(6)).collect();
@@ -250,7 +253,7 @@ mod tests {
                     passes += 1;
                     let scores: Vec<bool> = (0..lens.len())
                         .filter(|&i| lens[i] >= passes)
-                        .map(|i| 1.0 - (0.1 * f64::from(law.entropy(confidence(i, passes as usize - 1)))).sqrt() < second[i].1)
+                        .map(|i| 1.0 - (0.1 * nats(i, passes as usize - 1)).sqrt() < second[i].1)
                         .collect();
                     if passes >= 2 && scores.contains(&true) {
                         break;

@@ -1,10 +1,10 @@
-//! `banditspec` and `banditspec-literal`: draft lengths as the arms of an upper-confidence-bound bandit whose reward is the
-//! throughput of the step.
+//! `banditspec` and `banditspec-literal`: draft lengths as the arms of an upper-confidence-bound bandit whose reward is
+//! the throughput of the step.
 //!
 //! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
-//! `generate_utils.py`; restated in policies.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of *all* arms: it
-//! is the same for each, so that after the first rounds the best mean always wins and a wrong early mean is never put right.
-//! `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as UCB does.
+//! `generate_utils.py`; restated in policies.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of *all*
+//! arms: it is the same for each, so that after the first rounds the best mean always wins and a wrong early mean is
+//! never put right. `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as UCB does.
 
 use crate::bandit::{Mean, check_arms, cut, has_room, played, tokens_per_s};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
@@ -19,8 +19,8 @@ pub enum Bonus {
     AllPulls,
     /// √(exploration · ln t / the arm's pulls). Rewards are shares of the greatest one so far.
     OwnPulls,
-    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms, n pulls of the arm
-    /// and rewards that are shares of the greatest one so far.
+    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms, n pulls of
+    /// the arm and rewards that are shares of the greatest one so far.
     Ucbspec,
 }
 
@@ -190,7 +190,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// The length that was run is rewarded; without one among the arms (a limit was in the way) the step teaches nothing.
+    /// The length that was run is rewarded; without one among the arms (a limit was in the way) the step teaches
+    /// nothing.
     fn observe(&mut self, outcome: &StepOutcome) {
         let ran = played(outcome);
         if let Some(reward) = tokens_per_s(outcome)

@@ -1,10 +1,10 @@
-//! `cascade-like`: tests lengths briefly, then keeps the most useful one for longer; speculates not at all where no length
-//! pays for itself.
+//! `cascade-like`: tests lengths briefly, then keeps the most useful one for longer; speculates not at all where no
+//! length pays for itself.
 //!
-//! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675): utility
-//! is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set phases long;
-//! utility below one disables speculation. The constants, the back-off and the climb are our own, which the "-like" says
-//! (policies.md 7.7). A vLLM fork's rule, accepted/(1 + 0.1 k), knows no time and is not this one.
+//! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675):
+//! utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
+//! phases long; utility below one disables speculation. The constants, the back-off and the climb are our own, which
+//! the "-like" says (policies.md 7.7). A vLLM fork's rule, accepted/(1 + 0.1 k), knows no time and is not this one.
 
 use crate::bandit::{cut, has_room};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
@@ -225,7 +225,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, outcome};
     use foretoken_sim::{Drafts, Time};
 
-    /// Plays steps for a batch of two whose requests gain `gain(k)` drafts together and take `ms(k)`; the lengths chosen.
+    /// Plays steps for a batch of two whose requests gain `gain(k)` drafts together and take `ms(k)`; the lengths
+    /// chosen.
     fn play(p: &mut Running, steps: u32, gain: impl Fn(u32) -> [u32; 2], ms: impl Fn(u32) -> f64) -> Vec<u32> {
         let batch = Batch::new(&[100, 100], &[8, 8]);
         let drafts = Drafts::default();

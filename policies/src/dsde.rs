@@ -1,16 +1,18 @@
-//! `dsde`: a length for each request from how far the draft's distributions were off lately, and how steadily; a common cap
-//! keeps stragglers in check.
+//! `dsde`: a length for each request from how far the draft's distributions were off lately, and how steadily; a common
+//! cap keeps stragglers in check.
 //!
 //! Source: DSDE (arXiv 2509.01083), `KLScheduler` and `coordinate_batch_k` in samsungsds-research-paper/DSDE
-//! (`vllm/spec_decode/dynamic_scheduler.py`, `spec_decode_worker.py`, defaults from `vllm/config.py`); restated in policies.md
-//! 7.6. After each verification, with x = WVIR · SF:
+//! (`vllm/spec_decode/dynamic_scheduler.py`, `spec_decode_worker.py`, defaults from `vllm/config.py`); restated in
+//! policies.md 7.6. After each verification, with x = WVIR · SF:
 //!
-//! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over that of
-//!   its whole history, newer ones weighing more; 20 where the history hardly varies, 0 with fewer than two values.
+//! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over
+//!   that of its whole history, newer ones weighing more; 20 where the history hardly varies, 0 with fewer than two.
 //! - SF = exp(2 · mean divergence of the step / temperature) − 1, the temperature left out when it is 0.
-//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths, rounded up.
+//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths,
+//!   rounded up.
 //!
-//! A new request doubles its length on full acceptance until enough divergences are in, which then fix its k_max and k_min.
+//! A new request doubles its length on full acceptance until enough divergences are in, which then fix its k_max and
+//! k_min.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use crate::slots::Slots;
@@ -72,8 +74,8 @@ impl Definition for Dsde {
 
     fn differences(&self) -> &'static str {
         "divergences are known up to the first rejected position, the artefact has them beyond: its step mean runs over all \
-         drafted positions, ours over the known ones, and its history fills faster. The batch cap is on, as in the paper; the \
-         artefact's configuration leaves it off unless asked. Bounds of 6 to 20 are cut to the engine's longest draft. A \
+         drafted positions, ours over the known ones, and its history fills faster. The batch cap is on; the artefact's \
+         configuration leaves it off unless asked. Bounds of 6 to 20 are cut to the engine's longest draft. A \
          request without drafts in a step keeps its length"
     }
 
@@ -130,8 +132,8 @@ struct Running {
     weights: Vec<f64>,
     /// A history in order.
     ordered: Vec<f32>,
-    /// Of each request of the outcome that drafted: its place, its mean divergence, its length before the cap (0 during the
-    /// warm-up).
+    /// Of each request of the outcome that drafted: its place, its mean divergence, its length before the cap (0 during
+    /// the warm-up).
     step: Vec<(usize, f64, u32)>,
 }
 
@@ -305,8 +307,8 @@ fn variance_ratio(values: &[f32], weights: &[f64], short_window: u32) -> f64 {
     if long < 1e-6 { 20.0 } else { short.variance() / long }
 }
 
-/// Σ w, Σ w x and Σ w x²: with them a value is looked at once. At some ten nats a variance from them is off by 1e-13, far
-/// below the 1e-6 it is compared with.
+/// Σ w, Σ w x and Σ w x²: with them a value is looked at once. At some ten nats a variance from them is off by 1e-13,
+/// far below the 1e-6 it is compared with.
 struct Moments([f64; 3]);
 
 impl Moments {

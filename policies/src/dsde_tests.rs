@@ -57,8 +57,8 @@ fn a_new_request_doubles_on_full_acceptance() {
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
 }
 
-/// Bounds and length by hand. The warm-up gives 4 accepted at most and divergences 0.1, 0.1, 0.4, 0.2 (mean 0.2, half of
-/// the greatest): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
+/// Bounds and length by hand. The warm-up gives 4 accepted at most and divergences 0.1, 0.1, 0.4, 0.2 (mean 0.2, half
+/// of the greatest): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
 #[test]
 fn bounds_and_lengths_by_hand() {
     let warm = |p: &mut Running, id| {

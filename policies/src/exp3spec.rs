@@ -1,8 +1,8 @@
 //! `exp3spec`: draft lengths drawn with exponential weights, for rewards that nothing is assumed about.
 //!
-//! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); there is no code of it. Arm i is drawn with a probability
-//! proportional to exp(−ηₜ Σ Ẑᵢ), with the learning rate ηₜ = √(ln K / (t K)) and the loss of the arm that was drawn, in
-//! [0, 1], over its probability as Ẑ.
+//! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); there is no code of it. Arm i is drawn with a
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ), with the learning rate ηₜ = √(ln K / (t K)) and the loss of the arm that
+//! was drawn, in [0, 1], over its probability as Ẑ.
 
 use crate::bandit::{check_arms, cut, has_room, tokens_per_s};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
@@ -74,8 +74,8 @@ struct Running {
     chances: Vec<f64>,
     round: u64,
     greatest: f64,
-    /// What was drawn in the steps whose outcomes are still to come, oldest first: outcomes come in order, and the estimate
-    /// of a loss needs the chance at the time of the draw. `None` where nobody could draft.
+    /// What was drawn in the steps whose outcomes are still to come, oldest first: outcomes come in order, and the
+    /// estimate of a loss needs the chance at the time of the draw. `None` where nobody could draft.
     awaited: VecDeque<Option<Drawn>>,
 }
 

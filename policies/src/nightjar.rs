@@ -1,13 +1,14 @@
 //! `nightjar-like`: a bandit over lengths for each size of batch, none included, that charges the way back from none.
 //!
-//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; policies.md 7.8. Time is cut into blocks of
-//! doubling length and these into bins of the root of it, for each batch size by itself. Bin b of a block explores with
-//! probability 1/√b, one length drawn evenly for the whole bin; the others take the length with the least time per token,
+//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; policies.md 7.8. Time is cut into blocks
+//! of doubling length and these into bins of the root of it, for each batch size by itself. Bin b of a block explores
+//! with probability 1/√b, one length drawn evenly for the whole bin; the others take the length with the least time per
+//! token,
 //!
 //! `1 / (tokens per second and request) + (0 before, drafting now) · C_switch / k`
 //!
-//! where C_switch is what the draft needs for the tokens it has not seen. What could not be confirmed is our own, which the
-//! "-like" says.
+//! where C_switch is what the draft needs for the tokens it has not seen. What could not be confirmed is our own, which
+//! the "-like" says.
 
 use crate::bandit::{Mean, has_room, played, tokens_per_s};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
@@ -85,7 +86,8 @@ struct Running {
     rewards: Vec<Mean>,
     /// Was the last step run without drafts?
     was_off: bool,
-    /// Seconds per token and request of each length, as weighed last; infinite for one never run. Empty after exploring.
+    /// Seconds per token and request of each length, as weighed last; infinite for one never run. Empty after
+    /// exploring.
     losses: Vec<f64>,
 }
 

@@ -60,7 +60,8 @@ impl Slots {
         (place as usize, true)
     }
 
-    /// Frees the places of requests not seen for long. When few are, it is not tried again before there are twice as many.
+    /// Frees the places of requests not seen for long. When few are, it is not tried again before there are twice as
+    /// many.
     fn take_back(&mut self) {
         for (place, &(id, seen)) in self.taken.iter().enumerate() {
             if self.step - seen > UNSEEN_STEPS {

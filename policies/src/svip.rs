@@ -1,7 +1,8 @@
 //! `svip`: drafts until the draft model is unsure, by the entropy of the distribution it drafts from.
 //!
-//! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in policies.md 7.4. The square root of
-//! the entropy bounds the acceptance probability from below up to constants, so the source compares √(0.15 · H) with 0.3.
+//! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in policies.md 7.4. The square
+//! root of the entropy bounds the acceptance probability from below up to constants, so the source compares √(0.15 · H)
+//! with 0.3.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
@@ -26,8 +27,8 @@ impl Default for Svip {
 }
 
 impl Svip {
-    /// The entropy, in nats, above which drafting stops: √(scale · H) > threshold solved for H, so that the boundary itself
-    /// is not lost to the rounding of a root.
+    /// The entropy, in nats, above which drafting stops: √(scale · H) > threshold solved for H, so that the boundary
+    /// itself is not lost to the rounding of a root.
     fn most_nats(&self) -> f32 {
         (self.threshold * self.threshold / self.entropy_scale) as f32
     }
@@ -169,7 +170,8 @@ mod tests {
         /// The source's own words, √(0.15 H) > 0.3 token by token for each request alone, on random batches.
         #[test]
         fn equals_the_sources_loop(batch in any_batch(12, 8), seed in 0u32..1000) {
-            let confidence = |i: usize, j: usize| 0.05 + 0.9 * (((i as u32 * 37 + j as u32 * 11 + seed) % 97) as f32 / 97.0);
+            let mixed = |i: usize, j: usize| (i as u32 * 37 + j as u32 * 11 + seed) % 97;
+            let confidence = |i: usize, j: usize| 0.05 + 0.9 * (mixed(i, j) as f32 / 97.0);
             let mut run = Run::of(&Svip::default(), &CONTEXT);
             let made = run.step(&batch, confidence, &vec![0; batch.ids.len()]);
             let law = RankLaw::default();
