@@ -43,6 +43,16 @@ mod true_cost;
 mod vllm_adaptive;
 mod vllm_cost_table;
 
+mod adaedl;
+mod bandit;
+mod banditspec;
+mod cascade;
+mod dsde;
+mod exp3spec;
+mod nightjar;
+mod slots;
+mod svip;
+
 #[cfg(test)]
 mod testing;
 
@@ -71,3 +81,11 @@ pub use specinfer::Specinfer;
 pub use threshold::{Cost, Scope, Threshold};
 pub use vllm_adaptive::VllmAdaptive;
 pub use vllm_cost_table::CostLookup;
+
+pub use adaedl::Adaedl;
+pub use banditspec::{Banditspec, Bonus};
+pub use cascade::CascadeLike;
+pub use dsde::Dsde;
+pub use exp3spec::Exp3spec;
+pub use nightjar::NightjarLike;
+pub use svip::Svip;

@@ -6,6 +6,7 @@ use crate::preset::Preset;
 use crate::profile::PassTimes;
 use crate::stale::Stale;
 use crate::{Adaserve, Eagle2, Specinfer};
+use crate::{Adaedl, Banditspec, CascadeLike, Dsde, Exp3spec, NightjarLike, Svip};
 use crate::{
     Adaspec, Autoregressive, Belief, ClairvoyantStatic, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec,
     Threshold,
@@ -225,6 +226,14 @@ policies! {
     SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
     Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
     Adaserve(Adaserve) = "adaserve", GREY LongDash Triangle, Adaserve::default();
+    Svip(Svip) = "svip", GREY Solid Diamond, Svip::default();
+    Adaedl(Adaedl) = "adaedl", GREY Dashed Square, Adaedl::default();
+    Dsde(Dsde) = "dsde", GREY LongDash Triangle, Dsde::default();
+    BanditspecLiteral(Banditspec) = "banditspec-literal", BLACK Dotted Ring, Banditspec::literal();
+    Banditspec(Banditspec) = "banditspec", BLACK Dashed Circle, Banditspec::default();
+    Exp3spec(Exp3spec) = "exp3spec", BLACK LongDash Plus, Exp3spec::default();
+    CascadeLike(CascadeLike) = "cascade-like", BLACK Solid TriangleDown, CascadeLike::default();
+    NightjarLike(NightjarLike) = "nightjar-like", BLACK Dashed Diamond, NightjarLike::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();

@@ -1,6 +1,7 @@
 //! Tests of [`super`]: names, labels, looks, checks, what every policy owes the engine, and the golden decisions.
 
 use super::*;
+use crate::Bonus;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use crate::{Cost, Drafter, Form, Rate, Scope, SloMode};
 use proptest::prelude::*;
@@ -42,6 +43,9 @@ fn shown() -> Vec<PolicySpec> {
             tuning: false,
             ..Default::default()
         }),
+        PolicySpec::Banditspec(Banditspec { bonus: Bonus::Ucbspec, ..Banditspec::default() }),
+        PolicySpec::Adaedl(Adaedl { k_min: 6, ..Adaedl::default() }),
+        PolicySpec::Dsde(Dsde { batch_cap: false, ..Dsde::default() }),
     ]);
     all
 }
@@ -70,6 +74,9 @@ fn labels_tell_settings_apart_and_looks_tell_policies_apart() {
             "dspark[allow_degenerate=true table=flat]",
             "tetris[extra=3 k=2]",
             "hf-dynamic[num_assistant_tokens_schedule=heuristic-transient tuning=false]",
+            "banditspec[bonus=ucbspec]",
+            "adaedl[k_min=6]",
+            "dsde[batch_cap=false]",
         ]
     );
     let mut looks = HashSet::new();
@@ -180,6 +187,14 @@ fn golden() {
         ("specinfer-star", "88038/88038 88038/88038 88038/88038"),
         ("eagle2", "55035/55035 55035/53033 55035/35035"),
         ("adaserve", "88038/85035 88038/54034 88038/48038"),
+        ("svip", "31031/31031 11011/11011 13013/13013"),
+        ("adaedl", "77037/77037 44034/44034 44034/44034"),
+        ("dsde", "55035/55035 66036/66036 86036/86036"),
+        ("banditspec-literal", "11011/11011 22022/22022 33033/33033"),
+        ("banditspec", "11011/11011 22022/22022 33033/33033"),
+        ("exp3spec", "22022/22022 44034/44034 33033/33033"),
+        ("cascade-like", "00000/00000 00000/00000 00000/00000"),
+        ("nightjar-like", "33033/33033 33033/33033 33033/33033"),
         ("oracle-goodput", "21020/21020 30031/30031 11002/11002"),
         ("oracle-length", "41020/41020 80031/80031 11002/11002"),
         ("clairvoyant-static", "00000/00000 00000/00000 00000/00000"),
@@ -202,6 +217,9 @@ fn golden() {
             "hf-dynamic[num_assistant_tokens_schedule=heuristic-transient tuning=false]",
             "87037/87037 74034/74034 48038/48038",
         ),
+        ("banditspec[bonus=ucbspec]", "11011/11011 22022/22022 33033/33033"),
+        ("adaedl[k_min=6]", "77037/77037 66036/66036 66036/66036"),
+        ("dsde[batch_cap=false]", "55035/55035 66036/66036 86036/86036"),
     ];
     let made: Vec<(String, String)> = shown().iter().map(|p| (p.label(), decisions(p))).collect();
     let table: String = made.iter().map(|(label, lens)| format!("        (\"{label}\", \"{lens}\"),\n")).collect();

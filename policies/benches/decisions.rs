@@ -1,0 +1,363 @@
+//! What a policy's decision costs: `cargo bench -p foretoken-policies --bench decisions`.
+//!
+//! One step of a batch of 32 requests: `propose`, `keep_drafting` after every draft pass, `select`, `observe`, for
+//! every preset. Confidences, entropies and divergences are laid out before, and change from step to step, as do
+//! contexts, gaps and accepted runs, so that learning goes on. What the loop itself costs (`the loop`: a policy that
+//! decides nothing, for each number of draft passes) is taken off. Policies that draft trees run on a scripted executor
+//! with a stopwatch around their calls, since the growing of trees would hide them; oracles are asked for their
+//! proposal.
+
+#![allow(missing_docs)]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use foretoken_policies::{Belief, PolicyContext, PolicySpec};
+use foretoken_sim::acceptance::RankLaw;
+use foretoken_sim::scripted::Scripted;
+use foretoken_sim::*;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const REQUESTS: usize = 32;
+const LONGEST: u32 = 8;
+/// Steps that are laid out; they repeat.
+const STEPS: usize = 64;
+
+const BELIEF: Belief = Belief {
+    draft: Coefficients { alpha_s: 1e-9, gamma_s: 2e-6, delta_s: 0.5e-3 },
+    target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
+    context_reads: ContextReads::Once,
+    drafting: Drafting::Autoregressive,
+};
+
+/// A step's columns, and what its draft and its target would say.
+struct Step {
+    ids: Vec<RequestId>,
+    context: Vec<u32>,
+    emitted: Vec<u32>,
+    limit: Vec<u32>,
+    gap: Vec<u32>,
+    slo_tpot_s: Vec<f64>,
+    context_sum: u64,
+    run: Vec<u32>,
+    said: Drafts,
+}
+
+impl Step {
+    /// Everything a policy may look at, for all requests and depths.
+    fn new(step: usize) -> Step {
+        let ranks = RankLaw::default();
+        let luck = Luck::new(step as u64, Stream::Confidence, 0);
+        let context: Vec<u32> = (0..REQUESTS).map(|i| (300 + 97 * i + 3 * step) as u32).collect();
+        let mut said = Drafts::default();
+        said.reset(REQUESTS, LONGEST);
+        said.want(Wants { confidence: true, entropy: true, divergence: true });
+        let run: Vec<u32> = (0..REQUESTS).map(|i| luck.half(1 << 32 | i as u64) % (LONGEST + 1)).collect();
+        for (i, &right) in run.iter().enumerate() {
+            for j in 0..LONGEST as usize {
+                let confidence = 1.0 - 0.9 * (luck.unit((i * LONGEST as usize + j) as u64) as f32).powi(2);
+                said.set_confidence(i, j, confidence);
+                said.set_entropy(i, j, ranks.entropy(confidence));
+                said.set_divergence(i, j, ranks.divergence(confidence, 1 + u32::from(j as u32 >= right)));
+            }
+        }
+        Step {
+            ids: (0..REQUESTS as RequestId).collect(),
+            emitted: context.iter().map(|c| c / 3).collect(),
+            limit: vec![LONGEST; REQUESTS],
+            gap: run.iter().map(|&r| u32::from(r == LONGEST)).collect(),
+            slo_tpot_s: vec![f64::INFINITY; REQUESTS],
+            context_sum: context.iter().map(|&c| u64::from(c)).sum(),
+            context,
+            run,
+            said,
+        }
+    }
+
+    fn view(&self, step: u64) -> BatchView<'_> {
+        BatchView {
+            now: Time::ZERO,
+            step,
+            ids: &self.ids,
+            context: &self.context,
+            emitted: &self.emitted,
+            limit: &self.limit,
+            draft_gap: &self.gap,
+            slo_tpot_s: &self.slo_tpot_s,
+            context_sum: self.context_sum,
+            prefill: ChunkTotals::default(),
+            draft_prefill: ChunkTotals::default(),
+            always_extend: false,
+            num_running: REQUESTS as u32,
+            num_waiting: 0,
+            max_tokens: 4096,
+        }
+    }
+}
+
+/// Drafts so many tokens and decides nothing.
+struct Nothing(u32);
+
+impl SpecPolicy for Nothing {
+    fn limit(&self) -> u32 {
+        self.0
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.0);
+    }
+}
+
+/// The buffers of a draft loop.
+struct Loop {
+    steps: Vec<Step>,
+    at: usize,
+    plan: DraftPlan,
+    drafts: Vec<Drafts>,
+    accepted: Vec<u32>,
+}
+
+impl Loop {
+    fn new() -> Loop {
+        let steps: Vec<Step> = (0..STEPS).map(Step::new).collect();
+        Loop {
+            drafts: steps.iter().map(|s| s.said.clone()).collect(),
+            steps,
+            at: 0,
+            plan: DraftPlan::default(),
+            accepted: vec![],
+        }
+    }
+
+    /// One step as the engine makes it, without an executor; the number of draft passes.
+    fn step(&mut self, policy: &mut dyn SpecPolicy) -> usize {
+        let at = self.at % STEPS;
+        let (step, drafts) = (&self.steps[at], &mut self.drafts[at]);
+        let view = step.view(self.at as u64);
+        self.at += 1;
+        self.plan.shape = DraftShape::Chain;
+        self.plan.draft_len.clear();
+        self.plan.draft_len.resize(REQUESTS, 0);
+        // Keeps what was said: only lengths are cleared.
+        drafts.reset(REQUESTS, LONGEST);
+        drafts.wants = policy.wants();
+        if policy.chooses_prefix() {
+            black_box(policy.prefix(&view));
+        }
+        policy.propose(&view, &mut self.plan);
+        let depth = self.plan.draft_len.iter().copied().max().unwrap_or(0).min(LONGEST);
+        for pass in 1..=depth {
+            drafts.passes = pass;
+            for i in 0..REQUESTS {
+                drafts.draft_len[i] += u32::from(self.plan.draft_len[i] >= pass && !drafts.is_stopped(i));
+            }
+            if policy.keep_drafting(&view, drafts) == Continue::Stop {
+                break;
+            }
+        }
+        drafts.verify_len.extend_from_slice(&drafts.draft_len);
+        if depth > 0 {
+            policy.select(&view, drafts);
+        }
+        self.accepted.clear();
+        self.accepted.extend(drafts.verify_len.iter().zip(&step.run).map(|(&v, &r)| v.min(r)));
+        policy.observe(&StepOutcome {
+            ids: &step.ids,
+            drafted: &drafts.draft_len,
+            verified: &drafts.verify_len,
+            accepted: &self.accepted,
+            drafts,
+            draft_time: Time::from_s(0.5e-3 * f64::from(drafts.passes)),
+            verify_time: Time::from_s(8e-3 + 40e-6 * drafts.verify_len.iter().sum::<u32>() as f64),
+        });
+        black_box(&self.accepted);
+        drafts.passes as usize
+    }
+
+    fn propose(&mut self, oracle: &mut dyn OraclePolicy, draft: &Linear, target: &Linear) {
+        let step = &self.steps[self.at % STEPS];
+        let view = step.view(self.at as u64);
+        self.at += 1;
+        self.plan.draft_len.clear();
+        self.plan.draft_len.resize(REQUESTS, 0);
+        let (context_reads, drafting) = (BELIEF.context_reads, BELIEF.drafting);
+        let truth = Truth { run: &step.run, draft, target, context_reads, drafting, overhead: Time::ZERO };
+        oracle.propose(&view, &truth, &mut self.plan);
+        black_box(&self.plan);
+    }
+}
+
+/// Puts a stopwatch around a policy's calls.
+struct Timed {
+    policy: Box<dyn SpecPolicy>,
+    watch: Arc<Watch>,
+}
+
+#[derive(Default)]
+struct Watch {
+    nanos: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Watch {
+    fn time<T>(&self, run: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = run();
+        self.nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+}
+
+impl SpecPolicy for Timed {
+    fn limit(&self) -> u32 {
+        self.policy.limit()
+    }
+
+    fn tree_tokens(&self) -> u32 {
+        self.policy.tree_tokens()
+    }
+
+    fn wants(&self) -> Wants {
+        self.policy.wants()
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.watch.time(|| self.policy.propose(batch, plan));
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.watch.time(|| self.policy.keep_drafting(batch, drafts))
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.watch.time(|| self.policy.select(batch, drafts));
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.watch.time(|| self.policy.observe(outcome));
+    }
+}
+
+/// A policy that drafts trees, on scripted steps.
+struct Trees {
+    policy: Box<dyn SpecPolicy>,
+    watch: Arc<Watch>,
+    steps: Vec<Step>,
+    scripts: Vec<Scripted>,
+    at: usize,
+    /// Nanoseconds the stopwatch itself adds to a call.
+    clock_ns: f64,
+}
+
+impl Trees {
+    fn new(policy: Box<dyn SpecPolicy>) -> Trees {
+        let idle = Watch::default();
+        (0..100_000).for_each(|_| idle.time(|| black_box(())));
+        let clock_ns = idle.nanos.into_inner() as f64 / 100_000.0;
+        let mut steps: Vec<Step> = (0..STEPS).map(Step::new).collect();
+        steps.iter_mut().for_each(|step| step.limit.fill(policy.tree_tokens()));
+        let script = |step: &Step| {
+            let row = |i| (0..LONGEST as usize).map(|j| step.said.confidence(i, j)).collect();
+            let confidence = (0..REQUESTS).map(row).collect();
+            Scripted { confidence, run: step.run.clone(), ..Scripted::default() }
+        };
+        let watch = Arc::new(Watch::default());
+        Trees {
+            scripts: steps.iter().map(script).collect(),
+            policy: Box::new(Timed { policy, watch: watch.clone() }),
+            watch,
+            steps,
+            at: 0,
+            clock_ns,
+        }
+    }
+
+    /// The time of so many steps, the stopwatch's own left out.
+    fn run(&mut self, steps: u64) -> Duration {
+        let before = (self.watch.nanos.load(Ordering::Relaxed), self.watch.calls.load(Ordering::Relaxed));
+        let mut accepted = Vec::new();
+        for _ in 0..steps {
+            let at = self.at % STEPS;
+            let view = self.steps[at].view(self.at as u64);
+            self.at += 1;
+            let drafts = self.scripts[at].decide(&mut self.policy, &view, LONGEST, &mut accepted);
+            self.policy.observe(&StepOutcome {
+                ids: &self.steps[at].ids,
+                drafted: &drafts.draft_len,
+                verified: &drafts.verify_len,
+                accepted: &accepted,
+                drafts: &drafts,
+                draft_time: Time::from_s(2e-3),
+                verify_time: Time::from_s(9e-3),
+            });
+        }
+        let nanos = self.watch.nanos.load(Ordering::Relaxed) - before.0;
+        let calls = self.watch.calls.load(Ordering::Relaxed) - before.1;
+        let own = (calls as f64 * self.clock_ns) as u64;
+        Duration::from_nanos(nanos.saturating_sub(own).max(steps))
+    }
+}
+
+/// Nanoseconds the loop costs for each number of draft passes: the quickest of several runs.
+fn loop_ns() -> Vec<f64> {
+    let cost = |passes: u32| {
+        let (mut bench, mut nothing) = (Loop::new(), Nothing(passes));
+        let run = |_| {
+            let start = Instant::now();
+            (0..10_000).for_each(|_| {
+                black_box(bench.step(&mut nothing));
+            });
+            start.elapsed().as_nanos() as f64 / 10_000.0
+        };
+        (0..30).map(run).fold(f64::INFINITY, f64::min)
+    };
+    (0..=LONGEST).map(cost).collect()
+}
+
+fn decisions(c: &mut Criterion) {
+    let context = PolicyContext {
+        belief: BELIEF,
+        profile: &BELIEF,
+        max_draft_len: LONGEST,
+        max_num_seqs: 64,
+        max_num_batched_tokens: 2048,
+        seed: 1,
+        staleness_steps: 0,
+        told: None,
+    };
+    let loop_ns = loop_ns();
+    println!("the loop, by draft passes (ns, taken off): {:.0?}", loop_ns);
+    let mut group = c.benchmark_group("decision-at-32");
+    let (draft, target) = (Linear::new(BELIEF.draft), Linear::new(BELIEF.target));
+    for preset in PolicySpec::all() {
+        match preset.build(&context) {
+            Speculation::Off => {}
+            Speculation::Policy(policy) if policy.tree_tokens() > 0 => {
+                let mut trees = Trees::new(policy);
+                group.bench_function(preset.name(), |b| b.iter_custom(|steps| trees.run(steps)));
+            }
+            Speculation::Policy(mut policy) => {
+                let mut bench = Loop::new();
+                let mut run = |steps: u64| {
+                    let start = Instant::now();
+                    let mut own = 0.0;
+                    for _ in 0..steps {
+                        own += loop_ns[bench.step(policy.as_mut())];
+                    }
+                    start.elapsed().saturating_sub(Duration::from_nanos(own as u64)).max(Duration::from_nanos(steps))
+                };
+                group.bench_function(preset.name(), |b| b.iter_custom(&mut run));
+            }
+            Speculation::Oracle(mut oracle) => {
+                let mut bench = Loop::new();
+                group.bench_function(preset.name(), |b| b.iter(|| bench.propose(oracle.as_mut(), &draft, &target)));
+            }
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decisions);
+criterion_main!(benches);
