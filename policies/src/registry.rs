@@ -8,6 +8,8 @@ use crate::stale::Stale;
 use crate::{
     Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
 };
+use crate::{ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, VllmDynamic};
+use crate::{SglangGen3, SglangThroughput};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -203,6 +205,15 @@ policies! {
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
     ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
     ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    SglangGen1(EmaTier) = "sglang-gen1", ORANGE Dashed Ring, EmaTier::default();
+    SglangGen2(EmaTier) = "sglang-gen2", ORANGE Dotted Square, EmaTier::gen2();
+    SglangGen3(SglangGen3) = "sglang-gen3", ORANGE LongDash Triangle, SglangGen3::default();
+    SglangThroughput(SglangThroughput) = "sglang-throughput", ORANGE Solid Plus, SglangThroughput::default();
+    VllmDynamic(VllmDynamic) = "vllm-dynamic", BLACK Dashed Square, VllmDynamic::default();
+    DisableByBatchSize(DisableByBatchSize) = "disable-by-batch-size", BLACK Dotted Circle, DisableByBatchSize::default();
+    DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
+    ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
+    VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();

@@ -20,6 +20,9 @@ fn shown() -> Vec<PolicySpec> {
             cost: Cost::RunsAll,
             ..Threshold::default()
         }),
+        PolicySpec::SglangGen2(EmaTier { initial_steps: 4, ..EmaTier::gen2() }),
+        PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: vec![(1, 4, 5), (6, 6, 2)] }),
+        PolicySpec::ConfidenceStop(ConfidenceStop { tau: 0.9, cap: 8 }),
         PolicySpec::OracleGoodput(OracleGoodput { form: Form::Batch }),
         PolicySpec::Random(Random { per_request: true }),
     ]);
