@@ -108,12 +108,12 @@ mod tests {
     fn the_seed_is_not_looked_at_and_the_short_one_is_kept() {
         // A poor seed does not matter; means of the others are 0.75, 0.45, 0.9.
         let confidence = [[0.1, 0.9, 0.5, 0.9], [0.1, 0.6, 0.4, 0.9]];
-        assert_eq!(verified(0.5, &[8, 8], &confidence), [3, 3]);
-        assert_eq!(verified(0.4, &[8, 8], &confidence), [4, 4]);
-        assert_eq!(verified(0.8, &[8, 8], &confidence), [2, 2]);
+        assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
+        assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);
+        assert_eq!(verified(0.8, &[4, 4], &confidence), [2, 2]);
         // Where one request drafts a single token, the mean is the other's.
-        assert_eq!(verified(0.7, &[1, 8], &confidence), [1, 2]);
-        assert_eq!(verified(0.7, &[8, 1], &confidence), [3, 1]);
+        assert_eq!(verified(0.7, &[1, 4], &confidence), [1, 2]);
+        assert_eq!(verified(0.7, &[4, 1], &confidence), [3, 1]);
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl Definition for DraftLenSchedule {
         check.that(KEY, !schedule.is_empty(), || "is empty; give [largest batch size, draft length] pairs".into())?;
         let mut below = 0;
         for &(upto, k) in schedule {
-            check.that(KEY, upto > below, || format!("batch size {upto} does not come after {below}; sort the pairs"))?;
+            check
+                .that(KEY, upto > below, || format!("batch size {upto} does not come after {below}; sort the pairs"))?;
             check.that(KEY, k <= MAX_SPEC_LEN, || format!("{k} is more than {MAX_SPEC_LEN} draft tokens"))?;
             below = upto;
         }

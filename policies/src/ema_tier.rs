@@ -100,7 +100,8 @@ impl Definition for EmaTier {
 
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("ema-tier");
-        let range = || format!("{:?} are not two or more different draft lengths from 1 to {MAX_SPEC_LEN}", self.candidates);
+        let range =
+            || format!("{:?} are not two or more different draft lengths from 1 to {MAX_SPEC_LEN}", self.candidates);
         check.length("initial_steps", self.initial_steps)?;
         let tiers = self.tiers();
         check.that("candidates", tiers.len() >= 2 && tiers.iter().all(|t| (1..=MAX_SPEC_LEN).contains(t)), range)?;

@@ -69,7 +69,12 @@ impl Default for SglangGen3 {
             ..Slot::default()
         };
         SglangGen3 {
-            slots: vec![slot(1, &[1, 3, 5, 7], -0.25), slot(8, &[0, 1, 3], 0.0), slot(32, &[0, 1], 0.0), slot(64, &[0], 0.0)],
+            slots: vec![
+                slot(1, &[1, 3, 5, 7], -0.25),
+                slot(8, &[0, 1, 3], 0.0),
+                slot(32, &[0, 1], 0.0),
+                slot(64, &[0], 0.0),
+            ],
             ema_alpha: 0.2,
             warmup_batches: 10,
             update_interval: 5,

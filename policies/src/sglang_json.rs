@@ -416,7 +416,11 @@ mod tests {
             (r#"{"8": {"candidate_steps": [1]}, "08": {"candidate_steps": [2]}}"#, "8", "twice"),
             (r#"{"8": {}}"#, "8.candidate_steps", "is missing"),
             (r#"{"8": {"candidate_steps": []}}"#, "8.candidate_steps", "at least 1"),
-            (r#"{"1": {"candidate_steps": [1, 3]}, "8": {"candidate_steps": [3, 1]}}"#, "8.candidate_steps", "not ascending"),
+            (
+                r#"{"1": {"candidate_steps": [1, 3]}, "8": {"candidate_steps": [3, 1]}}"#,
+                "8.candidate_steps",
+                "not ascending",
+            ),
             (r#"{"1": {"candidate_steps": [3]}, "8": {"candidate_steps": [3]}}"#, "slots", "use fixed"),
             (r#"{"1": {"candidate_steps": [1, 3], "steps": 3}}"#, "1.steps", "is no key"),
             (r#"{"1": {"candidate_steps": [1, 3], "ema_alpha": 2}}"#, "slots", "batch size 1: ema_alpha"),
@@ -424,8 +428,16 @@ mod tests {
             (r#"{"1": {"candidate_steps": [1, 3]}, "window_size": 3}"#, "window_size", "is no key"),
             (r#"{"strategy": "throughput_aware"}"#, "the file", "has no batch-size key"),
             (r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [0, 1]}}"#, "1.candidate_steps", "from 1"),
-            (r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [1, 2]}, "ema_alpha": 1}"#, "ema_alpha", "is no key"),
-            (r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [1, 2]}, "window_size": 0}"#, "window_size", "1"),
+            (
+                r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [1, 2]}, "ema_alpha": 1}"#,
+                "ema_alpha",
+                "is no key",
+            ),
+            (
+                r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [1, 2]}, "window_size": 0}"#,
+                "window_size",
+                "1",
+            ),
         ] {
             let error = from_sglang_json(text).expect_err(text);
             assert!(error.key.contains(key) && error.why.contains(why), "{text}: {error}");

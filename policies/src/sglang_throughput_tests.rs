@@ -200,7 +200,7 @@ impl<'a> ByTheCode<'a> {
     fn activate(&mut self, batch_size: u32) -> Vec<(u32, f64)> {
         let full = |w: &VecDeque<f64>| w.len() == self.params.window_size as usize;
         let warmed = self.windows[..self.current_steps as usize].iter().all(full);
-        if self.batch_count == 0 || self.batch_count % self.params.update_interval != 0 || !warmed {
+        if self.batch_count == 0 || !self.batch_count.is_multiple_of(self.params.update_interval) || !warmed {
             return Vec::new();
         }
         let scored = |&s: &u32| Some((s, self.score(batch_size, s)?));

@@ -66,7 +66,9 @@ impl Definition for VllmDynamic {
         let mut end = 0;
         for &(first, last, k) in ranges {
             check.that(KEY, first <= last, || format!("[{first}, {last}, {k}] ends before it starts"))?;
-            check.that(KEY, first > end, || format!("[{first}, {last}, {k}] does not start after {end}; sort the ranges"))?;
+            check.that(KEY, first > end, || {
+                format!("[{first}, {last}, {k}] does not start after {end}; sort the ranges")
+            })?;
             check.that(KEY, k <= MAX_SPEC_LEN, || format!("{k} is more than {MAX_SPEC_LEN} draft tokens"))?;
             end = last;
         }
