@@ -113,6 +113,17 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     };
     // ceil(1.5 x 2) = 3, ceil(1.5 x 0.2) = 1; from 3 an average of 2.6 rises to 5 although the ceiling is 4.
     assert_eq!([decided(7, 2.0), decided(7, 0.2), decided(3, 2.6), decided(5, 4.4)], [3, 1, 5, 5]);
+    // It is never below 1: only the threshold leads to 0.
+    let params = SglangGen3 {
+        ceiling_coeff: 1.5,
+        down_hysteresis: -9.0,
+        slots: vec![slot(1, &[0, 1])],
+        ..SglangGen3::default()
+    };
+    let mut policy = built(&params, 256);
+    policy.slots[0].ema = 0.0;
+    policy.slots[0].decide();
+    assert_eq!(policy.slots[0].steps(), 1);
 }
 
 /// A slot keeps what it learned at another load, however old: the drafts have got bad meanwhile, and the slot starts with
