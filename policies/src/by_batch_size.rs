@@ -43,8 +43,8 @@ impl ByBatchSize {
 }
 
 impl SpecPolicy for ByBatchSize {
-    /// The budget is charged before the batch is known. The longest length of the table would take room from prompts just
-    /// where the table drafts nothing, so the last batch's length is charged.
+    /// The budget is charged before the batch is known. The longest length of the table would take room from prompts
+    /// just where the table drafts nothing, so the last batch's length is charged.
     fn limit(&self) -> u32 {
         self.last.unwrap_or_else(|| self.ranges.iter().map(|r| r.1).max().unwrap_or(0))
     }

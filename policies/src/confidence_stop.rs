@@ -1,7 +1,7 @@
 //! `confidence-stop`: the whole batch drafts on while any request's chain has been confident throughout.
 //!
-//! Source: vllm-project/vllm `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88); restated in
-//! policies.md 4.6 (g).
+//! Source: vllm-project/vllm `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88);
+//! restated in policies.md 4.6 (g).
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
@@ -37,8 +37,8 @@ impl Definition for ConfidenceStop {
     }
 
     fn differences(&self) -> &'static str {
-        "vLLM has no default threshold. A request that may draft less than the others takes part as far as it may, and keeps \
-         nobody drafting after that"
+        "vLLM has no default threshold. A request that may draft less than the others takes part as far as it may, and \
+         keeps nobody drafting after that"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -90,8 +90,8 @@ impl SpecPolicy for AnyAlive {
             *alive &= drafts.draft_len[i] >= launched && f64::from(drafts.confidence(i, last)) >= self.tau;
             any |= *alive;
         }
-        // The last pass' drafts were all below the threshold unless a chain is alive. The first draft is kept regardless, but
-        // where it is the only one there is no pass left to stop, and vLLM then drops it.
+        // The last pass' drafts were all below the threshold unless a chain is alive. The first draft is kept
+        // regardless, but where it is the only one there is no pass left to stop, and vLLM then drops it.
         self.verify_len = match any {
             true => launched,
             false if launched == self.steps => launched - 1,

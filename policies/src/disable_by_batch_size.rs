@@ -37,9 +37,9 @@ impl Definition for DisableByBatchSize {
     }
 
     fn differences(&self) -> &'static str {
-        "vLLM has no default threshold. v0 never drafts again for a request that it once left out, since the draft's KV has \
-         a hole: set engine.draft_gap = \"permanent\" for that. The token budget is charged as in the last step, so drafting \
-         resumes one step after the list got shorter"
+        "vLLM has no default threshold. v0 never drafts again for a request that it once left out, since the draft's \
+         KV has a hole: set engine.draft_gap = \"permanent\" for that. The token budget is charged as in the last \
+         step, so drafting resumes one step after the list got shorter"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -1,8 +1,9 @@
-//! `vllm-draft-confidence`: drafts to the end and verifies up to the first token at which the batch's mean confidence fell
-//! short.
+//! `vllm-draft-confidence`: drafts to the end and verifies up to the first token at which the batch's mean confidence
+//! fell short.
 //!
-//! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`, @1447128d);
-//! restated in policies.md 4.6 (f). It is no setting of `threshold`, since the first draft's confidence is not looked at.
+//! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`,
+//! @1447128d); restated in policies.md 4.6 (f). It is no setting of `threshold`, since the first draft's confidence is
+//! not looked at.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
@@ -38,8 +39,8 @@ impl Definition for DraftConfidence {
     }
 
     fn differences(&self) -> &'static str {
-        "the mean is over the requests that drafted the token; in vLLM all of them do. Off in vLLM by default: 0.6 and 10 are \
-         from the pull request's table"
+        "the mean is over the requests that drafted the token; in vLLM all of them do. Off in vLLM by default: 0.6 and \
+         10 are from the pull request's table"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -125,7 +126,8 @@ mod tests {
     }
 
     proptest! {
-        /// vLLM's own way to it: `k_valid` starts at K and is frozen to s + 2 by the first extra draft s that falls short.
+        /// vLLM's own way to it: `k_valid` starts at K and is frozen to s + 2 by the first extra draft s that falls
+        /// short.
         #[test]
         fn the_first_short_mean_freezes_the_length(
             batch in any_batch(5, 8),
@@ -138,8 +140,8 @@ mod tests {
             let (mut k_valid, mut exited) = (drafted, false);
             for s in 0..drafted.saturating_sub(1) {
                 let j = s as usize + 1;
-                let column: Vec<f64> =
-                    (0..batch.limit.len()).filter(|&i| batch.limit[i] as usize > j).map(|i| confidence[i][j].into()).collect();
+                let has = |&i: &usize| batch.limit[i] as usize > j;
+                let column: Vec<f64> = (0..batch.limit.len()).filter(has).map(|i| confidence[i][j].into()).collect();
                 let short = column.iter().sum::<f64>() < tau * column.len() as f64;
                 if short && !exited {
                     k_valid = s + 2;

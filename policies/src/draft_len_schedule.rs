@@ -42,7 +42,7 @@ impl Definition for DraftLenSchedule {
     }
 
     fn differences(&self) -> &'static str {
-        "the token budget is charged with the last batch's length, so a longer one comes one step after the batch shrank"
+        "the token budget is charged with the last batch's length, so a longer one comes a step after the batch shrank"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -1,9 +1,10 @@
-//! `ema-tier`, `sglang-gen1` and `sglang-gen2`: SGLang's adaptive speculative decoding, generations 1 and 2. An exponential
-//! average of the accepted draft length moves the whole batch between a few captured lengths, with hysteresis.
+//! `ema-tier`, `sglang-gen1` and `sglang-gen2`: SGLang's adaptive speculative decoding, generations 1 and 2. An
+//! exponential average of the accepted draft length moves the whole batch between a few captured lengths, with
+//! hysteresis.
 //!
-//! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`, and the same file @13d3f642; restated in
-//! policies.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its motivation: no code
-//! computes it.
+//! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`, and the same file @13d3f642;
+//! restated in policies.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its
+//! motivation: no code computes it.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};

@@ -210,7 +210,7 @@ policies! {
     SglangGen3(SglangGen3) = "sglang-gen3", ORANGE LongDash Triangle, SglangGen3::default();
     SglangThroughput(SglangThroughput) = "sglang-throughput", ORANGE Solid Plus, SglangThroughput::default();
     VllmDynamic(VllmDynamic) = "vllm-dynamic", BLACK Dashed Square, VllmDynamic::default();
-    DisableByBatchSize(DisableByBatchSize) = "disable-by-batch-size", BLACK Dotted Circle, DisableByBatchSize::default();
+    DisableByBatchSize(DisableByBatchSize) = "disable-by-batch-size", BLACK Dotted Circle, Default::default();
     DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
     ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
     VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();

@@ -1,7 +1,8 @@
-//! `sglang-gen3`: SGLang's adaptive speculative decoding, third generation. Each range of batch sizes is a slot with its own
-//! candidates and its own average of the accepted draft length; 0 may be a candidate.
+//! `sglang-gen3`: SGLang's adaptive speculative decoding, third generation. Each range of batch sizes is a slot with
+//! its own candidates and its own average of the accepted draft length; 0 may be a candidate.
 //!
-//! Source: sgl-project/sglang PR #24055, `srt/speculative/adaptive_spec_params.py` (@015c8726); restated in policies.md 1.3.
+//! Source: sgl-project/sglang PR #24055, `srt/speculative/adaptive_spec_params.py` (@015c8726); restated in policies.md
+//! 1.3.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use crate::sglang_router::{Router, captured_sizes};
@@ -108,7 +109,8 @@ pub(crate) fn check_candidates(
     let in_range = candidates.iter().all(|c| (shortest..=MAX_SPEC_LEN).contains(c));
     check.that("slots", sorted && in_range, || {
         format!(
-            "batch size {batch_size}: candidates {candidates:?} are not ascending draft lengths from {shortest} to {MAX_SPEC_LEN}"
+            "batch size {batch_size}: candidates {candidates:?} are not ascending draft lengths from {shortest} to \
+             {MAX_SPEC_LEN}"
         )
     })
 }
@@ -127,9 +129,10 @@ impl Definition for SglangGen3 {
     }
 
     fn differences(&self) -> &'static str {
-        "a request that had no room to draft is left out of a batch's mean; SGLang has no such request. SGLang charges drafts \
-         to no token budget; here it is charged with the length of the last batch's slot, so a slot with a longer one has it \
-         from its second batch on. The captured sizes are SGLang's up to max_num_seqs. A slot's candidates must be sorted"
+        "a request that had no room to draft is left out of a batch's mean; SGLang has no such request. SGLang charges \
+         drafts to no token budget; here it is charged with the length of the last batch's slot, so a slot with a \
+         longer one has it from its second batch on. The captured sizes are SGLang's up to max_num_seqs. A slot's \
+         candidates must be sorted"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -222,7 +225,8 @@ impl SlotState {
         self.candidates[self.now]
     }
 
-    /// One verify batch: the mean of its accepted drafts. Nothing is learned while nothing is drafted, but batches count.
+    /// One verify batch: the mean of its accepted drafts. Nothing is learned while nothing is drafted, but batches
+    /// count.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;
@@ -260,8 +264,8 @@ impl SlotState {
         self.now = now;
     }
 
-    /// Without drafts there is nothing to go by, so the next candidate is always tried. A slot that never drafted has an
-    /// average below 0 and starts that candidate's afresh.
+    /// Without drafts there is nothing to go by, so the next candidate is always tried. A slot that never drafted has
+    /// an average below 0 and starts that candidate's afresh.
     fn probe(&mut self) {
         self.now = (self.now + 1).min(self.candidates.len() - 1);
         if self.steps() > 0 && self.ema < 0.0 {

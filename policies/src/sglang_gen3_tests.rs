@@ -126,8 +126,8 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     assert_eq!(policy.slots[0].steps(), 1);
 }
 
-/// A slot keeps what it learned at another load, however old: the drafts have got bad meanwhile, and the slot starts with
-/// a length that was right before.
+/// A slot keeps what it learned at another load, however old: the drafts have got bad meanwhile, and the slot starts
+/// with a length that was right before.
 #[test]
 fn slots_that_are_not_visited_go_stale() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -256,7 +256,9 @@ prop_compose! {
         ceiling_coeff in prop::option::of(prop_oneof![Just(0.0), 0.5f64..2.0]),
     ) -> Slot {
         let candidates = candidates.into_iter().collect();
-        Slot { candidates, ema_alpha, update_interval, down_hysteresis, up_hysteresis, ceiling_coeff, ..Slot::default() }
+        Slot {
+            candidates, ema_alpha, update_interval, down_hysteresis, up_hysteresis, ceiling_coeff, ..Slot::default()
+        }
     }
 }
 
@@ -280,7 +282,8 @@ proptest! {
                 false => s.candidates[s.candidates.len() / 2],
             };
             let ema = f64::from(current_steps) - 1.0;
-            ByTheCode { candidates: s.candidates.clone(), rule: Rule::of(&params, s), current_steps, ema, batch_count: 0 }
+            let (candidates, rule) = (s.candidates.clone(), Rule::of(&params, s));
+            ByTheCode { candidates, rule, current_steps, ema, batch_count: 0 }
         }).collect();
         for (requests, wanted) in &batches {
             // 1 to 8, then even sizes, up to 20; beyond that a batch keeps its size.

@@ -1,13 +1,13 @@
 //! SGLang's `adaptive_spec.json` (`--speculative-adaptive-config`) as it is, read and written.
 //!
-//! Generations 1 and 2 have flat keys. From generation 3 on, keys that are whole numbers are batch sizes, and the other keys
-//! are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file does not hold the length
-//! to start from, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
+//! Generations 1 and 2 have flat keys. From generation 3 on, keys that are whole numbers are batch sizes, and the other
+//! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file does not hold
+//! the length to start from, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
 //! `load_adaptive_config` in sgl-project/sglang `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and
 //! `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in policies.md 1.1 to 1.4.
 //!
-//! SGLang sorts candidates and ignores keys that it does not know; here both are errors, since the file then does not say
-//! what runs.
+//! SGLang sorts candidates and ignores keys that it does not know; here both are errors, since the file then does not
+//! say what runs.
 
 use crate::PolicySpec;
 use crate::ema_tier::EmaTier;
@@ -37,7 +37,8 @@ const CANDIDATES: &str = "candidate_steps";
 const CEILING: &str = "ceiling_coeff";
 
 /// Reads the text of an `adaptive_spec.json`: flat keys are `sglang-gen1` (of which `sglang-gen2` reads the same file),
-/// batch-size keys `sglang-gen3`, or `sglang-throughput` where `strategy` says so. Lengths to start from are the presets'.
+/// batch-size keys `sglang-gen3`, or `sglang-throughput` where `strategy` says so. Lengths to start from are the
+/// presets'.
 pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
     let file = match serde_json::from_str(text) {
         Ok(Value::Object(file)) => file,

@@ -1,5 +1,5 @@
-//! `sglang-throughput`: SGLang's throughput-aware strategy. The length with the most expected tokens per measured time of a
-//! decode round at this batch size.
+//! `sglang-throughput`: SGLang's throughput-aware strategy. The length with the most expected tokens per measured time
+//! of a decode round at this batch size.
 //!
 //! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
 //! `throughput_aware_spec_params.py` (@23570745); restated in policies.md 1.4.
@@ -81,9 +81,10 @@ impl Definition for SglangThroughput {
     }
 
     fn differences(&self) -> &'static str {
-        "the slots are the example in SGLang's code, which has no default. The profile is exact, of S draft passes and a verify \
-         pass without prefill, at 2048 tokens of context (SGLang takes less where the model's context is short). A position's \
-         rate is over the requests that had it verified; in SGLang all have. Scores are in tokens a second"
+        "the slots are the example in SGLang's code, which has no default. The profile is exact, of S draft passes and \
+         a verify pass without prefill, at 2048 tokens of context (SGLang takes less where the model's context is \
+         short). A position's rate is over the requests that had it verified; in SGLang all have. Scores are in tokens \
+         a second"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -169,8 +170,8 @@ impl Tracker {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the positions' rates. Deeper positions than were ever verified
-    /// get a geometric tail. `None` while nothing is known. policies.md 1.4.
+    /// Expected tokens of a round with `steps` drafts: 1 + the positions' rates. Deeper positions than were ever
+    /// verified get a geometric tail. `None` while nothing is known. policies.md 1.4.
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {

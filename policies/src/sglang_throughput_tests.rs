@@ -1,4 +1,5 @@
-//! Tests of [`super`]: the tracker and the table by hand, and the whole policy against a second reading of SGLang's code.
+//! Tests of [`super`]: the tracker and the table by hand, and the whole policy against a second reading of SGLang's
+//! code.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_belief, close, outcome};

@@ -16,8 +16,8 @@ pub type BatchRange = (u32, u32, u32);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmDynamic {
-    /// `[first, last, K]` of each range of batch sizes, ascending, the first one from 1. A batch size between two ranges or
-    /// beyond the last has the K of the range before it.
+    /// `[first, last, K]` of each range of batch sizes, ascending, the first one from 1. A batch size between two
+    /// ranges or beyond the last has the K of the range before it.
     pub num_speculative_tokens_per_batch_size: Vec<BatchRange>,
 }
 
@@ -48,9 +48,10 @@ impl Definition for VllmDynamic {
     }
 
     fn differences(&self) -> &'static str {
-        "vLLM drafts at the end of the step before, by its batch size; here a step's own batch counts. The token budget is \
-         charged with the last batch's K, so a longer K comes one step after the batch shrank, as in vLLM, and a shorter one \
-         at once, where vLLM still verifies what it has. num_speculative_tokens is the table's largest K"
+        "vLLM drafts at the end of the step before, by its batch size; here a step's own batch counts. The token \
+         budget is charged with the last batch's K, so a longer K comes one step after the batch shrank, as in vLLM, \
+         and a shorter one at once, where vLLM still verifies what it has. num_speculative_tokens is the table's \
+         largest K"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -82,8 +83,8 @@ impl Definition for VllmDynamic {
     }
 }
 
-/// vLLM's `--speculative-config` for a batch-size table: `num_speculative_tokens` is its largest K; `method` and `model`
-/// are written where given. One line of JSON.
+/// vLLM's `--speculative-config` for a batch-size table: `num_speculative_tokens` is its largest K; `method` and
+/// `model` are written where given. One line of JSON.
 pub fn to_vllm_speculative_config(
     method: Option<&str>,
     model: Option<&str>,

@@ -1,5 +1,5 @@
-//! What happens at the edge of a batch-size table, in the engine: vLLM issue #49548 reports that throughput collapses where
-//! the load crosses the table's threshold all the time.
+//! What happens at the edge of a batch-size table, in the engine: vLLM issue #49548 reports that throughput collapses
+//! where the load crosses the table's threshold all the time.
 
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
