@@ -1,12 +1,24 @@
-//! `ema-tier`: SGLang's adaptive speculative decoding, first generation. An exponential average of the accepted draft
-//! length moves the whole batch between a few captured lengths, with hysteresis.
+//! `ema-tier`, `sglang-gen1` and `sglang-gen2`: SGLang's adaptive speculative decoding, generations 1 and 2. An
+//! exponential average of the accepted draft length moves the whole batch between a few captured lengths, with
+//! hysteresis.
 //!
-//! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`; restated in policies.md 1.1. The
-//! formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its motivation: no code computes it.
+//! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`, and the same file @13d3f642;
+//! restated in policies.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its
+//! motivation: no code computes it.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
+
+/// What becomes of an initial length that is no candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffList {
+    /// It snaps to the nearest candidate, the larger one on a tie (generation 1).
+    Snap,
+    /// It becomes a candidate (generation 2).
+    Add,
+}
 
 /// Parameters, with SGLang's defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,8 +36,10 @@ pub struct EmaTier {
     pub down_hysteresis: f64,
     /// Added to the threshold of going up; positive delays rising.
     pub up_hysteresis: f64,
-    /// Length to start from (`speculative_num_steps`), snapped to the nearest candidate, the larger one on a tie.
+    /// Length to start from (`speculative_num_steps`).
     pub initial_steps: u32,
+    /// What becomes of an initial length that is no candidate.
+    pub off_list: OffList,
 }
 
 impl Default for EmaTier {
@@ -38,14 +52,23 @@ impl Default for EmaTier {
             down_hysteresis: -0.25,
             up_hysteresis: 0.0,
             initial_steps: 3,
+            off_list: OffList::Snap,
         }
     }
 }
 
 impl EmaTier {
+    /// SGLang's generation 2.
+    pub fn gen2() -> EmaTier {
+        EmaTier { off_list: OffList::Add, ..EmaTier::default() }
+    }
+
     /// The candidates sorted, each once.
     fn tiers(&self) -> Vec<u32> {
         let mut tiers = self.candidates.clone();
+        if self.off_list == OffList::Add {
+            tiers.push(self.initial_steps);
+        }
         tiers.sort_unstable();
         tiers.dedup();
         tiers
@@ -58,7 +81,10 @@ impl Definition for EmaTier {
     }
 
     fn source(&self) -> &'static str {
-        "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)"
+        match self.off_list {
+            OffList::Snap => "SGLang PR #21599, srt/speculative/adaptive_spec_params.py (generation 1)",
+            OffList::Add => "SGLang srt/speculative/adaptive_spec_params.py @13d3f642 (generation 2)",
+        }
     }
 
     fn sees(&self) -> &'static str {
@@ -74,13 +100,14 @@ impl Definition for EmaTier {
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
-        self.candidates.iter().copied().max().map(|longest| ("candidates", longest))
+        self.tiers().last().map(|&longest| ("candidates", longest))
     }
 
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("ema-tier");
         let range =
             || format!("{:?} are not two or more different draft lengths from 1 to {MAX_SPEC_LEN}", self.candidates);
+        check.length("initial_steps", self.initial_steps)?;
         let tiers = self.tiers();
         check.that("candidates", tiers.len() >= 2 && tiers.iter().all(|t| (1..=MAX_SPEC_LEN).contains(t)), range)?;
         check.share("ema_alpha", self.ema_alpha)?;
@@ -88,7 +115,7 @@ impl Definition for EmaTier {
         for (key, value) in [("down_hysteresis", self.down_hysteresis), ("up_hysteresis", self.up_hysteresis)] {
             check.that(key, value.is_finite(), || format!("{value} is not a number of tokens"))?;
         }
-        check.length("initial_steps", self.initial_steps)
+        Ok(())
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
@@ -167,6 +194,7 @@ mod tests {
     use super::*;
     use crate::testing::outcome;
     use foretoken_sim::Drafts;
+    use proptest::prelude::*;
 
     /// (after batch n, average, length) of policies.md 10.
     type Vector = (u64, f64, u32);
@@ -219,6 +247,74 @@ mod tests {
         }
         // The engine's longest draft cuts what is drafted, not what is remembered.
         assert_eq!(Tiers::new(&EmaTier { initial_steps: 7, ..EmaTier::default() }, 5).limit(), 5);
+    }
+
+    #[test]
+    fn generation_2_adds_the_start_to_the_list() {
+        let gen2 = |initial_steps, candidates: &[u32]| {
+            let params = EmaTier { initial_steps, candidates: candidates.to_vec(), ..EmaTier::gen2() };
+            params.check().map(|()| Tiers::new(&params, 8)).map_err(|e| e.key)
+        };
+        for (asked, tiers) in [(2, vec![1, 2, 3, 7]), (3, vec![1, 3, 7]), (8, vec![1, 3, 7, 8])] {
+            let policy = gen2(asked, &[7, 1, 3]).unwrap();
+            assert_eq!((policy.limit(), policy.ema, policy.tiers), (asked, f64::from(asked) - 1.0, tiers));
+        }
+        // The start makes a second candidate of one; two are needed all the same.
+        assert_eq!(gen2(3, &[5]).unwrap().tiers, [3, 5]);
+        assert_eq!(gen2(3, &[3]).err(), Some("candidates"));
+        assert_eq!(EmaTier { initial_steps: 12, ..EmaTier::gen2() }.asks_for(), Some(("candidates", 12)));
+    }
+
+    /// Generation 2 as its code has it: every rule from the list at hand, nothing kept but the length and the average.
+    fn by_the_code(params: &EmaTier, batches: &[Vec<u32>]) -> Vec<u32> {
+        let candidates: std::collections::BTreeSet<u32> =
+            params.candidates.iter().copied().chain([params.initial_steps]).collect();
+        let (mut steps, mut ema, mut count) = (params.initial_steps, f64::from(params.initial_steps) - 1.0, 0i64);
+        let mut made = Vec::new();
+        for accepted in batches {
+            if !accepted.is_empty() {
+                let mean = f64::from(accepted.iter().sum::<u32>()) / accepted.len() as f64;
+                ema = (1.0 - params.ema_alpha) * ema + params.ema_alpha * mean;
+                count += 1;
+                let since = count - i64::from(params.warmup_batches);
+                if since > 0 && since % i64::from(params.update_interval) == 0 {
+                    let drop = |&below: &u32| ema <= f64::from(below) - 0.5 + params.down_hysteresis;
+                    while let Some(below) = candidates.range(..steps).next_back().copied().filter(drop) {
+                        steps = below;
+                    }
+                    while ema > f64::from(steps) - 0.5 + params.up_hysteresis {
+                        let Some(&above) = candidates.range(steps + 1..).next() else { break };
+                        steps = above;
+                    }
+                }
+            }
+            made.push(steps);
+        }
+        made
+    }
+
+    proptest! {
+        #[test]
+        fn generation_2_is_what_its_code_does(
+            candidates in prop::collection::vec(1u32..=8, 2..5),
+            initial_steps in 1u32..=8,
+            (ema_alpha, warmup_batches, update_interval) in (0.05f64..1.0, 0u32..6, 1u32..4),
+            (down_hysteresis, up_hysteresis) in (-1.0f64..0.5, -0.5f64..1.0),
+            batches in prop::collection::vec(prop::collection::vec(0u32..=8, 0..4), 40),
+        ) {
+            let params = EmaTier {
+                candidates, initial_steps, ema_alpha, warmup_batches, update_interval, down_hysteresis, up_hysteresis,
+                off_list: OffList::Add,
+            };
+            prop_assume!(params.check().is_ok());
+            let mut policy = Tiers::new(&params, 8);
+            let drafts = Drafts::default();
+            let made: Vec<u32> = batches.iter().map(|accepted| {
+                policy.observe(&outcome(&drafts, &[8; 4][..accepted.len()], accepted));
+                policy.limit()
+            }).collect();
+            prop_assert_eq!(made, by_the_code(&params, &batches));
+        }
     }
 
     #[test]

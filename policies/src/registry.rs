@@ -11,6 +11,8 @@ use crate::{
     Adaspec, Autoregressive, Belief, ClairvoyantStatic, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec,
     Threshold,
 };
+use crate::{ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, VllmDynamic};
+use crate::{SglangGen3, SglangThroughput};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -234,6 +236,15 @@ policies! {
     Exp3spec(Exp3spec) = "exp3spec", BLACK LongDash Plus, Exp3spec::default();
     CascadeLike(CascadeLike) = "cascade-like", BLACK Solid TriangleDown, CascadeLike::default();
     NightjarLike(NightjarLike) = "nightjar-like", BLACK Dashed Diamond, NightjarLike::default();
+    SglangGen1(EmaTier) = "sglang-gen1", ORANGE Dashed Ring, EmaTier::default();
+    SglangGen2(EmaTier) = "sglang-gen2", ORANGE Dotted Square, EmaTier::gen2();
+    SglangGen3(SglangGen3) = "sglang-gen3", ORANGE LongDash Triangle, SglangGen3::default();
+    SglangThroughput(SglangThroughput) = "sglang-throughput", ORANGE Solid Plus, SglangThroughput::default();
+    VllmDynamic(VllmDynamic) = "vllm-dynamic", BLACK Dashed Square, VllmDynamic::default();
+    DisableByBatchSize(DisableByBatchSize) = "disable-by-batch-size", BLACK Dotted Circle, Default::default();
+    DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
+    ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
+    VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();
