@@ -87,7 +87,7 @@ impl SpecPolicy for AnyAlive {
         let last = launched as usize - 1;
         let mut any = false;
         for (i, alive) in self.alive.iter_mut().enumerate() {
-            *alive &= drafts.draft_len[i] >= launched && f64::from(drafts.confidence(i, last)) >= self.tau;
+            *alive &= drafts.draft_len[i] >= launched && drafts.confidence(i, last) >= self.tau;
             any |= *alive;
         }
         // The last pass' drafts were all below the threshold unless a chain is alive. The first draft is kept
@@ -111,7 +111,7 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run, any_batch};
     use proptest::prelude::*;
 
-    fn decide(policy: ConfidenceStop, limit: &[u32], confidence: &[&[f32]]) -> (Vec<u32>, Vec<u32>) {
+    fn decide(policy: ConfidenceStop, limit: &[u32], confidence: &[&[f64]]) -> (Vec<u32>, Vec<u32>) {
         let mut run = Run::of(&policy, &CONTEXT);
         let batch = Batch::new(&vec![50; limit.len()], limit);
         let step = run.step(&batch, |i, j| confidence[i][j.min(confidence[i].len() - 1)], &vec![8; limit.len()]);
@@ -157,7 +157,7 @@ mod tests {
             batch in any_batch(6, 8),
             tau in 0.0f64..1.0,
             cap in 1u32..=8,
-            seed in prop::collection::vec(prop::collection::vec(0.0f32..1.0, 8), 6),
+            seed in prop::collection::vec(prop::collection::vec(0.0f64..1.0, 8), 6),
         ) {
             let mut run = Run::of(&ConfidenceStop { tau, cap }, &CONTEXT);
             let made = run.step(&batch, |i, j| seed[i][j], &vec![0; batch.limit.len()]);

@@ -79,7 +79,7 @@ impl SpecPolicy for RunsAll {
         for depth in 1..drafts.passes as usize {
             let (mut sum, mut n) = (0.0, 0u32);
             for i in (0..drafts.draft_len.len()).filter(|&i| drafts.draft_len[i] as usize > depth) {
-                sum += f64::from(drafts.confidence(i, depth));
+                sum += drafts.confidence(i, depth);
                 n += 1;
             }
             if sum < self.tau * f64::from(n) {
@@ -97,7 +97,7 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, Run, any_batch};
     use proptest::prelude::*;
 
-    fn verified(tau: f64, limit: &[u32], confidence: &[[f32; 4]]) -> Vec<u32> {
+    fn verified(tau: f64, limit: &[u32], confidence: &[[f64; 4]]) -> Vec<u32> {
         let mut run = Run::of(&DraftConfidence { tau, cap: 4 }, &CONTEXT);
         let step = run.step(&Batch::new(&vec![50; limit.len()], limit), |i, j| confidence[i][j], &[4, 4, 4]);
         let all: Vec<u32> = limit.iter().map(|&l| l.min(4)).collect();
@@ -132,7 +132,7 @@ mod tests {
         fn the_first_short_mean_freezes_the_length(
             batch in any_batch(5, 8),
             tau in 0.01f64..1.0,
-            confidence in prop::collection::vec(prop::collection::vec(0.0f32..1.0, 8), 5),
+            confidence in prop::collection::vec(prop::collection::vec(0.0f64..1.0, 8), 5),
         ) {
             let mut run = Run::of(&DraftConfidence { tau, cap: 8 }, &CONTEXT);
             let made = run.step(&batch, |i, j| confidence[i][j], &[0; 5]);

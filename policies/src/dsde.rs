@@ -127,11 +127,11 @@ struct Running {
     /// By place.
     known: Vec<Known>,
     /// By place, `history` divergences each, as a ring.
-    history: Vec<f32>,
+    history: Vec<f64>,
     /// Weights of a whole history, oldest first.
     weights: Vec<f64>,
     /// A history in order.
-    ordered: Vec<f32>,
+    ordered: Vec<f64>,
     /// Of each request of the outcome that drafted: its place, its mean divergence, its length before the cap (0 during
     /// the warm-up).
     step: Vec<(usize, f64, u32)>,
@@ -294,7 +294,7 @@ impl SpecPolicy for Running {
 }
 
 /// WVIR: the weighted variance of the newest values over that of all of them. `weights` end with the newest value's.
-fn variance_ratio(values: &[f32], weights: &[f64], short_window: u32) -> f64 {
+fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     let n = values.len();
     if n < 2 {
         return 0.0;
@@ -313,7 +313,7 @@ struct Moments([f64; 3]);
 
 impl Moments {
     /// In four sums each, so that additions need not wait for each other.
-    fn of(values: &[f32], weights: &[f64]) -> Moments {
+    fn of(values: &[f64], weights: &[f64]) -> Moments {
         let mut lanes = [[0.0; 4]; 3];
         let (quads, weight_quads) = (values.chunks_exact(4), weights.chunks_exact(4));
         let tail = quads.remainder().iter().zip(weight_quads.remainder());

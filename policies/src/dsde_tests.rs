@@ -18,7 +18,7 @@ const SMALL: Dsde = Dsde {
 };
 
 /// One verification: (request, verified, accepted, divergences).
-type Round = (RequestId, u32, u32, Vec<f32>);
+type Round = (RequestId, u32, u32, Vec<f64>);
 
 fn feed(policy: &mut Running, rounds: &[Round]) {
     let mut drafts = Drafts::default();
@@ -70,7 +70,7 @@ fn bounds_and_lengths_by_hand() {
     warm(&mut p, 0);
     assert_eq!(p.known[0].bounds, Some((1, 5)));
     // The last six, oldest first; the newest third is the last two.
-    let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| f64::from(x as f32));
+    let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| f64::from(x as f64));
     let w = [0.59049, 0.6561, 0.729, 0.81, 0.9, 1.0];
     let variance = |x: &[f64], w: &[f64]| {
         let total: f64 = w.iter().sum();
@@ -192,7 +192,7 @@ proptest! {
     #[test]
     fn equals_a_second_reading(
         steps in prop::collection::vec(
-            prop::collection::vec((0u32..=8, 0u32..=8, prop::collection::vec(0.0f32..1.5, 8)), 3),
+            prop::collection::vec((0u32..=8, 0u32..=8, prop::collection::vec(0.0f64..1.5, 8)), 3),
             1..20,
         ),
     ) {

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn it_is_deep_where_the_draft_is_sure_and_wide_where_it_is_not() {
         let four = Eagle2 { num_draft_tokens: 5, ..Eagle2::default() };
-        let ranks_and_depths = |confidence: f32| -> Vec<(u32, u32)> {
+        let ranks_and_depths = |confidence: f64| -> Vec<(u32, u32)> {
             let drafts = Run::of(&four, &CONTEXT).step(&Batch::new(&[50], &[7]), |_, _| confidence, &[0]);
             drafts.trees[0].nodes().iter().filter(|n| n.kept).map(|n| (n.rank, n.depth)).collect()
         };

@@ -75,7 +75,6 @@ pub use belief::Belief;
 pub use clairvoyant_static::ClairvoyantStatic;
 pub use dspark::{Dspark, SpsTable};
 pub use eagle2::Eagle2;
-pub use ema_tier::EmaTier;
 pub use confidence_stop::ConfidenceStop;
 pub use disable_by_batch_size::DisableByBatchSize;
 pub use draft_confidence::DraftConfidence;

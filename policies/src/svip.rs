@@ -29,8 +29,8 @@ impl Default for Svip {
 impl Svip {
     /// The entropy, in nats, above which drafting stops: √(scale · H) > threshold solved for H, so that the boundary
     /// itself is not lost to the rounding of a root.
-    fn most_nats(&self) -> f32 {
-        (self.threshold * self.threshold / self.entropy_scale) as f32
+    fn most_nats(&self) -> f64 {
+        (self.threshold * self.threshold / self.entropy_scale) as f64
     }
 }
 
@@ -71,7 +71,7 @@ impl Definition for Svip {
 
 /// The running policy; the fields after `cap` are the step in progress.
 struct Running {
-    most_nats: f32,
+    most_nats: f64,
     cap: u32,
     /// Requests that have not stopped.
     drafting: usize,
@@ -118,7 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Drafts for one request with the given entropies until the policy stops; the drafted length.
-    fn drafted(policy: Svip, nats: &[f32]) -> usize {
+    fn drafted(policy: Svip, nats: &[f64]) -> usize {
         let Speculation::Policy(mut running) = policy.build(&PolicyContext { max_draft_len: 32, ..CONTEXT }) else {
             unreachable!("a policy")
         };
@@ -171,7 +171,7 @@ mod tests {
         #[test]
         fn equals_the_sources_loop(batch in any_batch(12, 8), seed in 0u32..1000) {
             let mixed = |i: usize, j: usize| (i as u32 * 37 + j as u32 * 11 + seed) % 97;
-            let confidence = |i: usize, j: usize| 0.05 + 0.9 * (mixed(i, j) as f32 / 97.0);
+            let confidence = |i: usize, j: usize| 0.05 + 0.9 * (mixed(i, j) as f64 / 97.0);
             let mut run = Run::of(&Svip::default(), &CONTEXT);
             let made = run.step(&batch, confidence, &vec![0; batch.ids.len()]);
             let law = RankLaw::default();
