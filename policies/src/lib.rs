@@ -16,6 +16,7 @@ mod belief;
 mod ema_tier;
 mod estimator;
 mod fixed;
+mod ladder;
 mod look;
 mod oracle_goodput;
 mod oracle_length;
@@ -27,6 +28,8 @@ mod smartspec;
 mod stale;
 mod threshold;
 mod true_cost;
+mod weighed;
+mod zero_lengths;
 
 #[cfg(test)]
 mod testing;
