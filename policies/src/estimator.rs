@@ -119,7 +119,12 @@ impl Estimate {
     /// One draft token fewer to verify; its draft time stays. `position` = c_i + j of the j-th token (from 1) of
     /// request i.
     pub fn drop_token(&mut self, position: u64) {
-        self.verify_s -= self.verify_tokens_s(1, position);
+        self.drop_tokens(1, position);
+    }
+
+    /// `n` draft tokens fewer to verify, whose positions c_i + j add up to `positions`.
+    pub(crate) fn drop_tokens(&mut self, n: u64, positions: u64) {
+        self.verify_s -= self.verify_tokens_s(n, positions);
     }
 
     /// Draft passes of the step.
