@@ -32,6 +32,8 @@ mod smartspec_request;
 mod stale;
 mod threshold;
 mod true_cost;
+mod turbospec;
+mod turbospec_cost;
 mod weighed;
 mod zero_lengths;
 
@@ -56,3 +58,5 @@ pub use smartspec_confidence::SmartspecConfidence;
 pub use smartspec_dsd::{Proposer, SmartspecDsd};
 pub use smartspec_request::SmartspecRequest;
 pub use threshold::{Cost, Scope, Threshold};
+pub use turbospec::Turbospec;
+pub use turbospec_cost::Coefficients as TurbospecCoefficients;
