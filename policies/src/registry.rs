@@ -8,6 +8,7 @@ use crate::stale::Stale;
 use crate::{
     Adaspec, Autoregressive, Belief, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec, Threshold,
 };
+use crate::{SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Turbospec};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -203,6 +204,12 @@ policies! {
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
     ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
     ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    SmartspecJoint(Smartspec) = "smartspec-joint", GREEN Dashed Diamond, Smartspec::joint();
+    SmartspecRequest(SmartspecRequest) = "smartspec-request", GREEN Dotted Square, SmartspecRequest::default();
+    SmartspecConfidence(SmartspecConfidence) = "smartspec-confidence", GREEN LongDash Circle, SmartspecConfidence::default();
+    SmartspecDsd(SmartspecDsd) = "smartspec-dsd", GREEN Dashed Plus, SmartspecDsd::default();
+    TurbospecV1(Turbospec) = "turbospec-v1", GREEN Dotted TriangleDown, Turbospec::default();
+    SmartspecMedusa(SmartspecMedusa) = "smartspec-medusa", GREEN LongDash Ring, SmartspecMedusa::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     Random(Random) = "random", GREY Dotted Plus, Random::default();
