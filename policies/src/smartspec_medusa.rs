@@ -127,6 +127,8 @@ struct Running {
     most: u32,
     /// Who may verify at least n tokens, by n.
     room: Depths,
+    /// s_j(k) of the last decision, head by head, for k from 1 to `max_topk`.
+    passes: Vec<f64>,
     goodput: f64,
     zeroes: ZeroLengths,
     weighed: Weighed,
@@ -144,6 +146,7 @@ impl Running {
             depth,
             most: params.max_tree_tokens.min(widest),
             room: Depths::default(),
+            passes: Vec::new(),
             goodput: 0.0,
             zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
             weighed: Weighed::default(),
@@ -175,7 +178,7 @@ impl Running {
         }
         let mut next = Tree { depth: tree.depth + 1, tokens, last: level, ..*tree };
         next.widths[tree.depth] = width;
-        next.reached *= self.heads.passes(next.depth, width);
+        next.reached *= self.passes(next.depth, width);
         next.expected += at.requests as f64 * next.reached;
 
         let (n, level) = (at.requests, u64::from(level));
@@ -206,26 +209,31 @@ impl Running {
         Some(next)
     }
 
-    /// The first tree with the greatest goodput, by depth-first search. A branch ends where even the widest heads below it
-    /// at no cost could not beat the best so far.
+    /// The first tree with the greatest goodput, by depth-first search. A branch ends where nothing below it could beat the
+    /// best so far.
     fn best_tree(&mut self, batch: &BatchView) -> Tree {
         self.room.fill(batch, self.most);
-        // Expected further tokens below depth d if all heads had their greatest width.
-        let mut beyond = [0.0; MOST_HEADS + 1];
-        for d in (0..self.depth).rev() {
-            beyond[d] = self.heads.passes(d + 1, self.params.max_topk) * (1.0 + beyond[d + 1]);
+        let topk = self.params.max_topk as usize;
+        self.passes.clear();
+        for depth in 1..=self.depth {
+            let miss = 1.0 - self.heads.alpha(depth);
+            let mut all_miss = 1.0;
+            self.passes.extend((0..topk).map(|_| {
+                all_miss *= miss;
+                1.0 - all_miss
+            }));
         }
         let bare = self.bare(batch);
         let mut best = bare;
         let mut weighed = std::mem::take(&mut self.weighed);
         weighed.begin();
         weighed.note(bare.goodput(), || "no tree".to_string());
-        self.search(batch, &bare, &beyond, &mut best, &mut weighed);
+        self.search(batch, &bare, &mut best, &mut weighed);
         self.weighed = weighed;
         best
     }
 
-    fn search(&self, batch: &BatchView, tree: &Tree, beyond: &[f64], best: &mut Tree, weighed: &mut Weighed) {
+    fn search(&self, batch: &BatchView, tree: &Tree, best: &mut Tree, weighed: &mut Weighed) {
         if tree.depth == self.depth {
             return;
         }
@@ -236,12 +244,29 @@ impl Running {
             if goodput > best.goodput() {
                 *best = next;
             }
-            let requests = self.room.at(next.tokens).requests as f64;
-            let most = next.expected + requests * next.reached * beyond[next.depth];
-            if most / (next.draft_s + next.verify_s) > best.goodput() {
-                self.search(batch, &next, beyond, best, weighed);
+            if self.bound(&next) > best.goodput() {
+                self.search(batch, &next, best, weighed);
             }
         }
+    }
+
+    /// No tree that goes on from `tree` has a greater goodput. At most, every further head is as wide as there are tokens
+    /// left for the next one and all who verify `tree` verify it too; at least, the next head's tokens are verified for those
+    /// who may verify any tree.
+    fn bound(&self, tree: &Tree) -> f64 {
+        let widest = ((self.most - tree.tokens) / tree.last).min(self.params.max_topk);
+        if widest == 0 {
+            return 0.0;
+        }
+        let further = (tree.depth + 1..=self.depth).rev().fold(0.0, |below, d| self.passes(d, widest) * (1.0 + below));
+        let expected = tree.expected + self.room.at(tree.tokens).requests as f64 * tree.reached * further;
+        let least = self.room.at(self.most).requests * u64::from(tree.last);
+        expected / (tree.draft_s + tree.verify_s + self.belief.target.gamma_s * least as f64)
+    }
+
+    /// s: one of the `width` tokens of the head at `depth` is the target's.
+    fn passes(&self, depth: usize, width: u32) -> f64 {
+        self.passes[(depth - 1) * self.params.max_topk as usize + width as usize - 1]
     }
 }
 

@@ -71,10 +71,9 @@ fn the_expectation_is_the_corrected_one() {
     // With no chance of acceptance a round has one token; the printed form has none.
     assert_eq!((expected(&[0.0], &[1]), expected_as_printed(&[0.0], &[1])), (1.0, 0.0));
 
-    let p = policy(SmartspecMedusa::default(), HEADS, &alpha);
+    let mut p = policy(SmartspecMedusa::default(), HEADS, &alpha);
     let batch = Batch::new(&[100, 200], &[39, 39]);
-    let mut p = p;
-    p.room.fill(&batch.view(), p.most);
+    p.best_tree(&batch.view());
     let mut tree = p.bare(&batch.view());
     for (width, tokens) in widths.into_iter().zip([3, 9, 27]) {
         tree = p.deepen(&batch.view(), &tree, width).expect("fits");
@@ -170,15 +169,18 @@ fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
     /// The search finds the best of all width vectors, each costed by growing its trees.
     #[test]
     fn equals_exhaustive_search(
         batch in any_batch(6, 40),
         belief in any_belief(),
-        alpha in prop::collection::vec(0.0f64..=1.0, 3),
-        most in 3u32..=39,
+        alpha in prop::collection::vec(0.0f64..=1.0, 4),
+        (heads, max_topk) in prop_oneof![Just((3, 3)), Just((4, 2)), Just((2, 6))],
+        most in 6u32..=42,
     ) {
-        let params = SmartspecMedusa { max_tree_tokens: most, ..SmartspecMedusa::default() };
+        let params = SmartspecMedusa { heads, max_topk, max_tree_tokens: most, ..SmartspecMedusa::default() };
         let mut p = policy(params, belief, &alpha);
         let view = batch.view();
         let goodput = |widths: &[u32]| {
@@ -190,7 +192,7 @@ proptest! {
         let chosen = p.best_tree(&view);
         prop_assert!(close(chosen.goodput(), goodput(chosen.widths())), "{} {}", chosen.goodput(), goodput(chosen.widths()));
         let fits = |w: &Vec<u32>| grown(w).nodes().len() <= most as usize;
-        let best = all_widths(3, 3).into_iter().filter(fits).map(|w| goodput(&w)).fold(0.0, f64::max);
+        let best = all_widths(heads as usize, max_topk).into_iter().filter(fits).map(|w| goodput(&w)).fold(0.0, f64::max);
         prop_assert!(chosen.goodput() >= best * (1.0 - 1e-9), "{} below {best}", chosen.goodput());
     }
 }
