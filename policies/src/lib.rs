@@ -40,6 +40,8 @@ mod weighed;
 mod zero_lengths;
 
 #[cfg(test)]
+mod smartspec_family_tests;
+#[cfg(test)]
 mod testing;
 
 pub use acceptance::{Rate, expected_tokens};

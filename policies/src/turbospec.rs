@@ -77,7 +77,7 @@ impl Definition for Turbospec {
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
-        (self.k_start > 0).then_some(("k_start", self.k_start))
+        (self.k_start > 1).then_some(("k_start", self.k_start))
     }
 
     fn check(&self) -> Result<(), BadParameter> {
