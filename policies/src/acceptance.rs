@@ -29,12 +29,17 @@ impl Rate {
         let (mut accepted, mut tries) = (0u64, 0u64);
         for (&a, &v) in outcome.accepted.iter().zip(outcome.verified) {
             accepted += u64::from(a);
-            tries += u64::from(match self {
-                Rate::Attempts => v.min(a + 1),
-                Rate::PerDraft => v,
-            });
+            tries += u64::from(self.tries(a, v));
         }
         (tries > 0).then(|| accepted as f64 / tries as f64)
+    }
+
+    /// Tries of one request that had `accepted` of `verified` drafts.
+    pub(crate) fn tries(self, accepted: u32, verified: u32) -> u32 {
+        match self {
+            Rate::Attempts => verified.min(accepted + 1),
+            Rate::PerDraft => verified,
+        }
     }
 }
 

@@ -27,8 +27,7 @@ pub struct Depths {
 impl Depths {
     /// Counts who could draft how deep when request i may draft up to `min(limit_i, longest)` tokens.
     pub fn fill(&mut self, batch: &BatchView, longest: u32) {
-        self.at.clear();
-        self.at.resize(longest as usize + 1, Depth::default());
+        self.clear(longest);
         for ((&limit, &context), &gap) in batch.limit.iter().zip(batch.context).zip(batch.draft_gap) {
             let at = &mut self.at[limit.min(longest) as usize];
             at.requests += 1;
@@ -41,6 +40,22 @@ impl Depths {
             self.at[j].requests += deeper.requests;
             self.at[j].context += deeper.context;
             self.at[j].catch_up += deeper.catch_up;
+        }
+    }
+
+    /// Nobody yet, and depths up to `longest`.
+    pub(crate) fn clear(&mut self, longest: u32) {
+        self.at.clear();
+        self.at.resize(longest as usize + 1, Depth::default());
+    }
+
+    /// Adds the request at batch index `i` to what [`clear`](Depths::clear) left: one by one, what `fill` does at once.
+    pub(crate) fn add(&mut self, batch: &BatchView, i: usize) {
+        let most = batch.limit[i].min(self.at.len() as u32 - 1) as usize;
+        for at in &mut self.at[1..=most] {
+            at.requests += 1;
+            at.context += u64::from(batch.context[i]);
+            at.catch_up += if batch.always_extend { 0 } else { u64::from(batch.draft_gap[i]) };
         }
     }
 
@@ -66,13 +81,17 @@ pub struct Estimate {
 impl Estimate {
     /// The step without drafts. One walk over the batch.
     pub fn undrafted(belief: &Belief, batch: &BatchView) -> Estimate {
-        let idle = shape::draft_idle_pass(batch);
+        Estimate::of_passes(belief, shape::draft_idle_pass(batch), shape::plain_pass(batch))
+    }
+
+    /// The step without drafts whose passes are known: the draft's idle one, where there is one, and the target's.
+    pub(crate) fn of_passes(belief: &Belief, idle: Option<PassShape>, plain: PassShape) -> Estimate {
         Estimate {
             belief: *belief,
             riders: idle.unwrap_or_default(),
             passes: 0,
             draft_s: idle.map_or(0.0, |s| pass_s(&belief.draft, s)),
-            verify_s: pass_s(&belief.target, shape::plain_pass(batch)),
+            verify_s: pass_s(&belief.target, plain),
         }
     }
 
@@ -100,7 +119,12 @@ impl Estimate {
     /// One draft token fewer to verify; its draft time stays. `position` = c_i + j of the j-th token (from 1) of
     /// request i.
     pub fn drop_token(&mut self, position: u64) {
-        self.verify_s -= self.verify_tokens_s(1, position);
+        self.drop_tokens(1, position);
+    }
+
+    /// `n` draft tokens fewer to verify, whose positions c_i + j add up to `positions`.
+    pub(crate) fn drop_tokens(&mut self, n: u64, positions: u64) {
+        self.verify_s -= self.verify_tokens_s(n, positions);
     }
 
     /// Draft passes of the step.

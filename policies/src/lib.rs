@@ -30,6 +30,8 @@ mod ema_tier;
 mod estimator;
 mod fixed;
 mod hf_dynamic;
+mod heads;
+mod ladder;
 mod look;
 mod oracle_goodput;
 mod oracle_length;
@@ -44,6 +46,12 @@ mod sglang_router;
 mod sglang_throughput;
 mod smartspec;
 mod specinfer;
+mod request_rates;
+mod smartspec;
+mod smartspec_confidence;
+mod smartspec_dsd;
+mod smartspec_medusa;
+mod smartspec_request;
 mod stale;
 mod survival;
 mod tetris;
@@ -62,7 +70,13 @@ mod nightjar;
 mod slots;
 mod svip;
 mod vllm_dynamic;
+mod turbospec;
+mod turbospec_cost;
+mod weighed;
+mod zero_lengths;
 
+#[cfg(test)]
+mod smartspec_family_tests;
 #[cfg(test)]
 mod testing;
 
@@ -107,3 +121,10 @@ pub use exp3spec::Exp3spec;
 pub use nightjar::NightjarLike;
 pub use svip::Svip;
 pub use vllm_dynamic::{BatchRange, VllmDynamic, to_vllm_speculative_config};
+pub use smartspec_confidence::SmartspecConfidence;
+pub use smartspec_dsd::{Proposer, SmartspecDsd};
+pub use smartspec_medusa::SmartspecMedusa;
+pub use smartspec_request::SmartspecRequest;
+pub use threshold::{Cost, Scope, Threshold};
+pub use turbospec::Turbospec;
+pub use turbospec_cost::Coefficients as TurbospecCoefficients;

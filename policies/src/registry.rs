@@ -13,6 +13,7 @@ use crate::{
 };
 use crate::{ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, VllmDynamic};
 use crate::{SglangGen3, SglangThroughput};
+use crate::{SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Turbospec};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -245,6 +246,12 @@ policies! {
     DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
     ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
     VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();
+    SmartspecJoint(Smartspec) = "smartspec-joint", GREEN Dashed Diamond, Smartspec::joint();
+    SmartspecRequest(SmartspecRequest) = "smartspec-request", GREEN Dotted Square, SmartspecRequest::default();
+    SmartspecConfidence(SmartspecConfidence) = "smartspec-confidence", GREEN LongDash Circle, SmartspecConfidence::default();
+    SmartspecDsd(SmartspecDsd) = "smartspec-dsd", GREEN Dashed Plus, SmartspecDsd::default();
+    TurbospecV1(Turbospec) = "turbospec-v1", GREEN Dotted TriangleDown, Turbospec::default();
+    SmartspecMedusa(SmartspecMedusa) = "smartspec-medusa", GREEN LongDash Ring, SmartspecMedusa::default();
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();

@@ -4,6 +4,7 @@ use super::*;
 use crate::Bonus;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use crate::{Cost, Drafter, Form, Rate, Scope, SloMode};
+use crate::{Proposer, TurbospecCoefficients};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -14,6 +15,9 @@ fn shown() -> Vec<PolicySpec> {
         PolicySpec::Fixed(Fixed { k: 1 }),
         PolicySpec::Fixed(Fixed { k: 5 }),
         PolicySpec::Smartspec(Smartspec { rate: Rate::PerDraft, ..Smartspec::default() }),
+        PolicySpec::SmartspecDsd(SmartspecDsd { proposer: Proposer::Ngram, ..SmartspecDsd::default() }),
+        PolicySpec::TurbospecV1(Turbospec { coefficients: TurbospecCoefficients::H100Llama8b, ..Turbospec::default() }),
+        PolicySpec::SmartspecMedusa(SmartspecMedusa { heads: 2, max_topk: 2, ..SmartspecMedusa::default() }),
         PolicySpec::Adaspec(Adaspec { drafter: Drafter::Off, slo: SloMode::Expected, ..Adaspec::default() }),
         PolicySpec::Threshold(Threshold {
             tau: 0.5,
@@ -66,6 +70,9 @@ fn labels_tell_settings_apart_and_looks_tell_policies_apart() {
             "fixed-1",
             "fixed-5",
             "smartspec[rate=per-draft]",
+            "smartspec-dsd[proposer=ngram]",
+            "turbospec-v1[coefficients=h100-8b]",
+            "smartspec-medusa[heads=2 max_topk=2]",
             "adaspec[drafter=off slo=expected]",
             "threshold[cost=runs-all scope=batch-mean tau=0.5]",
             "sglang-gen2[initial_steps=4]",
@@ -210,6 +217,12 @@ fn golden() {
         ("draft-len-schedule", "22022/22022 22022/22022 22022/22022"),
         ("confidence-stop", "88038/88038 77037/66036 88038/88038"),
         ("vllm-draft-confidence", "88038/55035 88038/33033 88038/55035"),
+        ("smartspec-joint", "22022/22022 22022/22022 22022/22022"),
+        ("smartspec-request", "11011/11011 44030/44030 53030/53030"),
+        ("smartspec-confidence", "85035/75035 53033/43033 38038/37037"),
+        ("smartspec-dsd", "22022/22022 22022/22022 22022/22022"),
+        ("turbospec-v1", "88038/22022 22022/22022 22022/22022"),
+        ("smartspec-medusa", "22022/22022 22022/22022 22022/22022"),
         ("oracle-goodput", "21020/21020 30031/30031 11002/11002"),
         ("oracle-length", "41020/41020 80031/80031 11002/11002"),
         ("clairvoyant-static", "00000/00000 00000/00000 00000/00000"),
@@ -218,6 +231,9 @@ fn golden() {
         ("fixed-1", "11011/11011 11011/11011 11011/11011"),
         ("fixed-5", "55035/55035 55035/55035 55035/55035"),
         ("smartspec[rate=per-draft]", "22022/22022 22022/22022 22022/22022"),
+        ("smartspec-dsd[proposer=ngram]", "88038/55035 88038/55035 88038/55035"),
+        ("turbospec-v1[coefficients=h100-8b]", "88038/55035 55035/55035 55035/55035"),
+        ("smartspec-medusa[heads=2 max_topk=2]", "22022/22022 22022/22022 22022/22022"),
         ("adaspec[drafter=off slo=expected]", "88038/64034 88038/43033 88038/26026"),
         ("threshold[cost=runs-all scope=batch-mean tau=0.5]", "88038/66036 88038/44034 88038/66036"),
         ("sglang-gen2[initial_steps=4]", "44034/44034 44034/44034 44034/44034"),
@@ -270,7 +286,9 @@ proptest! {
                 batch.slo_tpot_s.fill(slo);
                 let accepted: Vec<u32> = batch.limit.iter().zip(&wanted).map(|(&l, &w)| l.min(w)).collect();
                 let made = run.step(&batch, |_, j| confidence.powi(j as i32 + 1).max(1e-6), &accepted);
-                prop_assert!(made.verify_len.len() == batch.limit.len(), "{}", policy.label());
+                // Who chooses a prefix may leave requests out.
+                let all = made.verify_len.len() == batch.limit.len();
+                prop_assert!(all || policy.name() == "smartspec-joint", "{}", policy.label());
             }
         }
     }

@@ -1,14 +1,21 @@
 //! `smartspec`: one draft length for the whole batch, the one with the best estimated goodput under a moving average of
-//! the acceptance rate and a linear belief of costs.
+//! the acceptance rate and a linear belief of costs. `smartspec-joint` also chooses how many requests run.
 //!
 //! Source: Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput" (2024), Alg. 1
-//! and 2, choosing k only, with the corrected formula: Alg. 1 line 4 multiplies by n twice (policies.md 3.1, 12, 14).
+//! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (policies.md 3.1, 12, 14). `smartspec` takes
+//! the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served prefixes.
+//!
+//! Prompt lookup needs nothing of its own: a request without a match may draft 0 tokens and counts one, the m matched ones
+//! count E(a, k), and the belief's drafting is parallel (policies.md 3.1, 3.6).
 
 use crate::acceptance::Rate;
 use crate::belief::Belief;
 use crate::estimator::{Depths, Estimate};
+use crate::ladder::{Ladder, best_of};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
-use foretoken_sim::{BatchView, DraftPlan, SpecPolicy, Speculation, StepOutcome};
+use crate::weighed::Weighed;
+use crate::zero_lengths::ZeroLengths;
+use foretoken_sim::{BatchView, Candidate, DraftPlan, PassShape, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
 /// Parameters. The paper leaves the average's window open; 0.7 and 0.85 are those of its public code.
@@ -21,23 +28,48 @@ pub struct Smartspec {
     pub ema_keep: f64,
     /// What a step's rate is a share of.
     pub rate: Rate,
+    /// Choose how many requests take part as well (Alg. 2), not the length alone?
+    pub joint: bool,
+    /// Share of past steps with length 0 above which the draft does not run over a new request's prompt, which is then
+    /// never speculated for (section 5, "Prefill disabling"); 1 is never.
+    pub skip_draft_prefill_above: f64,
     /// Steps in a row with k = 0 after which the run warns: with nothing verified the average cannot recover.
     pub absorbing_steps: u64,
 }
 
 impl Default for Smartspec {
     fn default() -> Self {
-        Smartspec { initial_acceptance: 0.7, ema_keep: 0.85, rate: Rate::Attempts, absorbing_steps: 1000 }
+        Smartspec {
+            initial_acceptance: 0.7,
+            ema_keep: 0.85,
+            rate: Rate::Attempts,
+            joint: false,
+            skip_draft_prefill_above: 0.7,
+            absorbing_steps: 1000,
+        }
+    }
+}
+
+impl Smartspec {
+    /// Alg. 2 with its choice of the batch.
+    pub fn joint() -> Smartspec {
+        Smartspec { joint: true, ..Smartspec::default() }
     }
 }
 
 impl Definition for Smartspec {
     fn summary(&self) -> &'static str {
-        "one length a step: the best estimated goodput under the average acceptance rate"
+        match self.joint {
+            false => "one length a step: the best estimated goodput under the average acceptance rate",
+            true => "how many requests take part, and one length for them: the pair with the best estimated goodput",
+        }
     }
 
     fn source(&self) -> &'static str {
-        "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, k only, errata corrected"
+        match self.joint {
+            false => "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, k only, errata corrected",
+            true => "SmartSpec (arXiv 2406.14066) Alg. 1 and 2, errata corrected",
+        }
     }
 
     fn sees(&self) -> &'static str {
@@ -45,13 +77,26 @@ impl Definition for Smartspec {
     }
 
     fn differences(&self) -> &'static str {
-        "Alg. 1 line 4 multiplies by n twice: corrected. The average's window is not given: 0.85 old + 0.15 new, from the public code"
+        match self.joint {
+            false => {
+                "Alg. 1 line 4 multiplies by n twice: corrected. The average's window is not given: 0.85 old + 0.15 new, \
+                 from the public code. The draft prefill is skipped as section 5 says, counted over the steps in which \
+                 somebody could draft; the public code does not skip it (skip_draft_prefill_above = 1)"
+            }
+            true => {
+                "as smartspec, and: the prefixes are those of the running decode requests. Admission, prefill chunks and \
+                 KV slots are the scheduler's, decided before (Alg. 2 line 5 asks for slots itself), so requests still \
+                 waiting are no candidates; those left out keep their KV and wait. It can starve the tail of the list. \
+                 No released code makes this choice"
+            }
+        }
     }
 
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("smartspec");
         check.share("initial_acceptance", self.initial_acceptance)?;
         check.share("ema_keep", self.ema_keep)?;
+        check.share("skip_draft_prefill_above", self.skip_draft_prefill_above)?;
         check.that("absorbing_steps", self.absorbing_steps > 0, || "must be at least 1 step".into())
     }
 
@@ -66,10 +111,11 @@ struct BestLength {
     belief: Belief,
     longest: u32,
     acceptance: f64,
-    /// Steps in a row for which 0 was chosen although somebody could have drafted, and the most there ever were.
-    zero_streak: u64,
-    longest_zero_streak: u64,
+    zeroes: ZeroLengths,
     depths: Depths,
+    /// Estimated goodput of the last decision, tokens a second.
+    goodput: f64,
+    weighed: Weighed,
 }
 
 impl BestLength {
@@ -79,9 +125,10 @@ impl BestLength {
             belief: context.belief,
             longest: context.max_draft_len,
             acceptance: context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate),
-            zero_streak: 0,
-            longest_zero_streak: 0,
+            zeroes: ZeroLengths::new(params.absorbing_steps, params.skip_draft_prefill_above, context.belief.drafting),
             depths: Depths::default(),
+            goodput: 0.0,
+            weighed: Weighed::default(),
         }
     }
 
@@ -89,24 +136,40 @@ impl BestLength {
     /// up to its limit, which the estimate counts.
     fn best_length(&mut self, batch: &BatchView) -> u32 {
         self.depths.fill(batch, self.longest);
-        let mut estimate = Estimate::undrafted(&self.belief, batch);
-        let mut tokens = batch.len() as f64;
-        let mut reached = 1.0;
-        let mut best = (tokens / estimate.step_s(), 0);
-        for k in 1..=self.longest {
-            let at = self.depths.at(k);
-            if at.requests == 0 {
-                break;
-            }
-            estimate.deepen(at);
-            reached *= self.acceptance;
-            tokens += at.requests as f64 * reached;
-            let goodput = tokens / estimate.step_s();
-            if goodput > best.0 {
-                best = (goodput, k);
+        let undrafted = Estimate::undrafted(&self.belief, batch);
+        let ladder = Ladder::new(undrafted, batch.len(), &self.depths, self.longest, self.acceptance);
+        let weighed = &mut self.weighed;
+        let (k, goodput) = best_of(ladder, |k, goodput| weighed.note(goodput, || format!("k = {k}")));
+        self.goodput = goodput;
+        k
+    }
+
+    /// Alg. 2: the first prefix with the greatest goodput at its best length. Sums grow request by request, so that all
+    /// prefixes cost requests × lengths.
+    fn best_prefix(&mut self, batch: &BatchView) -> usize {
+        self.depths.clear(self.longest);
+        let mut plain =
+            PassShape { batched: batch.prefill.tokens, context: batch.prefill.context, ..PassShape::default() };
+        let mut idle = PassShape {
+            batched: batch.draft_prefill.tokens,
+            context: batch.draft_prefill.context,
+            ..PassShape::default()
+        };
+        let mut best = (1, f64::NEG_INFINITY);
+        for i in 0..batch.len() {
+            self.depths.add(batch, i);
+            plain.batched += 1;
+            plain.context += u64::from(batch.context[i]);
+            idle.batched += if batch.always_extend { u64::from(batch.draft_gap[i]) } else { 0 };
+            let undrafted = Estimate::of_passes(&self.belief, (idle.batched > 0).then_some(idle), plain);
+            let ladder = Ladder::new(undrafted, i + 1, &self.depths, self.longest, self.acceptance);
+            let (k, goodput) = best_of(ladder, |_, _| ());
+            self.weighed.note(goodput, || format!("first {} requests, k = {k}", i + 1));
+            if goodput > best.1 {
+                best = (i + 1, goodput);
             }
         }
-        best.1
+        best.0
     }
 }
 
@@ -115,12 +178,27 @@ impl SpecPolicy for BestLength {
         self.longest
     }
 
+    fn drafts_for_next(&mut self) -> bool {
+        self.zeroes.drafts_for_next()
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.params.joint
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.weighed.begin();
+        self.best_prefix(batch)
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        if !self.params.joint {
+            self.weighed.begin();
+        }
         let k = self.best_length(batch);
         plan.fill(k);
         if self.depths.at(1).requests > 0 {
-            self.zero_streak = if k == 0 { self.zero_streak + 1 } else { 0 };
-            self.longest_zero_streak = self.longest_zero_streak.max(self.zero_streak);
+            self.zeroes.chose(k);
         }
     }
 
@@ -131,121 +209,22 @@ impl SpecPolicy for BestLength {
     }
 
     fn warnings(&self) -> Vec<String> {
-        if self.longest_zero_streak < self.params.absorbing_steps {
-            return Vec::new();
-        }
-        vec![format!(
-            "smartspec chose length 0 in {} steps in a row: it verifies nothing then, so its acceptance estimate \
-             ({:.3} at the end) cannot recover by itself",
-            self.longest_zero_streak, self.acceptance
-        )]
+        self.zeroes.warnings(if self.params.joint { "smartspec-joint" } else { "smartspec" }, self.acceptance)
+    }
+
+    fn explain(&mut self) {
+        self.weighed.turn_on();
+    }
+
+    fn own_estimate(&self) -> Option<f64> {
+        Some(self.goodput)
+    }
+
+    fn weighed(&self) -> Vec<Candidate> {
+        self.weighed.list()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::acceptance::expected_tokens;
-    use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, outcome};
-    use foretoken_sim::{Coefficients, ContextReads, Drafts};
-    use proptest::prelude::*;
-
-    fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
-        let params = Smartspec { initial_acceptance: acceptance, ..Smartspec::default() };
-        BestLength::new(params, &PolicyContext { belief, max_draft_len: longest, ..CONTEXT })
-    }
-
-    /// A draft that costs `once_s` in a step that drafts and `pass_s` for each pass over `requests` requests, with
-    /// `alpha_s` a context token. Section 12 has no such one-off cost, so catch-up tokens carry it: one a context token.
-    fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch) -> Coefficients {
-        batch.gap = batch.context.clone();
-        let gamma_s = once_s / batch.gap.iter().map(|&g| f64::from(g)).sum::<f64>();
-        Coefficients { alpha_s, gamma_s, delta_s: pass_s - gamma_s * batch.context.len() as f64 }
-    }
-
-    /// Policies.md 10: whether longer context means longer or shorter speculation hangs on how context is read.
-    #[test]
-    fn context_sign() {
-        for (reads, best) in [(ContextReads::Once, [5, 5, 5, 5, 6]), (ContextReads::PerPosition, [5, 4, 3, 1, 0])] {
-            for (context, best) in [128, 512, 2048, 8192, 32768].into_iter().zip(best) {
-                let mut batch = Batch::new(&[context; 16], &[10; 16]);
-                let draft = draft_with_one_off(2.9e-9, 0.447e-3, 0.452e-3, &mut batch);
-                let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };
-                let mut policy = policy(Belief { draft, target, context_reads: reads, ..BELIEF }, 0.75, 10);
-                assert_eq!(policy.best_length(&batch.view()), best, "{reads:?} {context}");
-            }
-        }
-    }
-
-    /// Policies.md 10: TurboSpec's published coefficients for Llama-3.1-8B on H100, ms (its `config.py`), 5 % overhead
-    /// on steps that draft.
-    #[test]
-    fn turbospec_best_lengths() {
-        let table: [(usize, [u32; 5]); 6] = [
-            (1, [3, 4, 5, 7, 10]),
-            (8, [3, 3, 5, 6, 10]),
-            (32, [2, 3, 3, 5, 8]),
-            (64, [1, 2, 3, 4, 6]),
-            (128, [0, 0, 2, 3, 5]),
-            (256, [0, 0, 0, 0, 0]),
-        ];
-        for (requests, lengths) in table {
-            let b = requests as f64;
-            let context = 512.0 * b;
-            let plain = 4.85907942e-5 * context + (1.84383603e-2 - 4.33144783e-2) * b + 6.9386996;
-            // Once a drafting step: the overhead on the plain part, and the draft's own constant and batch terms.
-            let once = 0.05 * (plain) + 2.89700974e-6 * context + 4.3869407e-5 * b + 5.52805909e-3 * b + 0.44711096;
-            let each_pass = 0.45217587 + 4.3869407e-5 * b;
-            let mut batch = Batch::new(&vec![512; requests], &vec![10; requests]);
-            let draft = draft_with_one_off(0.0, once * 1e-3, each_pass * 1e-3, &mut batch);
-            let gamma_s = 1.05 * 1.84383603e-5;
-            let target = Coefficients { alpha_s: 0.0, gamma_s, delta_s: plain * 1e-3 - gamma_s * b };
-            for (alpha, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip(lengths) {
-                let belief = Belief { draft, target, context_reads: ContextReads::Once, ..BELIEF };
-                assert_eq!(policy(belief, alpha, 10).best_length(&batch.view()), best, "batch {requests}, {alpha}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_average_learns_and_steps_without_drafts_leave_it() {
-        let mut p = policy(CONTEXT.belief, 0.7, 8);
-        let drafts = Drafts::default();
-        p.observe(&outcome(&drafts, &[4, 3], &[2, 3]));
-        let expected = 0.85 * 0.7 + 0.15 * (5.0 / 6.0);
-        assert!((p.acceptance - expected).abs() < 1e-15);
-        p.observe(&outcome(&drafts, &[0, 0], &[0, 0]));
-        p.observe(&outcome(&drafts, &[], &[]));
-        assert!((p.acceptance - expected).abs() < 1e-15);
-    }
-
-    #[test]
-    fn absorption_is_told() {
-        let mut p = policy(CONTEXT.belief, 0.0, 8);
-        let (can, cannot) = (Batch::new(&[100, 100], &[8, 8]), Batch::new(&[100, 100], &[0, 0]));
-        let mut plan = DraftPlan { draft_len: vec![0, 0], ..DraftPlan::default() };
-        (0..5000).for_each(|_| p.propose(&cannot.view(), &mut plan));
-        (0..999).for_each(|_| p.propose(&can.view(), &mut plan));
-        assert_eq!(p.warnings(), Vec::<String>::new());
-        p.propose(&can.view(), &mut plan);
-        assert!(p.warnings()[0].contains("1000 steps in a row"));
-    }
-
-    proptest! {
-        /// The argmax equals brute force over section 12's plain reading, limits, chunks and gaps included.
-        #[test]
-        fn argmax_equals_brute_force(batch in any_batch(12, 8), belief in any_belief(), acceptance in 0.0f64..=1.0) {
-            let view = batch.view();
-            let goodput = |k: u32| {
-                let lens: Vec<u32> = view.limit.iter().map(|&l| l.min(k)).collect();
-                let tokens: f64 = lens.iter().map(|&d| expected_tokens(acceptance, d)).sum();
-                tokens / belief.step_s(&view, &lens, &lens)
-            };
-            let chosen = policy(belief, acceptance, 8).best_length(&view);
-            let best = (0..=8).map(goodput).fold(0.0, f64::max);
-            prop_assert!(goodput(chosen) >= best * (1.0 - 1e-12));
-            // No shorter length is as good, beyond rounding.
-            prop_assert!((0..chosen).all(|k| goodput(k) < goodput(chosen) * (1.0 + 1e-12)));
-        }
-    }
-}
+#[path = "smartspec_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! Acceptance rates of a drafter's heads, one a depth, learnt from the depths that trees were accepted to.
+//!
+//! SmartSpec's model of a tree (arXiv 2406.14066, 4.4): a token that head j proposes is the target's with probability α_j,
+//! whatever its rank and whatever happened before, so that one of k tokens is with s_j(k) = 1 − (1 − α_j)^k. Which of the k it was
+//! is not observed; that one of them was, is. The paper leaves open how α_j follows from that.
+//!
+//! Here a step in which a share r of the requests that reached head j passed it moves α_j by (1 − keep)·(r − s_j(k)). With k = 1 that
+//! is SmartSpec's moving average. With any k it comes to rest where the model says what is observed, which averaging the
+//! inverse 1 − (1 − r)^(1/k) would not: that is convex in r, and with one request r is 0 or 1.
+
+use foretoken_sim::StepOutcome;
+
+/// Most heads: deeper trees than this do not pay anywhere.
+pub(crate) const MOST_HEADS: usize = 8;
+
+/// The rates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    alpha: [f64; MOST_HEADS],
+    keep: f64,
+}
+
+impl Heads {
+    /// All at `start`; `keep` is the weight of what was believed when a step comes in.
+    pub(crate) fn new(start: f64, keep: f64) -> Heads {
+        Heads { alpha: [start; MOST_HEADS], keep }
+    }
+
+    /// With these rates, for tests; heads beyond them accept nothing.
+    #[cfg(test)]
+    pub(crate) fn of(alpha: &[f64]) -> Heads {
+        let mut heads = Heads::new(0.0, 0.85);
+        heads.alpha[..alpha.len()].copy_from_slice(alpha);
+        heads
+    }
+
+    /// α of the head at `depth` (from 1).
+    pub(crate) fn alpha(&self, depth: usize) -> f64 {
+        self.alpha[depth - 1]
+    }
+
+    /// Probability that one of the `width` tokens of the head at `depth` is the target's, when all before it was right.
+    pub(crate) fn passes(&self, depth: usize, width: u32) -> f64 {
+        1.0 - (1.0 - self.alpha(depth)).powi(width as i32)
+    }
+
+    /// Takes in a step. The widths are those of the trees in it, read off the trees themselves.
+    pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
+        let mut reached = [0u32; MOST_HEADS];
+        let mut passed = [0u32; MOST_HEADS];
+        let mut deepest = None;
+        for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {
+            let verified = (verified as usize).min(MOST_HEADS);
+            for head in 0..verified.min(accepted as usize + 1) {
+                reached[head] += 1;
+                passed[head] += u32::from(accepted as usize > head);
+            }
+            if deepest.is_none_or(|(_, depth)| verified > depth) {
+                deepest = Some((i, verified));
+            }
+        }
+        let Some((i, depth)) = deepest.filter(|&(_, depth)| depth > 0) else { return };
+        // All trees of a step have the same widths as far as they go: a node's rank among its siblings says how many there are.
+        let mut width = [0u32; MOST_HEADS];
+        for node in outcome.drafts.trees[i].nodes().iter().filter(|n| n.kept && n.depth as usize <= depth) {
+            let widest = &mut width[node.depth as usize - 1];
+            *widest = (*widest).max(node.rank);
+        }
+        for head in (0..depth).filter(|&head| reached[head] > 0) {
+            let share = f64::from(passed[head]) / f64::from(reached[head]);
+            let expected = self.passes(head + 1, width[head]);
+            self.alpha[head] = (self.alpha[head] + (1.0 - self.keep) * (share - expected)).clamp(0.0, 1.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::outcome;
+    use foretoken_sim::{DraftTree, Drafts, Growth};
+
+    /// Drafts of trees of these widths, one for each of `n` requests.
+    fn trees(widths: &[u32], n: usize) -> Drafts {
+        let mut tree = DraftTree::default();
+        let growth = Growth::Expansion(widths.to_vec());
+        widths.iter().for_each(|_| tree.grow(&growth, |_, _| (0.5, 0)));
+        let mut drafts = Drafts::default();
+        drafts.trees = vec![tree; n];
+        drafts
+    }
+
+    #[test]
+    fn with_one_token_a_head_it_is_a_moving_average() {
+        let mut heads = Heads::new(0.7, 0.85);
+        let drafts = trees(&[1, 1, 1], 4);
+        heads.observe(&outcome(&drafts, &[3, 3, 3, 0], &[0, 1, 3, 0]));
+        // Head 1 passed 2 of 3, head 2 1 of 2, head 3 1 of 1.
+        let expected = [2.0 / 3.0, 0.5, 1.0].map(|r| 0.85 * 0.7 + 0.15 * r);
+        for (depth, expected) in (1..).zip(expected) {
+            assert!((heads.alpha(depth) - expected).abs() < 1e-15);
+        }
+        // Without trees nothing is learnt.
+        let before = heads.alpha;
+        heads.observe(&outcome(&Drafts::default(), &[0, 0], &[0, 0]));
+        assert_eq!(heads.alpha, before);
+    }
+
+    /// One request a step: r is 0 or 1, and the average of its inverse would be s, not α.
+    #[test]
+    fn wide_heads_come_to_rest_at_the_rate_of_one_token() {
+        let mut heads = Heads::new(0.9, 0.98);
+        let drafts = trees(&[3, 2], 1);
+        // At α = .4 and .2: s_1 = 1 − .6³ = .784 of the steps pass the first head, s_2 = 1 − .8² = .36 of these the second.
+        let (mut first, mut second, mut sums, n) = (0.0, 0.0, [0.0; 2], 20_000);
+        for step in 0..n {
+            first += 0.784;
+            let passes_first = first >= 1.0;
+            first -= f64::from(passes_first);
+            second += if passes_first { 0.36 } else { 0.0 };
+            let passes_second = passes_first && second >= 1.0;
+            second -= f64::from(passes_second);
+            heads.observe(&outcome(&drafts, &[2], &[u32::from(passes_first) + u32::from(passes_second)]));
+            if step >= n / 2 {
+                sums[0] += heads.alpha(1);
+                sums[1] += heads.alpha(2);
+            }
+        }
+        let means = sums.map(|s| s / f64::from(n / 2));
+        assert!((means[0] - 0.4).abs() < 0.01 && (means[1] - 0.2).abs() < 0.01, "{means:?}");
+    }
+}

@@ -1,0 +1,108 @@
+//! The SmartSpec family in the engine, on the event clock: what the policies' own tests, a step at a time, cannot show.
+
+use crate::testing::{BELIEF, CONTEXT};
+use crate::{Belief, PolicyContext, PolicySpec, Smartspec, SmartspecMedusa};
+use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
+use foretoken_sim::{
+    Arrivals, Coefficients, Drafting, Ending, EngineConfig, Linear, Request, Run, Scheduler, Simulation, Time, Workload,
+};
+use std::sync::atomic::AtomicBool;
+
+/// `n` requests of about 200 tokens in and 60 out, one every 30 ms.
+fn workload(n: u64) -> Workload {
+    let request = |i: u64| Request::new(Time::from_s(0.03 * i as f64), 100 + (i * 37 % 200) as u32, 60);
+    (0..n).map(request).collect()
+}
+
+/// A run on a world that is as believed, with constant acceptance `rate`, whatever the rank.
+fn run(policy: &PolicySpec, belief: Belief, scheduler: Scheduler, workload: &Workload, rate: f64) -> Run {
+    let config = EngineConfig { scheduler, max_draft_len: 8, ..EngineConfig::default() };
+    let context = PolicyContext {
+        belief,
+        profile: &belief,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        ..CONTEXT
+    };
+    let ranks = RankLaw::new(vec![rate]).expect("a probability");
+    let acceptance = AcceptanceSpec { source: Rates::Constant { rate }, ranks, ..AcceptanceSpec::default() };
+    let simulation = Simulation {
+        workload,
+        arrivals: Arrivals::Open,
+        config: &config,
+        draft: &Linear::new(belief.draft),
+        target: &Linear::new(belief.target),
+        context_reads: belief.context_reads,
+        drafting: belief.drafting,
+        noise_cv: 0.0,
+        acceptance: &*acceptance.build(1, workload).expect("a constant rate"),
+        seed: 1,
+        slo_tpot_s: f64::INFINITY,
+        keep_steps: true,
+        interrupt: &AtomicBool::new(false),
+    };
+    simulation.run(policy.build(&context))
+}
+
+fn family() -> impl Iterator<Item = PolicySpec> {
+    let of_family = |p: &PolicySpec| p.name().starts_with("smartspec") || p.name().starts_with("turbospec");
+    PolicySpec::all().into_iter().filter(of_family)
+}
+
+#[test]
+fn every_preset_serves_every_request_and_beats_no_speculation() {
+    let workload = workload(40);
+    for drafting in [Drafting::Autoregressive, Drafting::Parallel] {
+        let belief = Belief { drafting, ..BELIEF };
+        for scheduler in [Scheduler::V1, Scheduler::V0PrefillFirst] {
+            let plain = run(&PolicySpec::all()[0], belief, scheduler, &workload, 0.8).totals.busy;
+            for policy in family() {
+                let run = run(&policy, belief, scheduler, &workload, 0.8);
+                assert_eq!((run.ending, run.totals.emitted), (Ending::Done, 40 * 60), "{}", policy.label());
+                assert!(run.totals.accepted() > 0 && run.totals.busy < plain, "{}", policy.label());
+                assert_eq!(run.warnings, Vec::<String>::new(), "{}", policy.label());
+            }
+        }
+    }
+}
+
+/// Nothing is ever accepted: speculation ends, and with it the draft's prefill of new requests.
+#[test]
+fn hopeless_drafts_are_not_prepared_for() {
+    let workload = workload(200);
+    let draft_s = |skip_draft_prefill_above: f64| {
+        let policy = PolicySpec::Smartspec(Smartspec { skip_draft_prefill_above, ..Smartspec::default() });
+        let run = run(&policy, BELIEF, Scheduler::V1, &workload, 0.0);
+        assert_eq!(run.totals.emitted, 200 * 60);
+        (run.totals.draft_time.as_s(), run.warnings)
+    };
+    let ((skipping, told), (never, _)) = (draft_s(0.7), draft_s(1.0));
+    assert!(told.iter().any(|w| w.contains("skipped the draft prefill")), "{told:?}");
+    assert!(skipping < 0.5 * never, "{skipping} s of drafting, {never} s without skipping");
+}
+
+/// Trees in a world that is as the paper models it: emitted tokens a round come out as the corrected Eq. 10 says.
+#[test]
+fn the_expected_length_of_trees_is_what_comes_out() {
+    // Verification is all but free, so that the widest tree is the best.
+    let target = Coefficients { gamma_s: 1e-6, ..BELIEF.target };
+    let belief = Belief { drafting: Drafting::Parallel, target, ..BELIEF };
+    let params = SmartspecMedusa { initial_acceptance: 0.5, ema_keep: 1.0, ..SmartspecMedusa::default() };
+    let workload: Workload = (0..30).map(|i| Request::new(Time::from_s(100.0 * i as f64), 100, 400)).collect();
+    let run = run(&PolicySpec::SmartspecMedusa(params), belief, Scheduler::V1, &workload, 0.5);
+    // One request at a time, and nothing learnt: always the same tree.
+    let rounds = run.totals.rounds() as f64;
+    let tokens = run.totals.verified as f64 / rounds;
+    let widths = [3u32, 3, 3];
+    assert_eq!(tokens, 39.0);
+    let mut reached = 1.0;
+    let expected: f64 = widths
+        .iter()
+        .map(|&k| {
+            reached *= 1.0 - 0.5f64.powi(k as i32);
+            reached
+        })
+        .sum();
+    let mean = run.totals.accepted() as f64 / rounds;
+    assert!((mean - expected).abs() < 0.03 * expected, "{mean} accepted a round, {expected} expected");
+}
