@@ -56,7 +56,7 @@ impl Step {
         let run: Vec<u32> = (0..REQUESTS).map(|i| luck.half(1 << 32 | i as u64) % (LONGEST + 1)).collect();
         for (i, &right) in run.iter().enumerate() {
             for j in 0..LONGEST as usize {
-                let confidence = 1.0 - 0.9 * (luck.unit((i * LONGEST as usize + j) as u64) as f32).powi(2);
+                let confidence = 1.0 - 0.9 * luck.unit((i * LONGEST as usize + j) as u64).powi(2);
                 said.set_confidence(i, j, confidence);
                 said.set_entropy(i, j, ranks.entropy(confidence));
                 said.set_divergence(i, j, ranks.divergence(confidence, 1 + u32::from(j as u32 >= right)));

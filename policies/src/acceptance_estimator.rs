@@ -21,7 +21,6 @@ const DAMPING: f64 = 50.0;
 /// logit(q) of a token the draft gave probability `q`.
 #[inline]
 fn feature(q: f64) -> f64 {
-    let q = f64::from(q);
     (q / (1.0 - q)).ln().clamp(-MAX_FEATURE, MAX_FEATURE)
 }
 

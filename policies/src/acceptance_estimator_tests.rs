@@ -64,8 +64,8 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
     let before = e.clone();
     let mut seen = Vec::new();
     for n in 0..40u64 {
-        let q: Vec<f64> = (0..3).map(|j| 0.05 + 0.9 * spread(7 * n + j + 1) as f64).collect();
-        let accepted = (0..3).take_while(|&j| spread(31 * n + j) < f64::from(q[j as usize])).count() as u32;
+        let q: Vec<f64> = (0..3).map(|j| 0.05 + 0.9 * spread(7 * n + j + 1)).collect();
+        let accepted = (0..3).take_while(|&j| spread(31 * n + j) < q[j as usize]).count() as u32;
         for j in 0..3.min(accepted + 1) {
             seen.push((q[j as usize], j as usize, j < accepted));
         }
@@ -124,7 +124,7 @@ fn it_recovers_the_law_that_made_the_labels() {
             let mut alive = true;
             for (j, b) in intercepts.iter().enumerate() {
                 draws += 2;
-                let q = 0.02 + 0.96 * luck.unit(draws) as f64;
+                let q = 0.02 + 0.96 * luck.unit(draws);
                 drafts.set_confidence(i, j, q);
                 let c = 1.0 / (1.0 + (-(slope * feature(q) + b)).exp());
                 alive &= luck.unit(draws + 1) < c;

@@ -212,7 +212,7 @@ mod tests {
         let mut run = Run::of(&Adaedl::default(), &CONTEXT);
         let batch = Batch::new(&[100, 100, 100], &[8, 8, 0]);
         let confidence = |i: usize, j: usize| if i == 1 && j == 2 { 0.05 } else { 0.95 };
-        let bound = |c: f64| 1.0 - (0.1 * f64::from(RankLaw::default().entropy(c))).sqrt();
+        let bound = |c: f64| 1.0 - (0.1 * RankLaw::default().entropy(c)).sqrt();
         assert!(bound(0.05) < 0.5 + 8.0 * 0.001 && bound(0.95) > 0.7);
         assert_eq!(run.step(&batch, confidence, &[8, 8, 0]).draft_len, [3, 3, 0]);
         let mut late = Run::of(&Adaedl { k_min: 5, ..Adaedl::default() }, &CONTEXT);
@@ -243,7 +243,7 @@ mod tests {
             for (step, batch) in batches.iter().enumerate() {
                 let mixed = |i: usize, j: usize| (i * 31 + j * 17 + step * 7 + seed) % 61;
                 let confidence = |i: usize, j: usize| 0.2 + 0.79 * (mixed(i, j) as f64 / 61.0);
-                let nats = |i: usize, j: usize| f64::from(law.entropy(confidence(i, j)));
+                let nats = |i: usize, j: usize| law.entropy(confidence(i, j));
                 let accepted: Vec<u32> = (0..batch.ids.len()).map(|i| ((i + step + seed) % 7) as u32).collect();
                 let made = run.step(batch, confidence, &accepted);
                 let lens: Vec<u32> = batch.limit.iter().map(|&l| l.min(6)).collect();

@@ -1,4 +1,4 @@
-//! `adaserve`: token trees by latency target. Every request's beam is drafted alike; which nodes are verified is decided
+//! `adaserve-like`: token trees by latency target. Every request's beam is drafted alike; which nodes are verified is decided
 //! across the batch, first what each request needs to keep its TPOT, then what promises the most tokens.
 //!
 //! Source: Li et al., "AdaServe" (arXiv 2501.12162v2), Algorithms 1 and 2, with the settings of its artefact
@@ -85,7 +85,7 @@ impl Definition for Adaserve {
     }
 
     fn check(&self) -> Result<(), BadParameter> {
-        let check = Check("adaserve");
+        let check = Check("adaserve-like");
         check.length("min_depth", self.min_depth)?;
         check.length("max_depth", self.max_depth)?;
         check.that("max_depth", self.min_depth <= self.max_depth, || {

@@ -112,7 +112,7 @@ proptest! {
         let (mut sum, mut count) = (0.0, 0.0);
         for step in 0..3 {
             let look = |i: usize, j: usize| confidences[96 * step + 8 * i + j];
-            let exact = |i: usize, j: usize| f64::from(look(i, j));
+            let exact = |i: usize, j: usize| look(i, j);
             let plain = Plain { costs: CodeCosts::measure(&belief), batch: &batch, confidence: &exact };
             let made = run.step(&batch, look, &[0; 12]);
             if step == 0 {
@@ -179,7 +179,7 @@ fn a_disappointing_step_is_kept_and_ends_drafting() {
     let (drafts, policy) = decide(&CONTEXT, params, &batch, &confidence);
     assert_eq!(drafts.verify_len, [2; 4]);
     // Only the first token, which did not disappoint, is learned from.
-    assert!((policy.expected.value - f64::from(0.95f64)).abs() < 1e-12);
+    assert!((policy.expected.value - 0.95f64).abs() < 1e-12);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn the_least_promising_request_is_drained_first() {
     policy.eliminate(&batch.view(), &mut drafts);
     // Request 5 is drained to nothing; then the first of the others, which are alike.
     assert_eq!(drafts.verify_len, [0, 4, 4, 4, 4, 0, 4, 4]);
-    let kept = 8.0 + 6.0 * (1..=4).map(|n| f64::from(0.9f64).powi(n)).sum::<f64>();
+    let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;
     assert!(close(policy.goodput, kept / (policy.costs.draft_s(4, 8, 8 * 104) + policy.costs.verify_s(32, context))));
     // All or nothing: it is worse than what there was.

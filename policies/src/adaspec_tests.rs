@@ -102,7 +102,7 @@ proptest! {
         let mut batch = batch;
         batch.slo_tpot_s = limits[..batch.context.len()].to_vec();
         let look = |i: usize, j: usize| confidences[8 * i + j];
-        let exact = |i: usize, j: usize| f64::from(look(i, j));
+        let exact = |i: usize, j: usize| look(i, j);
         let params = adaspec(Drafter::Paper, true, slo);
         let context = PolicyContext { belief, ..CONTEXT };
         let step = Run::of(&params, &context).step(&batch, look, &[8; 12]);
@@ -124,7 +124,7 @@ proptest! {
     ) {
         let belief = Belief { context_reads: ContextReads::Once, ..belief };
         let look = |i: usize, j: usize| confidences[8 * i + j];
-        let exact = |i: usize, j: usize| f64::from(look(i, j));
+        let exact = |i: usize, j: usize| look(i, j);
         let params = adaspec(Drafter::Off, true, SloMode::Off);
         let step = Run::of(&params, &PolicyContext { belief, ..CONTEXT }).step(&batch, look, &[8; 4]);
         let rate = |kept: &[u32]| plain_estimate(&belief, &batch, &step.draft_len, kept, &exact, SloMode::Off);

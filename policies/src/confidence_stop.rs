@@ -164,7 +164,7 @@ mod tests {
             let steps = batch.limit.iter().map(|&l| l.min(cap)).max().unwrap();
             let start = |i: usize| {
                 let own = batch.limit[i].min(cap) as usize;
-                seed[i][..own].iter().take_while(|&&c| f64::from(c) >= tau).count() as u32
+                seed[i][..own].iter().take_while(|&&c| c >= tau).count() as u32
             };
             let longest = (0..batch.limit.len()).map(start).max().unwrap();
             // One pass finds out that the longest chain has ended.

@@ -141,7 +141,7 @@ mod tests {
             for s in 0..drafted.saturating_sub(1) {
                 let j = s as usize + 1;
                 let has = |&i: &usize| batch.limit[i] as usize > j;
-                let column: Vec<f64> = (0..batch.limit.len()).filter(has).map(|i| confidence[i][j].into()).collect();
+                let column: Vec<f64> = (0..batch.limit.len()).filter(has).map(|i| confidence[i][j]).collect();
                 let short = column.iter().sum::<f64>() < tau * column.len() as f64;
                 if short && !exited {
                     k_valid = s + 2;

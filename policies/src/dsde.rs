@@ -261,7 +261,7 @@ impl SpecPolicy for Running {
                 known.next = (known.next + 1) % self.rule.history;
                 known.filled = (known.filled + 1).min(self.rule.history);
             }
-            let mean = (0..positions).map(|j| f64::from(nats(j))).sum::<f64>() / positions as f64;
+            let mean = (0..positions).map(&nats).sum::<f64>() / positions as f64;
             let mut length = 0;
             match known.bounds {
                 // The cap is the mean over the requests that were through with their warm-up before this step.
@@ -271,7 +271,7 @@ impl SpecPolicy for Running {
                     uncapped += 1;
                 }
                 None if known.filled < self.rule.history => {
-                    self.warm_up(place, accepted, (0..positions).map(|j| f64::from(nats(j))));
+                    self.warm_up(place, accepted, (0..positions).map(nats));
                 }
                 None => {}
             }
@@ -319,12 +319,12 @@ impl Moments {
         let tail = quads.remainder().iter().zip(weight_quads.remainder());
         for (lane, (&x, &w)) in tail.enumerate() {
             lanes[0][lane] += w;
-            lanes[1][lane] += w * f64::from(x);
-            lanes[2][lane] += w * f64::from(x) * f64::from(x);
+            lanes[1][lane] += w * x;
+            lanes[2][lane] += w * x * x;
         }
         for (xs, ws) in quads.zip(weight_quads) {
             for lane in 0..4 {
-                let (x, w) = (f64::from(xs[lane]), ws[lane]);
+                let (x, w) = (xs[lane], ws[lane]);
                 lanes[0][lane] += w;
                 lanes[1][lane] += w * x;
                 lanes[2][lane] += w * x * x;

@@ -70,7 +70,7 @@ fn bounds_and_lengths_by_hand() {
     warm(&mut p, 0);
     assert_eq!(p.known[0].bounds, Some((1, 5)));
     // The last six, oldest first; the newest third is the last two.
-    let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| f64::from(x as f64));
+    let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| x);
     let w = [0.59049, 0.6561, 0.729, 0.81, 0.9, 1.0];
     let variance = |x: &[f64], w: &[f64]| {
         let total: f64 = w.iter().sum();
@@ -206,7 +206,7 @@ proptest! {
                 .collect();
             feed(&mut p, &rounds);
             let known = |r: &Round| -> Vec<f64> {
-                r.3.iter().take(r.1.min(r.2 + 1) as usize).map(|&x| f64::from(x)).collect()
+                r.3.iter().take(r.1.min(r.2 + 1) as usize).copied().collect()
             };
             let drafted: Vec<&Round> = rounds.iter().filter(|r| r.1 > 0).collect();
             drafted.iter().for_each(|r| second[r.0 as usize].all.extend(known(r)));

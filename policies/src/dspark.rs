@@ -198,7 +198,7 @@ impl Scheduler {
             slots.clear();
             for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
                 let known = history.lagged(id);
-                let confidence = (0..len as usize).map(|j| known.map_or(1.0, |row| f64::from(row[j])));
+                let confidence = (0..len as usize).map(|j| known.map_or(1.0, |row| row[j]));
                 slots.push_draft(i, confidence, SURVIVAL_EPS);
             }
         }

@@ -22,7 +22,7 @@ proptest! {
         let step = Run::of(&Dspark::default(), &context).step(&batch, look, &[0; 4]);
         prop_assert_eq!(&step.draft_len, &batch.limit);
         let sps = Sps::measure(&context, 4, 2048);
-        let survive = |i: usize, n: u32| (0..n as usize).map(|j| f64::from(look(i, j))).product::<f64>();
+        let survive = |i: usize, n: u32| (0..n as usize).map(|j| look(i, j)).product::<f64>();
         let theta = |lens: &[u32]| {
             let expected: f64 = lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| survive(i, m)).sum::<f64>()).sum();
             let tokens = lens.len() + batch.prefill.tokens as usize + lens.iter().sum::<u32>() as usize;

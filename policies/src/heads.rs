@@ -83,7 +83,7 @@ mod tests {
     /// Drafts of trees of these widths, one for each of `n` requests.
     fn trees(widths: &[u32], n: usize) -> Drafts {
         let mut tree = DraftTree::default();
-        let growth = Growth::Expansion(widths.to_vec());
+        let growth = Growth::Expansion(widths.into());
         widths.iter().for_each(|_| tree.grow(&growth, |_, _| (0.5, 0)));
         let mut drafts = Drafts::default();
         drafts.trees = vec![tree; n];

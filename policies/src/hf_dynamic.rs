@@ -187,7 +187,7 @@ impl SpecPolicy for Assistants {
                     generator.samples.add(outcome.drafts.confidence(i, j as usize), j < accepted);
                 }
                 if let Some(tuned) = generator.samples.best_threshold() {
-                    generator.threshold = f64::from(tuned);
+                    generator.threshold = tuned;
                 }
             }
         }

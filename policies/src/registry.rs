@@ -5,15 +5,13 @@ use crate::look::{BLACK, BLUE, Colour, Dash, GREEN, GREY, Look, Marker, ORANGE, 
 use crate::preset::Preset;
 use crate::profile::PassTimes;
 use crate::stale::Stale;
-use crate::{Adaserve, Eagle2, Specinfer};
-use crate::{Adaedl, Banditspec, CascadeLike, Dsde, Exp3spec, NightjarLike, Svip};
 use crate::{
-    Adaspec, Autoregressive, Belief, ClairvoyantStatic, EmaTier, Fixed, OracleGoodput, OracleLength, Random, Smartspec,
-    Threshold,
+    Adaedl, Adaserve, Adaspec, AdaspecCode, Autoregressive, Banditspec, Belief, CascadeLike, ClairvoyantStatic,
+    ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, Dsde, Dspark, Eagle2, EmaTier, Exp3spec,
+    Fixed, HfDynamic, NightjarLike, OracleGoodput, OracleLength, Random, SglangGen3, SglangThroughput, Smartspec,
+    SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Specinfer, Svip, Tetris, Threshold,
+    Turbospec, VllmAdaptive, VllmDynamic,
 };
-use crate::{ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, VllmDynamic};
-use crate::{SglangGen3, SglangThroughput};
-use crate::{SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Turbospec};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
@@ -210,48 +208,65 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 policies! {
+    // The plain engine and fixed lengths.
     Autoregressive(Autoregressive) = "autoregressive", BLACK Solid Cross, Autoregressive::default();
     Fixed(Fixed) = "fixed", BLUE Solid Ring, Fixed::default();
+
+    // SGLang.
     EmaTier(EmaTier) = "ema-tier", ORANGE Solid Diamond, EmaTier::default();
-    Smartspec(Smartspec) = "smartspec", GREEN Solid Triangle, Smartspec::default();
-    Adaspec(Adaspec) = "adaspec", VERMILLION Solid Square, Adaspec::default();
-    AdaspecMinus(Adaspec) = "adaspec-", VERMILLION Dashed Ring, Adaspec::without_verifier();
-    Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
-    ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
-    ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
-    AdaspecCode(crate::AdaspecCode) = "adaspec-code", VERMILLION LongDash Triangle, crate::AdaspecCode::default();
-    VllmAdaptive(crate::VllmAdaptive) = "vllm-adaptive", BLUE LongDash TriangleDown, crate::VllmAdaptive::default();
-    Dspark(crate::Dspark) = "dspark", ORANGE LongDash Square, crate::Dspark::default();
-    Tetris(crate::Tetris) = "tetris", GREEN LongDash Plus, crate::Tetris::default();
-    HfDynamic(crate::HfDynamic) = "hf-dynamic", PURPLE LongDash Square, crate::HfDynamic::default();
-    HfHeuristic(crate::HfDynamic) = "hf-heuristic", PURPLE LongDash Cross, crate::HfDynamic::heuristic();
-    Specinfer(Specinfer) = "specinfer", GREY Solid Diamond, Specinfer::default();
-    SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
-    Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
-    Adaserve(Adaserve) = "adaserve", GREY LongDash Triangle, Adaserve::default();
-    Svip(Svip) = "svip", GREY Solid Diamond, Svip::default();
-    Adaedl(Adaedl) = "adaedl", GREY Dashed Square, Adaedl::default();
-    Dsde(Dsde) = "dsde", GREY LongDash Triangle, Dsde::default();
-    BanditspecLiteral(Banditspec) = "banditspec-literal", BLACK Dotted Ring, Banditspec::literal();
-    Banditspec(Banditspec) = "banditspec", BLACK Dashed Circle, Banditspec::default();
-    Exp3spec(Exp3spec) = "exp3spec", BLACK LongDash Plus, Exp3spec::default();
-    CascadeLike(CascadeLike) = "cascade-like", BLACK Solid TriangleDown, CascadeLike::default();
-    NightjarLike(NightjarLike) = "nightjar-like", BLACK Dashed Diamond, NightjarLike::default();
     SglangGen1(EmaTier) = "sglang-gen1", ORANGE Dashed Ring, EmaTier::default();
     SglangGen2(EmaTier) = "sglang-gen2", ORANGE Dotted Square, EmaTier::gen2();
     SglangGen3(SglangGen3) = "sglang-gen3", ORANGE LongDash Triangle, SglangGen3::default();
     SglangThroughput(SglangThroughput) = "sglang-throughput", ORANGE Solid Plus, SglangThroughput::default();
-    VllmDynamic(VllmDynamic) = "vllm-dynamic", BLACK Dashed Square, VllmDynamic::default();
+
+    // SmartSpec and TurboSpec.
+    Smartspec(Smartspec) = "smartspec", GREEN Solid Triangle, Smartspec::default();
+    SmartspecJoint(Smartspec) = "smartspec-joint", GREEN Dashed Diamond, Smartspec::joint();
+    SmartspecRequest(SmartspecRequest) = "smartspec-request", GREEN Dotted Square, SmartspecRequest::default();
+    SmartspecConfidence(SmartspecConfidence) = "smartspec-confidence", GREEN LongDash Circle, Default::default();
+    SmartspecDsd(SmartspecDsd) = "smartspec-dsd", GREEN Dashed Plus, SmartspecDsd::default();
+    TurbospecV1(Turbospec) = "turbospec-v1", GREEN Dotted TriangleDown, Turbospec::default();
+    SmartspecMedusa(SmartspecMedusa) = "smartspec-medusa", GREEN LongDash Ring, SmartspecMedusa::default();
+
+    // AdaSpec.
+    Adaspec(Adaspec) = "adaspec", VERMILLION Solid Square, Adaspec::default();
+    AdaspecMinus(Adaspec) = "adaspec-", VERMILLION Dashed Ring, Adaspec::without_verifier();
+    AdaspecCode(AdaspecCode) = "adaspec-code", VERMILLION LongDash Triangle, AdaspecCode::default();
+
+    // Engines of today.
+    VllmDynamic(VllmDynamic) = "vllm-dynamic", BLUE Dashed Diamond, VllmDynamic::default();
+    VllmAdaptive(VllmAdaptive) = "vllm-adaptive", BLUE LongDash TriangleDown, VllmAdaptive::default();
+    Dspark(Dspark) = "dspark", ORANGE LongDash Square, Dspark::default();
     DisableByBatchSize(DisableByBatchSize) = "disable-by-batch-size", BLACK Dotted Circle, Default::default();
     DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
     ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
     VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();
-    SmartspecJoint(Smartspec) = "smartspec-joint", GREEN Dashed Diamond, Smartspec::joint();
-    SmartspecRequest(SmartspecRequest) = "smartspec-request", GREEN Dotted Square, SmartspecRequest::default();
-    SmartspecConfidence(SmartspecConfidence) = "smartspec-confidence", GREEN LongDash Circle, SmartspecConfidence::default();
-    SmartspecDsd(SmartspecDsd) = "smartspec-dsd", GREEN Dashed Plus, SmartspecDsd::default();
-    TurbospecV1(Turbospec) = "turbospec-v1", GREEN Dotted TriangleDown, Turbospec::default();
-    SmartspecMedusa(SmartspecMedusa) = "smartspec-medusa", GREEN LongDash Ring, SmartspecMedusa::default();
+
+    // Confidence, entropy and divergence.
+    Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
+    ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
+    ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
+    HfDynamic(HfDynamic) = "hf-dynamic", PURPLE LongDash Square, HfDynamic::default();
+    HfHeuristic(HfDynamic) = "hf-heuristic", PURPLE Dotted Ring, HfDynamic::heuristic();
+    Svip(Svip) = "svip", GREY Dashed Circle, Svip::default();
+    Adaedl(Adaedl) = "adaedl", GREY Dashed Square, Adaedl::default();
+    Dsde(Dsde) = "dsde", GREY LongDash TriangleDown, Dsde::default();
+    Tetris(Tetris) = "tetris", VERMILLION Dotted Plus, Tetris::default();
+
+    // Trees.
+    Specinfer(Specinfer) = "specinfer", GREY Solid Diamond, Specinfer::default();
+    SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
+    Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
+    AdaserveLike(Adaserve) = "adaserve-like", GREY LongDash Triangle, Adaserve::default();
+
+    // Bandits.
+    BanditspecLiteral(Banditspec) = "banditspec-literal", BLACK Dotted Ring, Banditspec::literal();
+    Banditspec(Banditspec) = "banditspec", BLACK Dashed Circle, Banditspec::default();
+    Exp3spec(Exp3spec) = "exp3spec", BLACK LongDash Plus, Exp3spec::default();
+    CascadeLike(CascadeLike) = "cascade-like", BLACK Solid TriangleDown, CascadeLike::default();
+    NightjarLike(NightjarLike) = "nightjar-like", BLACK Dashed Square, NightjarLike::default();
+
+    // Bounds.
     OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
     OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
     ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();

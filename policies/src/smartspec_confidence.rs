@@ -111,7 +111,7 @@ impl Running {
                 if drafts.draft_len[i] < self.passes {
                     continue;
                 }
-                let short = f64::from(drafts.confidence(i, j)) <= self.params.threshold;
+                let short = drafts.confidence(i, j) <= self.params.threshold;
                 level.tokens += 1;
                 level.context += u64::from(batch.context[i]);
                 level.predicted += u64::from(!short);
@@ -198,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Confidences of three requests by depth.
-    const CONFIDENCE: [[f32; 5]; 3] = [[0.9, 0.8, 0.7, 0.6, 0.9], [0.9, 0.3, 0.9, 0.9, 0.9], [0.5, 0.9, 0.9, 0.9, 0.9]];
+    const CONFIDENCE: [[f64; 5]; 3] = [[0.9, 0.8, 0.7, 0.6, 0.9], [0.9, 0.3, 0.9, 0.9, 0.9], [0.5, 0.9, 0.9, 0.9, 0.9]];
 
     fn decide(params: SmartspecConfidence, belief: Belief, limit: [u32; 3]) -> (Vec<u32>, Vec<u32>) {
         let mut run = Run::of(&params, &PolicyContext { belief, ..CONTEXT });
@@ -247,7 +247,7 @@ mod tests {
         fn equals_brute_force(
             batch in any_batch(10, 8),
             belief in any_belief(),
-            confidence in prop::collection::vec(0.0f32..=1.0, 80),
+            confidence in prop::collection::vec(0.0f64..=1.0, 80),
             threshold in 0.0f64..0.99,
         ) {
             let of = |i: usize, j: usize| confidence[8 * i + j];
@@ -261,7 +261,7 @@ mod tests {
             };
             let drafts = script.decide(&mut policy, &view, 8, &mut Vec::new());
 
-            let sure = |i: usize, j: u32| f64::from(of(i, j as usize)) > threshold;
+            let sure = |i: usize, j: u32| of(i, j as usize) > threshold;
             let length = |i: usize| {
                 let mut d = 0;
                 while d < view.limit[i].min(8) && (d == 0 || sure(i, d - 1)) {

@@ -17,6 +17,7 @@ use foretoken_sim::{
     SpecPolicy, Speculation, StepOutcome, shape,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,6 +130,8 @@ struct Running {
     room: Depths,
     /// s_j(k) of the last decision, head by head, for k from 1 to `max_topk`.
     passes: Vec<f64>,
+    /// The last tree's widths, shared with the plans that grow it.
+    widths: Arc<[u32]>,
     goodput: f64,
     zeroes: ZeroLengths,
     weighed: Weighed,
@@ -147,6 +150,7 @@ impl Running {
             most: params.max_tree_tokens.min(widest),
             room: Depths::default(),
             passes: Vec::new(),
+            widths: Arc::new([1]),
             goodput: 0.0,
             zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
             weighed: Weighed::default(),
@@ -287,7 +291,10 @@ impl SpecPolicy for Running {
         }
         // An expansion vector is never empty; where all depths are 0 its entry is not used.
         let widths = if best.depth == 0 { &[1][..] } else { best.widths() };
-        plan.shape = DraftShape::Tree(Growth::Expansion(widths.to_vec()));
+        if *self.widths != *widths {
+            self.widths = widths.into();
+        }
+        plan.shape = DraftShape::Tree(Growth::Expansion(self.widths.clone()));
         for (depth, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
             *depth = levels_within(best.widths(), limit);
         }

@@ -16,7 +16,7 @@ fn policy(params: SmartspecMedusa, belief: Belief, alpha: &[f64]) -> Running {
 /// The tree of these widths, grown as an executor grows it.
 fn grown(widths: &[u32]) -> DraftTree {
     let mut tree = DraftTree::default();
-    let growth = Growth::Expansion(widths.to_vec());
+    let growth = Growth::Expansion(widths.into());
     widths.iter().for_each(|_| tree.grow(&growth, |_, _| (0.5, 0)));
     tree
 }

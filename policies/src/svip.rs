@@ -30,7 +30,7 @@ impl Svip {
     /// The entropy, in nats, above which drafting stops: √(scale · H) > threshold solved for H, so that the boundary
     /// itself is not lost to the rounding of a root.
     fn most_nats(&self) -> f64 {
-        (self.threshold * self.threshold / self.entropy_scale) as f64
+        self.threshold * self.threshold / self.entropy_scale
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
             for i in 0..batch.ids.len() {
                 let mut len = 0;
                 while len < batch.limit[i].min(8) {
-                    let nats = f64::from(law.entropy(confidence(i, len as usize)));
+                    let nats = law.entropy(confidence(i, len as usize));
                     len += 1;
                     if (0.15 * nats).sqrt() > 0.3 {
                         break;

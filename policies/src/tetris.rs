@@ -147,7 +147,7 @@ mod tests {
             let step = Run::of(&params, &CONTEXT).step(&batch, look, &[0; 4]);
             let capacity = 2 * batch.limit.len() as u32;
             let worth = |lens: &[u32]| {
-                let one = |i: usize, n: u32| (0..n as usize).map(|j| f64::from(look(i, j))).product::<f64>();
+                let one = |i: usize, n: u32| (0..n as usize).map(|j| look(i, j)).product::<f64>();
                 lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| one(i, m)).sum::<f64>()).sum::<f64>()
             };
             prop_assert_eq!(step.verify_len.iter().sum::<u32>(), capacity.min(batch.limit.iter().sum()));

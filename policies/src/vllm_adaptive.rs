@@ -122,7 +122,7 @@ impl Adaptive {
         for (i, &len) in drafts.draft_len.iter().enumerate() {
             for j in 0..len as usize {
                 let q = drafts.confidence(i, j);
-                self.confidence[i * k + j] = if self.told { q } else { self.estimator.predict(q, j) as f64 };
+                self.confidence[i * k + j] = if self.told { q } else { self.estimator.predict(q, j) };
             }
         }
     }
@@ -133,7 +133,7 @@ impl Adaptive {
         slots.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
             let known = if self.told { Some(&confidence[i * *k as usize..]) } else { history.lagged(id) };
-            slots.push_draft(i, (0..len as usize).map(|j| known.map_or(1.0, |row| f64::from(row[j]))), 0.0);
+            slots.push_draft(i, (0..len as usize).map(|j| known.map_or(1.0, |row| row[j])), 0.0);
         }
         let requests = batch.len() + batch.prefill.chunks as usize;
         let fixed = batch.len() + batch.prefill.tokens as usize;
@@ -170,7 +170,7 @@ impl SpecPolicy for Adaptive {
             self.slots.clear();
             for (i, &len) in drafts.draft_len.iter().enumerate() {
                 let row = &self.confidence[i * self.k as usize..][..len as usize];
-                self.slots.push_draft(i, row.iter().map(|&c| f64::from(c)), 0.0);
+                self.slots.push_draft(i, row.iter().copied(), 0.0);
             }
             self.slots.allocate(budget, &mut drafts.verify_len);
         }

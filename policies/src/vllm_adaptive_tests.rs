@@ -29,7 +29,7 @@ proptest! {
         linear in any::<bool>(),
     ) {
         let look = |i: usize, j: usize| confidences[4 * i + j];
-        let exact = |i: usize, j: usize| f64::from(look(i, j));
+        let exact = |i: usize, j: usize| look(i, j);
         let cost_lookup = if linear { CostLookup::Linear } else { CostLookup::Staircase };
         let params = VllmAdaptive { cost_lookup, ..VllmAdaptive::default() };
         let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: TOLD, ..CONTEXT };
@@ -77,7 +77,7 @@ fn own_estimate_and_candidates_are_those_of_the_choice() {
     drafts.draft_len = vec![3, 3];
     drafts.verify_len = vec![3, 3];
     policy.select(&batch.view(), &mut drafts);
-    let exact = |i: usize, j: usize| f64::from(confidence[i][j]);
+    let exact = |i: usize, j: usize| confidence[i][j];
     let rate = plain_rate(&policy.tables, &batch, &drafts.verify_len, &exact);
     assert!(close(policy.own_estimate().expect("it has one"), rate));
     let weighed = policy.weighed();
