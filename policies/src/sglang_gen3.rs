@@ -139,6 +139,10 @@ impl Definition for SglangGen3 {
         self.slots.iter().flat_map(|s| &s.candidates).max().map(|&longest| ("slots", longest))
     }
 
+    fn learns_from_counts(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("sglang-gen3");
         check_keys(&check, self.slots.iter().map(|s| s.batch_size))?;

@@ -91,6 +91,10 @@ impl Definition for SglangThroughput {
         Some(("slots", self.longest()))
     }
 
+    fn learns_from_counts(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("sglang-throughput");
         check_keys(&check, self.slots.iter().map(|s| s.batch_size))?;
