@@ -350,7 +350,9 @@ mod tests {
         let points = vec![(4.0, 0.5), (8.0, 0.3), (12.0, -0.1), (16.0, 0.2)];
         assert_eq!(crossing(points, Turns::Behind), Measured::one(11.0));
         let rising = vec![(0.2, -0.3), (0.4, -0.1), (0.6, 0.1)];
-        assert!(matches!(crossing(rising, Turns::Ahead), Measured::Numbers(Some(x), Some(_)) if (x - 0.5).abs() < 1e-12));
+        assert!(
+            matches!(crossing(rising, Turns::Ahead), Measured::Numbers(Some(x), Some(_)) if (x - 0.5).abs() < 1e-12)
+        );
     }
 
     #[test]

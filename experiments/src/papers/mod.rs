@@ -15,7 +15,6 @@ mod windows;
 
 pub use check::check;
 pub use compared::PaperReport;
-pub use measure::Measured;
 pub use render::{render, render_json};
 
 use measure::Measure;

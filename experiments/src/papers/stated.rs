@@ -87,7 +87,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["x = \"guessed\"", "x = []", "x = [2, 1]", "x = [1, \"a\"]", "x = [1, 2, 3]", "x = nan", "x = true"] {
+        for text in
+            ["x = \"guessed\"", "x = []", "x = [2, 1]", "x = [1, \"a\"]", "x = [1, 2, 3]", "x = nan", "x = true"]
+        {
             assert!(read(text).is_err_and(|e| e.contains("expected a number, a range")), "{text}");
         }
     }

@@ -68,7 +68,8 @@ mod tests {
             for tick in 0..4 {
                 let start = Time::from_s(window as f64 * 2.0 + f64::from(tick) * 0.5);
                 let end = start + Time::from_s(0.25);
-                let step = StepRecord { start, end, batch_size: batch, drafted: batch * drafts, ..StepRecord::default() };
+                let step =
+                    StepRecord { start, end, batch_size: batch, drafted: batch * drafts, ..StepRecord::default() };
                 series.step(&step);
             }
         }
