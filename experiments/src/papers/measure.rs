@@ -28,7 +28,7 @@ pub enum Measure {
     Best(Best),
     /// The swept value from which on a policy no longer beats another.
     Crossing(Crossing),
-    /// A metric at the last swept value minus the same at the first.
+    /// A metric at the last swept value less the same at the first.
     Change(Change),
     /// Draft lengths in windows of time whose batch size is in a range.
     Windows(windows::Windows),
@@ -117,6 +117,9 @@ pub struct Change {
     pub policy: String,
     /// Path of the swept number.
     pub along: String,
+    /// As a share of the first value?
+    #[serde(default)]
+    pub relative: bool,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub at: At,
@@ -256,7 +259,9 @@ impl Measure {
             Measure::Change(m) => {
                 let points = results.along(&m.along, &m.at, |v| results.mean(m.metric, v, &m.policy));
                 let ends = points.as_deref().and_then(|p| p.first().zip(p.last()));
-                ends.map_or(Measured::Nothing, |(first, last)| Measured::one(last.1 - first.1))
+                ends.map_or(Measured::Nothing, |(first, last)| {
+                    Measured::one((last.1 - first.1) / if m.relative { first.1 } else { 1.0 })
+                })
             }
             Measure::Windows(m) => m.of(results),
             Measure::Estimate(m) => m.of(results.plan)?,
@@ -267,7 +272,11 @@ impl Measure {
 
     /// Is it a share of something, to be shown in percent?
     pub fn is_share(&self) -> bool {
-        matches!(self, Measure::Gain(_) | Measure::Estimate(_))
+        match self {
+            Measure::Gain(_) | Measure::Estimate(_) => true,
+            Measure::Change(m) => m.relative,
+            _ => false,
+        }
     }
 
     /// Does it name a policy rather than a number?
