@@ -38,7 +38,7 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
     }
     text.push_str(&legend(comparison));
     if let Some(report) = &comparison.paper {
-        text.push_str(&format!("\n{}, {}\n", report.title, report.figure));
+        text.push('\n');
         text.push_str(&papers::render([(comparison.name.as_str(), report)]));
     }
     text

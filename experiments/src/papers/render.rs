@@ -1,41 +1,46 @@
-//! The table of claims as text, for people: what the paper says, ours, the difference, the reason. ASCII alone, in lines of
-//! bounded length, so that it reads the same in a terminal, a log and a README.
+//! The table of claims as text, for people: what the paper says, ours, the difference, the reason. In lines of bounded length,
+//! so that it reads the same in a terminal, a log and a README.
 
 use super::compared::{Compared, PaperReport};
 use super::measure::Measured;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-/// Characters of each column.
-const WIDTHS: [(&str, u16); 6] =
-    [("experiment", 24), ("the paper says", 44), ("paper", 15), ("ours", 17), ("difference", 10), ("reason", 44)];
+/// Columns and their characters.
+const COLUMNS: [(&str, u16); 6] =
+    [("claim", 22), ("the paper says", 46), ("paper", 16), ("ours", 18), ("difference", 10), ("reason", 46)];
 
 const NO_REASON: &str = "no reason found yet";
 
 /// One table over the claims of several experiments, each under its name.
 pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(WIDTHS.iter().map(|(_, width)| width + 2).sum::<u16>());
-    table.set_header(WIDTHS.map(|(name, _)| name));
-    for (column, (_, width)) in table.column_iter_mut().zip(WIDTHS) {
-        column.set_padding((0, 2)).set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + 2)));
-    }
-    table.column_iter_mut().skip(2).take(3).for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
-    });
+    let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
     for (name, report) in reports {
-        for claim in &report.claims {
-            table.add_row(row(name, report, claim));
+        text.push_str(&format!("\n{name}: {}, {}\n", report.title, report.figure));
+        text.push_str(&lines(report.claims.iter().map(row)));
+    }
+    text
+}
+
+/// Rows in the table's columns, wrapped.
+fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(COLUMNS.iter().map(|(_, width)| width + 2).sum::<u16>());
+    table.add_rows(rows);
+    for (i, (column, (_, width))) in table.column_iter_mut().zip(COLUMNS).enumerate() {
+        column.set_padding((0, 2)).set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + 2)));
+        if (2..5).contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
         }
     }
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-fn row(name: &str, report: &PaperReport, claim: &Compared) -> [String; 6] {
+fn row(claim: &Compared) -> [String; 6] {
     let paper = claim.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, claim.share, false));
     [
-        format!("{name}\n{}", claim.id),
-        format!("{} ({}, {})", claim.says, report.figure, claim.place),
+        claim.id.clone(),
+        format!("{} ({})", claim.says, claim.place),
         paper,
         shown(&claim.ours, claim.share, true),
         difference(claim),
@@ -137,6 +142,7 @@ mod tests {
         };
         let text = render([("name", &report)]);
         assert!(text.is_ascii() && text.lines().all(|l| l.len() <= 170), "{text}");
-        assert!(text.contains("something (Fig. 1, section 1)") && text.contains(NO_REASON), "{text}");
+        assert!(text.contains("name: t, Fig. 1") && text.contains("something (section 1)"), "{text}");
+        assert!(text.contains(NO_REASON), "{text}");
     }
 }
