@@ -100,7 +100,8 @@ fn sglang_phases() {
 #[test]
 fn eagle_lesson() {
     let claims = run("eagle-lesson-table", &["workload.requests=16"]).unwrap();
-    claims.agree(&["accepted", "break-even"]);
+    claims.agree(&["accepted"]);
+    assert!((0.3..0.5).contains(&claims.number("break-even")), "{}", claims.number("break-even"));
     let rows = ["row-0.3", "row-0.5", "row-0.7", "row-0.85"].map(|id| claims.number(id));
     assert!(rows[0] > 1.0 && rows.is_sorted(), "speedup rises with acceptance: {rows:?}");
     run("eagle-lesson-batch", &["workload.lengths.fixed.output=64"]).unwrap().agree(&["falls"]);

@@ -124,24 +124,24 @@ fn refused(from: &str, to: &str, says: &[&str]) {
 #[test]
 fn claims_about_what_is_not_there() {
     let label = "policy = \"oracle-goodput\"";
-    refused(label, "policy = \"oracle\"", &["no policy of this experiment is labelled `oracle`", "x.toml:42"]);
+    refused(label, "policy = \"oracle\"", &["no policy of this experiment is labelled `oracle`", "x.toml:43"]);
     refused(label, "policy = \"fixed-33\"", &["did you mean `fixed-3`?"]);
-    refused("over = [\"fixed-1\"]", "over = [\"fixed-2\"]", &["labelled `fixed-2`", "x.toml:50"]);
+    refused("over = [\"fixed-1\"]", "over = [\"fixed-2\"]", &["labelled `fixed-2`", "x.toml:51"]);
     refused("over = [\"fixed-1\"]", "over = []", &["paper.claims[2].measure.gain.over is empty"]);
     let at = "\"engine.max_num_seqs\" = 8 ";
-    refused(at, "\"engine.max_num_seqs\" = 9 ", &["`engine.max_num_seqs` is never 9", "swept over 8, 64", "x.toml:35"]);
+    refused(at, "\"engine.max_num_seqs\" = 9 ", &["`engine.max_num_seqs` is never 9", "swept over 8, 64", "x.toml:36"]);
     refused(at, "\"engine.block_size\" = 8 ", &["`engine.block_size` is not swept", "swept here: engine.max_num_seqs"]);
     refused(
         "metric = \"speedup\", policy",
         "metric = \"speed\", policy",
-        &["unknown name `speed`", "`speedup`", "x.toml:42"],
+        &["unknown name `speed`", "`speedup`", "x.toml:43"],
     );
 }
 
 #[test]
 fn claims_that_say_nothing_comparable() {
-    refused("paper = 10", "paper = \"guessed\"", &["guessed", "\"figure only\"", "x.toml:41"]);
-    refused("paper = [-inf, 0]", "paper = [1, 0]", &["expected a number, a range", "x.toml:49"]);
+    refused("paper = 10", "paper = \"guessed\"", &["guessed", "\"figure only\"", "x.toml:42"]);
+    refused("paper = [-inf, 0]", "paper = [1, 0]", &["expected a number, a range", "x.toml:50"]);
     refused(
         "paper = 10",
         "paper = [\"fixed-3\"]",
@@ -149,7 +149,7 @@ fn claims_that_say_nothing_comparable() {
     );
     refused("paper = [\"fixed-3\"]", "paper = 3", &["paper.claims[0].paper cannot be compared", "a list of policies"]);
     refused("paper = [\"fixed-3\"]", "paper = [\"adaspec\"]", &["`adaspec` is not among the policies"]);
-    refused("id = \"far-off\"", "id = \"three-is-best\"", &["another claim is called `three-is-best`", "x.toml:38"]);
+    refused("id = \"far-off\"", "id = \"three-is-best\"", &["another claim is called `three-is-best`", "x.toml:39"]);
     let gain = "{ gain = { metric = \"speedup\", policy = \"fixed-3\", over = [\"fixed-1\"] } }";
     let crossing = |along: &str| {
         format!(
