@@ -43,7 +43,8 @@ const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --set seeds='[1]' --set engine.max_num_seqs=64 -o results/small
   foretoken run experiments/quickstart.toml --set 'hardware.noise_cv={ sweep = [0.0, 0.05] }'
   foretoken run experiments/quickstart.toml --resume
-  foretoken run experiments/quickstart.toml --overwrite --format json";
+  foretoken run experiments/quickstart.toml --overwrite --format json
+  foretoken run experiments/papers/ --resume";
 
 const BENCH_EXAMPLES: &str = "Examples:
   foretoken bench
@@ -55,12 +56,12 @@ const INSPECT_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The experiment
+    /// The experiment, or a folder: every experiment in it, and one table of what their papers claim
     pub file: PathBuf,
     /// Replace or add a value of the experiment; may be a sweep
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Folder for the results [default: results/<name>-<digest>]
+    /// Folder for the results, for a folder of experiments one above theirs [default: results/<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Go on with the run the folder holds

@@ -2,6 +2,7 @@
 //! means with 95 % intervals (Student t over seeds, policies.md 14). Pure arithmetic on summaries.
 
 use crate::document::Choice;
+use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use foretoken_policies::{PolicySpec, SloMode};
 use foretoken_report::Cell;
@@ -22,6 +23,9 @@ pub struct Comparison {
     pub seeds: Vec<u64>,
     /// One a combination of swept values.
     pub variants: Vec<VariantResult>,
+    /// What a paper says of it, and what came out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper: Option<PaperReport>,
 }
 
 /// The policies under one combination of swept values.
@@ -102,6 +106,7 @@ impl Comparison {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
             variants: variants.map(|((v, cells), kv)| variant(plan, v, cells, kv)).collect(),
+            paper: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an experiment file says, typed. Reading and checking it; nothing here runs anything.
 
 use crate::document::{Document, Path};
+use crate::papers::Paper;
 use crate::problem::{Problem, Result, nearest};
 use foretoken_policies::PolicySpec;
 use foretoken_sim::acceptance::AcceptanceSpec;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Top-level keys that are the same for every cell.
-pub const UNSWEPT: [&str; 4] = ["name", "seeds", "policies", "output"];
+pub const UNSWEPT: [&str; 5] = ["name", "seeds", "policies", "output", "paper"];
 
 /// One experiment without sweeps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Experiment {
     /// What is written.
     #[serde(default)]
     pub output: Output,
+    /// What a paper says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<Paper>,
 }
 
 /// The true cost of forward passes.

@@ -11,6 +11,7 @@ mod compare;
 mod document;
 mod experiment;
 mod look;
+mod papers;
 mod plan;
 mod problem;
 mod rejection;

@@ -114,7 +114,7 @@ impl Plan {
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
         let (policies, baseline) = entrants(&first.policies);
-        Ok(Plan {
+        let plan = Plan {
             name: first.name.clone(),
             seeds: first.seeds.clone(),
             policies,
@@ -124,7 +124,9 @@ impl Plan {
             relative,
             inputs,
             variants,
-        })
+        };
+        crate::papers::check(&plan)?;
+        Ok(plan)
     }
 
     /// The resolved experiment as TOML for the folder `results`: it can be run where it lies, because paths that

@@ -125,6 +125,16 @@ impl Setting {
         simulation.run(speculation)
     }
 
+    /// What the policies believe passes cost.
+    pub fn belief(&self) -> &Belief {
+        &self.belief
+    }
+
+    /// The hidden acceptance.
+    pub fn acceptance(&self) -> &dyn AcceptanceSource {
+        &*self.acceptance
+    }
+
     fn speculation(&self, policy: &PolicySpec) -> Speculation {
         policy.build(&PolicyContext {
             belief: self.belief.linear,

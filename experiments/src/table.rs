@@ -1,6 +1,7 @@
 //! The comparison as text, for people. ASCII alone, so that it reads the same in a terminal, a log and a diff.
 
 use crate::compare::{Comparison, PolicyResult, VariantResult};
+use crate::papers;
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
@@ -36,6 +37,10 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
         text.push_str(&table(variant, show_implied));
     }
     text.push_str(&legend(comparison));
+    if let Some(report) = &comparison.paper {
+        text.push('\n');
+        text.push_str(&papers::render([(comparison.name.as_str(), report)]));
+    }
     text
 }
 

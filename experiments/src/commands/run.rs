@@ -1,11 +1,14 @@
-//! `foretoken run`: an experiment from file to comparison.
+//! `foretoken run`: an experiment from file to comparison, or every experiment of a folder to one table of claims.
 
 use super::print;
 use crate::cli::{Format, RunArgs};
+use crate::papers::{self, PaperReport};
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
 use crate::run::{Assembled, Folder, Mode, assemble, run_cells};
 use crate::table;
+use rayon::ThreadPool;
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,40 +18,112 @@ const REPORT_JSON: &str = "report.json";
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
+    if args.file.is_dir() {
+        return run_folder(args);
+    }
     let plan = Plan::load(&args.file, &args.sets)?;
     let path = args.output.clone().unwrap_or_else(|| default_folder(&plan));
+    let (folder, results) = run_plan(args, &plan, path, &Machine::new(args)?)?;
+    match (args.format, results) {
+        (Format::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
+        _ => print_report(args, &folder),
+    }
+}
+
+/// Runs every experiment of a folder, each into results of its own, and prints what their papers claim.
+fn run_folder(args: &RunArgs) -> Result<()> {
+    let plans = plans_of(args)?;
+    let machine = Machine::new(args)?;
+    let mut reports: Vec<(&str, PaperReport)> = Vec::new();
+    for (i, plan) in plans.iter().enumerate() {
+        eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
+        let path = args.output.as_ref().map_or_else(|| default_folder(plan), |o| o.join(&plan.name));
+        let (folder, _) = run_plan(args, plan, path, &machine)?;
+        reports.extend(kept_claims(&folder)?.map(|report| (plan.name.as_str(), report)));
+    }
+    let reports = reports.iter().map(|(name, report)| (*name, report));
+    print(&match args.format {
+        Format::Table => papers::render(reports),
+        Format::Json => papers::render_json(reports),
+    })
+}
+
+/// The plans of a folder's experiments, by file name; all of them are read before the first one runs.
+fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
+    let folder = &args.file;
+    let cannot = |e| Problem::bad_input(format!("cannot look into {}: {e}", folder.display()));
+    let entries = std::fs::read_dir(folder).map_err(cannot)?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "toml") && file.is_file());
+    files.sort();
+    if files.is_empty() {
+        let problem = Problem::bad_input(format!("{} holds no experiment", folder.display()));
+        return Err(problem.help("give an experiment, or a folder with experiments (*.toml) in it"));
+    }
+    let plans: Vec<Plan> = files.iter().map(|file| Plan::load(file, &args.sets)).collect::<Result<_>>()?;
+    for (i, plan) in plans.iter().enumerate() {
+        if let Some(first) = plans[..i].iter().position(|other| other.name == plan.name) {
+            let (first, second) = (files[first].display(), files[i].display());
+            let problem = Problem::bad_input(format!("{first} and {second} are both named `{}`", plan.name));
+            return Err(problem.help("their results would land in one folder: give one of them another name"));
+        }
+    }
+    Ok(plans)
+}
+
+/// What all experiments of a command share.
+struct Machine {
+    pool: ThreadPool,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Machine {
+    fn new(args: &RunArgs) -> Result<Machine> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(args.threads.map_or(0, usize::from))
+            .build()
+            .map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
+        Ok(Machine { pool, interrupt: on_interrupt()? })
+    }
+}
+
+/// Makes `path` hold the complete results; hands them over when they were made just now.
+fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Result<(Folder, Option<Assembled>)> {
     let mode = match (args.resume, args.overwrite) {
         (true, _) => Mode::Resume,
         (_, true) => Mode::Overwrite,
         _ => Mode::Fresh,
     };
-    let (folder, complete) = Folder::open(path, &plan, mode)?;
+    let (folder, complete) = Folder::open(path, plan, mode)?;
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());
-        say_what_is_missing(args, &plan, &folder);
-        return print_report(args, &folder);
+        say_what_is_missing(args, plan, &folder);
+        return Ok((folder, None));
     }
-    let interrupt = on_interrupt()?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.threads.map_or(0, usize::from))
-        .build()
-        .map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
-    let speed = pool.install(|| run_cells(&plan, &folder, &interrupt)).inspect_err(|problem| {
+    let speed = machine.pool.install(|| run_cells(plan, &folder, &machine.interrupt)).inspect_err(|problem| {
         if problem.exit == Exit::BadInput {
             folder.abandon();
         }
     })?;
-    let results = assemble(&plan, &folder, !args.no_figures)?;
+    let results = assemble(plan, &folder, !args.no_figures)?;
     keep_report(&results, &folder)?;
-    folder.complete(&plan, &speed)?;
-
+    folder.complete(plan, &speed)?;
     results.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
-    match args.format {
-        Format::Table => print(&table::render(&results.comparison, args.show_implied))?,
-        Format::Json => print_report(args, &folder)?,
-    }
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
-    Ok(())
+    Ok((folder, Some(results)))
+}
+
+/// The claims that the folder keeps with its comparison.
+fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
+    #[derive(Deserialize)]
+    struct Kept {
+        paper: Option<PaperReport>,
+    }
+    let path = folder.path().join(REPORT_JSON);
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    let kept: Kept = serde_json::from_str(&text)
+        .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))?;
+    Ok(kept.paper)
 }
 
 fn default_folder(plan: &Plan) -> PathBuf {

@@ -5,6 +5,7 @@
 use super::store::{Store, write_problem};
 use super::{CellId, Folder};
 use crate::compare::Comparison;
+use crate::papers::PaperReport;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_report::{
@@ -61,7 +62,10 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     set_speedups(plan, &mut cells);
     write_summary(&path("summary.parquet"), &cells).map_err(write_problem)?;
     write_positions(&path("positions.parquet"), &cells).map_err(write_problem)?;
-    let comparison = Comparison::of(plan, &cells, &usable_blocks);
+    let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
+    if let Some(paper) = &plan.variants[0].experiment.paper {
+        comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
+    }
     if figures && output.figures {
         draw(plan, folder, cells)?;
     }

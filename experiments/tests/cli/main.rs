@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod commands;
+mod directions;
 mod interrupted;
+mod papers;
 mod results;
 mod support;

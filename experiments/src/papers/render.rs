@@ -1,0 +1,148 @@
+//! The table of claims as text, for people: what the paper says, ours, the difference, the reason. In lines of bounded length,
+//! so that it reads the same in a terminal, a log and a README.
+
+use super::compared::{Compared, PaperReport};
+use super::measure::Measured;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+
+/// Columns and their characters.
+const COLUMNS: [(&str, u16); 6] =
+    [("claim", 22), ("the paper says", 46), ("paper", 16), ("ours", 18), ("difference", 10), ("reason", 46)];
+
+const NO_REASON: &str = "no reason found yet";
+
+/// One table over the claims of several experiments, each under its name.
+pub fn render<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
+    let mut text = lines([COLUMNS.map(|(name, _)| name.to_owned())]);
+    for (name, report) in reports {
+        text.push_str(&format!("\n{name}: {}, {}\n", report.title, report.figure));
+        text.push_str(&lines(report.claims.iter().map(row)));
+    }
+    text
+}
+
+/// Rows in the table's columns, wrapped.
+fn lines(rows: impl IntoIterator<Item = [String; 6]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(COLUMNS.iter().map(|(_, width)| width + 2).sum::<u16>());
+    table.add_rows(rows);
+    for (i, (column, (_, width))) in table.column_iter_mut().zip(COLUMNS).enumerate() {
+        column.set_padding((0, 2)).set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + 2)));
+        if (2..5).contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+fn row(claim: &Compared) -> [String; 6] {
+    let paper = claim.paper.as_ref().map_or_else(|| "figure only".to_owned(), |m| shown(m, claim.share, false));
+    [
+        claim.id.clone(),
+        format!("{} ({})", claim.says, claim.place),
+        paper,
+        shown(&claim.ours, claim.share, true),
+        difference(claim),
+        reason(claim),
+    ]
+}
+
+fn reason(claim: &Compared) -> String {
+    match (&claim.because, claim.agrees) {
+        (Some(because), _) => because.clone(),
+        (None, Some(false)) => NO_REASON.to_owned(),
+        (None, _) => String::new(),
+    }
+}
+
+fn difference(claim: &Compared) -> String {
+    match (claim.difference, claim.agrees) {
+        (_, None) => "-".to_owned(),
+        (Some(0.0), Some(true)) | (None, Some(true)) => "none".to_owned(),
+        (Some(d), _) => format!("{:+.1} %", d * 100.0),
+        (None, Some(false)) => "not so".to_owned(),
+    }
+}
+
+/// Numbers or names. An open end is one that ours did not reach, or that theirs does not have.
+fn shown(measured: &Measured, share: bool, ours: bool) -> String {
+    let one = |x: f64| number(x, share);
+    match measured {
+        Measured::Numbers(Some(low), Some(high)) if low == high => one(*low),
+        Measured::Numbers(Some(low), Some(high)) => format!("{} to {}", one(*low), one(*high)),
+        Measured::Numbers(Some(low), None) => format!("{} {}", if ours { "above" } else { "at least" }, one(*low)),
+        Measured::Numbers(None, Some(high)) => format!("{} {}", if ours { "below" } else { "at most" }, one(*high)),
+        Measured::Policies(names) => names.join(if ours { ", " } else { " or " }),
+        Measured::Numbers(None, None) | Measured::Nothing => "nothing".to_owned(),
+    }
+}
+
+/// Three significant digits; shares in percent with a sign.
+fn number(x: f64, share: bool) -> String {
+    if share {
+        return format!("{:+.1} %", x * 100.0);
+    }
+    let digits = match x.abs() {
+        a if a >= 100.0 => 0,
+        a if a >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{x:.digits$}")
+}
+
+/// One JSON document over several experiments.
+pub fn render_json<'r>(reports: impl IntoIterator<Item = (&'r str, &'r PaperReport)>) -> String {
+    let one = |(name, report): (&str, &PaperReport)| {
+        let mut value = serde_json::to_value(report).expect("plain data always serialises");
+        value["experiment"] = name.into();
+        value
+    };
+    let all = serde_json::json!({ "papers": reports.into_iter().map(one).collect::<Vec<_>>() });
+    serde_json::to_string_pretty(&all).expect("plain data always serialises") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(paper: Option<Measured>, ours: Measured, agrees: Option<bool>) -> Compared {
+        Compared {
+            id: "c".into(),
+            says: "something".into(),
+            place: "section 1".into(),
+            paper,
+            ours,
+            share: false,
+            difference: None,
+            agrees,
+            because: None,
+        }
+    }
+
+    #[test]
+    fn every_kind_of_cell_reads_well() {
+        let range = Measured::Numbers(Some(0.07), Some(0.184));
+        assert_eq!(shown(&range, true, true), "+7.0 % to +18.4 %");
+        assert_eq!(shown(&Measured::Numbers(Some(40.0), None), false, true), "above 40.0");
+        assert_eq!(shown(&Measured::Numbers(None, Some(0.0)), false, false), "at most 0.00");
+        assert_eq!(shown(&Measured::Policies(vec!["a".into(), "b".into()]), false, false), "a or b");
+        let unexplained = claim(None, Measured::one(1.0), Some(false));
+        assert_eq!((reason(&unexplained).as_str(), difference(&unexplained).as_str()), (NO_REASON, "not so"));
+        let figure = claim(None, Measured::one(1.0), None);
+        assert_eq!((reason(&figure).as_str(), difference(&figure).as_str()), ("", "-"));
+    }
+
+    #[test]
+    fn lines_are_bounded_and_ascii() {
+        let report = PaperReport {
+            title: "t".into(),
+            figure: "Fig. 1".into(),
+            claims: vec![claim(Some(Measured::one(12.0)), Measured::one(13.0), Some(false))],
+        };
+        let text = render([("name", &report)]);
+        assert!(text.is_ascii() && text.lines().all(|l| l.len() <= 170), "{text}");
+        assert!(text.contains("name: t, Fig. 1") && text.contains("something (section 1)"), "{text}");
+        assert!(text.contains(NO_REASON), "{text}");
+    }
+}

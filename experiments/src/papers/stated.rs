@@ -1,0 +1,96 @@
+//! What stands in a document, and what was measured: numbers, ranges that may be open, or names of policies.
+
+use serde::{Deserialize, Serialize};
+
+/// What the document says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "toml::Value", into = "toml::Value")]
+pub enum Stated {
+    /// A figure without numbers in the text, and no statement that could be compared.
+    FigureOnly,
+    /// A number.
+    Number(f64),
+    /// From one number to another; infinite ends are none.
+    Range(f64, f64),
+    /// One of these policies.
+    Policies(Vec<String>),
+}
+
+const FIGURE_ONLY: &str = "figure only";
+const WANTED: &str = "a number, a range [low, high], \"figure only\", or a list of policies";
+
+impl TryFrom<toml::Value> for Stated {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Stated, String> {
+        let wrong = || format!("invalid value: {value}, expected {WANTED}");
+        if let Some(x) = number(&value) {
+            return Ok(Stated::Number(x));
+        }
+        if value.as_str() == Some(FIGURE_ONLY) {
+            return Ok(Stated::FigureOnly);
+        }
+        let items = value.as_array().ok_or_else(wrong)?;
+        match items.as_slice() {
+            [low, high] if number(low).is_some() => {
+                let (low, high) = number(low).zip(number(high)).ok_or_else(wrong)?;
+                if low <= high { Ok(Stated::Range(low, high)) } else { Err(wrong()) }
+            }
+            [] => Err(wrong()),
+            names => {
+                let names = names.iter().map(|n| n.as_str().map(str::to_owned)).collect::<Option<_>>();
+                names.map(Stated::Policies).ok_or_else(wrong)
+            }
+        }
+    }
+}
+
+impl From<Stated> for toml::Value {
+    fn from(stated: Stated) -> toml::Value {
+        match stated {
+            Stated::FigureOnly => FIGURE_ONLY.into(),
+            Stated::Number(x) => x.into(),
+            Stated::Range(low, high) => toml::Value::Array(vec![low.into(), high.into()]),
+            Stated::Policies(names) => toml::Value::Array(names.into_iter().map(toml::Value::from).collect()),
+        }
+    }
+}
+
+/// A finite or infinite number, whole ones included; NaN is none.
+pub fn number(value: &toml::Value) -> Option<f64> {
+    let x = value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+    x.filter(|x| !x.is_nan())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Stated, String> {
+        let table: toml::Table = text.parse().unwrap();
+        Stated::try_from(table["x"].clone())
+    }
+
+    #[test]
+    fn every_form_is_read_and_written_back() {
+        for (text, stated) in [
+            ("x = 12", Stated::Number(12.0)),
+            ("x = [0.07, 0.18]", Stated::Range(0.07, 0.18)),
+            ("x = [1, inf]", Stated::Range(1.0, f64::INFINITY)),
+            ("x = \"figure only\"", Stated::FigureOnly),
+            ("x = [\"fixed-3\", \"fixed-5\"]", Stated::Policies(vec!["fixed-3".into(), "fixed-5".into()])),
+        ] {
+            assert_eq!(read(text), Ok(stated.clone()), "{text}");
+            assert_eq!(Stated::try_from(toml::Value::from(stated.clone())), Ok(stated));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in
+            ["x = \"guessed\"", "x = []", "x = [2, 1]", "x = [1, \"a\"]", "x = [1, 2, 3]", "x = nan", "x = true"]
+        {
+            assert!(read(text).is_err_and(|e| e.contains("expected a number, a range")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The directions of the papers' claims that reproduce (who wins, where it crosses), on small versions of the shipped
+//! experiments. Absolute numbers are reported by `foretoken run experiments/papers/`, not asserted. What does not reproduce
+//! has its reason in the experiment and is not asserted either.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What came out of a shipped experiment's claims, by id.
+struct Claims(BTreeMap<String, Value>);
+
+/// Runs a shipped experiment with one seed and the given settings; `None` when it needs traces and there are none.
+fn run(file: &str, sets: &[&str]) -> Option<Claims> {
+    let path = format!("{}/papers/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+    let traces = std::env::var_os("FORETOKEN_TRACES");
+    if traces.is_none() && std::fs::read_to_string(&path).unwrap().contains("${FORETOKEN_TRACES}") {
+        eprintln!("SKIPPED: {file}: set FORETOKEN_TRACES");
+        return None;
+    }
+    let place = Place::new();
+    let mut command = place.foretoken();
+    command.args(["run", &path, "-o", "out", "--no-figures", "--format", "json", "--set", "seeds=[1]"]);
+    command.args(sets.iter().flat_map(|set| ["--set", set]));
+    command.envs(traces.map(|t| ("FORETOKEN_TRACES", t)));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{file}\n{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let claims = document["paper"]["claims"].as_array().unwrap();
+    Some(Claims(claims.iter().map(|c| (c["id"].as_str().unwrap().to_owned(), c.clone())).collect()))
+}
+
+impl Claims {
+    /// Each of these must agree with what the paper says.
+    fn agree(&self, ids: &[&str]) {
+        for id in ids {
+            assert_eq!(self.0[*id]["agrees"], true, "{:#}", self.0[*id]);
+        }
+    }
+
+    /// The number of a claim: the lower end of a range, or the end that was reached.
+    fn number(&self, id: &str) -> f64 {
+        let ends = self.0[id]["ours"]["numbers"].as_array().unwrap_or_else(|| panic!("{:#}", self.0[id]));
+        ends.iter().find_map(Value::as_f64).unwrap()
+    }
+}
+
+#[test]
+fn smartspec_fig_1() {
+    let rates = "workload.arrivals.poisson.rate={ sweep = [4.0, 16.0, 28.0, 34.0, 44.0] }";
+    let claims = run("smartspec-fig01", &["workload.requests=400", rates]).unwrap();
+    claims.agree(&["low-rate", "longer-loses-first"]);
+    assert!(claims.number("k5-gains-nothing") < claims.number("k3-loses"), "the longer stops paying first");
+}
+
+#[test]
+fn smartspec_fig_5() {
+    let small = ["workload.requests=64", "workload.arrivals={ closed-loop = { sweep = [1, 16] } }"];
+    let claims = run("smartspec-fig05", &small).unwrap();
+    claims.agree(&["small-batch"]);
+    let line = ["small-batch", "batch-4", "batch-32", "batch-128", "large-batch"].map(|id| claims.number(id));
+    assert!(line.is_sorted_by(|a, b| a >= b), "the best length falls with the batch: {line:?}");
+}
+
+#[test]
+fn smartspec_fig_11() {
+    let run = |model: &str, rates: &str| {
+        let rates = format!("workload.arrivals.poisson.rate={{ sweep = {rates} }}");
+        run(&format!("smartspec-fig11-{model}"), &["workload.requests=250", &rates]).unwrap()
+    };
+    let small = run("7b", "[1.0, 8.0, 16.0, 24.0, 40.0]");
+    let middle = run("33b", "[0.5, 4.0, 8.0, 16.0, 32.0]");
+    let large = run("70b", "[0.5, 4.0, 8.0, 16.0, 32.0]");
+    small.agree(&["never-slower", "high-rate", "fixed-degrades", "low-rate-longer-average"]);
+    middle.agree(&["never-slower", "high-rate", "fixed-degrades", "low-rate-longer-average"]);
+    large.agree(&["fixed-degrades", "low-rate-longer-average"]);
+    let region = [&small, &middle, &large].map(|claims| claims.number("region"));
+    assert!(region.is_sorted_by(|a, b| a > b), "the larger the model, the smaller the region: {region:?}");
+}
+
+#[test]
+fn smartspec_fig_14() {
+    let claims = run("smartspec-fig14", &["workload.requests=300"]).unwrap();
+    claims.agree(&["oracle-ahead", "oracle-ahead-longer-average", "random-behind-longer-average"]);
+}
+
+/// Corollary 4.4 holds where context is read per position, and turns round where it is read once.
+#[test]
+fn context_reads() {
+    let small = ["workload.requests=16", "workload.lengths.fixed.prompt={ sweep = [128, 32768] }"];
+    let claims = run("context-reads", &small).unwrap();
+    claims.agree(&["corollary", "adaspec"]);
+    assert!(claims.number("corollary-once") > 0.0 && claims.number("adaspec-once") > 0.0);
+}
+
+#[test]
+fn sglang_phases() {
+    run("sglang-phases", &["workload.requests=32"]).unwrap().agree(&["beats-every-static"]);
+}
+
+#[test]
+fn eagle_lesson() {
+    let claims = run("eagle-lesson-table", &["workload.requests=16"]).unwrap();
+    claims.agree(&["accepted"]);
+    assert!((0.3..0.5).contains(&claims.number("break-even")), "{}", claims.number("break-even"));
+    let rows = ["row-0.3", "row-0.5", "row-0.7", "row-0.85"].map(|id| claims.number(id));
+    assert!(rows[0] > 1.0 && rows.is_sorted(), "speedup rises with acceptance: {rows:?}");
+    run("eagle-lesson-batch", &["workload.lengths.fixed.output=64"]).unwrap().agree(&["falls"]);
+}
+
+#[test]
+fn eagle3_walkthrough() {
+    let claims = run("eagle3-walkthrough", &[]).unwrap();
+    claims.agree(&["autoregressive", "eagle3-chain-3", "eagle3-chain-5", "eagle3-chain-7", "eagle3-tree-5-3-6"]);
+    assert!(claims.number("eagle3-tree-5-4-16") > claims.number("eagle2-tree-5-4-16"));
+}
+
+#[test]
+fn adaspec_fig_3() {
+    run("adaspec-fig03", &["workload.requests=160"]).unwrap().agree(&["long-at-128", "short-at-1"]);
+}
+
+#[test]
+fn adaspec_fig_4_and_12() {
+    let Some(claims) = run("adaspec-fig04", &["workload.requests=160"]) else { return };
+    claims.agree(&["can-lose"]);
+    let Some(claims) = run("adaspec-fig12", &["workload.requests=240"]) else { return };
+    claims.agree(&["highest", "never-slower", "aggressive-unstable", "conservative-falls-short", "threshold-unstable"]);
+}
+
+#[test]
+fn adaspec_fig_8() {
+    let Some(claims) = run("adaspec-fig08", &[]) else { return };
+    claims.agree(&["length-1-calibrated", "length-3-calibrated"]);
+}
+
+const TWO_MINUTES: &str = "workload.transform=[{ window = { start_s = 0.0, end_s = 120.0 } }]";
+
+#[test]
+fn adaspec_fig_10() {
+    let Some(claims) = run("adaspec-fig10", &[TWO_MINUTES]) else { return };
+    claims.agree(&["speedup", "over-fixed", "speedup-without-slo-rule", "over-fixed-without-slo-rule"]);
+    assert!(claims.number("over-specinfer") > 0.0, "ahead of the longest drafts everywhere");
+}
+
+#[test]
+fn adaspec_fig_11_and_5() {
+    let Some(claims) = run("adaspec-fig11", &[TWO_MINUTES]) else { return };
+    claims.agree(&["attains", "others-5", "others-specinfer", "speedup-least"]);
+    claims.agree(&["fig5-longer-risks", "fig5-below-autoregressive", "fig5-faster-yet"]);
+}
+
+/// On every trace: the threshold method drafts most and gets the smallest share right; elimination raises that share
+/// and the speedup.
+#[test]
+fn adaspec_table_2() {
+    let Some(claims) = run("adaspec-table2", &[TWO_MINUTES]) else { return };
+    for trace in 1..=3 {
+        let of = |what: &str| {
+            ["threshold", "adaspec-minus", "adaspec"].map(|p| claims.number(&format!("trace{trace}-{p}-{what}")))
+        };
+        assert!(of("drafted").is_sorted_by(|a, b| a > b), "trace {trace}: {:?}", of("drafted"));
+        assert!(of("rate").is_sorted_by(|a, b| a < b), "trace {trace}: {:?}", of("rate"));
+        let [_, without, with] = of("speedup");
+        assert!(with > without, "trace {trace}: the verifier brings {with} over {without}");
+    }
+    assert!(claims.number("fig13-busy") < claims.number("fig13-quiet"), "the larger the batch, the shorter the drafts");
+}
