@@ -7,7 +7,7 @@ use crate::experiment::{SloSpec, trace_problem};
 use crate::plan::Variant;
 use crate::problem::{Problem, Result};
 use crate::rejection::{Limit, limits};
-use foretoken_policies::{PolicyContext, PolicySpec};
+use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
@@ -127,7 +127,7 @@ impl Setting {
 
     /// What the policies believe passes cost.
     pub fn belief(&self) -> &Belief {
-        &self.belief
+        &self.belief.linear
     }
 
     /// The hidden acceptance.

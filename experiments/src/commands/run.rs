@@ -9,7 +9,7 @@ use crate::run::{Assembled, Folder, Mode, assemble, run_cells};
 use crate::table;
 use rayon::ThreadPool;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,13 +21,17 @@ pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
         return run_folder(args);
     }
-    let plan = Plan::load(&args.file, &args.sets)?;
+    let plan = load(args, &args.file)?;
     let path = args.output.clone().unwrap_or_else(|| default_folder(&plan));
     let (folder, results) = run_plan(args, &plan, path, &Machine::new(args)?)?;
     match (args.format, results) {
         (Format::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
         _ => print_report(args, &folder),
     }
+}
+
+fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
+    if args.regret { Plan::load_with_regret(file, &args.sets) } else { Plan::load(file, &args.sets) }
 }
 
 /// Runs every experiment of a folder, each into results of its own, and prints what their papers claim.
@@ -60,7 +64,7 @@ fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
         let problem = Problem::bad_input(format!("{} holds no experiment", folder.display()));
         return Err(problem.help("give an experiment, or a folder with experiments (*.toml) in it"));
     }
-    let plans: Vec<Plan> = files.iter().map(|file| Plan::load(file, &args.sets)).collect::<Result<_>>()?;
+    let plans: Vec<Plan> = files.iter().map(|file| load(args, file)).collect::<Result<_>>()?;
     for (i, plan) in plans.iter().enumerate() {
         if let Some(first) = plans[..i].iter().position(|other| other.name == plan.name) {
             let (first, second) = (files[first].display(), files[i].display());

@@ -110,7 +110,7 @@ impl ImpliedLength {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foretoken_sim::{Coefficients, ContextReads};
+    use foretoken_sim::{Coefficients, ContextReads, Drafting};
 
     /// The context sign test of policies.md 10 at its first point, and its ends: free drafts are always worth it, dear ones
     /// never.
@@ -119,7 +119,8 @@ mod tests {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };
         let best = |delta_s: f64, acceptance: f64| {
             let draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s };
-            let belief = Belief { draft, target, context_reads: ContextReads::Once };
+            let (context_reads, drafting) = (ContextReads::Once, Drafting::Autoregressive);
+            let belief = Belief { draft, target, context_reads, drafting };
             BeliefLength { acceptance, batch: 16, context: 128, at: BTreeMap::new() }.best(&belief, 10)
         };
         assert_eq!(best(0.0, 1.0), 10);

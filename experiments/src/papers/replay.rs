@@ -48,7 +48,7 @@ impl Estimate {
                 let mut cumulative = 1.0;
                 for depth in 0..self.length {
                     let right = (depth <= run).then_some(depth < run);
-                    cumulative *= f64::from(setting.acceptance().confidence(truth, at, depth, right));
+                    cumulative *= f64::from(setting.acceptance().confidence(truth, at, depth, right, 0));
                     estimated += cumulative;
                 }
                 actual += f64::from(run);
