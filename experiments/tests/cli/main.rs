@@ -5,5 +5,6 @@ mod commands;
 mod directions;
 mod interrupted;
 mod papers;
+mod policies;
 mod results;
 mod support;

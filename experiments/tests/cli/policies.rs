@@ -1,0 +1,199 @@
+//! Policies from outside: each of them runs, beliefs can be wrong, engines' own settings come in and go out.
+
+use crate::support::{EXPERIMENT, Place};
+use serde_json::Value;
+
+fn json(place: &Place, out: &str, more: &[&str]) -> Value {
+    let text = place.run(out, &[&["--format", "json", "--no-figures", "--set", "seeds=[1]"], more].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The numbers of one policy under the first swept values.
+fn numbers(document: &Value, policy: &str) -> Value {
+    let policies = document["variants"][0]["policies"].as_array().unwrap();
+    policies.iter().find(|p| p["policy"] == policy).unwrap_or_else(|| panic!("no {policy}")).clone()
+}
+
+fn mean(document: &Value, policy: &str, metric: &str) -> f64 {
+    numbers(document, policy)[metric]["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn every_policy_runs_with_its_defaults() {
+    let place = Place::new();
+    let list = place.foretoken().args(["policies", "list"]).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let names: Vec<&str> = list.lines().filter_map(|l| l.split_whitespace().next()).collect();
+    let each: Vec<String> = names.iter().map(|name| format!("{{ {name} = {{}} }}")).collect();
+    let policies = format!("policies=[{}]", each.join(", "));
+    let more = ["--set", "engine.max_num_seqs=16", "--set", "workload.requests=60", "--set", &policies];
+    let document = json(&place, "out", &more);
+    let shown = document["variants"][0]["policies"].as_array().unwrap();
+    assert_eq!(shown.len(), names.len());
+    for (policy, name) in shown.iter().zip(&names) {
+        let speedup = policy["speedup"]["mean"].as_f64().unwrap();
+        assert!(speedup > 0.2, "{name} has a speedup of {speedup}");
+        // The greatest regret to the oracle that a policy can have here is that of not speculating.
+        assert!(policy["regret_to_oracle_goodput"]["mean"].is_number(), "{name} has no regret");
+    }
+    let error = place.fails(&["run", "x.toml", "--set", "policies=[{ dspark = { table = \"flat\" } }]"], 2);
+    assert!(error.contains("dspark.table"), "{error}");
+}
+
+#[test]
+fn a_line_of_defaults_can_be_pasted() {
+    let place = Place::new();
+    for name in ["adaspec-", "sglang-gen3", "vllm-dynamic", "eagle2"] {
+        let line = place.foretoken().args(["policies", "defaults", name]).output().unwrap();
+        let line = String::from_utf8(line.stdout).unwrap();
+        let policies = format!("policies=[{}]", line.trim());
+        let document = json(&place, name, &["--set", &policies, "--set", "workload.requests=20"]);
+        assert!(numbers(&document, name).is_object());
+    }
+}
+
+#[test]
+fn regret_adds_the_oracle_once() {
+    let place = Place::holding(&EXPERIMENT.replace(", { oracle-goodput = {} }", ""));
+    let document = json(&place, "out", &["--regret"]);
+    assert!(mean(&document, "adaspec", "regret_to_oracle_goodput") > 0.0);
+    let text = place.run("table", &["--regret", "--no-figures"]);
+    assert!(text.contains("regret: mean E2E over oracle-goodput's"), "{text}");
+    let document = json(&Place::new(), "out", &["--regret"]);
+    let policies = document["variants"][0]["policies"].as_array().unwrap();
+    assert_eq!(policies.iter().filter(|p| p["policy"] == "oracle-goodput").count(), 1);
+}
+
+#[test]
+fn the_clairvoyant_is_the_best_fixed_length() {
+    let place = Place::new();
+    let policies =
+        "policies=[{ fixed = { k = { sweep = [0, 1, 2, 3, 4, 5, 6, 7, 8] } } }, { clairvoyant-static = {} }]";
+    let output = place
+        .foretoken()
+        .args([
+            "run",
+            "x.toml",
+            "-o",
+            "out",
+            "--format",
+            "json",
+            "--no-figures",
+            "--set",
+            "seeds=[1]",
+            "--set",
+            policies,
+        ])
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = (0..=8).map(|k| mean(&document, &format!("fixed-{k}"), "e2e_mean_s")).fold(f64::INFINITY, f64::min);
+    assert_eq!(mean(&document, "clairvoyant-static", "e2e_mean_s"), best);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("the best in hindsight was fixed-"), "{said}");
+}
+
+/// What a policy believes, and when it learns, changes what it does; the truth stays.
+#[test]
+fn beliefs_can_be_wrong() {
+    let place = Place::holding(
+        &EXPERIMENT.replace("{ adaspec = {} }", "{ adaspec = {} }, { smartspec = {} }, { vllm-adaptive = {} }"),
+    );
+    let lens = |out: &str, sets: &[&str]| {
+        let sets: Vec<&str> = sets.iter().flat_map(|s| ["--set", *s]).collect();
+        let document = json(&place, out, &sets);
+        let of = |policy: &str| mean(&document, policy, "draft_len");
+        // Fixed lengths and oracles do not believe.
+        (
+            of("fixed-3"),
+            of("oracle-goodput"),
+            of("adaspec"),
+            of("smartspec"),
+            mean(&document, "vllm-adaptive", "e2e_mean_s"),
+        )
+    };
+    let right = lens("right", &[]);
+    let dear = lens("dear", &["belief.scale.draft=8.0"]);
+    assert_eq!((right.0, right.1), (dear.0, dear.1));
+    assert!(dear.2 < right.2 && dear.3 < right.3, "{dear:?} after {right:?}");
+    assert_ne!(right.4, dear.4);
+    let changed = [
+        ("noisy", "belief.noise_cv=0.5"),
+        (
+            "elsewhere",
+            "belief.fitted_to={ target = { linear = { alpha_s = 0.0, gamma_s = 2e-3, delta_s = 1e-3 } }, draft = { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 5e-3 } } }",
+        ),
+        ("late", "belief.staleness_steps=50"),
+        ("slow", "engine.decision_s={ keep_drafting = 2e-3 }"),
+        ("misfit", "acceptance.confidence.misfit={ scale = 0.5, shift = -1.0 }"),
+    ];
+    for (out, set) in changed {
+        assert_ne!(lens(out, &[set]), right, "{set} changed nothing");
+    }
+    // The linear truth is its own linear fit: tables from either are the same.
+    assert_eq!(lens("tables", &["belief.tables=\"linear\""]).3, right.3);
+    for (set, part) in [
+        ("belief.scale.draft=0.0", "belief.scale.draft: 0 is not a factor above 0"),
+        ("belief.noise_cv=-1.0", "belief.noise_cv"),
+        ("belief.staleness_steps=-1", "-1"),
+        ("engine.decision_s={ propose = -1.0 }", "engine.decision_s.propose"),
+        ("acceptance.ranks=[1.5]", "1.5 is not a probability"),
+        ("acceptance.source={ prompt-lookup = { mean_run = 0.2 } }", "prompt-lookup.mean_run"),
+        ("belief.tables=\"guessed\"", "unknown name `guessed`"),
+    ] {
+        let error = place.fails(&["run", "x.toml", "-o", "bad", "--set", set], 2);
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn sglangs_settings_come_in_and_go_out() {
+    let place = Place::holding(&EXPERIMENT.replace("{ adaspec = {} }", "{ sglang-json = \"adaptive_spec.json\" }"));
+    std::fs::write(place.path("adaptive_spec.json"), r#"{"candidate_steps": [1, 2, 4], "ema_alpha": 0.3}"#).unwrap();
+    let document = json(&place, "out", &[]);
+    let label = document["variants"][0]["policies"][3]["policy"].as_str().unwrap();
+    assert_eq!(label, "sglang-gen1[candidates=[1,2,4] ema_alpha=0.3]");
+    let written = place.foretoken().args(["export", "sglang", "x.toml"]).output().unwrap();
+    let written: Value = serde_json::from_slice(&written.stdout).unwrap();
+    assert_eq!((&written["candidate_steps"][2], &written["ema_alpha"]), (&4.into(), &0.3.into()));
+    let preset = place.foretoken().args(["export", "sglang", "sglang-gen3"]).output().unwrap();
+    let preset: Value = serde_json::from_slice(&preset.stdout).unwrap();
+    assert_eq!(preset["64"]["candidate_steps"], serde_json::json!([0]));
+
+    for (text, part) in [
+        (r#"{"candidate_steps": [4, 1]}"#, "candidate_steps"),
+        (r#"{"candidate_steps": [4]}"#, "candidate_steps"),
+        (r#"{"candidate_step": [1, 4]}"#, "candidate_step"),
+        ("[]", "must be a JSON object"),
+    ] {
+        std::fs::write(place.path("adaptive_spec.json"), text).unwrap();
+        let error = place.fails(&["run", "x.toml", "-o", "bad"], 2);
+        assert!(error.contains(part) && error.contains("adaptive_spec.json") && error.contains("x.toml:3"), "{error}");
+    }
+    assert!(place.fails(&["export", "sglang", "adaspec"], 2).contains("adaspec"));
+    assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
+}
+
+#[test]
+fn the_best_table_goes_out_as_vllms_config() {
+    // Cheap tokens at first, dear ones in large batches: the best length falls with the batch size.
+    let place =
+        Place::holding(&EXPERIMENT.replace("gamma_s = 55e-6", "gamma_s = 400e-6").replace("{ sweep = [8, 64] }", "64"));
+    let args = ["export", "vllm", "x.toml", "--batch-sizes", "1,8,32", "--method", "eagle", "--model", "draft"];
+    let output = place.foretoken().args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let table = config["num_speculative_tokens_per_batch_size"].as_array().unwrap();
+    let k = |i: usize| table[i][2].as_u64().unwrap();
+    assert_eq!(table[0][0], 1);
+    assert!(table.len() > 1 && k(0) > k(table.len() - 1), "{config}");
+    assert_eq!(config["num_speculative_tokens"].as_u64(), Some(k(0)));
+    assert_eq!((&config["method"], &config["model"]), (&"eagle".into(), &"draft".into()));
+    // What was written runs as it is.
+    let policy = format!(
+        "policies=[{{ vllm-dynamic = {{ num_speculative_tokens_per_batch_size = {} }} }}]",
+        Value::from(table.clone())
+    );
+    json(&place, "out", &["--set", &policy]);
+    assert!(Place::new().fails(&["export", "vllm", "x.toml"], 2).contains("sweeps values"));
+}
