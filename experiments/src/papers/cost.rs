@@ -4,13 +4,13 @@ use super::measure::{At, Keep, Measured, variants};
 use crate::plan::Plan;
 use crate::problem::Result;
 use crate::setting::Setting;
-use foretoken_policies::{Belief, expected_tokens};
-use foretoken_sim::{BatchView, ChunkTotals, LatencyModel, PassShape, Time};
+use foretoken_policies::{Belief, PolicyContext, PolicySpec, Smartspec};
+use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The draft length with the most expected tokens a second for `batch` requests of `context` tokens each, in the policies'
-/// linear belief (SmartSpec, Eq. 3, 7 and 8).
+/// The length `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most expected tokens
+/// a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefLength {
@@ -39,7 +39,6 @@ impl BeliefLength {
         Ok(Measured::of(each.collect::<Result<_>>()?, Keep::Range))
     }
 
-    /// argmax over lengths; the shortest on a tie.
     fn best(&self, belief: &Belief, longest: u32) -> u32 {
         let n = self.batch as usize;
         let ids: Vec<u32> = (0..self.batch).collect();
@@ -62,11 +61,12 @@ impl BeliefLength {
             num_waiting: 0,
             max_tokens: u32::MAX,
         };
-        let goodput = |k: u32| {
-            let lens = vec![k; n];
-            expected_tokens(self.acceptance, k) / belief.step_s(&batch, &lens, &lens)
-        };
-        (1..=longest).fold(0, |best, k| if goodput(k) > goodput(best) { k } else { best })
+        let spec = PolicySpec::Smartspec(Smartspec { initial_acceptance: self.acceptance, ..Smartspec::default() });
+        let context = PolicyContext { belief: *belief, max_draft_len: longest, seed: 0 };
+        let Speculation::Policy(mut policy) = spec.build(&context) else { unreachable!("smartspec is a policy") };
+        let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
+        policy.propose(&batch, &mut plan);
+        plan.draft_len[0]
     }
 }
 

@@ -173,3 +173,25 @@ fn attainment_needs_a_bound() {
     let error = Place::holding(&text).fails(&["run", "x.toml", "-o", "out"], 2);
     assert!(error.contains("without a bound nobody attains it") && error.contains("adaspec-scale"), "{error}");
 }
+
+/// The README's table is the last run's: every claim of every shipped experiment stands in it.
+#[test]
+fn the_readme_has_every_claim() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("papers");
+    let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut claims = 0;
+    for file in files.filter(|file| file.extension().is_some_and(|e| e == "toml")) {
+        let table: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
+        let heading = format!("\n{}: ", table["name"].as_str().unwrap());
+        let (_, from) = readme.split_once(&heading).unwrap_or_else(|| panic!("{heading} is not in the README"));
+        let section = from.split("\n\n").next().unwrap();
+        for claim in table["paper"]["claims"].as_array().unwrap() {
+            // Long names are wrapped after 22 characters.
+            let id: String = claim["id"].as_str().unwrap().chars().take(22).collect();
+            assert!(section.lines().any(|line| line.starts_with(&id)), "{heading}{id} is not in the README");
+            claims += 1;
+        }
+    }
+    assert!(claims > 150, "{claims}");
+}
