@@ -62,7 +62,16 @@ impl BeliefLength {
             max_tokens: u32::MAX,
         };
         let spec = PolicySpec::Smartspec(Smartspec { initial_acceptance: self.acceptance, ..Smartspec::default() });
-        let context = PolicyContext { belief: *belief, max_draft_len: longest, seed: 0 };
+        let context = PolicyContext {
+            belief: *belief,
+            profile: belief,
+            max_draft_len: longest,
+            max_num_seqs: self.batch,
+            max_num_batched_tokens: self.batch * (longest + 1),
+            seed: 0,
+            staleness_steps: 0,
+            told: None,
+        };
         let Speculation::Policy(mut policy) = spec.build(&context) else { unreachable!("smartspec is a policy") };
         let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
         policy.propose(&batch, &mut plan);
