@@ -170,7 +170,7 @@ impl Scheduler {
                 SpsTable::Flat => Sps::flat(),
             },
             capture_sizes: capture_sizes(context.max_num_seqs),
-            history: History::new(LAG, gamma),
+            history: History::new(LAG, gamma, context.max_num_seqs),
             told: context.told.is_some(),
             slots: Slots::default(),
             own_estimate: None,
@@ -235,6 +235,7 @@ impl SpecPolicy for Scheduler {
             self.slots.allocate(budget, &mut drafts.verify_len);
         }
         if !self.told {
+            self.history.next_step();
             for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
                 self.history.record(id, (0..len as usize).map(|j| drafts.confidence(i, j)));
             }
