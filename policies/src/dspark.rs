@@ -75,11 +75,12 @@ impl Definition for Dspark {
     }
 
     fn differences(&self) -> &'static str {
-        "SGLang has no budget in the step after a prefill; prompts ride along here, so that only a batch nobody of which drafted \
-         before has none. Two rounds are a request's own; in SGLang they are the server's. Confidences are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). \
-         SGLang does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
-         steps are timed is not given by the source: 2048. The additive form of the table is left out. That the draft makes \
-         a block in one pass is a setting of the draft, not of the policy"
+        "SGLang has no budget in the step after a prefill; prompts ride along here, so that only a batch nobody of \
+         which drafted before has none. Two rounds are a request's own; in SGLang they are the server's. Confidences \
+         are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). SGLang \
+         does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
+         steps are timed is not given by the source: 2048. The additive form of the table is left out. That the draft \
+         makes a block in one pass is a setting of the draft, not of the policy"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
