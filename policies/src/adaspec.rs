@@ -81,7 +81,10 @@ impl Adaspec {
 
 impl Definition for Adaspec {
     fn summary(&self) -> &'static str {
-        "drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO"
+        match self.verifier {
+            true => "drafts while confidences predict more throughput, drops unpromising tokens, keeps to the SLO",
+            false => "drafts while confidences predict more throughput, verifies all of it, keeps to the SLO",
+        }
     }
 
     fn source(&self) -> &'static str {

@@ -91,8 +91,10 @@ impl Definition for Dsde {
         for (key, value) in [("sensitivity", self.sensitivity), ("temperature", self.temperature)] {
             check.that(key, value.is_finite() && value >= 0.0, || format!("{value} is not a number from 0"))?;
         }
-        check.length("initial", self.initial)?;
         check.length("k_max", self.k_max)?;
+        check.that("initial", (1..=self.k_max).contains(&self.initial), || {
+            format!("{} is not from 1 to k_max ({})", self.initial, self.k_max)
+        })?;
         check.that("k_min", (1..=self.k_max).contains(&self.k_min), || {
             format!("{} is not from 1 to k_max ({})", self.k_min, self.k_max)
         })

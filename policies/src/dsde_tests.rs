@@ -127,6 +127,7 @@ fn bad_settings_are_named() {
     assert_eq!(key(Dsde { temperature: -1.0, ..SMALL }), "temperature");
     assert_eq!(key(Dsde { k_min: 9, ..SMALL }), "k_min");
     assert_eq!(key(Dsde { initial: 0, ..SMALL }), "initial");
+    assert_eq!(key(Dsde { initial: SMALL.k_max + 1, ..SMALL }), "initial");
 }
 
 /// The source read again, with everything recomputed from whole lists.

@@ -75,10 +75,12 @@ impl Definition for Dspark {
     }
 
     fn differences(&self) -> &'static str {
-        "confidences are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). \
-         SGLang does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
-         steps are timed is not given by the source: 2048. The additive form of the table is left out. That the draft makes \
-         a block in one pass is a setting of the draft, not of the policy"
+        "SGLang has no budget in the step after a prefill; prompts ride along here, so that only a batch nobody of \
+         which drafted before has none. Two rounds are a request's own; in SGLang they are the server's. Confidences \
+         are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). SGLang \
+         does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
+         steps are timed is not given by the source: 2048. The additive form of the table is left out. That the draft \
+         makes a block in one pass is a setting of the draft, not of the policy"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -170,7 +172,7 @@ impl Scheduler {
                 SpsTable::Flat => Sps::flat(),
             },
             capture_sizes: capture_sizes(context.max_num_seqs),
-            history: History::new(LAG, gamma),
+            history: History::new(LAG, gamma, context.max_num_seqs),
             told: context.told.is_some(),
             slots: Slots::default(),
             own_estimate: None,
@@ -235,6 +237,7 @@ impl SpecPolicy for Scheduler {
             self.slots.allocate(budget, &mut drafts.verify_len);
         }
         if !self.told {
+            self.history.next_step();
             for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
                 self.history.record(id, (0..len as usize).map(|j| drafts.confidence(i, j)));
             }

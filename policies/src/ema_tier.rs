@@ -77,7 +77,12 @@ impl EmaTier {
 
 impl Definition for EmaTier {
     fn summary(&self) -> &'static str {
-        "moves the batch between captured draft lengths by an average of accepted drafts, with hysteresis"
+        match self.off_list {
+            OffList::Snap => {
+                "moves the batch between captured draft lengths by an average of accepted drafts, with hysteresis"
+            }
+            OffList::Add => "SGLang's second generation: as its first, but a start that is no candidate becomes one",
+        }
     }
 
     fn source(&self) -> &'static str {

@@ -8,7 +8,8 @@
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use crate::roc::Samples;
-use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Wants};
+use crate::slots::Slots;
+use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
 /// How the length moves (`num_assistant_tokens_schedule`).
@@ -82,9 +83,10 @@ impl Definition for HfDynamic {
 
     fn differences(&self) -> &'static str {
         "transformers runs one request at a time: here each request of the batch keeps its own length, threshold and \
-         samples. With \"heuristic\" a new request goes on from the length of the request observed last. The tuned \
-         threshold holds from the request's next round on; the revision read writes it to a configuration that its draft \
-         loop does not read again, which is tuning = false. A round without drafts changes nothing"
+         samples. A new request goes on from the threshold tuned last and, with \"heuristic\", from the length of the request \
+         observed last: both persist over calls by its documentation. The tuned threshold holds from the request's next \
+         round on; in the revision read, the draft loop has its own copy of it until the call ends. A round without drafts \
+         changes nothing. A request that is preempted for more than 10,000 steps starts over"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -94,14 +96,13 @@ impl Definition for HfDynamic {
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
-        Speculation::Policy(Box::new(Assistants::new(*self, context.max_draft_len)))
+        Speculation::Policy(Box::new(Assistants::new(*self, context)))
     }
 }
 
 /// One request's candidate generator.
 #[derive(Clone, Debug, Default)]
 struct Generator {
-    /// Its length; 0 until the request is seen.
     len: u32,
     threshold: f64,
     samples: Samples,
@@ -111,21 +112,26 @@ struct Generator {
 struct Assistants {
     params: HfDynamic,
     longest: u32,
-    /// By request id.
+    slots: Slots,
+    /// By place.
     of: Vec<Generator>,
     /// What a new request starts from.
     first_len: u32,
+    first_threshold: f64,
+    /// Places of the batch in progress.
+    batch: Vec<usize>,
 }
 
 impl Assistants {
-    fn new(params: HfDynamic, longest: u32) -> Assistants {
-        Assistants { longest, of: Vec::new(), first_len: params.num_assistant_tokens, params }
-    }
-
-    fn grow(&mut self, ids: &[RequestId]) {
-        let most = ids.iter().map(|&id| id as usize + 1).max().unwrap_or(0);
-        if self.of.len() < most {
-            self.of.resize_with(most, Generator::default);
+    fn new(params: HfDynamic, context: &PolicyContext) -> Assistants {
+        Assistants {
+            longest: context.max_draft_len,
+            slots: Slots::new(context.max_num_seqs),
+            of: Vec::new(),
+            first_len: params.num_assistant_tokens,
+            first_threshold: params.assistant_confidence_threshold,
+            batch: Vec::new(),
+            params,
         }
     }
 }
@@ -143,23 +149,29 @@ impl SpecPolicy for Assistants {
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        self.grow(batch.ids);
+        self.batch.clear();
         for (&id, len) in batch.ids.iter().zip(&mut plan.draft_len) {
-            let generator = &mut self.of[id as usize];
-            if generator.len == 0 {
+            let (place, new) = self.slots.see(id);
+            if self.of.len() <= place {
+                self.of.resize_with(place + 1, Generator::default);
+            }
+            let generator = &mut self.of[place];
+            if new {
                 generator.len = self.first_len;
-                generator.threshold = self.params.assistant_confidence_threshold;
+                generator.threshold = self.first_threshold;
+                generator.samples.clear();
             }
             *len = generator.len.min(self.longest);
+            self.batch.push(place);
         }
     }
 
-    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+    fn keep_drafting(&mut self, _: &BatchView, drafts: &mut Drafts) -> Continue {
         if self.params.has_threshold() {
-            for (i, &id) in batch.ids.iter().enumerate() {
+            for (i, &place) in self.batch.iter().enumerate() {
                 let in_pass = drafts.draft_len[i] == drafts.passes;
                 let confidence = |drafts: &Drafts| drafts.confidence(i, drafts.passes as usize - 1);
-                if in_pass && confidence(drafts) < self.of[id as usize].threshold {
+                if in_pass && confidence(drafts) < self.of[place].threshold {
                     drafts.stop(i);
                 }
             }
@@ -168,12 +180,11 @@ impl SpecPolicy for Assistants {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
+        self.slots.next_step();
         for (i, &id) in outcome.ids.iter().enumerate() {
             let (drafted, accepted) = (outcome.drafted[i], outcome.accepted[i]);
-            if drafted == 0 {
-                continue;
-            }
-            let generator = &mut self.of[id as usize];
+            let Some(place) = self.slots.get(id).filter(|_| drafted > 0) else { continue };
+            let generator = &mut self.of[place];
             if self.params.num_assistant_tokens_schedule != Schedule::Constant {
                 let len = generator.len;
                 generator.len = if accepted == drafted { len.saturating_add(2) } else { (len - 1).max(1) };
@@ -188,6 +199,7 @@ impl SpecPolicy for Assistants {
                 }
                 if let Some(tuned) = generator.samples.best_threshold() {
                     generator.threshold = tuned;
+                    self.first_threshold = tuned;
                 }
             }
         }
@@ -197,7 +209,8 @@ impl SpecPolicy for Assistants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Batch, CONTEXT, Run};
+    use crate::testing::{Batch, CONTEXT, Run, outcome};
+    use foretoken_sim::RequestId;
 
     #[test]
     fn defaults_are_those_of_transformers() {
@@ -251,11 +264,38 @@ mod tests {
         // Three of each: 0.9 separates them.
         let step = run.step(&batch, confidence, &[1, 8]);
         assert_eq!((step.draft_len, step.verify_len), (vec![2, 8], vec![2, 8]));
+        // What request 0 learned persists: a new request stops where it would. Its own samples it still has to collect.
+        let mut run = Run::of(&HfDynamic::default(), &CONTEXT);
+        let mut one = Batch::new(&[9], &[8]);
+        (0..4).for_each(|_| drop(run.step(&one, confidence, &[1])));
+        one.ids = vec![5];
+        assert_eq!(run.step(&one, confidence, &[1]).draft_len, [2]);
         let fixed = HfDynamic { tuning: false, ..HfDynamic::default() };
         let mut run = Run::of(&fixed, &CONTEXT);
         for _ in 0..6 {
             assert_eq!(run.step(&batch, confidence, &[1, 8]).draft_len, [8, 8]);
         }
+    }
+
+    /// What is remembered of requests that ended is given back: 60,000 of them, of 20 steps each, two at a time.
+    #[test]
+    fn memory_does_not_grow_with_the_trace() {
+        let mut policy = Assistants::new(HfDynamic::default(), &PolicyContext { max_num_seqs: 2, ..CONTEXT });
+        let mut drafts = Drafts::default();
+        drafts.reset(2, 8);
+        for j in 0..8 {
+            (0..2).for_each(|i| drafts.set_confidence(i, j, 0.5 + 0.05 * j as f64));
+        }
+        let mut batch = Batch::new(&[9; 2], &[8; 2]);
+        for step in 0..600_000u64 {
+            let first = step / 20 * 2;
+            batch.ids = vec![first as RequestId, first as RequestId + 1];
+            let mut plan = DraftPlan { draft_len: vec![0; 2], ..DraftPlan::default() };
+            policy.propose(&batch.view(), &mut plan);
+            let accepted = [(step % 7) as u32, 8];
+            policy.observe(&StepOutcome { ids: &batch.ids, ..outcome(&drafts, &[8, 8], &accepted) });
+        }
+        assert!(policy.of.len() < 4_000, "{} requests are remembered", policy.of.len());
     }
 
     #[test]

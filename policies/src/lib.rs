@@ -74,6 +74,8 @@ mod weighed;
 mod zero_lengths;
 
 #[cfg(test)]
+mod registry_fuzz;
+#[cfg(test)]
 mod smartspec_family_tests;
 #[cfg(test)]
 mod testing;

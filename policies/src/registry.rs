@@ -8,9 +8,9 @@ use crate::stale::Stale;
 use crate::{
     Adaedl, Adaserve, Adaspec, AdaspecCode, Autoregressive, Banditspec, Belief, CascadeLike, ClairvoyantStatic,
     ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, Dsde, Dspark, Eagle2, EmaTier, Exp3spec,
-    Fixed, HfDynamic, NightjarLike, OracleGoodput, OracleLength, Random, SglangGen3, SglangThroughput, Smartspec,
-    SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Specinfer, Svip, Tetris, Threshold,
-    Turbospec, VllmAdaptive, VllmDynamic,
+    Fixed, HfDynamic, NightjarLike, OffList, OracleGoodput, OracleLength, Random, SglangGen3, SglangThroughput,
+    Smartspec, SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Specinfer, Svip, Tetris,
+    Threshold, Turbospec, VllmAdaptive, VllmDynamic,
 };
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::Serialize;
@@ -276,7 +276,13 @@ policies! {
 impl PolicySpec {
     /// What it does, in one line.
     pub fn summary(&self) -> &'static str {
-        self.definition().summary()
+        match self {
+            // Two names for the same settings.
+            PolicySpec::SglangGen1(p) if p.off_list == OffList::Snap => {
+                "SGLang's first generation of adaptive draft lengths: ema-tier by another name"
+            }
+            other => other.definition().summary(),
+        }
     }
 
     /// Paper and section, or engine and file.

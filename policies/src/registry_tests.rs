@@ -122,6 +122,14 @@ fn names_and_defaults_are_one_table() {
 }
 
 #[test]
+fn every_preset_has_a_line_of_its_own() {
+    let mut lines = HashSet::new();
+    for policy in PolicySpec::all() {
+        assert!(lines.insert(policy.summary()), "{} shares its line: {}", policy.name(), policy.summary());
+    }
+}
+
+#[test]
 fn only_oracles_are_built_as_oracles() {
     for policy in shown() {
         let oracle = matches!(policy.build(&CONTEXT), Speculation::Oracle(_));

@@ -7,44 +7,105 @@
 //! exactly, as integers, so that no rounding breaks ties.
 
 /// Fewest samples before anything is tuned.
-const MIN_SAMPLES: usize = 6;
+const MIN_SAMPLES: u64 = 6;
 
-/// What was drafted and whether it matched, sorted.
+/// Confidences in a block, at most; a block with more is split in two.
+const BLOCK: usize = 64;
+
+/// The samples of one confidence, which make one point of the curve.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    confidence: f64,
+    matched: u32,
+    missed: u32,
+}
+
+/// Neighbouring points, from the highest confidence down, and their sums.
+#[derive(Clone, Debug, Default)]
+struct Block {
+    points: Vec<Point>,
+    matched: i64,
+    missed: i64,
+}
+
+/// What was drafted and whether it matched. Points are kept in blocks so that a search looks into those blocks only that can
+/// hold the best one: a long output has thousands of samples and searches in every round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
-    /// Bits of each confidence, shifted by one to make room for the match: confidences are not negative, so that this
-    /// orders as they do.
-    sorted: Vec<u64>,
-    matches: u64,
+    /// From the highest confidence down; none is empty.
+    blocks: Vec<Block>,
+    matched: u64,
+    missed: u64,
 }
 
 impl Samples {
+    /// Forgets all samples.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+        (self.matched, self.missed) = (0, 0);
+    }
+
     /// Adds a token of this confidence, in [0, 1].
     pub(crate) fn add(&mut self, confidence: f64, matched: bool) {
-        let sample = (confidence.to_bits() << 1) | u64::from(matched);
-        let place = self.sorted.partition_point(|&s| s < sample);
-        self.sorted.insert(place, sample);
-        self.matches += u64::from(matched);
+        let (hit, miss) = (u32::from(matched), u32::from(!matched));
+        self.matched += u64::from(hit);
+        self.missed += u64::from(miss);
+        if self.blocks.is_empty() {
+            self.blocks.push(Block::default());
+        }
+        let begun = self.blocks.partition_point(|b| b.points.first().is_some_and(|p| p.confidence >= confidence));
+        let b = begun.saturating_sub(1);
+        let block = &mut self.blocks[b];
+        block.matched += i64::from(hit);
+        block.missed += i64::from(miss);
+        let place = block.points.partition_point(|p| p.confidence > confidence);
+        match block.points.get_mut(place) {
+            Some(p) if p.confidence == confidence => {
+                p.matched += hit;
+                p.missed += miss;
+            }
+            _ => block.points.insert(place, Point { confidence, matched: hit, missed: miss }),
+        }
+        if block.points.len() > BLOCK {
+            let points = block.points.split_off(BLOCK / 2);
+            let sum = |of: fn(&Point) -> u32| points.iter().map(|p| i64::from(of(p))).sum::<i64>();
+            let (matched, missed) = (sum(|p| p.matched), sum(|p| p.missed));
+            block.matched -= matched;
+            block.missed -= missed;
+            self.blocks.insert(b + 1, Block { points, matched, missed });
+        }
     }
 
     /// The tuned threshold, once there are enough samples of both kinds; the highest of equally good ones.
     pub(crate) fn best_threshold(&self) -> Option<f64> {
-        let (positives, negatives) = (self.matches, self.sorted.len() as u64 - self.matches);
-        if self.sorted.len() < MIN_SAMPLES || positives == 0 || negatives == 0 {
+        if self.matched + self.missed < MIN_SAMPLES || self.matched == 0 || self.missed == 0 {
             return None;
         }
         // FPR + 3·FNR, times both counts, is least where 3·N·hits − P·false alarms is greatest.
-        let (hit, false_alarm) = (3 * negatives as i64, positives as i64);
+        let (hit, false_alarm) = (3 * self.missed as i64, self.matched as i64);
+        // The last point of a block is a point of the curve: the best is at least as good as the best of those.
         let mut score = 0;
-        let mut best = (i64::MIN, 0);
-        for (n, &sample) in self.sorted.iter().enumerate().rev() {
-            score += if sample & 1 == 1 { hit } else { -false_alarm };
-            let last_of_its_confidence = n == 0 || self.sorted[n - 1] >> 1 != sample >> 1;
-            if last_of_its_confidence && score > best.0 {
-                best = (score, sample);
-            }
+        let mut least = i64::MIN;
+        for block in &self.blocks {
+            score += hit * block.matched - false_alarm * block.missed;
+            least = least.max(score);
         }
-        Some(f64::from_bits(best.1 >> 1))
+        let mut before = 0;
+        let mut best = (i64::MIN, 0.0);
+        for block in &self.blocks {
+            // Were all of the block's hits above its false alarms.
+            if before + hit * block.matched >= least {
+                let mut score = before;
+                for p in &block.points {
+                    score += hit * i64::from(p.matched) - false_alarm * i64::from(p.missed);
+                    if score > best.0 {
+                        best = (score, p.confidence);
+                    }
+                }
+            }
+            before += hit * block.matched - false_alarm * block.missed;
+        }
+        Some(best.1)
     }
 }
 
@@ -103,6 +164,31 @@ mod tests {
             let samples: Vec<(f64, bool)> = samples.iter().map(|&(c, matched)| (f64::from(c) / 11.0, matched)).collect();
             let both = samples.iter().any(|s| s.1) && samples.iter().any(|s| !s.1);
             prop_assert_eq!(tuned(&samples), both.then(|| plain(&samples)));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// The same with many blocks, and after the samples of another request.
+        #[test]
+        fn blocks_change_nothing(
+            samples in prop::collection::vec((0u16..600, 0u16..600), 300..900),
+            scale in 1u16..4,
+        ) {
+            let sample = |&(c, luck): &(u16, u16)| (f64::from(c / scale) / 600.0, luck < c);
+            let samples: Vec<(f64, bool)> = samples.iter().map(sample).collect();
+            let mut all = Samples::default();
+            (0..200).for_each(|i| all.add(f64::from(i) / 200.0, i % 3 == 0));
+            all.clear();
+            for (n, &(c, matched)) in samples.iter().enumerate() {
+                all.add(c, matched);
+                if n % 97 == 96 {
+                    let both = samples[..=n].iter().any(|s| s.1) && samples[..=n].iter().any(|s| !s.1);
+                    prop_assert_eq!(all.best_threshold(), both.then(|| plain(&samples[..=n])));
+                }
+            }
+            prop_assert!(all.blocks.len() > 2 && all.blocks.iter().all(|b| (1..=BLOCK).contains(&b.points.len())));
         }
     }
 }

@@ -104,7 +104,9 @@ impl Definition for SglangThroughput {
         let longest = self.longest();
         let choice = self.slots.iter().flat_map(|s| &s.candidates).any(|&c| c != longest);
         check.that("slots", choice, || format!("the only draft length is {longest}; use fixed"))?;
-        check.that("window_size", self.window_size > 0, || "must be at least 1 batch".into())?;
+        check.that("window_size", (1..=10_000).contains(&self.window_size), || {
+            format!("{} is not a number of batches from 1 to 10000", self.window_size)
+        })?;
         check.that("update_interval", self.update_interval > 0, || "must be at least 1 batch".into())?;
         let why = || format!("{} is not a share of 0 or more", self.switch_hysteresis);
         check.that("switch_hysteresis", self.switch_hysteresis >= 0.0 && self.switch_hysteresis.is_finite(), why)?;

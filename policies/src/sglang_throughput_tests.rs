@@ -114,6 +114,7 @@ fn bad_settings_are_named() {
         (|p| p.slots[0].candidates = vec![3, 1], "slots"),
         (|p| p.slots = vec![CandidateSlot { batch_size: 1, candidates: vec![3] }], "slots"),
         (|p| p.window_size = 0, "window_size"),
+        (|p| p.window_size = u32::MAX, "window_size"),
         (|p| p.update_interval = 0, "update_interval"),
         (|p| p.switch_hysteresis = -0.1, "switch_hysteresis"),
         (|p| p.profile_run_seq_len = 0, "profile_run_seq_len"),

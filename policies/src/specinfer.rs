@@ -44,7 +44,10 @@ impl Specinfer {
 
 impl Definition for Specinfer {
     fn summary(&self) -> &'static str {
-        "one static token tree for every request, given by the children of a node at each depth"
+        match self.expansion.iter().all(|&children| children == 1) {
+            true => "one static chain for every request: a token tree of width 1",
+            false => "one static token tree for every request, given by the children of a node at each depth",
+        }
     }
 
     fn source(&self) -> &'static str {

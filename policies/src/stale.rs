@@ -136,6 +136,27 @@ mod tests {
         }
     }
 
+    /// Copies keep their buffers: nothing is allocated once as many outcomes are on their way as will be.
+    #[test]
+    fn copies_of_drafts_are_whole_and_keep_their_buffers() {
+        let mut drafts = Drafts::default();
+        drafts.reset(3, 4);
+        drafts.want(Wants { confidence: true, entropy: true, divergence: true });
+        drafts.set_confidence(2, 3, 0.5);
+        drafts.set_entropy(1, 0, 0.25);
+        drafts.set_divergence(0, 2, 0.125);
+        drafts.draft_len.fill(4);
+        drafts.verify_len.resize(3, 2);
+        drafts.passes = 4;
+        drafts.stop(1);
+        let mut copy = drafts.clone();
+        assert_eq!(format!("{copy:?}"), format!("{drafts:?}"));
+        let buffer = copy.draft_len.as_ptr();
+        drafts.draft_len.fill(1);
+        copy.clone_from(&drafts);
+        assert_eq!((format!("{copy:?}"), copy.draft_len.as_ptr()), (format!("{drafts:?}"), buffer));
+    }
+
     #[test]
     fn outcomes_come_so_many_steps_late() {
         for steps in [0, 1, 3] {

@@ -47,7 +47,7 @@ impl Definition for Tetris {
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
-        Some(("k", self.k + self.extra))
+        Some(("k", self.k.saturating_add(self.extra)))
     }
 
     fn check(&self) -> Result<(), BadParameter> {
@@ -134,6 +134,7 @@ mod tests {
             (Tetris { extra: u32::MAX, ..Tetris::default() }, "extra"),
         ] {
             assert_eq!(params.check().map_err(|e| e.key), Err(key));
+            assert!(params.asks_for().is_some(), "what is asked for is read before it is checked");
         }
         assert_eq!(Tetris::default().asks_for(), Some(("k", 4)));
     }

@@ -66,7 +66,13 @@ impl Threshold {
 
 impl Definition for Threshold {
     fn summary(&self) -> &'static str {
-        "drafts until the confidence falls below a threshold, per request or on the batch's mean"
+        match (self.scope, self.cap) {
+            (Scope::PerRequest, MAX_SPEC_LEN..) => "drafts until a request's own confidence falls below a threshold",
+            (Scope::PerRequest, _) => {
+                "drafts until a request's own confidence falls below a threshold, up to a cap (transformers: 20)"
+            }
+            (Scope::BatchMean, _) => "drafts until the batch's mean confidence falls below a threshold, up to a cap",
+        }
     }
 
     fn source(&self) -> &'static str {

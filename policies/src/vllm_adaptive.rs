@@ -105,7 +105,7 @@ impl Adaptive {
             k,
             tables: CostTables::measure(context, k, u64::from(params.profile_context_len), params.cost_lookup),
             estimator: AcceptanceEstimator::new(k, params.refit_interval),
-            history: History::new(1, k),
+            history: History::new(1, k, context.max_num_seqs),
             told: context.told.is_some(),
             confidence: Vec::new(),
             slots: Slots::default(),
@@ -175,6 +175,7 @@ impl SpecPolicy for Adaptive {
             self.slots.allocate(budget, &mut drafts.verify_len);
         }
         if !self.told {
+            self.history.next_step();
             for (i, &id) in batch.ids.iter().enumerate() {
                 let row = &self.confidence[i * self.k as usize..][..drafts.draft_len[i] as usize];
                 self.history.record(id, row.iter().copied());

@@ -140,7 +140,7 @@ pub struct Candidate {
 }
 
 /// What was drafted in this step, and what of it is to be verified.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Drafts {
     /// Draft tokens each request has now; for a tree, its depth.
     pub draft_len: Vec<u32>,
@@ -163,6 +163,29 @@ pub struct Drafts {
     in_trees: bool,
     /// Tokens drafted and kept of each tree.
     tree_tokens: Vec<(u32, u32)>,
+}
+
+/// Written out so that `clone_from` keeps buffers: outcomes that reach a policy late are copied in every step.
+impl Clone for Drafts {
+    fn clone(&self) -> Drafts {
+        let mut copy = Drafts::default();
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, from: &Drafts) {
+        let Drafts { wants, passes, any_stopped, stride, in_trees, .. } = *from;
+        self.draft_len.clone_from(&from.draft_len);
+        self.verify_len.clone_from(&from.verify_len);
+        self.trees.clone_from(&from.trees);
+        self.stopped.clone_from(&from.stopped);
+        self.confidence.clone_from(&from.confidence);
+        self.entropy.clone_from(&from.entropy);
+        self.divergence.clone_from(&from.divergence);
+        self.tree_tokens.clone_from(&from.tree_tokens);
+        (self.wants, self.passes, self.any_stopped) = (wants, passes, any_stopped);
+        (self.stride, self.in_trees) = (stride, in_trees);
+    }
 }
 
 impl Drafts {

@@ -1,0 +1,121 @@
+//! Extreme settings: whatever passes a policy's check must run on whatever an engine may hand it.
+
+use crate::registry::{PolicyContext, PolicySpec, Told};
+use crate::testing::{Batch, CONTEXT, any_batch, any_belief};
+use foretoken_sim::{RequestId, Speculation, StepOutcome, Time, scripted::Scripted};
+use proptest::prelude::*;
+use proptest::test_runner::TestRng;
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Replaces about every third setting by an extreme one of the same kind.
+fn mutate(value: &mut Value, rng: &mut TestRng) {
+    let chance = rng.next_u32();
+    let pick = |n: u32| chance % n;
+    match value {
+        Value::Object(map) => map.values_mut().for_each(|v| mutate(v, rng)),
+        Value::Array(list) if pick(4) > 0 => list.iter_mut().for_each(|v| mutate(v, rng)),
+        Value::Array(list) if !list.is_empty() => drop(list.pop()),
+        Value::Bool(yes) => *yes = pick(2) == 0,
+        Value::Number(n) if pick(3) == 0 => {
+            *value = match n.is_u64() {
+                true => {
+                    let counts = [0u32, 1, 2, 3, 8, 31, 32, 33, 1000, u32::MAX];
+                    json!(counts[(chance / 3) as usize % counts.len()])
+                }
+                false => {
+                    let reals = [0.0, 1e-300, 1e-9, 0.3, 0.999, 1.0, 1.5, 40.0, 1e9, 1e300, -0.25, -1e300];
+                    json!(reals[(chance / 3) as usize % reals.len()])
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The policy with some settings at their extremes, if it accepts them.
+fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
+    let mut value = serde_json::to_value(policy).expect("plain values");
+    mutate(&mut value, rng);
+    let policy: PolicySpec = serde_json::from_value(value).ok()?;
+    policy.check().is_ok().then_some(policy)
+}
+
+/// Steps as the engine makes them: requests come, go and come back; steps with chunks only have empty columns.
+fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) {
+    let Speculation::Policy(mut policy) = policy.build(context) else { return };
+    let mut first_id = 0;
+    for (step, batch) in batches.iter().enumerate() {
+        assert!(policy.limit() <= context.max_draft_len, "{} of {}", policy.limit(), context.max_draft_len);
+        let most = policy.limit().max(policy.tree_tokens());
+        policy.drafts_for_next();
+        let mut batch = batch.clone();
+        batch.step = step as u64;
+        if rng.next_u32().is_multiple_of(3) {
+            first_id += rng.next_u32() % 4;
+        }
+        let ids = |i: usize| first_id + i as RequestId * 2;
+        batch.ids = (0..batch.ids.len()).map(ids).collect();
+        batch.limit.iter_mut().for_each(|l| *l = (*l).min(most));
+        if rng.next_u32().is_multiple_of(5) {
+            batch.truncate(0);
+        }
+        if policy.chooses_prefix() && !batch.ids.is_empty() {
+            let n = policy.prefix(&batch.view());
+            batch.truncate(n.clamp(1, batch.ids.len()));
+        }
+        let view = batch.view();
+        let confidence = (0..view.len()).map(|_| {
+            let certain = [1.0, 1e-9, 0.999_999_999_999];
+            let say = |_| match rng.next_u32() % 8 {
+                n @ 0..3 => certain[n as usize],
+                _ => (f64::from(rng.next_u32()) + 1.0) / 4_294_967_297.0,
+            };
+            (0..=context.max_draft_len).map(say).collect()
+        });
+        let confidence = confidence.collect();
+        let run = (0..view.len()).map(|_| rng.next_u32() % 6).collect();
+        let mut script = Scripted { confidence, run, ..Scripted::default() };
+        let mut accepted = Vec::new();
+        let drafts = script.decide(&mut policy, &view, context.max_draft_len, &mut accepted);
+        // Now and then a clock that does not move.
+        let time = if rng.next_u32().is_multiple_of(6) { Time::ZERO } else { Time::from_s(0.01) };
+        policy.observe(&StepOutcome {
+            ids: view.ids,
+            drafted: &drafts.draft_len,
+            verified: &drafts.verify_len,
+            accepted: &accepted,
+            drafts: &drafts,
+            draft_time: time,
+            verify_time: time,
+        });
+        policy.own_estimate();
+        policy.weighed();
+    }
+    policy.warnings();
+}
+
+proptest! {
+    #[test]
+    fn settings_that_pass_the_check_run(
+        batches in prop::collection::vec(any_batch(6, 32), 1..25),
+        belief in any_belief(),
+        max_draft_len in 0u32..=32,
+        max_num_seqs in prop_oneof![Just(1u32), Just(3), Just(64), Just(300)],
+        max_num_batched_tokens in prop_oneof![Just(1u32), Just(7), Just(2048)],
+        staleness_steps in 0u32..4,
+        told in any::<bool>(),
+        rng in any::<u8>().prop_perturb(|_, rng| rng),
+    ) {
+        let mut rng = rng;
+        let told = told.then_some(Told { acceptance_rate: 0.7, prev_confidence: 0.6 });
+        let context = PolicyContext {
+            belief, profile: &belief, max_draft_len, max_num_seqs, max_num_batched_tokens, staleness_steps, told, ..CONTEXT
+        };
+        for policy in PolicySpec::all().iter().cycle().take(3 * PolicySpec::all_names().len()) {
+            let Some(policy) = extreme(policy, &mut rng) else { continue };
+            let ran = catch_unwind(AssertUnwindSafe(|| run(&policy, &context, &batches, &mut rng)));
+            prop_assert!(ran.is_ok(), "{}", policy.label());
+        }
+    }
+}
