@@ -76,6 +76,11 @@ fn confidence() -> f64 {
     0.6
 }
 
+/// Greatest coefficient, far beyond any machine: what is computed from it stays finite.
+const MOST_S: f64 = 1e6;
+/// Shortest target pass, the engine's unit of time.
+const LEAST_S: f64 = 1e-12;
+
 impl State {
     /// Reads and checks a state known to the user as `file`.
     pub fn parse(file: &str, text: &str) -> Result<State> {
@@ -101,13 +106,11 @@ impl State {
         let fault = |field: String, why: String| Err((field, why));
         for (model, c) in [("draft", self.draft), ("target", self.target)] {
             for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
-                if !(value >= 0.0 && value.is_finite()) {
-                    return fault(format!("{model}.{key}"), format!("{value} is not a number of seconds, 0 or more"));
+                if !(0.0..=MOST_S).contains(&value) {
+                    let why = format!("{value} is not a number of seconds from 0 to {MOST_S}");
+                    return fault(format!("{model}.{key}"), why);
                 }
             }
-        }
-        if self.target.alpha_s + self.target.gamma_s + self.target.delta_s == 0.0 {
-            return fault("target".into(), "a target pass that takes no time has no goodput".into());
         }
         if self.max_draft_len > MAX_SPEC_LEN {
             let why = format!("{} is not a draft length from 0 to {MAX_SPEC_LEN}", self.max_draft_len);
@@ -139,6 +142,12 @@ impl State {
             if let Some(j) = request.confidences.iter().position(|c| !(*c > 0.0 && *c <= 1.0)) {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
+        }
+        // A step of any request alone takes at least this long.
+        let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
+        if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {
+            let why = format!("a pass over 1 token after {least} takes no time, so that it has no goodput");
+            return fault("target".into(), why);
         }
         if self.policies.is_empty() {
             return fault("policies".into(), "names nobody to ask: [{\"smartspec\": {}}]".into());
