@@ -1,6 +1,6 @@
 //! The state that `foretoken decide` reads: what a policy would believe and see in one step, in seconds and tokens.
 
-use crate::problem::{Problem, Result};
+use crate::problem::{Problem, Result, nearest};
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
 use serde::Deserialize;
@@ -86,9 +86,8 @@ impl State {
     pub fn parse(file: &str, text: &str) -> Result<State> {
         let mut json = serde_json::Deserializer::from_str(text);
         let state: State = serde_path_to_error::deserialize(&mut json).map_err(|e| {
-            let (path, inner) = (e.path().to_string(), e.inner().to_string());
-            let place = if path == "." { String::new() } else { format!("{path}: ") };
-            Problem::bad_input(format!("{file}: {place}{inner}")).help("foretoken decide --help shows a whole state")
+            let (message, help) = explain(&e.path().to_string(), &e.inner().to_string());
+            Problem::bad_input(format!("{file}: {message}")).help(help)
         })?;
         json.end().map_err(|e| Problem::bad_input(format!("{file}: something follows the state: {e}")))?;
         state.check().map_err(|(field, why)| Problem::bad_input(format!("{file}: {field}: {why}")))?;
@@ -172,6 +171,27 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Puts what serde said of the JSON at `path` into a message and a hint.
+fn explain(path: &str, message: &str) -> (String, String) {
+    let policy = path.starts_with("policies[");
+    if policy && (message.starts_with("expected value") || message.contains("unit variant")) {
+        let why = format!("{path}: not a policy, which is one name with its settings");
+        return (why, "write {\"smartspec\": {}}; {} are the defaults".into());
+    }
+    let place = if path == "." { String::new() } else { format!("{path}: ") };
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let near = match quoted.split_first() {
+        Some((given, known)) if message.starts_with("unknown") => nearest(given, known.iter().copied()),
+        _ => None,
+    };
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if policy => "foretoken policies list | show NAME".into(),
+        None => "foretoken decide --help shows a whole state".into(),
+    };
+    (format!("{place}{message}"), help)
 }
 
 /// The time of a pass of `tokens` tokens by a table.

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+mod decide;
 mod interrupted;
 mod results;
 mod support;
