@@ -143,6 +143,8 @@ const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the
 
 Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
   "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
+by tokens of a pass. Without it vllm-adaptive and dspark get the linear model of passes over the state's own requests at
+the captured sizes; adaspec-code and sglang-throughput that of the batches and contexts they time when they start.
 
 Examples:
   foretoken decide state.json

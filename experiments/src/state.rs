@@ -1,6 +1,6 @@
 //! The state that `foretoken decide` reads: what a policy would believe and see in one step, in seconds and tokens.
 
-use crate::problem::{Problem, Result};
+use crate::problem::{Problem, Result, nearest};
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
 use serde::Deserialize;
@@ -76,14 +76,18 @@ fn confidence() -> f64 {
     0.6
 }
 
+/// Greatest coefficient, far beyond any machine: what is computed from it stays finite.
+const MOST_S: f64 = 1e6;
+/// Shortest target pass, the engine's unit of time.
+const LEAST_S: f64 = 1e-12;
+
 impl State {
     /// Reads and checks a state known to the user as `file`.
     pub fn parse(file: &str, text: &str) -> Result<State> {
         let mut json = serde_json::Deserializer::from_str(text);
         let state: State = serde_path_to_error::deserialize(&mut json).map_err(|e| {
-            let (path, inner) = (e.path().to_string(), e.inner().to_string());
-            let place = if path == "." { String::new() } else { format!("{path}: ") };
-            Problem::bad_input(format!("{file}: {place}{inner}")).help("foretoken decide --help shows a whole state")
+            let (message, help) = explain(&e.path().to_string(), &e.inner().to_string());
+            Problem::bad_input(format!("{file}: {message}")).help(help)
         })?;
         json.end().map_err(|e| Problem::bad_input(format!("{file}: something follows the state: {e}")))?;
         state.check().map_err(|(field, why)| Problem::bad_input(format!("{file}: {field}: {why}")))?;
@@ -101,13 +105,11 @@ impl State {
         let fault = |field: String, why: String| Err((field, why));
         for (model, c) in [("draft", self.draft), ("target", self.target)] {
             for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
-                if !(value >= 0.0 && value.is_finite()) {
-                    return fault(format!("{model}.{key}"), format!("{value} is not a number of seconds, 0 or more"));
+                if !(0.0..=MOST_S).contains(&value) {
+                    let why = format!("{value} is not a number of seconds from 0 to {MOST_S}");
+                    return fault(format!("{model}.{key}"), why);
                 }
             }
-        }
-        if self.target.alpha_s + self.target.gamma_s + self.target.delta_s == 0.0 {
-            return fault("target".into(), "a target pass that takes no time has no goodput".into());
         }
         if self.max_draft_len > MAX_SPEC_LEN {
             let why = format!("{} is not a draft length from 0 to {MAX_SPEC_LEN}", self.max_draft_len);
@@ -140,6 +142,12 @@ impl State {
                 return fault(format!("{field}[{j}]"), format!("{} is not in (0, 1]", request.confidences[j]));
             }
         }
+        // A step of any request alone takes at least this long.
+        let least = self.requests.iter().map(|r| r.context).min().unwrap_or(0);
+        if self.target.pass_s(f64::from(least), 1.0) < LEAST_S {
+            let why = format!("a pass over 1 token after {least} takes no time, so that it has no goodput");
+            return fault("target".into(), why);
+        }
         if self.policies.is_empty() {
             return fault("policies".into(), "names nobody to ask: [{\"smartspec\": {}}]".into());
         }
@@ -163,6 +171,27 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Puts what serde said of the JSON at `path` into a message and a hint.
+fn explain(path: &str, message: &str) -> (String, String) {
+    let policy = path.starts_with("policies[");
+    if policy && (message.starts_with("expected value") || message.contains("unit variant")) {
+        let why = format!("{path}: not a policy, which is one name with its settings");
+        return (why, "write {\"smartspec\": {}}; {} are the defaults".into());
+    }
+    let place = if path == "." { String::new() } else { format!("{path}: ") };
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let near = match quoted.split_first() {
+        Some((given, known)) if message.starts_with("unknown") => nearest(given, known.iter().copied()),
+        _ => None,
+    };
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if policy => "foretoken policies list | show NAME".into(),
+        None => "foretoken decide --help shows a whole state".into(),
+    };
+    (format!("{place}{message}"), help)
 }
 
 /// The time of a pass of `tokens` tokens by a table.

@@ -226,7 +226,7 @@ fn after_a_predicted_stop_elimination_is_judged_by_one_pass_too_many() {
 
 #[test]
 fn what_is_told_is_not_learned() {
-    let told = crate::Told { acceptance_rate: 0.5, prev_confidence: 0.8 };
+    let told = crate::Told { acceptance_rate: 0.5, prev_confidence: 0.8, contexts: &[100; 4] };
     let context = PolicyContext { told: Some(told), ..CONTEXT };
     let (_, policy) = decide(&context, AdaspecCode::default(), &Batch::new(&[100; 4], &[8; 4]), &|_, _| 0.95);
     assert_eq!(policy.expected.value, 0.8);

@@ -12,7 +12,7 @@ use crate::confidence_history::History;
 use crate::profile::{capture_sizes, padded};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use crate::survival::{Slots, best_budget};
-use crate::vllm_cost_table::{drafting_s, spread_pass};
+use crate::timed_batch::TimedBatch;
 use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ impl Definition for Dspark {
          which drafted before has none. Two rounds are a request's own; in SGLang they are the server's. Confidences \
          are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). SGLang \
          does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
-         steps are timed is not given by the source: 2048. The additive form of the table is left out. That the draft \
+         steps are timed is not given by the source: 2048; `decide` tabulates passes over the state's own requests. The additive form of the table is left out. That the draft \
          makes a block in one pass is a setting of the draft, not of the policy"
     }
 
@@ -125,13 +125,24 @@ impl Sps {
     }
 
     /// Times steps in which every request has its whole block verified; where that would take more requests than the
-    /// engine runs, they have more tokens each.
-    fn measure(context: &PolicyContext, gamma: u32, kv: u64) -> Sps {
-        let tokens = Sps::sweep(context.max_num_batched_tokens.max(1));
+    /// engine runs, they have more tokens each. A given batch is timed at the captured sizes, up to the largest.
+    fn measure(context: &PolicyContext, gamma: u32, kv: u32) -> Sps {
+        let mut tokens = Sps::sweep(context.max_num_batched_tokens.max(1));
+        if context.told.is_some() {
+            let captured = capture_sizes(context.max_num_seqs);
+            tokens.retain(|n| captured.last() < Some(n));
+            tokens.splice(..0, captured);
+        }
         let step_s = |&n: &u32| {
-            let requests = n.div_ceil(gamma + 1).min(context.max_num_seqs);
-            let draft_s = drafting_s(context.profile, context.belief.drafting, requests, gamma, kv);
-            draft_s + context.profile.target_s(spread_pass(n, requests, kv, context.belief.context_reads))
+            let (requests, batch) = match TimedBatch::of(context, kv) {
+                TimedBatch::MadeUp { context, most } => {
+                    let requests = n.div_ceil(gamma + 1).min(most);
+                    (requests, TimedBatch::MadeUp { most: requests, context })
+                }
+                TimedBatch::Given(contexts) => (contexts.len() as u32, TimedBatch::Given(contexts)),
+            };
+            let draft_s = batch.drafting_s(context.profile, context.belief.drafting, requests, gamma);
+            draft_s + context.profile.target_s(batch.target_pass(n, context.belief.context_reads))
         };
         let steps_per_s = tokens.iter().map(|n| 1.0 / step_s(n)).collect();
         Sps { tokens, steps_per_s }
@@ -168,7 +179,7 @@ impl Scheduler {
             gamma,
             align: params.align_to_graph,
             sps: match params.table {
-                SpsTable::Profiled => Sps::measure(context, gamma, u64::from(params.profile_context_len)),
+                SpsTable::Profiled => Sps::measure(context, gamma, params.profile_context_len),
                 SpsTable::Flat => Sps::flat(),
             },
             capture_sizes: capture_sizes(context.max_num_seqs),

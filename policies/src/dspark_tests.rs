@@ -5,7 +5,10 @@ use crate::registry::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use proptest::prelude::*;
 
-const TOLD: Option<Told> = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6 });
+/// Confidences are given; tables are of passes over the batch itself.
+fn told(batch: &Batch) -> Option<Told<'_>> {
+    Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
@@ -18,7 +21,7 @@ proptest! {
         confidences in prop::collection::vec(0.01f64..=1.0, 16),
     ) {
         let look = |i: usize, j: usize| confidences[4 * i + j];
-        let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: TOLD, ..CONTEXT };
+        let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: told(&batch), ..CONTEXT };
         let step = Run::of(&Dspark::default(), &context).step(&batch, look, &[0; 4]);
         prop_assert_eq!(&step.draft_len, &batch.limit);
         let sps = Sps::measure(&context, 4, 2048);

@@ -64,6 +64,7 @@ mod survival;
 mod svip;
 mod tetris;
 mod threshold;
+mod timed_batch;
 mod true_cost;
 mod turbospec;
 mod turbospec_cost;

@@ -34,16 +34,19 @@ pub struct PolicyContext<'a> {
     /// Steps after which a policy learns what a step brought; 0 is at its end.
     pub staleness_steps: u32,
     /// What it is told instead of learning it (`foretoken decide`): no warm-up, no staleness of its own.
-    pub told: Option<Told>,
+    pub told: Option<Told<'a>>,
 }
 
 /// What a policy is told instead of learning it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct Told<'a> {
     /// The conditional acceptance rate a of E(a, k).
     pub acceptance_rate: f64,
     /// The confidence expected of a token.
     pub prev_confidence: f64,
+    /// The context of each request of the state: tables by tokens alone are of passes over these, not over the made-up
+    /// requests that engines time when they start.
+    pub contexts: &'a [u32],
 }
 
 /// A parameter that serde accepts and the policy does not.

@@ -22,7 +22,7 @@ pub struct VllmAdaptive {
     /// Tokens every request drafts (`num_speculative_tokens`); absent is the engine's longest draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k: Option<u32>,
-    /// Tokens of KV a request when passes are timed (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
+    /// Tokens of KV a request when passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
     pub profile_context_len: u32,
     /// What a size costs that was not timed.
     pub cost_lookup: CostLookup,
@@ -61,7 +61,8 @@ impl Definition for VllmAdaptive {
     fn differences(&self) -> &'static str {
         "vLLM counts a prompt that ends in this step as a sampling request: the view does not say which end, so none \
          does. A preempted request keeps its last confidences, where vLLM starts it over. Each shape is timed once, where \
-         vLLM takes the median of five. vLLM verifies drafts in the step after they are made; here it is the same step, \
+         vLLM takes the median of five. `decide` tabulates passes over the state's own requests instead of such of \
+         profile_context_len tokens. vLLM verifies drafts in the step after they are made; here it is the same step, \
          and the budget's confidences are still one round older"
     }
 
@@ -103,7 +104,7 @@ impl Adaptive {
         let k = params.k.unwrap_or(context.max_draft_len).min(context.max_draft_len);
         Adaptive {
             k,
-            tables: CostTables::measure(context, k, u64::from(params.profile_context_len), params.cost_lookup),
+            tables: CostTables::measure(context, k, params.profile_context_len, params.cost_lookup),
             estimator: AcceptanceEstimator::new(k, params.refit_interval),
             history: History::new(1, k, context.max_num_seqs),
             told: context.told.is_some(),

@@ -5,7 +5,10 @@ use crate::registry::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use proptest::prelude::*;
 
-const TOLD: Option<Told> = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6 });
+/// Confidences are given; tables are of passes over the batch itself.
+fn told(batch: &Batch) -> Option<Told<'_>> {
+    Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
+}
 
 /// The rate of verifying `lens` in plain words.
 fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn Fn(usize, usize) -> f64) -> f64 {
@@ -32,7 +35,7 @@ proptest! {
         let exact = |i: usize, j: usize| look(i, j);
         let cost_lookup = if linear { CostLookup::Linear } else { CostLookup::Staircase };
         let params = VllmAdaptive { cost_lookup, ..VllmAdaptive::default() };
-        let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: TOLD, ..CONTEXT };
+        let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: told(&batch), ..CONTEXT };
         let step = Run::of(&params, &context).step(&batch, look, &[0; 4]);
         prop_assert_eq!(&step.draft_len, &batch.limit);
         let tables = CostTables::measure(&context, 4, 8192, cost_lookup);
@@ -68,7 +71,7 @@ fn dear() -> PolicyContext<'static> {
 fn own_estimate_and_candidates_are_those_of_the_choice() {
     let batch = Batch::new(&[100, 200], &[3, 3]);
     let confidence = [[0.9, 0.8, 0.5], [0.6, 0.5, 0.4]];
-    let context = PolicyContext { told: TOLD, ..dear() };
+    let context = PolicyContext { told: told(&batch), ..dear() };
     let mut policy = Adaptive::new(VllmAdaptive::default(), &context);
     policy.explain();
     let mut drafts = Drafts::default();

@@ -6,9 +6,9 @@
 //! next captured one does; above it nothing pads, and times are interpolated among the points that are above it
 //! themselves, so that the jump between the two stays.
 
-use crate::profile::{PassTimes, capture_sizes, uniform_pass};
+use crate::profile::capture_sizes;
 use crate::registry::PolicyContext;
-use foretoken_sim::{ContextReads, Drafting, PassShape};
+use crate::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
 /// What a size costs that was not measured.
@@ -81,31 +81,6 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     y0 + (y1 - y0) * f64::from(size - x0) / f64::from(x1 - x0)
 }
 
-/// A target pass over `tokens` new tokens, spread evenly over as many of `most_requests` requests as there are tokens for,
-/// each with `context` tokens of KV.
-pub(crate) fn spread_pass(tokens: u32, most_requests: u32, context: u64, reads: ContextReads) -> PassShape {
-    let requests = u64::from(tokens.min(most_requests).max(1));
-    let (each, longer) = (u64::from(tokens) / requests, u64::from(tokens) % requests);
-    let (some, others) =
-        (uniform_pass(longer, each + 1, context, reads), uniform_pass(requests - longer, each, context, reads));
-    PassShape {
-        batched: some.batched + others.batched,
-        context: some.context + others.context,
-        pairs: some.pairs + others.pairs,
-    }
-}
-
-/// Seconds the draft takes to draft `len` tokens for each of `requests` requests with `context` tokens of KV.
-pub(crate) fn drafting_s(profile: &dyn PassTimes, drafting: Drafting, requests: u32, len: u32, context: u64) -> f64 {
-    let pass = |each: u32, context: u64| {
-        profile.draft_s(uniform_pass(u64::from(requests), u64::from(each), context, ContextReads::Once))
-    };
-    match drafting {
-        Drafting::Parallel => pass(len, context),
-        Drafting::Autoregressive => (0..len).map(|j| pass(1, context + u64::from(j))).sum(),
-    }
-}
-
 /// The draft's table by requests and the target's by tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
@@ -116,8 +91,8 @@ pub(crate) struct CostTables {
 }
 
 impl CostTables {
-    /// Measures: drafts of `len` tokens, `context` tokens of KV a request.
-    pub(crate) fn measure(context: &PolicyContext, len: u32, kv: u64, lookup: CostLookup) -> CostTables {
+    /// Measures: drafts of `len` tokens, `kv` tokens of KV a request where no batch is given.
+    pub(crate) fn measure(context: &PolicyContext, len: u32, kv: u32, lookup: CostLookup) -> CostTables {
         let most_tokens = context.max_num_batched_tokens;
         let sizes = capture_sizes(context.max_num_seqs);
         let captured = *sizes.last().expect("there is a capture size");
@@ -132,11 +107,12 @@ impl CostTables {
         all.sort_unstable();
         all.dedup();
         let reads = context.belief.context_reads;
-        let verify = |size: u32| (size, context.profile.target_s(spread_pass(size, context.max_num_seqs, kv, reads)));
+        let batch = TimedBatch::of(context, kv);
+        let verify = |size: u32| (size, context.profile.target_s(batch.target_pass(size, reads)));
         let verify: Vec<(u32, f64)> = all.into_iter().map(verify).collect();
         let mut requests: Vec<u32> = sizes.iter().map(|&size| size.min(context.max_num_seqs)).collect();
         requests.dedup();
-        let draft = |r: u32| (r, drafting_s(context.profile, context.belief.drafting, r, len, kv));
+        let draft = |r: u32| (r, batch.drafting_s(context.profile, context.belief.drafting, r, len));
         let draft: Vec<(u32, f64)> = requests.into_iter().map(draft).collect();
         CostTables {
             draft: CostTable::new(&draft, context.max_num_seqs, captured, lookup),
@@ -148,6 +124,7 @@ impl CostTables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Told;
     use crate::testing::CONTEXT;
 
     #[test]
@@ -162,16 +139,6 @@ mod tests {
         assert_eq!([0, 1, 3, 6, 10, 14, 36].map(|n| linear.s(n)), [10.0, 10.0, 12.0, 14.0, 28.0, 42.0, 54.0]);
         // One point says nothing of slopes.
         assert_eq!(CostTable::new(&[(2, 5.0)], 4, 2, CostLookup::Staircase).s(9), 5.0);
-    }
-
-    #[test]
-    fn tokens_spread_over_requests() {
-        let pass = spread_pass(10, 4, 100, ContextReads::Once);
-        assert_eq!((pass.batched, pass.context), (10, 400));
-        // Two requests with 3 tokens and two with 2.
-        let positions = 2 * (100 + 101 + 102) + 2 * (100 + 101);
-        assert_eq!(spread_pass(10, 4, 100, ContextReads::PerPosition).context, positions);
-        assert_eq!((pass.pairs, spread_pass(3, 4, 100, ContextReads::Once).context), (positions + 10, 300));
     }
 
     #[test]
@@ -195,5 +162,16 @@ mod tests {
         };
         assert!((tables.draft.s(3) - draft(4.0)).abs() < 1e-12);
         assert!((tables.draft.s(64) - draft(64.0)).abs() < 1e-12);
+    }
+    #[test]
+    fn a_given_batch_is_timed_instead() {
+        let told = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &[100, 20, 3] });
+        let tables = CostTables::measure(&PolicyContext { told, ..CONTEXT }, 2, 8192, CostLookup::Staircase);
+        // Padded to 4 rows; three requests grow by a token a pass.
+        let draft = 2.0 * (0.5e-3 + 2e-6 * 4.0 + 1e-9 * 123.0) + 1e-9 * 3.0;
+        assert!((tables.draft.s(3) - draft).abs() < 1e-12);
+        for (tokens, padded) in [(3, 4.0), (4, 4.0), (9, 16.0)] {
+            assert!((tables.verify.s(tokens) - (8e-3 + 40e-6 * padded + 1e-7 * 123.0)).abs() < 1e-12, "{tokens}");
+        }
     }
 }

@@ -7,7 +7,10 @@ use crate::problem::{Problem, Result};
 use crate::state::{Request, State};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
-use foretoken_sim::{BatchView, Candidate, ChunkTotals, Drafts, RequestId, SpecPolicy, Speculation, StepOutcome, Time};
+use foretoken_sim::{
+    BatchView, Candidate, ChunkTotals, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation,
+    StepOutcome, Time,
+};
 use serde::Serialize;
 use std::io::Read;
 
@@ -83,24 +86,32 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
         return Err(problem.help("oracles, clairvoyants and random belong into an experiment: foretoken run"));
     }
     let belief = state.belief();
+    let columns = Columns::of(state);
     let context = PolicyContext {
         belief,
         profile: state,
         max_draft_len: state.max_draft_len,
         max_num_seqs: MAX_NUM_SEQS.max(state.requests.len() as u32),
-        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS,
+        max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(state.requests.len() as u32 * (state.max_draft_len + 1)),
         seed: 0,
         staleness_steps: 0,
-        told: Some(Told { acceptance_rate: state.acceptance_rate, prev_confidence: state.prev_confidence }),
+        told: Some(Told {
+            acceptance_rate: state.acceptance_rate,
+            prev_confidence: state.prev_confidence,
+            contexts: &columns.context,
+        }),
     };
-    let columns = Columns::of(state);
     let mut decision = match spec.build(&context) {
         Speculation::Policy(mut policy) => {
             if explain {
                 policy.explain();
             }
             if spec.definition().learns_from_counts() {
-                state.history.iter().for_each(|accepted| learn(&mut *policy, accepted));
+                state
+                    .history
+                    .iter()
+                    .filter(|batch| !batch.is_empty())
+                    .for_each(|accepted| learn(&mut *policy, accepted));
             }
             let trees = policy.tree_tokens();
             let columns = if trees > 0 { columns.with_limit(trees) } else { columns };
@@ -136,13 +147,16 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
-/// One past verify batch, by its accepted counts alone.
+/// One past verify batch, by its accepted counts alone. The policy first chooses for a batch of that size, as it did then:
+/// some decide at that moment.
 fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
-    let ids: Vec<RequestId> = (0..accepted.len() as RequestId).collect();
-    // All drafted what the policy drafts at that moment, or at least what was accepted.
-    let drafted: Vec<u32> = accepted.iter().map(|&a| a.max(policy.limit())).collect();
+    let n = accepted.len();
+    let columns = Columns::new(vec![1; n], MAX_SPEC_LEN, f64::INFINITY);
+    policy.propose(&columns.view(n), &mut DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() });
+    // How much was drafted is not known: enough, for all.
+    let drafted = vec![MAX_SPEC_LEN; n];
     policy.observe(&StepOutcome {
-        ids: &ids,
+        ids: &columns.ids,
         drafted: &drafted,
         verified: &drafted,
         accepted,
@@ -202,14 +216,19 @@ struct Columns {
 
 impl Columns {
     fn of(state: &State) -> Columns {
-        let n = state.requests.len();
+        let context = state.requests.iter().map(|r| r.context).collect();
+        Columns::new(context, state.max_draft_len, state.slo_tpot_s.unwrap_or(f64::INFINITY))
+    }
+
+    fn new(context: Vec<u32>, limit: u32, slo_tpot_s: f64) -> Columns {
+        let n = context.len();
         Columns {
             ids: (0..n as RequestId).collect(),
-            context: state.requests.iter().map(|r| r.context).collect(),
+            context,
             emitted: vec![1; n],
-            limit: vec![state.max_draft_len; n],
+            limit: vec![limit; n],
             gap: vec![0; n],
-            slo_tpot_s: vec![state.slo_tpot_s.unwrap_or(f64::INFINITY); n],
+            slo_tpot_s: vec![slo_tpot_s; n],
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod commands;
+mod decide;
 mod directions;
 mod interrupted;
 mod papers;
