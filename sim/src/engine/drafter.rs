@@ -105,7 +105,9 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         for pass in 1..=depth {
             run_pass(executor, step, plan, pass, common_len, drafts)?;
             let go_on = self.0.keep_drafting(batch, drafts);
-            executor.deliberated(Moment::KeepDrafting);
+            if drafts.was_decided() {
+                executor.deliberated(Moment::KeepDrafting);
+            }
             if go_on == Continue::Stop {
                 break;
             }
@@ -120,7 +122,9 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
         if depth > 0 {
             self.0.select(batch, drafts);
-            executor.deliberated(Moment::Select);
+            if drafts.was_decided() {
+                executor.deliberated(Moment::Select);
+            }
             drafts.measure_trees(batch.limit);
             let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
             assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);

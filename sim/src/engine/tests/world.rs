@@ -1,6 +1,6 @@
 //! Small worlds for tests: coin-flip truth, linear time, and policies that draft at random.
 
-use crate::acceptance::RankLaw;
+use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
 use crate::engine::{ByPolicy, Engine, NoDraft};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
@@ -100,6 +100,9 @@ pub struct Fixture {
     pub target: Coefficients,
     pub draft: Coefficients,
     pub rate: f64,
+    pub drafting: Drafting,
+    /// Drafts are looked up in the text so far, if they are; `rate` means nothing then.
+    pub lookup: Option<PromptLookup>,
     pub keep_steps: bool,
 }
 
@@ -114,7 +117,19 @@ impl Fixture {
             target: YARDSTICK,
             draft: Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 },
             rate: 0.7,
+            drafting: Drafting::Autoregressive,
+            lookup: None,
             keep_steps: true,
+        }
+    }
+
+    fn acceptance(&self) -> Box<dyn AcceptanceSource> {
+        match self.lookup {
+            None => Box::new(Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() }),
+            Some(lookup) => {
+                let spec = AcceptanceSpec { source: Rates::PromptLookup(lookup), ..AcceptanceSpec::default() };
+                spec.build(3, &self.workload).expect("good settings")
+            }
         }
     }
 
@@ -126,9 +141,9 @@ impl Fixture {
             draft: &Linear::new(self.draft),
             target: &Linear::new(self.target),
             context_reads: ContextReads::Once,
-            drafting: Drafting::Autoregressive,
+            drafting: self.drafting,
             noise_cv: 0.0,
-            acceptance: &Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() },
+            acceptance: &*self.acceptance(),
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: self.keep_steps,
@@ -147,13 +162,13 @@ impl Fixture {
     /// Blocks still held in both pools after a whole run.
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
-        let acceptance = Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() };
+        let acceptance = self.acceptance();
         let world = World {
             draft: &draft,
             target: &target,
             context_reads: ContextReads::Once,
-            drafting: Drafting::Autoregressive,
-            acceptance: &acceptance,
+            drafting: self.drafting,
+            acceptance: &*acceptance,
             overhead: Time::ZERO,
             decision_time: DecisionTime::default(),
             noise_cv: 0.0,
