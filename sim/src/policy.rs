@@ -189,6 +189,11 @@ impl Drafts {
         }
     }
 
+    /// The most tokens of a chain, or levels of a tree, that may be drafted.
+    pub(crate) fn max_draft_len(&self) -> u32 {
+        self.stride as u32
+    }
+
     /// Says what is looked at in this step, and makes room for it.
     #[inline]
     pub fn want(&mut self, wants: Wants) {

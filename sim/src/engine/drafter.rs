@@ -97,7 +97,7 @@ impl<E: Executor> Drafter<E> for ByPolicy {
             self.0.propose(batch, plan);
             executor.deliberated(Moment::Propose);
         }
-        let (mut common_len, depth) = clamp(batch, plan);
+        let (mut common_len, depth) = clamp(batch, plan, drafts);
         if let DraftShape::Tree(_) = plan.shape {
             drafts.plant(batch.len());
             common_len = 0;
@@ -161,7 +161,7 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         if !step.batch.is_empty() {
             self.0.propose(&step.batch, &executor.truth(&step.batch), plan);
         }
-        let (common_len, depth) = clamp(&step.batch, plan);
+        let (common_len, depth) = clamp(&step.batch, plan, drafts);
         for pass in 1..=depth {
             run_pass(executor, step, plan, pass, common_len, drafts)?;
         }
@@ -171,11 +171,12 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
     }
 }
 
-/// Clamps the proposal to each request's limit; returns the lengths of the shortest and the longest draft.
-fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> (u32, u32) {
+/// Clamps the proposal to each request's limit, and trees, whose limit is in tokens, to the longest draft there may be;
+/// returns the lengths of the shortest and the longest draft.
+fn clamp(batch: &BatchView, plan: &mut DraftPlan, drafts: &Drafts) -> (u32, u32) {
     let (mut shortest, mut longest) = (u32::MAX, 0);
     for (d, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
-        *d = (*d).min(limit);
+        *d = (*d).min(limit).min(drafts.max_draft_len());
         shortest = shortest.min(*d);
         longest = longest.max(*d);
     }

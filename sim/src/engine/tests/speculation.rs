@@ -1,7 +1,6 @@
 //! What drafts cost and leave behind, worked out by hand: budgets, parallel drafting, trees, and decisions.
 
-use super::world::Fixture;
-use crate::acceptance::PromptLookup;
+use super::world::{Fixture, lookups};
 use crate::config::DecisionSeconds;
 use crate::tree::Node;
 use crate::*;
@@ -58,7 +57,7 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
 #[test]
 fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
-    f.lookup = Some(PromptLookup { match_rate: 0.0, ..PromptLookup::default() });
+    f.lookup = Some(lookups(0.0));
     f.config.draft_prefill = false;
     f.config.max_num_batched_tokens = 20;
     let chunks = |f: &Fixture| -> Vec<u64> { run(f, Same::chain(7)).steps.iter().map(|s| s.chunk_tokens).collect() };
@@ -205,4 +204,15 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     assert_eq!(run(&f, Never).totals.drafted, 0);
     f.config.draft_prefill = false;
     assert!(run(&f, Never).totals.drafted > 0);
+}
+
+/// The truth reaches `max_draft_len` beyond an output's end, and no deeper: a tree's limit is in tokens, and its depth is
+/// the engine's to cut.
+#[test]
+fn no_tree_is_deeper_than_the_longest_draft() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));
+    f.rate = 1.0;
+    let deep = Same { depth: 40, growth: Some(Growth::Expansion([1].into())), nodes: 60, first: None };
+    let run = run(&f, deep);
+    assert_eq!((run.steps[1].drafted, run.steps[1].accepted, run.records.emitted[0]), (8, 8, 100));
 }
