@@ -105,7 +105,8 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         for pass in 1..=depth {
             run_pass(executor, step, plan, pass, common_len, drafts)?;
             let go_on = self.0.keep_drafting(batch, drafts);
-            if drafts.was_decided() {
+            // What comes out of one pass is waited for once.
+            if drafts.was_decided() && (pass == 1 || !executor.drafts_in_parallel()) {
                 executor.deliberated(Moment::KeepDrafting);
             }
             if go_on == Continue::Stop {

@@ -183,6 +183,23 @@ fn only_decisions_that_are_made_cost_time() {
     let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
     assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
     assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
+    // A block comes whole, and the host waits for it once.
+    f.drafting = Drafting::Parallel;
+    let looks = run(&f, Looks).steps[1].draft_time;
+    f.config.decision_s = DecisionSeconds::default();
+    assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
+}
+
+/// Lookups keep no KV: an engine that prefills a draft for them charges what is not there, and says so.
+#[test]
+fn a_lookup_with_a_draft_prefill_is_told() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    let told = |f: &Fixture| run(f, Same::chain(3)).warnings.iter().any(|w| w.contains("draft_prefill"));
+    assert!(!told(&f));
+    f.lookup = Some(lookups(0.4));
+    assert!(told(&f) && f.plain().warnings.is_empty());
+    f.config.draft_prefill = false;
+    assert!(!told(&f));
 }
 
 /// A draft that runs over no prompt has no prefill to skip: nobody is asked, and nobody loses speculation.
