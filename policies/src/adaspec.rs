@@ -322,6 +322,7 @@ impl SpecPolicy for Running {
 
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
         if self.params.drafter == Drafter::Off {
+            drafts.nothing_to_decide();
             return Continue::Yes;
         }
         self.take_in(batch, drafts);
@@ -337,8 +338,9 @@ impl SpecPolicy for Running {
             self.take_in(batch, drafts);
             self.own_estimate = Some(self.actual(batch));
         }
-        if self.params.verifier {
-            self.eliminate(batch, drafts);
+        match self.params.verifier {
+            true => self.eliminate(batch, drafts),
+            false => drafts.nothing_to_decide(),
         }
     }
 

@@ -275,8 +275,9 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        if self.params.eliminate == Eliminate::CodeBucket {
-            self.eliminate(batch, drafts);
+        match self.params.eliminate {
+            Eliminate::CodeBucket => self.eliminate(batch, drafts),
+            Eliminate::Off => drafts.nothing_to_decide(),
         }
     }
 

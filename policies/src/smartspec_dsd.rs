@@ -245,14 +245,17 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // Only steps with proposals count towards the interval here.
-        if self.params.proposer == Proposer::Ngram {
-            if self.decides() {
-                self.decide_verify(batch);
-            }
-            self.zeroes.chose(self.length);
-            drafts.verify_len.iter_mut().for_each(|len| *len = (*len).min(self.length));
+        if self.params.proposer == Proposer::Model {
+            drafts.nothing_to_decide();
+            return;
         }
+        // Only steps with proposals count towards the interval here.
+        match self.decides() {
+            true => self.decide_verify(batch),
+            false => drafts.nothing_to_decide(),
+        }
+        self.zeroes.chose(self.length);
+        drafts.verify_len.iter_mut().for_each(|len| *len = (*len).min(self.length));
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {

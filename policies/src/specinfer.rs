@@ -118,6 +118,7 @@ impl SpecPolicy for StaticTree {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        drafts.nothing_to_decide();
         cut_to_limits(batch, drafts, &mut self.order);
     }
 }

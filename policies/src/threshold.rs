@@ -162,6 +162,7 @@ impl SpecPolicy for Running {
     fn keep_drafting(&mut self, _: &BatchView, drafts: &mut Drafts) -> Continue {
         self.take_in(drafts);
         if self.rule.cost == Cost::RunsAll {
+            drafts.nothing_to_decide();
             return Continue::Yes;
         }
         let ended = (0..self.ended.len()).filter(|&i| self.ended[i]);

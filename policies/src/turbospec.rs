@@ -197,11 +197,13 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        if self.deciding {
-            let proposed = drafts.draft_len.iter().copied().max().unwrap_or(0);
-            self.decide(batch, proposed);
-            drafts.verify_len.iter_mut().for_each(|len| *len = (*len).min(self.length));
+        if !self.deciding {
+            drafts.nothing_to_decide();
+            return;
         }
+        let proposed = drafts.draft_len.iter().copied().max().unwrap_or(0);
+        self.decide(batch, proposed);
+        drafts.verify_len.iter_mut().for_each(|len| *len = (*len).min(self.length));
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {

@@ -42,7 +42,8 @@ impl ZeroLengths {
 
     /// Is the request that starts now worth a draft prefill?
     pub(crate) fn drafts_for_next(&mut self) -> bool {
-        let skip = self.zeroes as f64 > self.skip_above * self.steps as f64;
+        // A quotient, so that 63 of 90 is not above 0.7 by rounding.
+        let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
         self.skipped += u64::from(skip);
         !skip
     }
@@ -82,6 +83,9 @@ mod tests {
         assert!(seen.drafts_for_next(), "0.7 is not above 0.7");
         seen.chose(0);
         assert!(!seen.drafts_for_next(), "8 of 11");
+        let mut more = ZeroLengths::new(1000, 0.7, Drafting::Autoregressive);
+        (0..90).for_each(|i| more.chose(u32::from(i >= 63)));
+        assert!(more.drafts_for_next(), "63 of 90 are 0.7");
         assert_eq!(seen.warnings("p", 0.5).len(), 1);
         assert!(seen.warnings("p", 0.5)[0].contains("of 1 requests"));
     }

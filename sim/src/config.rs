@@ -63,9 +63,9 @@ pub enum DraftKv {
 pub struct DecisionSeconds {
     /// A proposal, once a step.
     pub propose: f64,
-    /// A look after a draft pass: on hardware the host waits there for the device.
+    /// A look after a draft pass, of a policy that looks: on hardware the host waits there for the device.
     pub keep_drafting: f64,
-    /// A selection before verification.
+    /// A selection before verification, of a policy that selects.
     pub select: f64,
 }
 

@@ -210,6 +210,10 @@ impl Executor for EventClock<'_> {
         }
     }
 
+    fn drafts_in_parallel(&self) -> bool {
+        self.world.drafting == Drafting::Parallel
+    }
+
     fn deliberated(&mut self, moment: Moment) {
         self.now += self.world.decision_time.of(moment);
     }
@@ -243,7 +247,7 @@ impl Executor for EventClock<'_> {
         }
         let reads = self.world.context_reads;
         if drafts.in_trees() {
-            let trees = &drafts.trees[..step.batch.len()];
+            let trees = &mut drafts.trees[..step.batch.len()];
             self.plain_step(shape::verify_tree_pass(&step.batch, trees, reads));
             for (i, a) in accepted.iter_mut().enumerate().take(step.batch.len()) {
                 let row = self.row_of[step.batch.ids[i] as usize] as usize;

@@ -54,9 +54,9 @@ pub enum Moment {
 pub struct DecisionTime {
     /// Each proposal.
     pub propose: Time,
-    /// Each look after a draft pass.
+    /// Each look after a draft pass, of a policy that looks.
     pub keep_drafting: Time,
-    /// Each selection before verification.
+    /// Each selection before verification, of a policy that selects.
     pub select: Time,
 }
 
@@ -94,6 +94,12 @@ pub trait Executor {
     /// Lowers the draft limits of a batch to what there is to propose: a prompt lookup without a match proposes nothing
     /// (policies.md 5.6). `emitted` is where each round would start.
     fn proposable(&mut self, _ids: &[RequestId], _emitted: &[u32], _limit: &mut [u32]) {}
+
+    /// Does one forward bring all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting))? The passes of the draft
+    /// loop are then looks at its tokens one by one.
+    fn drafts_in_parallel(&self) -> bool {
+        false
+    }
 
     /// A policy has decided something: simulated clocks charge it, on others the time has passed anyway.
     fn deliberated(&mut self, _moment: Moment) {}

@@ -161,6 +161,7 @@ pub struct Drafts {
     divergence: Vec<f64>,
     stride: usize,
     in_trees: bool,
+    undecided: bool,
     /// Tokens drafted and kept of each tree.
     tree_tokens: Vec<(u32, u32)>,
 }
@@ -197,6 +198,7 @@ impl Drafts {
         self.verify_len.clear();
         self.passes = 0;
         self.in_trees = false;
+        self.undecided = false;
         if self.any_stopped {
             self.stopped.fill(false);
             self.any_stopped = false;
@@ -208,6 +210,11 @@ impl Drafts {
         if self.confidence.len() < n * self.stride {
             self.confidence.resize(n * self.stride, 0.0);
         }
+    }
+
+    /// The most tokens of a chain, or levels of a tree, that may be drafted.
+    pub(crate) fn max_draft_len(&self) -> u32 {
+        self.stride as u32
     }
 
     /// Says what is looked at in this step, and makes room for it.
@@ -265,6 +272,17 @@ impl Drafts {
     pub fn stop(&mut self, i: usize) {
         self.stopped[i] = true;
         self.any_stopped = true;
+    }
+
+    /// Says that nothing is decided at this moment, so that no time is charged for it. The hooks between passes and before
+    /// verification do so unless a policy has its own; one that only sometimes decides says so itself.
+    pub fn nothing_to_decide(&mut self) {
+        self.undecided = true;
+    }
+
+    /// Was something decided since the last time this was asked?
+    pub(crate) fn was_decided(&mut self) -> bool {
+        !std::mem::take(&mut self.undecided)
     }
 
     /// Starts a tree for each of `n` requests. Keeps buffers.
@@ -338,7 +356,7 @@ pub struct StepOutcome<'a> {
     pub accepted: &'a [u32],
     /// Confidences and passes.
     pub drafts: &'a Drafts,
-    /// Time spent in draft passes.
+    /// Time spent in draft passes, and deciding.
     pub draft_time: Time,
     /// Time of the target pass.
     pub verify_time: Time,
@@ -362,7 +380,7 @@ pub trait SpecPolicy: Send {
     }
 
     /// Is the request that starts now to be drafted for, ever? If not, the draft does not even run over its prompt. Asked
-    /// once a request, in the order of admission (SmartSpec's draft-prefill skipping).
+    /// once a request, in the order of admission (SmartSpec's draft-prefill skipping), where the draft runs over prompts at all.
     fn drafts_for_next(&mut self) -> bool {
         true
     }
@@ -382,12 +400,15 @@ pub trait SpecPolicy: Send {
 
     /// Between draft forwards, with the confidences of the pass that just ran. Single requests leave with
     /// [`Drafts::stop`].
-    fn keep_drafting(&mut self, _batch: &BatchView, _drafts: &mut Drafts) -> Continue {
+    fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        drafts.nothing_to_decide();
         Continue::Yes
     }
 
     /// Before verification: lower `drafts.verify_len` to what is worth verifying.
-    fn select(&mut self, _batch: &BatchView, _drafts: &mut Drafts) {}
+    fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
+        drafts.nothing_to_decide();
+    }
 
     /// After the step, or some steps later where what a policy learns is stale: it may use the outcome only, nothing it
     /// remembers of the step in progress.

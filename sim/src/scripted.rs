@@ -4,7 +4,7 @@
 use crate::acceptance::RankLaw;
 use crate::engine::{ByPolicy, Drafter};
 use crate::executor::{DraftPass, Executor, StepPlan};
-use crate::{BatchView, DraftPlan, Drafts, RequestId, RequestTruth, SpecPolicy, Time, Wants};
+use crate::{BatchView, DraftPlan, Drafts, RequestId, RequestTruth, SpecPolicy, Time};
 use std::convert::Infallible;
 
 /// The script of one step.
@@ -102,7 +102,7 @@ impl Executor for Scripted {
                 continue;
             }
             *a = run.min(drafts.verify_len[i]);
-            if drafts.wants == Wants::DIVERGENCE {
+            if drafts.wants.divergence {
                 for j in 0..drafts.verify_len[i].min(*a + 1) {
                     let rank = if j < run { 1 } else { 2 };
                     drafts.set_divergence(i, j as usize, self.ranks.divergence(self.at(i, j), rank));

@@ -114,6 +114,12 @@ impl<'a> Simulation<'a> {
             Engine::new(self.config, self.workload, self.arrivals, self.slo_tpot_s, clock, drafter, self.keep_steps);
         let Ok(ending) = engine.run(self.interrupt);
         let (out, mut warnings, usable_blocks) = engine.finish();
+        if D::ACTIVE && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
+            warnings.push(
+                "prompt lookups run no draft model over prompts, but draft_prefill is on: its passes and gaps are charged"
+                    .to_owned(),
+            );
+        }
         let block = self.config.block_size;
         if self.config.prefix_caching && !self.workload.prefix_block.is_multiple_of(block) {
             warnings.push(format!(

@@ -55,6 +55,8 @@ pub struct DraftTree {
     depth: u32,
     /// Tokens the draft has run over: the sum of the widths so far.
     ran: u32,
+    /// Of the tokens accepted last, those the draft has run over.
+    fed: u32,
 }
 
 impl DraftTree {
@@ -64,6 +66,7 @@ impl DraftTree {
         self.frontier.clear();
         self.depth = 0;
         self.ran = 0;
+        self.fed = 0;
     }
 
     /// All nodes, level by level.
@@ -165,21 +168,31 @@ impl DraftTree {
 
     /// How many tokens are accepted when the target's token at depth d (from 1) is the draft's `rank(d)`-th guess: the
     /// longest path of kept nodes from the root that follows the target. Ranks beyond the path are never asked for.
-    pub fn accepted(&self, mut rank: impl FnMut(u32) -> u32) -> u32 {
+    pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;
         loop {
             let wanted = |n: &Node| n.kept && n.parent == at;
             if !self.nodes.iter().any(wanted) {
-                return depth;
+                break;
             }
             let right = rank(depth + 1);
             match self.nodes.iter().position(|n| wanted(n) && n.rank == right) {
                 Some(next) => at = next as u32,
-                None => return depth,
+                None => break,
             }
             depth += 1;
         }
+        // A node with children was expanded; those above the last one were.
+        let unfed = at != ROOT && !self.nodes.iter().any(|n| n.parent == at);
+        self.fed = depth - u32::from(unfed);
+        depth
+    }
+
+    /// Of the tokens [accepted](DraftTree::accepted) last, those the draft has run over: all but the last one where that was
+    /// not expanded.
+    pub fn fed(&self) -> u32 {
+        self.fed
     }
 }
 
@@ -229,8 +242,8 @@ mod tests {
 
     #[test]
     fn the_longest_path_that_follows_the_target_is_accepted() {
-        let tree = grown(&Growth::Expansion([2, 1, 2].into()), 3);
-        let accepted = |ranks: [u32; 3]| tree.accepted(|d| ranks[d as usize - 1]);
+        let mut tree = grown(&Growth::Expansion([2, 1, 2].into()), 3);
+        let mut accepted = |ranks: [u32; 3]| tree.accepted(|d| ranks[d as usize - 1]);
         assert_eq!(accepted([1, 1, 1]), 3);
         assert_eq!(accepted([2, 1, 2]), 3);
         assert_eq!(accepted([2, 2, 1]), 1);

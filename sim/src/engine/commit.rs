@@ -23,6 +23,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         let filled = if D::ACTIVE { n } else { 0 };
         let (drafted, verified) = (&self.drafts.draft_len[..filled], &self.drafts.verify_len[..filled]);
         let (drafts, in_trees) = (&self.drafts, D::ACTIVE && self.drafts.in_trees());
+        let parallel = self.executor.drafts_in_parallel();
         let (accepted, totals) = (&self.accepted[..filled], &mut self.out.totals);
         for (i, &at) in self.work.columns.at().iter().enumerate() {
             let a = &mut self.running[at as usize];
@@ -40,9 +41,12 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
                 sum.verified += all_verified;
                 sum.accepted += accepted;
                 totals.verified_accepted[verified as usize][accepted as usize] += 1;
-                // The draft saw the new token and all its drafts but the last; what was rejected is overwritten.
+                // The draft ran over the new token and over what it expanded: all its drafts but the last in a chain, none
+                // where they came out of one pass. What was rejected is overwritten.
                 match gap {
                     _ if !keeps_kv => a.seen = a.computed + tokens,
+                    _ if drafted > 0 && parallel => a.seen = a.computed + 1,
+                    _ if drafted > 0 && in_trees => a.seen = a.computed + 1 + drafts.trees[i].fed(),
                     _ if drafted > 0 => a.seen = a.computed + drafted.min(tokens),
                     DraftGap::CatchUpNextUse => {}
                     DraftGap::AlwaysExtend => a.seen = a.computed,

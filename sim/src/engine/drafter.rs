@@ -97,7 +97,7 @@ impl<E: Executor> Drafter<E> for ByPolicy {
             self.0.propose(batch, plan);
             executor.deliberated(Moment::Propose);
         }
-        let (mut common_len, depth) = clamp(batch, plan);
+        let (mut common_len, depth) = clamp(batch, plan, drafts);
         if let DraftShape::Tree(_) = plan.shape {
             drafts.plant(batch.len());
             common_len = 0;
@@ -105,7 +105,10 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         for pass in 1..=depth {
             run_pass(executor, step, plan, pass, common_len, drafts)?;
             let go_on = self.0.keep_drafting(batch, drafts);
-            executor.deliberated(Moment::KeepDrafting);
+            // What comes out of one pass is waited for once.
+            if drafts.was_decided() && (pass == 1 || !executor.drafts_in_parallel()) {
+                executor.deliberated(Moment::KeepDrafting);
+            }
             if go_on == Continue::Stop {
                 break;
             }
@@ -120,7 +123,9 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
         if depth > 0 {
             self.0.select(batch, drafts);
-            executor.deliberated(Moment::Select);
+            if drafts.was_decided() {
+                executor.deliberated(Moment::Select);
+            }
             drafts.measure_trees(batch.limit);
             let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
             assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
@@ -157,7 +162,7 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         if !step.batch.is_empty() {
             self.0.propose(&step.batch, &executor.truth(&step.batch), plan);
         }
-        let (common_len, depth) = clamp(&step.batch, plan);
+        let (common_len, depth) = clamp(&step.batch, plan, drafts);
         for pass in 1..=depth {
             run_pass(executor, step, plan, pass, common_len, drafts)?;
         }
@@ -167,11 +172,12 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
     }
 }
 
-/// Clamps the proposal to each request's limit; returns the lengths of the shortest and the longest draft.
-fn clamp(batch: &BatchView, plan: &mut DraftPlan) -> (u32, u32) {
+/// Clamps the proposal to each request's limit, and trees, whose limit is in tokens, to the longest draft there may be;
+/// returns the lengths of the shortest and the longest draft.
+fn clamp(batch: &BatchView, plan: &mut DraftPlan, drafts: &Drafts) -> (u32, u32) {
     let (mut shortest, mut longest) = (u32::MAX, 0);
     for (d, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
-        *d = (*d).min(limit);
+        *d = (*d).min(limit).min(drafts.max_draft_len());
         shortest = shortest.min(*d);
         longest = longest.max(*d);
     }

@@ -212,7 +212,10 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
             chunk_tokens: self.work.prefill.tokens,
             context: self.work.context_sum(),
             waiting: self.waiting.len() as u32,
-            draft_passes: self.drafts.passes,
+            draft_passes: match self.executor.drafts_in_parallel() {
+                true => self.drafts.passes.min(1),
+                false => self.drafts.passes,
+            },
             used_blocks: self.memory.used(),
             preempted: self.preempted,
             ..StepRecord::default()

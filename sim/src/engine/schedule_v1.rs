@@ -137,7 +137,8 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
             // The cache holds the draft's KV as well, but for the gaps it had.
             a.seen = found.cached.min(head.seen.max(a.total - a.emitted));
             a.new = new;
-            if D::ACTIVE && self.out.records.first_scheduled[a.id as usize] == Time::MAX {
+            let new_here = self.out.records.first_scheduled[a.id as usize] == Time::MAX;
+            if D::ACTIVE && self.config.draft_prefill && new_here {
                 a.may_draft &= self.drafter.drafts_for_next();
             }
             self.waiting.pop_front();
@@ -205,9 +206,10 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
 
     /// `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
     pub(super) fn top_up_chunks(&mut self) {
-        let charged: u32 = self.work.columns.limit().iter().sum();
-        let verified: u32 = (0..self.work.columns.len()).map(|i| self.drafts.tokens(i).1).sum();
-        let mut freed = self.budget + charged - verified;
+        let decodes = self.work.columns.len();
+        let verified: u32 = (0..decodes).map(|i| self.drafts.tokens(i).1 + 1).sum();
+        // Not from what was charged: limits were lowered and requests left out since.
+        let mut freed = self.config.max_num_batched_tokens - verified - self.work.prefill.tokens as u32;
         self.work.clear_chunks();
         let threshold = self.config.long_prefill_token_threshold;
         for a in self.running.iter_mut().filter(|a| a.prefilling) {

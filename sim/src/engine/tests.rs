@@ -2,4 +2,5 @@
 
 mod golden;
 mod invariants;
+mod speculation;
 mod world;

@@ -53,7 +53,7 @@ pub struct StepRecord {
     pub start: Time,
     /// Its end.
     pub end: Time,
-    /// Time in draft passes.
+    /// Time in draft passes, and in deciding (`decision_s`).
     pub draft_time: Time,
     /// Time of the target pass.
     pub verify_time: Time,
@@ -67,7 +67,7 @@ pub struct StepRecord {
     pub context: u64,
     /// Requests waiting after scheduling.
     pub waiting: u32,
-    /// Draft passes run.
+    /// Draft forwards run; one at most where drafting is parallel.
     pub draft_passes: u32,
     /// Draft tokens drafted.
     pub drafted: u32,

@@ -15,11 +15,11 @@ pub struct Totals {
     pub request_steps: u64,
     /// Time inside steps (overheads included).
     pub busy: Time,
-    /// Time in draft passes.
+    /// Time in draft passes, and in deciding.
     pub draft_time: Time,
     /// Time in target passes.
     pub verify_time: Time,
-    /// Draft passes run.
+    /// Draft forwards run.
     pub draft_passes: u64,
     /// Draft tokens drafted.
     pub drafted: u64,

@@ -225,7 +225,7 @@ fn a_draft_pool_of_its_own_can_be_what_runs_out() {
     let mut f = Fixture::new(requests(&[(0.0, 32, 40), (0.0, 32, 40)]));
     f.config.draft_kv = DraftKv::Separate { blocks: 5 };
     assert_eq!(f.plain().records.preemptions, [0, 0]);
-    let speculative = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic { limit: 2, seed: 1, step: 0 }))));
+    let speculative = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic { seed: 1, ..Erratic::new(2, false) }))));
     assert!(speculative.records.preemptions[1] > 0);
     assert_eq!(speculative.records.emitted, [40, 40]);
 }

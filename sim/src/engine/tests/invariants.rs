@@ -1,8 +1,11 @@
 //! The invariants of INVARIANTS.md as properties of random worlds. Invariant 8 is a fact of the types.
 
-use super::world::{Erratic, Fixture};
+use super::world::{Erratic, Fixture, lookups};
 use crate::*;
 use proptest::prelude::*;
+use std::sync::{Arc, LazyLock};
+
+static LOOKUPS: LazyLock<Arc<dyn AcceptanceSource>> = LazyLock::new(|| lookups(0.4));
 
 fn workloads() -> impl Strategy<Value = Workload> {
     let request = (0u64..400, 1u32..200, 1u32..60, 0usize..4);
@@ -89,12 +92,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn invariants_1_to_5(w in workloads(), config in configs(), arrivals in arrivals(), limit in 0u32..6) {
+    fn invariants_1_to_5(
+        w in workloads(),
+        config in configs(),
+        arrivals in arrivals(),
+        limit in 0u32..6,
+        drafts in (any::<bool>(), any::<bool>()),
+    ) {
         let mut f = Fixture::new(w);
         f.config = config;
         f.arrivals = arrivals;
+        f.drafting = if drafts.0 { Drafting::Autoregressive } else { Drafting::Parallel };
+        f.lookup = drafts.1.then(|| LOOKUPS.clone());
         check(&f, &f.plain())?;
         check(&f, &f.erratic(limit))?;
+        check(&f, &f.wild(limit))?;
         // 3: both pools are empty at the end.
         prop_assert_eq!(f.memory_after(true), (0, 0));
         prop_assert_eq!(f.memory_after(false), (0, 0));
@@ -154,7 +166,7 @@ proptest! {
         };
         g.target = scale(f.target);
         g.draft = scale(f.draft);
-        let (a, b) = (f.erratic(limit), g.erratic(limit));
+        let (a, b) = (f.wild(limit), g.wild(limit));
         prop_assert_eq!(a.steps.len(), b.steps.len());
         for (x, y) in a.steps.iter().zip(&b.steps) {
             prop_assert_eq!((x.start * by, x.end * by, x.emitted), (y.start, y.end, y.emitted));
@@ -166,8 +178,8 @@ proptest! {
     fn invariant_6_in_one_thread(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);
         f.config = config;
-        let again = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic { limit: 4, seed: 9, step: 0 }))));
-        let run = f.erratic(4);
+        let again = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(4, true)))));
+        let run = f.wild(4);
         prop_assert_eq!(run.records, again.records);
         prop_assert_eq!(run.steps, again.steps);
     }

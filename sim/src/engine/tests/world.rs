@@ -1,11 +1,12 @@
 //! Small worlds for tests: coin-flip truth, linear time, and policies that draft at random.
 
-use crate::acceptance::RankLaw;
+use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
 use crate::engine::{ByPolicy, Engine, NoDraft};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::luck::{Luck, Stream, threshold};
 use crate::*;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Truth that is right with probability `rate` at each position.
@@ -40,14 +41,33 @@ impl AcceptanceSource for Coin {
     }
 }
 
-/// Drafts, stops and trims at random (keyed by step), within its limit.
+/// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests out,
+/// proposes more than it may and refuses to draft for some.
 pub struct Erratic {
     pub limit: u32,
     pub seed: u64,
     pub step: u64,
+    pub wild: bool,
+    /// Scratch.
+    pub order: Vec<u32>,
 }
 
 impl Erratic {
+    pub fn new(limit: u32, wild: bool) -> Erratic {
+        Erratic { limit, seed: 9, step: 0, wild, order: Vec::new() }
+    }
+
+    /// Are trees drafted in this step, and how?
+    fn growth(&self) -> Option<Growth> {
+        let width = |what: u64| 1 + self.draw(what, 3);
+        match self.draw(200, 3) {
+            _ if !self.wild || self.limit == 0 => None,
+            0 => None,
+            1 => Some(Growth::Beam { topk: width(201) }),
+            _ => Some(Growth::Expansion([width(202), width(203), 1].into())),
+        }
+    }
+
     fn draw(&self, what: u64, below: u32) -> u32 {
         let luck = Luck::new(self.seed, Stream::Policy, self.step);
         (luck.bits(what) % u64::from(below.max(1))) as u32
@@ -59,12 +79,32 @@ impl SpecPolicy for Erratic {
         self.draw(0, self.limit + 1)
     }
 
+    fn tree_tokens(&self) -> u32 {
+        self.growth().map_or(0, |_| self.draw(204, 30) + 1)
+    }
+
     fn wants(&self) -> Wants {
         Wants::CONFIDENCE
     }
 
+    fn drafts_for_next(&mut self) -> bool {
+        !self.wild || self.draw(205, 4) > 0
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.wild
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.draw(206, 2 * batch.len() as u32) as usize
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        if let Some(growth) = self.growth() {
+            plan.shape = DraftShape::Tree(growth);
+        }
         for i in 0..batch.len() {
+            assert!(batch.draft_gap[i] <= batch.context[i]);
             plan.draft_len[i] = self.draw(i as u64 + 1, batch.limit[i] + 3);
         }
     }
@@ -78,7 +118,14 @@ impl SpecPolicy for Erratic {
         if self.draw(100 + u64::from(drafts.passes), 7) == 0 { Continue::Stop } else { Continue::Yes }
     }
 
-    fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        if drafts.in_trees() {
+            for i in 0..batch.len() {
+                let most = self.draw(5000 + i as u64, batch.limit[i] + 1);
+                drafts.trees[i].keep_best(most, &mut self.order);
+            }
+            return;
+        }
         for i in 0..drafts.verify_len.len() {
             drafts.verify_len[i] -= self.draw(5000 + i as u64, drafts.draft_len[i] + 1);
         }
@@ -86,10 +133,19 @@ impl SpecPolicy for Erratic {
 
     fn observe(&mut self, o: &StepOutcome) {
         for i in 0..o.ids.len() {
-            assert!(o.accepted[i] <= o.verified[i] && o.verified[i] <= o.drafted[i] && o.drafted[i] <= self.limit);
+            // A tree's limit is its tokens; its depth has the engine's.
+            let longest = if o.drafts.in_trees() { 8 } else { self.limit };
+            assert!(o.accepted[i] <= o.verified[i] && o.verified[i] <= o.drafted[i] && o.drafted[i] <= longest);
         }
         self.step += 1;
     }
+}
+
+/// Prompt lookups with this share of matches. Tabulating their confidences takes a while: build them once.
+pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
+    let source = Rates::PromptLookup(PromptLookup { match_rate, ..PromptLookup::default() });
+    let spec = AcceptanceSpec { source, ..AcceptanceSpec::default() };
+    spec.build(3, &Workload::default()).expect("good settings").into()
 }
 
 /// A world with the yardstick's latency.
@@ -100,6 +156,9 @@ pub struct Fixture {
     pub target: Coefficients,
     pub draft: Coefficients,
     pub rate: f64,
+    pub drafting: Drafting,
+    /// Drafts are looked up in the text so far, where they are; `rate` means nothing then.
+    pub lookup: Option<Arc<dyn AcceptanceSource>>,
     pub keep_steps: bool,
 }
 
@@ -114,8 +173,15 @@ impl Fixture {
             target: YARDSTICK,
             draft: Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 },
             rate: 0.7,
+            drafting: Drafting::Autoregressive,
+            lookup: None,
             keep_steps: true,
         }
+    }
+
+    fn acceptance(&self) -> Arc<dyn AcceptanceSource> {
+        let coin = || Arc::new(Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() });
+        self.lookup.clone().unwrap_or_else(|| coin())
     }
 
     pub fn with<R>(&self, f: impl FnOnce(Simulation) -> R) -> R {
@@ -126,9 +192,9 @@ impl Fixture {
             draft: &Linear::new(self.draft),
             target: &Linear::new(self.target),
             context_reads: ContextReads::Once,
-            drafting: Drafting::Autoregressive,
+            drafting: self.drafting,
             noise_cv: 0.0,
-            acceptance: &Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() },
+            acceptance: &*self.acceptance(),
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: self.keep_steps,
@@ -141,19 +207,24 @@ impl Fixture {
     }
 
     pub fn erratic(&self, limit: u32) -> Run {
-        self.with(|s| s.run(Speculation::Policy(Box::new(Erratic { limit, seed: 9, step: 0 }))))
+        self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
+    }
+
+    /// Trees, lookups where there are any, and requests left out.
+    pub fn wild(&self, limit: u32) -> Run {
+        self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
     /// Blocks still held in both pools after a whole run.
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
-        let acceptance = Coin { rate: self.rate, seed: 3, ranks: RankLaw::default() };
+        let acceptance = self.acceptance();
         let world = World {
             draft: &draft,
             target: &target,
             context_reads: ContextReads::Once,
-            drafting: Drafting::Autoregressive,
-            acceptance: &acceptance,
+            drafting: self.drafting,
+            acceptance: &*acceptance,
             overhead: Time::ZERO,
             decision_time: DecisionTime::default(),
             noise_cv: 0.0,
@@ -162,7 +233,7 @@ impl Fixture {
         };
         let clock = EventClock::new(world, self.workload.len());
         if speculate {
-            let policy = Box::new(Erratic { limit: 5, seed: 9, step: 0 });
+            let policy = Box::new(Erratic::new(5, true));
             let mut e =
                 Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, ByPolicy(policy), false);
             let Ok(_) = e.run(&AtomicBool::new(false));

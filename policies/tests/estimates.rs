@@ -1,0 +1,275 @@
+//! A belief with the truth's coefficients gives every step's real time, whatever policy runs: chains and trees, both ways
+//! of drafting, prompt lookups, both schedulers, every kind of gap. And in each of these worlds no chain beats the oracle
+//! on a state it visits (policies.md 13).
+
+use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
+use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
+use foretoken_sim::{
+    AcceptanceSource, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, Continue, DraftGap, DraftPlan,
+    Drafting, Drafts, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Scheduler,
+    Simulation, SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Wants, Workload,
+};
+use std::sync::atomic::AtomicBool;
+
+const LONGEST: u32 = 8;
+
+/// Whole picoseconds a token, so that only the sums differ in their rounding.
+const BELIEF: Belief = Belief {
+    draft: Coefficients { alpha_s: 3e-9, gamma_s: 5e-6, delta_s: 0.7e-3 },
+    target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
+    context_reads: ContextReads::Once,
+    drafting: Drafting::Autoregressive,
+};
+
+/// The columns of a batch that outlive the step.
+#[derive(Clone, Default)]
+struct Columns {
+    ids: Vec<RequestId>,
+    context: Vec<u32>,
+    emitted: Vec<u32>,
+    limit: Vec<u32>,
+    gap: Vec<u32>,
+    slo_tpot_s: Vec<f64>,
+    prefill: ChunkTotals,
+    draft_prefill: ChunkTotals,
+    always_extend: bool,
+}
+
+impl Columns {
+    fn of(batch: &BatchView) -> Columns {
+        Columns {
+            ids: batch.ids.to_vec(),
+            context: batch.context.to_vec(),
+            emitted: batch.emitted.to_vec(),
+            limit: batch.limit.to_vec(),
+            gap: batch.draft_gap.to_vec(),
+            slo_tpot_s: batch.slo_tpot_s.to_vec(),
+            prefill: batch.prefill,
+            draft_prefill: batch.draft_prefill,
+            always_extend: batch.always_extend,
+        }
+    }
+
+    fn view(&self) -> BatchView<'_> {
+        BatchView {
+            now: Time::ZERO,
+            step: 0,
+            ids: &self.ids,
+            context: &self.context,
+            emitted: &self.emitted,
+            limit: &self.limit,
+            draft_gap: &self.gap,
+            slo_tpot_s: &self.slo_tpot_s,
+            context_sum: self.context.iter().map(|&c| u64::from(c)).sum(),
+            prefill: self.prefill,
+            draft_prefill: self.draft_prefill,
+            always_extend: self.always_extend,
+            num_running: 0,
+            num_waiting: 0,
+            max_tokens: 0,
+        }
+    }
+}
+
+/// Lets a policy play and holds the belief against each step it brings about.
+struct Watched {
+    policy: Box<dyn SpecPolicy>,
+    oracle: Box<dyn OraclePolicy>,
+    belief: Belief,
+    /// The truth of every request, drawn apart from the run.
+    rows: Vec<TruthRow>,
+    name: String,
+    batch: Columns,
+    planned: Vec<u32>,
+    /// Tokens and time of the oracle's choice.
+    best: (f64, f64),
+    states: u64,
+}
+
+impl Watched {
+    fn step_s(&self, draft_len: &[u32], verify_len: &[u32]) -> f64 {
+        self.belief.step_s(&self.batch.view(), draft_len, verify_len)
+    }
+
+    fn ask_the_oracle(&mut self) {
+        let b = &self.batch;
+        let starts = b.ids.iter().zip(&b.emitted).zip(&b.limit);
+        let run: Vec<u32> =
+            starts.map(|((&id, &at), &limit)| self.rows[id as usize].run(at, limit.min(LONGEST))).collect();
+        let truth = Truth {
+            run: &run,
+            draft: &Linear::new(self.belief.draft),
+            target: &Linear::new(self.belief.target),
+            context_reads: self.belief.context_reads,
+            drafting: self.belief.drafting,
+            overhead: Time::ZERO,
+        };
+        let mut plan = DraftPlan { draft_len: vec![0; run.len()], ..DraftPlan::default() };
+        self.oracle.propose(&b.view(), &truth, &mut plan);
+        let tokens = plan.draft_len.iter().sum::<u32>() + run.len() as u32;
+        self.best = (f64::from(tokens), self.step_s(&plan.draft_len, &plan.draft_len));
+    }
+}
+
+impl SpecPolicy for Watched {
+    fn limit(&self) -> u32 {
+        self.policy.limit()
+    }
+
+    fn tree_tokens(&self) -> u32 {
+        self.policy.tree_tokens()
+    }
+
+    fn wants(&self) -> Wants {
+        self.policy.wants()
+    }
+
+    fn drafts_for_next(&mut self) -> bool {
+        self.policy.drafts_for_next()
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.policy.chooses_prefix()
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.policy.prefix(batch)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.policy.propose(batch, plan);
+        self.batch = Columns::of(batch);
+        self.planned = plan.draft_len.iter().zip(batch.limit).map(|(&d, &l)| d.min(l)).collect();
+        self.ask_the_oracle();
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.policy.keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.policy.select(batch, drafts);
+    }
+
+    fn observe(&mut self, o: &StepOutcome) {
+        self.policy.observe(o);
+        if o.ids.is_empty() {
+            return;
+        }
+        let time = (o.draft_time + o.verify_time).as_s();
+        let expected = if o.drafts.in_trees() {
+            self.belief.tree_step_s(&self.batch.view(), &o.drafts.trees[..o.ids.len()])
+        } else {
+            // A block comes whole: who stops looking at it early has paid for it.
+            let parallel = self.belief.drafting == Drafting::Parallel;
+            self.step_s(if parallel { &self.planned } else { o.drafted }, o.verified)
+        };
+        assert!(
+            (time / expected - 1.0).abs() < 1e-9,
+            "{}: step {} took {time} s, not {expected}",
+            self.name,
+            self.states
+        );
+        if !o.drafts.in_trees() {
+            let tokens: u32 = o.accepted.iter().map(|&a| a + 1).sum();
+            let (ours, best) = (f64::from(tokens) / time, self.best.0 / self.best.1);
+            assert!(ours <= best * (1.0 + 1e-9), "{}: step {} beats the oracle", self.name, self.states);
+        }
+        self.states += 1;
+    }
+}
+
+/// 30 requests of 20 to 190 tokens in and 40 out, bunched.
+fn workload() -> Workload {
+    let at = |i: u32| Time::from_s(0.004 * f64::from(i % 10) + 0.5 * f64::from(i / 10));
+    (0..30).map(|i| Request::new(at(i), 20 + i * 37 % 170, 40)).collect()
+}
+
+fn rows(source: &dyn AcceptanceSource, workload: &Workload) -> Vec<TruthRow> {
+    let row = |id: usize| {
+        let mut row = TruthRow::default();
+        let request =
+            RequestTruth { id: id as RequestId, output_len: workload.output_len[id], category: 0, recording: None };
+        source.start(request, LONGEST, &mut row);
+        row
+    };
+    (0..workload.len()).map(row).collect()
+}
+
+fn hold(belief: Belief, config: &EngineConfig, source: &dyn AcceptanceSource, workload: &Workload) {
+    let context = PolicyContext {
+        belief,
+        profile: &BELIEF,
+        max_draft_len: LONGEST,
+        max_num_seqs: config.max_num_seqs,
+        max_num_batched_tokens: config.max_num_batched_tokens,
+        seed: 1,
+        staleness_steps: 0,
+        told: None,
+    };
+    for spec in PolicySpec::all() {
+        let Speculation::Policy(policy) = spec.build(&context) else { continue };
+        let Speculation::Oracle(oracle) = PolicySpec::OracleGoodput(OracleGoodput::default()).build(&context) else {
+            unreachable!("an oracle is built as one")
+        };
+        let watched = Watched {
+            policy,
+            oracle,
+            belief,
+            rows: rows(source, workload),
+            name: format!("{} under {:?}, {:?}", spec.label(), belief.drafting, config),
+            batch: Columns::default(),
+            planned: Vec::new(),
+            best: (1.0, 1.0),
+            states: 0,
+        };
+        let simulation = Simulation {
+            workload,
+            arrivals: Arrivals::Open,
+            config,
+            draft: &Linear::new(belief.draft),
+            target: &Linear::new(belief.target),
+            context_reads: belief.context_reads,
+            drafting: belief.drafting,
+            noise_cv: 0.0,
+            acceptance: source,
+            seed: 1,
+            slo_tpot_s: 0.03,
+            keep_steps: false,
+            interrupt: &AtomicBool::new(false),
+        };
+        let run = simulation.run(Speculation::Policy(Box::new(watched)));
+        assert_eq!((run.ending, run.totals.emitted), (Ending::Done, 30 * 40), "{}", spec.label());
+    }
+}
+
+#[test]
+fn the_right_belief_is_what_every_step_of_every_policy_takes() {
+    let workload = workload();
+    let build =
+        |source| AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(2, &workload).expect("a good source");
+    let sources =
+        [build(Rates::ByDepth { rates: vec![0.8, 0.7, 0.6] }), build(Rates::PromptLookup(PromptLookup::default()))];
+    for (source, lookup) in sources.iter().zip([false, true]) {
+        for drafting in [Drafting::Autoregressive, Drafting::Parallel] {
+            for (context_reads, scheduler, draft_gap) in [
+                (ContextReads::Once, Scheduler::V1, DraftGap::CatchUpNextUse),
+                (ContextReads::PerPosition, Scheduler::V0PrefillFirst, DraftGap::Permanent),
+                (ContextReads::PerPosition, Scheduler::V1, DraftGap::AlwaysExtend),
+            ] {
+                let belief = Belief { context_reads, drafting, ..BELIEF };
+                let pressure = EngineConfig {
+                    scheduler,
+                    draft_gap,
+                    draft_prefill: !lookup,
+                    max_num_batched_tokens: 256,
+                    max_num_seqs: 16,
+                    num_gpu_blocks: 120,
+                    max_draft_len: LONGEST,
+                    ..EngineConfig::default()
+                };
+                hold(belief, &pressure, &**source, &workload);
+            }
+        }
+    }
+}

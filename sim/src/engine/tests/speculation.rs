@@ -1,0 +1,235 @@
+//! What drafts cost and leave behind, worked out by hand: budgets, parallel drafting, trees, and decisions.
+
+use super::world::{Fixture, lookups};
+use crate::config::DecisionSeconds;
+use crate::tree::Node;
+use crate::*;
+
+fn requests(list: &[(f64, u32, u32)]) -> Workload {
+    list.iter().map(|&(at, p, o)| Request::new(Time::from_s(at), p, o)).collect()
+}
+
+/// One length, or one tree of which everything is kept, in every step; the first `first` requests take part.
+#[derive(Clone)]
+struct Same {
+    depth: u32,
+    growth: Option<Growth>,
+    nodes: u32,
+    first: Option<usize>,
+}
+
+impl Same {
+    fn chain(depth: u32) -> Same {
+        Same { depth, growth: None, nodes: 0, first: None }
+    }
+}
+
+impl SpecPolicy for Same {
+    fn limit(&self) -> u32 {
+        self.depth
+    }
+
+    fn tree_tokens(&self) -> u32 {
+        self.nodes
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.first.is_some()
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.first.unwrap_or(batch.len())
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        if let Some(growth) = &self.growth {
+            plan.shape = DraftShape::Tree(growth.clone());
+        }
+        plan.fill(self.depth);
+    }
+}
+
+fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
+    f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
+}
+
+/// Charged is what is verified, so that what was reserved for drafts nobody proposed goes to prompts.
+#[test]
+fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
+    f.lookup = Some(lookups(0.0));
+    f.config.draft_prefill = false;
+    f.config.max_num_batched_tokens = 20;
+    let chunks = |f: &Fixture| -> Vec<u64> { run(f, Same::chain(7)).steps.iter().map(|s| s.chunk_tokens).collect() };
+    assert_eq!(chunks(&f)[..3], [10, 12, 12]);
+    f.config.budget_charge = BudgetCharge::Trimmed;
+    assert_eq!(chunks(&f)[..3], [10, 19, 19]);
+}
+
+#[test]
+fn trimming_frees_what_was_reserved_for_requests_left_out() {
+    let mut f = Fixture::new(requests(&[(0.0, 5, 30), (0.0, 5, 30), (0.001, 100, 1)]));
+    f.rate = 0.0;
+    f.config.max_num_batched_tokens = 20;
+    f.config.budget_charge = BudgetCharge::Trimmed;
+    let steps = run(&f, Same { first: Some(1), ..Same::chain(3) }).steps;
+    // Two decodes reserve 4 tokens each; one of them runs and verifies 3 drafts: 16 are left for the prompt.
+    assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
+}
+
+/// The draft never ran over the tokens that came out of one pass: what of them was accepted it has to catch up on.
+#[test]
+fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    f.drafting = Drafting::Parallel;
+    let draft = Linear::new(f.draft);
+    let shape = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+    f.rate = 1.0;
+    let two = Same { depth: 2, growth: Some(Growth::Expansion([2, 1].into())), nodes: 4, first: None };
+    let steps = run(&f, Same::chain(3)).steps;
+    assert_eq!(steps.iter().map(|s| s.draft_passes).collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(14, 3 + 3)]);
+    // Heads give a tree in one pass, a token a depth; the same catch-up.
+    let steps = run(&f, two.clone()).steps;
+    assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 2), shape(13, 2 + 2)]);
+    f.rate = 0.0;
+    let steps = run(&f, Same::chain(3)).steps;
+    assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(11, 3)]);
+    // A draft without KV has nothing to catch up on.
+    f.rate = 1.0;
+    f.config.draft_prefill = false;
+    assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
+}
+
+/// A beam of two that never expands the second guess of a second guess: where the target goes there, the draft has not run
+/// over the last accepted token.
+#[test]
+fn an_accepted_node_that_was_not_expanded_is_caught_up() {
+    let mut tree = DraftTree::default();
+    let growth = Growth::Beam { topk: 2 };
+    // Confidences .9 and .1: the frontier of level 2 is 1-1 (.81), then 1-2 or 2-1 (.09): the earlier.
+    let guess = |_: Option<&Node>, rank: u32| (if rank == 1 { 0.9 } else { 0.1 }, 0);
+    (0..3).for_each(|_| tree.grow(&growth, guess));
+    let mut fed = |ranks: [u32; 3]| (tree.accepted(|d| ranks[d as usize - 1]), tree.fed());
+    assert_eq!(fed([1, 1, 1]), (3, 2), "the last level is never run over");
+    assert_eq!(fed([1, 1, 3]), (2, 2));
+    assert_eq!(fed([1, 2, 3]), (2, 2));
+    assert_eq!(fed([2, 1, 1]), (2, 1), "2-1 was not expanded");
+    assert_eq!(fed([2, 3, 1]), (1, 1));
+    assert_eq!(fed([3, 1, 1]), (0, 0));
+}
+
+#[test]
+fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
+    /// Keeps the confidences that the beam sees.
+    struct Beam;
+    impl SpecPolicy for Beam {
+        fn limit(&self) -> u32 {
+            3
+        }
+        fn tree_tokens(&self) -> u32 {
+            10
+        }
+        fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+            plan.shape = DraftShape::Tree(Growth::Beam { topk: 2 });
+            plan.fill(3);
+            assert!(batch.is_empty() || batch.draft_gap[0] <= 1);
+        }
+        fn observe(&mut self, o: &StepOutcome) {
+            let Some(tree) = o.drafts.trees.first().filter(|_| !o.ids.is_empty()) else { return };
+            assert!(o.accepted[0] - tree.fed() <= 1);
+        }
+    }
+    let mut f = Fixture::new(requests(&[(0.0, 10, 400)]));
+    f.rate = 0.4;
+    let steps = run(&f, Beam).steps;
+    let draft = Linear::new(f.draft);
+    // Three passes of 1, 2 and 2 tokens; the catch-up of one token comes on top now and then, also after less than
+    // everything was accepted.
+    let passes = |c: u64, gap: u64| {
+        let pass = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
+        pass(c, 1 + gap) + pass(c + 1, 2) + pass(c + 3, 2)
+    };
+    let gaps = |accepted: u32| {
+        let after = steps[1..].windows(2).filter(|w| w[0].accepted == accepted);
+        let gap = |w: &[StepRecord]| (0..2).find(|&g| w[1].draft_time == passes(w[1].context, g)).expect("0 or 1");
+        after.map(gap).sum::<u64>()
+    };
+    assert_eq!((gaps(0), gaps(1)), (0, 0));
+    assert!(gaps(2) > 0 && gaps(3) > 0);
+}
+
+/// A length that is fixed beforehand is one decision a step: nobody waits for the device between passes.
+#[test]
+fn only_decisions_that_are_made_cost_time() {
+    /// Looks at every pass and selects.
+    struct Looks;
+    impl SpecPolicy for Looks {
+        fn limit(&self) -> u32 {
+            3
+        }
+        fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(3);
+        }
+        fn keep_drafting(&mut self, _: &BatchView, _: &mut Drafts) -> Continue {
+            Continue::Yes
+        }
+        fn select(&mut self, _: &BatchView, _: &mut Drafts) {}
+    }
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    let free = run(&f, Looks).steps[1].draft_time;
+    f.config.decision_s = DecisionSeconds { propose: 1e-6, keep_drafting: 1e-5, select: 1e-4 };
+    let cost = |run: Run| (run.steps[1].draft_time - free, run.steps[0].draft_time);
+    let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
+    assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
+    assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
+    // A block comes whole, and the host waits for it once.
+    f.drafting = Drafting::Parallel;
+    let looks = run(&f, Looks).steps[1].draft_time;
+    f.config.decision_s = DecisionSeconds::default();
+    assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
+}
+
+/// Lookups keep no KV: an engine that prefills a draft for them charges what is not there, and says so.
+#[test]
+fn a_lookup_with_a_draft_prefill_is_told() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    let told = |f: &Fixture| run(f, Same::chain(3)).warnings.iter().any(|w| w.contains("draft_prefill"));
+    assert!(!told(&f));
+    f.lookup = Some(lookups(0.4));
+    assert!(told(&f) && f.plain().warnings.is_empty());
+    f.config.draft_prefill = false;
+    assert!(!told(&f));
+}
+
+/// A draft that runs over no prompt has no prefill to skip: nobody is asked, and nobody loses speculation.
+#[test]
+fn draft_prefill_can_only_be_skipped_where_there_is_some() {
+    struct Never;
+    impl SpecPolicy for Never {
+        fn limit(&self) -> u32 {
+            3
+        }
+        fn drafts_for_next(&mut self) -> bool {
+            false
+        }
+        fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+            plan.fill(3);
+        }
+    }
+    let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
+    assert_eq!(run(&f, Never).totals.drafted, 0);
+    f.config.draft_prefill = false;
+    assert!(run(&f, Never).totals.drafted > 0);
+}
+
+/// The truth reaches `max_draft_len` beyond an output's end, and no deeper: a tree's limit is in tokens, and its depth is
+/// the engine's to cut.
+#[test]
+fn no_tree_is_deeper_than_the_longest_draft() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));
+    f.rate = 1.0;
+    let deep = Same { depth: 40, growth: Some(Growth::Expansion([1].into())), nodes: 60, first: None };
+    let run = run(&f, deep);
+    assert_eq!((run.steps[1].drafted, run.steps[1].accepted, run.records.emitted[0]), (8, 8, 100));
+}
