@@ -108,7 +108,7 @@ proptest! {
         rng in any::<u8>().prop_perturb(|_, rng| rng),
     ) {
         let mut rng = rng;
-        let told = told.then_some(Told { acceptance_rate: 0.7, prev_confidence: 0.6 });
+        let told = told.then_some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &[900, 80] });
         let context = PolicyContext {
             belief, profile: &belief, max_draft_len, max_num_seqs, max_num_batched_tokens, staleness_steps, told, ..CONTEXT
         };

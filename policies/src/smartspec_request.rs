@@ -2,10 +2,11 @@
 //! rates.
 //!
 //! Sources: SmartSpec (arXiv 2406.14066) 4.4 names request-level rates and lengths without saying how to find the lengths;
-//! the rule is that of the public req-dsd branch (policies.md 3.5): k is the batch's best length under the global rate, and
-//! request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean length stays k. Rates are windowed and start at 0.5.
+//! the rule is that of the public req-dsd branch (policies.md 3.5): k is the batch's best length under the global rate, here
+//! found as [`smartspec`](crate::Smartspec) does, and request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean length stays k.
+//! Requests' rates are windowed and start at 0.5.
 
-use crate::acceptance::{Rate, RunningMean};
+use crate::acceptance::Rate;
 use crate::belief::Belief;
 use crate::estimator::{Depths, Estimate};
 use crate::ladder::{Ladder, best_of};
@@ -20,9 +21,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecRequest {
-    /// Acceptance rate believed of the batch, and of each request, before anything of it was verified.
+    /// Acceptance rate believed of the batch before anything was verified.
     pub initial_acceptance: f64,
-    /// Past steps with drafts that a rate is taken over.
+    /// Weight of the batch's old average when a step's rate comes in.
+    pub ema_keep: f64,
+    /// Acceptance rate believed of a request before anything of it was verified.
+    pub request_acceptance: f64,
+    /// Past steps with drafts that a request's rate is taken over.
     pub window: u32,
     /// What a rate is a share of.
     pub rate: Rate,
@@ -35,7 +40,9 @@ pub struct SmartspecRequest {
 impl Default for SmartspecRequest {
     fn default() -> Self {
         SmartspecRequest {
-            initial_acceptance: 0.5,
+            initial_acceptance: 0.7,
+            ema_keep: 0.85,
+            request_acceptance: 0.5,
             window: 100,
             rate: Rate::Attempts,
             skip_draft_prefill_above: 0.7,
@@ -60,13 +67,17 @@ impl Definition for SmartspecRequest {
     fn differences(&self) -> &'static str {
         "req-dsd's allocation in SmartSpec's place: every step and before drafting. The branch decides every 200th step, after \
          drafting, and proposes the batch's k in between. Rates are ratios of sums over the window (the branch takes the mean \
-         of a request's ratios, which is biased). Costs are the belief, not the branch's coefficients. A request's history is \
+         of a request's ratios, which is biased). The batch's rate is SmartSpec's moving average: the branch's mean of past steps starts from the first one \
+         alone, which only its unreachable k = 0 keeps from being the last. Where no request has had anything accepted all \
+         get k. Costs are the belief, not the branch's coefficients. A request's history is \
          forgotten when four times max_num_seqs others were seen since"
     }
 
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("smartspec-request");
         check.share("initial_acceptance", self.initial_acceptance)?;
+        check.share("ema_keep", self.ema_keep)?;
+        check.share("request_acceptance", self.request_acceptance)?;
         check.that("window", (1..=10_000).contains(&self.window), || {
             format!("{} is not a number of steps from 1 to 10000", self.window)
         })?;
@@ -85,7 +96,7 @@ struct Running {
     belief: Belief,
     longest: u32,
     /// The batch's rate.
-    acceptance: RunningMean,
+    acceptance: f64,
     rates: RequestRates,
     zeroes: ZeroLengths,
     depths: Depths,
@@ -95,12 +106,16 @@ struct Running {
 
 impl Running {
     fn new(params: SmartspecRequest, context: &PolicyContext) -> Running {
-        let start = context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate);
+        let told = context.told.map(|t| t.acceptance_rate);
         Running {
             belief: context.belief,
             longest: context.max_draft_len,
-            acceptance: RunningMean::new(start, Some(params.window)),
-            rates: RequestRates::new(start, params.window, 4 * context.max_num_seqs),
+            acceptance: told.unwrap_or(params.initial_acceptance),
+            rates: RequestRates::new(
+                told.unwrap_or(params.request_acceptance),
+                params.window,
+                4 * context.max_num_seqs,
+            ),
             zeroes: ZeroLengths::new(params.absorbing_steps, params.skip_draft_prefill_above, context.belief.drafting),
             depths: Depths::default(),
             goodput: 0.0,
@@ -110,9 +125,9 @@ impl Running {
     }
 }
 
-/// A share of `budget` tokens, `rate` of `sum`, to the nearest whole one; a half goes up. All rates 0: nobody drafts.
+/// A share of `budget` tokens, `rate` of `sum`, to the nearest whole one; a half goes up.
 fn share(budget: f64, rate: f64, sum: f64) -> u32 {
-    if sum > 0.0 { (0.5 + budget * rate / sum) as u32 } else { 0 }
+    (0.5 + budget * rate / sum) as u32
 }
 
 impl SpecPolicy for Running {
@@ -128,7 +143,7 @@ impl SpecPolicy for Running {
         self.weighed.begin();
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);
-        let ladder = Ladder::new(undrafted, batch.len(), &self.depths, self.longest, self.acceptance.value());
+        let ladder = Ladder::new(undrafted, batch.len(), &self.depths, self.longest, self.acceptance);
         let weighed = &mut self.weighed;
         let (k, goodput) = best_of(ladder, |k, goodput| weighed.note(goodput, || format!("k = {k} on average")));
         self.goodput = goodput;
@@ -141,19 +156,21 @@ impl SpecPolicy for Running {
         let sum: f64 = batch.ids.iter().map(|&id| self.rates.rate(id)).sum();
         let budget = f64::from(k) * batch.len() as f64;
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
-            *len = share(budget, self.rates.rate(id), sum).min(self.longest);
+            // All rates 0 are equal rates.
+            let dealt = if sum > 0.0 { share(budget, self.rates.rate(id), sum) } else { k };
+            *len = dealt.min(self.longest);
         }
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
         if let Some(rate) = self.params.rate.of(outcome) {
-            self.acceptance.add_step(rate, 1);
+            self.acceptance = self.params.ema_keep * self.acceptance + (1.0 - self.params.ema_keep) * rate;
         }
         self.rates.observe(outcome, self.params.rate);
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.zeroes.warnings("smartspec-request", self.acceptance.value())
+        self.zeroes.warnings("smartspec-request", self.acceptance)
     }
 
     fn explain(&mut self) {
@@ -187,8 +204,8 @@ mod tests {
     fn lengths_are_dealt_out_by_rate() {
         // A mean of 3 over rates .9, .5, .1: 9·(.6, .3333, .0667) = 5.4, 3, 0.6.
         assert_eq!([0.9, 0.5, 0.1].map(|r| share(9.0, r, 1.5)), [5, 3, 1]);
-        // A half goes up; nothing accepted anywhere: nothing drafted.
-        assert_eq!([share(3.0, 0.5, 1.0), share(9.0, 0.0, 0.0)], [2, 0]);
+        // A half goes up.
+        assert_eq!(share(3.0, 0.5, 1.0), 2);
     }
 
     #[test]
@@ -248,8 +265,7 @@ mod tests {
                     }
                 }
             }
-            let last4 = &steps[steps.len().saturating_sub(4)..];
-            let global = if last4.is_empty() { 0.5 } else { last4.iter().sum::<f64>() / last4.len() as f64 };
+            let global = steps.iter().fold(0.7, |old, new| 0.85 * old + 0.15 * new);
             let rate_of = |of: &Vec<(u32, u32)>| {
                 let last = &of[of.len().saturating_sub(4)..];
                 let sum = last.iter().fold((0, 0), |s, x| (s.0 + x.0, s.1 + x.1));
@@ -266,7 +282,7 @@ mod tests {
             let rates: Vec<f64> = view.ids.iter().map(|&id| rate_of(&of[id as usize])).collect();
             let sum: f64 = rates.iter().sum();
             for (&len, rate) in plan.draft_len.iter().zip(&rates) {
-                let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { 0.0 };
+                let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };
                 // Within a half of the exact share, cut to the longest draft.
                 let whole = f64::from(len);
                 prop_assert!((whole - exact).abs() <= 0.5 + 1e-9 || (len == 8 && exact > 8.0), "{len} for {exact}");
