@@ -1,6 +1,6 @@
 //! The cells of a report as figures need them: by policy and by combination of swept values.
 
-use crate::{Cell, Look, Report, Source, Swept};
+use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::Interval;
 
 /// The cells to draw; implied ones are left out.
@@ -23,7 +23,7 @@ impl<'a> View<'a> {
         let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.implied).collect();
         View {
             name: &report.name,
-            policies: distinct(cells.iter().map(|c| (c.key.policy.as_str(), c.look)), |a, b| a.0 == b.0),
+            policies: told_apart(distinct(cells.iter().map(|c| (c.key.policy.as_str(), c.look)), |a, b| a.0 == b.0)),
             combinations: distinct(cells.iter().map(|c| c.key.sweep.as_slice()), |a, b| a == b),
             seeds: distinct(cells.iter().map(|c| c.key.seed), |a, b| a == b),
             cells,
@@ -73,6 +73,37 @@ impl<'a> View<'a> {
     }
 }
 
+const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
+const MARKERS: [Marker; 8] = [
+    Marker::Circle,
+    Marker::Square,
+    Marker::Triangle,
+    Marker::TriangleDown,
+    Marker::Diamond,
+    Marker::Cross,
+    Marker::Plus,
+    Marker::Ring,
+];
+
+/// The policies with looks of their own. One policy with other settings looks like itself, so the second keeps the colour
+/// and takes a dash and a marker that nobody here has with it: a new dash first, since some lines have no markers.
+fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
+    for i in 1..policies.len() {
+        let own = policies[i].1;
+        if policies[..i].iter().all(|p| p.1 != own) {
+            continue;
+        }
+        let taken = |look: Look| policies.iter().any(|p| p.1 == look);
+        let of_colour = || policies.iter().filter(|p| p.1.colour == own.colour);
+        let dashes = DASHES.into_iter().filter(|&d| of_colour().all(|p| p.1.dash != d)).chain(DASHES);
+        let mut looks = dashes.flat_map(|dash| MARKERS.map(|marker| Look { dash, marker, ..own }));
+        if let Some(look) = looks.find(|&look| look.marker != own.marker && !taken(look)) {
+            policies[i].1 = look;
+        }
+    }
+    policies
+}
+
 /// "1 seed", "3 seeds".
 pub fn count<N: TryInto<u64>>(n: N, what: &str) -> String {
     let n = n.try_into().unwrap_or(u64::MAX);
@@ -94,4 +125,23 @@ pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> 
         }
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twelve settings of one policy beside another one of its colour: all differ, and the first ones keep their looks.
+    #[test]
+    fn no_two_policies_look_alike() {
+        let own = Look { colour: (1, 2, 3), dash: Dash::Dashed, marker: Marker::Square };
+        let kin = Look { dash: Dash::Solid, ..own };
+        let mut given = vec![("kin", kin)];
+        given.extend([("own", own); 12]);
+        let shown = told_apart(given.clone());
+        assert_eq!(shown[..2], given[..2]);
+        assert!(shown[2].1.dash != own.dash && shown[2].1.dash != kin.dash, "lines without markers differ too");
+        assert_eq!(distinct(shown.iter().map(|p| p.1), |a, b| a == b).len(), shown.len());
+        assert!(shown.iter().all(|p| p.1.colour == own.colour));
+    }
 }
