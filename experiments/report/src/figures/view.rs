@@ -86,7 +86,7 @@ const MARKERS: [Marker; 8] = [
 ];
 
 /// The policies with looks of their own. One policy with other settings looks like itself, so the second keeps the colour
-/// and takes a dash and a marker that nobody here has with it: a new dash first, since some lines have no markers.
+/// and takes a dash and a marker that nobody here has with it, while there are any, and else a pair of them that is free.
 fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
     for i in 1..policies.len() {
         let own = policies[i].1;
@@ -96,8 +96,9 @@ fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
         let taken = |look: Look| policies.iter().any(|p| p.1 == look);
         let of_colour = || policies.iter().filter(|p| p.1.colour == own.colour);
         let dashes = DASHES.into_iter().filter(|&d| of_colour().all(|p| p.1.dash != d)).chain(DASHES);
-        let mut looks = dashes.flat_map(|dash| MARKERS.map(|marker| Look { dash, marker, ..own }));
-        if let Some(look) = looks.find(|&look| look.marker != own.marker && !taken(look)) {
+        let markers = MARKERS.into_iter().filter(|&m| of_colour().all(|p| p.1.marker != m)).chain(MARKERS);
+        let mut looks = dashes.flat_map(|dash| markers.clone().map(move |marker| Look { dash, marker, ..own }));
+        if let Some(look) = looks.find(|&look| !taken(look)) {
             policies[i].1 = look;
         }
     }
@@ -140,7 +141,8 @@ mod tests {
         given.extend([("own", own); 12]);
         let shown = told_apart(given.clone());
         assert_eq!(shown[..2], given[..2]);
-        assert!(shown[2].1.dash != own.dash && shown[2].1.dash != kin.dash, "lines without markers differ too");
+        assert!([own.dash, kin.dash].iter().all(|&d| shown[2].1.dash != d), "lines without markers differ too");
+        assert_ne!(shown[2].1.marker, own.marker);
         assert_eq!(distinct(shown.iter().map(|p| p.1), |a, b| a == b).len(), shown.len());
         assert!(shown.iter().all(|p| p.1.colour == own.colour));
     }
