@@ -8,8 +8,8 @@ pub(super) const LANES: usize = 16;
 
 /// Sixteen f32.
 pub(super) trait Lanes: Copy {
-    /// Rows whose partial sums fit the registers.
-    const ROWS: usize;
+    /// Rows, and outputs, of a tile whose partial sums fit the registers: 2 or 4.
+    const TILE: usize;
     /// Zeros.
     fn zero() -> Self;
     /// The same number sixteen times.
@@ -18,6 +18,8 @@ pub(super) trait Lanes: Copy {
     fn load(x: &[f32; LANES]) -> Self;
     /// From bf16 in memory.
     fn load_bf16(x: &[u16; LANES]) -> Self;
+    /// Asks for memory that will soon be read; any address will do.
+    fn prefetch<T>(address: *const T);
     /// To memory.
     fn store(self, x: &mut [f32; LANES]);
     /// `self + a · b`, rounded once.
@@ -31,7 +33,7 @@ pub(super) trait Lanes: Copy {
 pub(super) struct Plain([f32; LANES]);
 
 impl Lanes for Plain {
-    const ROWS: usize = 4;
+    const TILE: usize = 2;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -52,6 +54,9 @@ impl Lanes for Plain {
     fn load_bf16(x: &[u16; LANES]) -> Self {
         Plain(x.map(|x| f32::from_bits(u32::from(x) << 16)))
     }
+
+    #[inline(always)]
+    fn prefetch<T>(_: *const T) {}
 
     #[inline(always)]
     fn store(self, x: &mut [f32; LANES]) {

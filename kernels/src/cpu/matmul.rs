@@ -38,6 +38,10 @@ fn spread<G: Group>(level: Level, x: &Buffer, weights: &[G], out: &mut Buffer) {
     });
 }
 
+/// How many groups ahead of its use a weight is asked for: the time to memory, which the processor's own guesses do
+/// not hide when several rows keep it busy. It makes 4 rows cost little more than one.
+const AHEAD: usize = 128;
+
 /// Some neighbouring outputs, for all rows.
 struct Outputs<'a, G> {
     x: &'a Buffer,
@@ -52,13 +56,17 @@ impl<G: Group> Kernel for Outputs<'_, G> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
+        let outputs = self.weights.len() / self.per_row;
         for block in (0..self.x.rows).step_by(ROWS) {
             let end = (block + ROWS).min(self.x.rows);
             let mut done = 0;
-            let outputs = self.weights.len() / self.per_row;
-            while done + 4 <= outputs {
+            while L::TILE == 4 && done + 4 <= outputs {
                 self.rows::<L, 4>(block, end, done);
                 done += 4;
+            }
+            while L::TILE == 2 && done + 2 <= outputs {
+                self.rows::<L, 2>(block, end, done);
+                done += 2;
             }
             while done < outputs {
                 self.rows::<L, 1>(block, end, done);
@@ -69,33 +77,18 @@ impl<G: Group> Kernel for Outputs<'_, G> {
 }
 
 impl<G: Group> Outputs<'_, G> {
-    /// `O` outputs for rows `at..end`, as many rows at a time as the registers hold partial sums for.
+    /// `O` outputs for rows `at..end`, a tile at a time. The second tile finds the weights in a near cache.
     #[inline(always)]
     fn rows<L: Lanes, const O: usize>(&self, mut at: usize, end: usize, output: usize) {
         while at < end {
-            let rows = (end - at).min(L::ROWS);
+            let rows = (end - at).min(L::TILE);
             match rows {
                 1 => self.tile::<L, 1, O>(at, output),
                 2 => self.tile::<L, 2, O>(at, output),
                 3 => self.tile::<L, 3, O>(at, output),
-                4 => self.tile::<L, 4, O>(at, output),
-                5 => self.tile::<L, 5, O>(at, output),
-                6 => self.tile::<L, 6, O>(at, output),
-                7 => self.halves::<L, 7, O>(at, output),
-                _ => self.halves::<L, 8, O>(at, output),
+                _ => self.tile::<L, 4, O>(at, output),
             }
             at += rows;
-        }
-    }
-
-    /// A tile in two halves of its outputs: whole, its partial sums would not fit thirty-two registers.
-    #[inline(always)]
-    fn halves<L: Lanes, const R: usize, const O: usize>(&self, row: usize, output: usize) {
-        if O == 4 {
-            self.tile::<L, R, 2>(row, output);
-            self.tile::<L, R, 2>(row, output + 2);
-        } else {
-            self.tile::<L, R, O>(row, output);
         }
     }
 
@@ -113,6 +106,9 @@ impl<G: Group> Outputs<'_, G> {
             let (w, x): ([L; O], [L; R]) = unsafe {
                 (from_fn(|o| weights[o].get_unchecked(i).lanes()), from_fn(|r| L::load(x[r].get_unchecked(i))))
             };
+            if row == 0 {
+                weights.iter().for_each(|w| L::prefetch(w.as_ptr().wrapping_add(i + AHEAD)));
+            }
             for (sums, x) in sums.iter_mut().zip(x) {
                 for (sum, w) in sums.iter_mut().zip(w) {
                     *sum = sum.fma(w, x);

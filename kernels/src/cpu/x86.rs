@@ -39,7 +39,7 @@ fn sum_of_8(x: __m256) -> f32 {
 // sixteen numbers that the references guarantee; none of them needs alignment.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx2 {
-    const ROWS: usize = 4;
+    const TILE: usize = 2;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -69,6 +69,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch<T>(address: *const T) {
+        // SAFETY: a hint, which reads nothing and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+
+    #[inline(always)]
     fn store(self, x: &mut [f32; LANES]) {
         // SAFETY: see above.
         unsafe {
@@ -93,7 +99,7 @@ impl Lanes for Avx2 {
 // SAFETY of every block below: as for AVX2.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx512 {
-    const ROWS: usize = 8;
+    const TILE: usize = 4;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -119,6 +125,12 @@ impl Lanes for Avx512 {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast()));
             Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
         }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(address: *const T) {
+        // SAFETY: a hint, which reads nothing and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
     #[inline(always)]
