@@ -64,7 +64,7 @@ fn write_driver(f: &mut fmt::Formatter<'_>, driver: &Driver) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Device;
+    use crate::CudaDevice as Device;
 
     /// Must hold on any machine, with or without a GPU.
     #[test]

@@ -36,6 +36,8 @@ pub enum Stream {
     Rank = 13,
     /// Errors of a profile that a policy believes in.
     Belief = 14,
+    /// Random weights of a model whose shape alone matters.
+    Weights = 15,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,0 +1,145 @@
+//! Sixteen numbers at a time, with the same bits on every processor.
+//!
+//! Every sum is made of sixteen partial sums, one a lane, by fused multiply-adds, and these are added in one fixed
+//! tree. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
+
+/// Numbers handled at a time.
+pub(super) const LANES: usize = 16;
+
+/// Sixteen f32.
+pub(super) trait Lanes: Copy {
+    /// Rows, and outputs, of a tile whose partial sums fit the registers: 2 or 4.
+    const TILE: usize;
+    /// Zeros.
+    fn zero() -> Self;
+    /// The same number sixteen times.
+    fn splat(x: f32) -> Self;
+    /// From memory.
+    fn load(x: &[f32; LANES]) -> Self;
+    /// From bf16 in memory.
+    fn load_bf16(x: &[u16; LANES]) -> Self;
+    /// Asks for memory that will soon be read; any address will do.
+    fn prefetch<T>(address: *const T);
+    /// To memory.
+    fn store(self, x: &mut [f32; LANES]);
+    /// `self + a · b`, rounded once.
+    fn fma(self, a: Self, b: Self) -> Self;
+    /// The sum: lanes 8 apart, then 4, 2 and 1.
+    fn sum(self) -> f32;
+}
+
+/// Plain code, for processors that have neither AVX2 nor AVX-512.
+#[derive(Clone, Copy)]
+pub(super) struct Plain([f32; LANES]);
+
+impl Lanes for Plain {
+    const TILE: usize = 2;
+
+    #[inline(always)]
+    fn zero() -> Self {
+        Plain([0.0; LANES])
+    }
+
+    #[inline(always)]
+    fn splat(x: f32) -> Self {
+        Plain([x; LANES])
+    }
+
+    #[inline(always)]
+    fn load(x: &[f32; LANES]) -> Self {
+        Plain(*x)
+    }
+
+    #[inline(always)]
+    fn load_bf16(x: &[u16; LANES]) -> Self {
+        Plain(x.map(|x| f32::from_bits(u32::from(x) << 16)))
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(_: *const T) {}
+
+    #[inline(always)]
+    fn store(self, x: &mut [f32; LANES]) {
+        *x = self.0;
+    }
+
+    #[inline(always)]
+    fn fma(mut self, a: Self, b: Self) -> Self {
+        for i in 0..LANES {
+            self.0[i] = a.0[i].mul_add(b.0[i], self.0[i]);
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn sum(mut self) -> f32 {
+        for apart in [8, 4, 2, 1] {
+            for i in 0..apart {
+                self.0[i] += self.0[i + apart];
+            }
+        }
+        self.0[0]
+    }
+}
+
+/// Something that can be done with any kind of lanes. `run` must be `#[inline(always)]`, or it would not be compiled
+/// for the processor at hand.
+pub(super) trait Kernel {
+    /// Its result.
+    type Output;
+    /// Does it.
+    fn run<L: Lanes>(self) -> Self::Output;
+}
+
+/// What the processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    /// Neither of the others.
+    Plain,
+    /// AVX2 with FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Level {
+    /// The levels this processor has, the best last.
+    pub(super) fn all() -> Vec<Level> {
+        let mut all = vec![Level::Plain];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                all.push(Level::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f") {
+                all.push(Level::Avx512);
+            }
+        }
+        all
+    }
+
+    /// The best one.
+    pub(super) fn best() -> Level {
+        *Level::all().last().expect("plain code runs everywhere")
+    }
+
+    /// Runs `kernel` with these lanes.
+    #[inline]
+    #[cfg_attr(
+        target_arch = "x86_64",
+        expect(unsafe_code, reason = "the compiler cannot know that a level was detected")
+    )]
+    pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self {
+            Level::Plain => kernel.run::<Plain>(),
+            // SAFETY: only `Level::all` makes these values, after it found the features.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { super::x86::with_avx2(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { super::x86::with_avx512(kernel) },
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The CPU device: f32 and bf16 weights, f32 activations, KV and sums.
+//!
+//! Its arithmetic is batch-invariant: a row's result has the same bits alone, in any batch, chunk split, on any number
+//! of threads and any processor with fused multiply-adds. That is what makes greedy speculation emit exactly the
+//! autoregressive tokens, and what lets a preempted request rebuild the same KV.
+
+mod attention;
+mod exp;
+mod kv;
+mod lanes;
+mod matmul;
+mod memory;
+mod rowwise;
+mod threads;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use kv::Kv;
+pub use memory::{Buffer, Matrix};
+
+use crate::accept::{self, Accepted, Chain, Tree};
+use crate::device::{Choice, Device};
+use crate::model::LlamaShape;
+use crate::paged::Batch;
+use crate::weights::{Dtype, TensorData};
+use lanes::Level;
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The CPU.
+pub struct Cpu {
+    pool: Arc<ThreadPool>,
+    level: Level,
+    tasks: attention::Tasks,
+}
+
+impl Cpu {
+    /// On this many threads.
+    ///
+    /// # Errors
+    /// The system's, when it does not start them.
+    pub fn new(threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
+        let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
+        Ok(Cpu { pool, level: Level::best(), tasks: attention::Tasks::default() })
+    }
+
+    /// Threads it runs on.
+    pub fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+}
+
+impl Device for Cpu {
+    type Matrix = Matrix;
+    type Vector = Vec<f32>;
+    type Buffer = Buffer;
+    type Kv = Kv;
+    type Error = Infallible;
+
+    fn available_bytes(&self) -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    }
+
+    fn kv_bytes(&self) -> u64 {
+        4
+    }
+
+    fn matrix(&mut self, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Result<Matrix, Infallible> {
+        Ok(self.pool.install(|| Matrix::new(parts, inputs, dtype)))
+    }
+
+    fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Vec<f32>, Infallible> {
+        Ok((0..width).map(|i| memory::number(gains, i)).collect())
+    }
+
+    fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Infallible> {
+        Ok(Buffer::new(rows, width))
+    }
+
+    fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Kv, Infallible> {
+        Ok(Kv::new(shape, blocks))
+    }
+
+    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
+        let pool = Arc::clone(&self.pool);
+        pool.install(|| run(self))
+    }
+
+    fn embed(&mut self, table: &Matrix, batch: &Batch, out: &mut Buffer) -> Result<(), Infallible> {
+        out.set_rows(batch.rows());
+        for (row, &token) in batch.tokens.iter().enumerate() {
+            table.row(token as usize, out.row_mut(row));
+        }
+        Ok(())
+    }
+
+    fn norm(
+        &mut self,
+        x: &mut Buffer,
+        delta: Option<&Buffer>,
+        gains: &Vec<f32>,
+        eps: f32,
+        out: &mut Buffer,
+    ) -> Result<(), Infallible> {
+        out.set_rows(x.rows);
+        for row in 0..x.rows {
+            let delta = delta.map(|d| d.row(row));
+            self.level.run(rowwise::Norm { x: x.row_mut(row), delta, gains, eps, out: out.row_mut(row) });
+        }
+        Ok(())
+    }
+
+    fn matmul(&mut self, x: &Buffer, weights: &Matrix, out: &mut Buffer) -> Result<(), Infallible> {
+        matmul::matmul(self.level, x, weights, out);
+        Ok(())
+    }
+
+    fn rope_and_store(&mut self, qkv: &mut Buffer, batch: &Batch, kv: &mut Kv, layer: usize) -> Result<(), Infallible> {
+        let (dim, half) = (kv.head_dim, kv.head_dim / 2);
+        for row in 0..batch.rows() {
+            let (position, slot) = (batch.positions[row], batch.slots[row] as usize);
+            let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
+            for i in 0..half {
+                let (cos, sin) = kv.angle(position, i);
+                for head in turned.chunks_exact_mut(dim) {
+                    // Hugging Face pairs a dimension with the one half a head further.
+                    let (a, b) = (head[i], head[i + half]);
+                    head[i] = a * cos - b * sin;
+                    head[i + half] = b * cos + a * sin;
+                }
+            }
+            let keys = &turned[kv.heads * dim..];
+            for (head, (key, value)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
+                kv.write(layer, slot, head, key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn attention(
+        &mut self,
+        qkv: &Buffer,
+        batch: &Batch,
+        kv: &Kv,
+        layer: usize,
+        out: &mut Buffer,
+    ) -> Result<(), Infallible> {
+        attention::attention(self.level, &mut self.tasks, qkv, batch, (kv, layer), out);
+        Ok(())
+    }
+
+    fn swiglu(&mut self, gate_up: &Buffer, out: &mut Buffer) -> Result<(), Infallible> {
+        out.set_rows(gate_up.rows);
+        for row in 0..gate_up.rows {
+            self.level.run(rowwise::SwiGlu { gate_up: gate_up.row(row), out: out.row_mut(row) });
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), Infallible> {
+        out.set_rows(rows.len());
+        for (to, &from) in rows.iter().enumerate() {
+            out.row_mut(to).copy_from_slice(x.row(from as usize));
+        }
+        Ok(())
+    }
+
+    fn move_kv(&mut self, kv: &mut Kv, moves: &[(u32, u32)]) -> Result<(), Infallible> {
+        for &(from, to) in moves {
+            kv.copy(from as usize, to as usize);
+        }
+        Ok(())
+    }
+
+    fn download(&mut self, x: &Buffer, out: &mut Vec<f32>) -> Result<(), Infallible> {
+        out.clear();
+        (0..x.rows).for_each(|row| out.extend_from_slice(x.row(row)));
+        Ok(())
+    }
+
+    fn softmax(&mut self, logits: &Buffer, temperature: f32, out: &mut Buffer) -> Result<(), Infallible> {
+        out.set_rows(logits.rows);
+        for row in 0..logits.rows {
+            self.level.run(rowwise::Softmax { logits: logits.row(row), temperature, out: out.row_mut(row) });
+        }
+        Ok(())
+    }
+
+    fn top_k(&mut self, logits: &Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Infallible> {
+        assert!((1..=logits.width).contains(&k), "the {k} likeliest of {} tokens", logits.width);
+        out.clear();
+        out.resize(k * logits.rows, Choice { token: 0, probability: 0.0 });
+        for (row, out) in out.chunks_exact_mut(k).enumerate() {
+            let sum = self.level.run(rowwise::SumOfExponentials(logits.row(row)));
+            rowwise::likeliest(logits.row(row), sum, out);
+        }
+        Ok(())
+    }
+
+    fn accept_greedy(
+        &mut self,
+        logits: &Buffer,
+        trees: &[Tree<'_>],
+        out: &mut Vec<Accepted>,
+    ) -> Result<(), Infallible> {
+        out.clear();
+        out.extend(trees.iter().map(|tree| accept::greedy(tree, |row| rowwise::choice(logits.row(row)))));
+        Ok(())
+    }
+
+    fn accept_sampled(
+        &mut self,
+        target: &Buffer,
+        draft: &Buffer,
+        chains: &[Chain<'_>],
+        out: &mut Vec<Accepted>,
+    ) -> Result<(), Infallible> {
+        let kept = |c: &Chain<'_>| accept::reject(c, |i| target.row(c.target + i), |i| draft.row(c.draft + i));
+        out.clear();
+        out.extend(chains.iter().map(kept));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! What is done to each row by itself: RMSNorm, SwiGLU, softmax and the likeliest tokens.
+
+use super::exp::{exp, silu};
+use super::lanes::{Kernel, LANES, Lanes};
+use crate::device::Choice;
+
+/// `x += delta`, if there is one; then `out = x / sqrt(mean(x²) + eps) · gains`. All of one length.
+pub(super) struct Norm<'a> {
+    pub(super) x: &'a mut [f32],
+    pub(super) delta: Option<&'a [f32]>,
+    pub(super) gains: &'a [f32],
+    pub(super) eps: f32,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Kernel for Norm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        if let Some(delta) = self.delta {
+            for (x, d) in self.x.iter_mut().zip(delta) {
+                *x += d;
+            }
+        }
+        let mut squares = L::zero();
+        in_groups(self.x, 0.0, |group| {
+            let x = L::load(group);
+            squares = squares.fma(x, x);
+        });
+        let mean = squares.sum() / self.x.len() as f32;
+        let scale = 1.0 / (mean + self.eps).sqrt();
+        for ((out, x), gain) in self.out.iter_mut().zip(self.x.iter()).zip(self.gains) {
+            *out = *x * scale * gain;
+        }
+    }
+}
+
+/// Calls `each` with sixteen numbers at a time, the last ones filled up with `fill`.
+#[inline(always)]
+pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES])) {
+    let (groups, rest) = x.as_chunks();
+    groups.iter().for_each(&mut each);
+    if !rest.is_empty() {
+        let mut last = [fill; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        each(&last);
+    }
+}
+
+/// `out = silu(gate) · up`.
+pub(super) struct SwiGlu<'a> {
+    pub(super) gate_up: &'a [f32],
+    pub(super) out: &'a mut [f32],
+}
+
+impl Kernel for SwiGlu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let (gate, up) = self.gate_up.split_at(self.out.len());
+        for ((out, &gate), up) in self.out.iter_mut().zip(gate).zip(up) {
+            *out = silu(gate) * up;
+        }
+    }
+}
+
+/// Replaces scores by `e^(score − largest)` and returns their sum, made by lanes in the order of the scores.
+pub(super) struct Exponentials<'a>(pub(super) &'a mut [f32]);
+
+impl Kernel for Exponentials<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f32 {
+        let largest = largest(self.0);
+        for x in self.0.iter_mut() {
+            *x = exp(*x - largest);
+        }
+        let (one, mut sum) = (L::splat(1.0), L::zero());
+        in_groups(self.0, 0.0, |group| sum = sum.fma(L::load(group), one));
+        sum.sum()
+    }
+}
+
+/// The largest number. Sixteen at a time, so that it is not one long chain.
+#[inline(always)]
+fn largest(x: &[f32]) -> f32 {
+    let mut most = [f32::NEG_INFINITY; LANES];
+    in_groups(x, f32::NEG_INFINITY, |group| {
+        for (most, &x) in most.iter_mut().zip(group) {
+            *most = if x > *most { x } else { *most };
+        }
+    });
+    most.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// `out = softmax(logits / temperature)`.
+pub(super) struct Softmax<'a> {
+    pub(super) logits: &'a [f32],
+    pub(super) temperature: f32,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Kernel for Softmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        for (out, x) in self.out.iter_mut().zip(self.logits) {
+            *out = x / self.temperature;
+        }
+        let scale = 1.0 / Exponentials(self.out).run::<L>();
+        for x in self.out.iter_mut() {
+            *x *= scale;
+        }
+    }
+}
+
+/// The sum of `e^(logit − largest)` over a row.
+pub(super) struct SumOfExponentials<'a>(pub(super) &'a [f32]);
+
+impl Kernel for SumOfExponentials<'_> {
+    type Output = (f32, f32);
+
+    /// (largest, sum).
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> (f32, f32) {
+        let largest = largest(self.0);
+        let (one, mut sum) = (L::splat(1.0), L::zero());
+        in_groups(self.0, f32::NEG_INFINITY, |group| {
+            sum = sum.fma(L::load(&group.map(|x| exp(x - largest))), one);
+        });
+        (largest, sum.sum())
+    }
+}
+
+/// Puts the tokens with the largest logits into `out`, largest first, of equal ones the smaller token first; their
+/// probabilities from (largest, sum) of [`SumOfExponentials`].
+pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [Choice]) {
+    let mut found = 0;
+    for (token, &logit) in logits.iter().enumerate() {
+        if found == out.len() && logit <= out[found - 1].probability {
+            continue;
+        }
+        let at = out[..found].iter().position(|c| logit > c.probability).unwrap_or(found);
+        found = (found + 1).min(out.len());
+        out[at..found].rotate_right(1);
+        // The logit stands in for the probability until the end.
+        out[at] = Choice { token: token as u32, probability: logit };
+    }
+    for choice in out {
+        choice.probability = exp(choice.probability - largest) / sum;
+    }
+}
+
+/// The token with the largest logit, of equal ones the smallest.
+pub(super) fn choice(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > logits[best] {
+            best = token;
+        }
+    }
+    best as u32
+}

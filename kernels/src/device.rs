@@ -1,0 +1,132 @@
+//! What a device can do. The forward pass is written once over this trait.
+//!
+//! A device owns where things lie (`Matrix`, `Buffer`, `Kv`) and in which order sums are made; it knows nothing of
+//! layers, requests or policies.
+
+use crate::accept::{Accepted, Chain, Tree};
+use crate::model::LlamaShape;
+use crate::paged::Batch;
+use crate::weights::{Dtype, TensorData};
+
+/// One of the likeliest next tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The token.
+    pub token: u32,
+    /// Its probability under the softmax over the whole vocabulary.
+    pub probability: f32,
+}
+
+/// A device's kernels. A buffer has a fixed width and as many rows as what was last written to it; every operation
+/// gives its output as many rows as its input has. Row `i` of an output depends on nothing but row `i` of the input,
+/// weights and KV.
+pub trait Device: Sized {
+    /// A weight matrix, outputs × inputs.
+    type Matrix: Send + Sync;
+    /// The gains of a norm.
+    type Vector: Send + Sync;
+    /// Activations, rows × width.
+    type Buffer: Send + Sync;
+    /// The paged keys and values of all layers, and what rotary positions turn by.
+    type Kv: Send + Sync;
+    /// What can go wrong while it runs.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Bytes of memory it has left, where it can tell.
+    fn available_bytes(&self) -> Option<u64>;
+
+    /// Bytes of one number of KV.
+    fn kv_bytes(&self) -> u64;
+
+    /// The matrix that has the `parts` below each other: (numbers, outputs). Kept as `dtype`, f32 or bf16.
+    fn matrix(
+        &mut self,
+        parts: &[(TensorData<'_>, usize)],
+        inputs: usize,
+        dtype: Dtype,
+    ) -> Result<Self::Matrix, Self::Error>;
+
+    /// The gains of a norm of this width, kept as f32.
+    fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Self::Vector, Self::Error>;
+
+    /// Activations of up to `rows` rows.
+    fn buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error>;
+
+    /// `blocks` blocks of KV for each layer of `shape`.
+    fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Self::Kv, Self::Error>;
+
+    /// Runs one pass, so that a device can set up once what all its operations need.
+    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R;
+
+    /// The rows of `table` of the batch's tokens.
+    fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// RMSNorm: `x / sqrt(mean(x²) + eps) · gains`, after `delta`, where there is one, is added to `x` for good.
+    fn norm(
+        &mut self,
+        x: &mut Self::Buffer,
+        delta: Option<&Self::Buffer>,
+        gains: &Self::Vector,
+        eps: f32,
+        out: &mut Self::Buffer,
+    ) -> Result<(), Self::Error>;
+
+    /// `x · weightsᵀ`.
+    fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// Turns the queries and keys of each row (queries, then keys, then values) to the row's position, and writes keys
+    /// and values to the row's slot.
+    fn rope_and_store(
+        &mut self,
+        qkv: &mut Self::Buffer,
+        batch: &Batch,
+        kv: &mut Self::Kv,
+        layer: usize,
+    ) -> Result<(), Self::Error>;
+
+    /// Attention of each row's queries over what the row sees.
+    fn attention(
+        &mut self,
+        qkv: &Self::Buffer,
+        batch: &Batch,
+        kv: &Self::Kv,
+        layer: usize,
+        out: &mut Self::Buffer,
+    ) -> Result<(), Self::Error>;
+
+    /// `silu(gate) · up`, where `gate_up` has the gates in the first half of a row.
+    fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// The chosen rows, in order.
+    fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// Copies keys and values of all layers from the first slot to the second, pair by pair: how the accepted path of a
+    /// tree becomes context.
+    fn move_kv(&mut self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), Self::Error>;
+
+    /// All numbers of the rows in use, on the host.
+    fn download(&mut self, x: &Self::Buffer, out: &mut Vec<f32>) -> Result<(), Self::Error>;
+
+    /// Softmax of `logits / temperature` over each row.
+    fn softmax(&mut self, logits: &Self::Buffer, temperature: f32, out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// The `k` likeliest tokens of each row, likeliest first, of equal ones the smaller token first.
+    fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;
+
+    /// Which drafted tokens are what `logits` would have chosen greedily. See [`crate::accept::greedy`].
+    fn accept_greedy(
+        &mut self,
+        logits: &Self::Buffer,
+        trees: &[Tree<'_>],
+        out: &mut Vec<Accepted>,
+    ) -> Result<(), Self::Error>;
+
+    /// Which drafted tokens rejection sampling keeps, given both models' probabilities. See [`crate::accept::reject`].
+    fn accept_sampled(
+        &mut self,
+        target: &Self::Buffer,
+        draft: &Self::Buffer,
+        chains: &[Chain<'_>],
+        out: &mut Vec<Accepted>,
+    ) -> Result<(), Self::Error>;
+}

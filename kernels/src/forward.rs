@@ -1,0 +1,221 @@
+//! A Llama on a device, and its one forward pass: prompts, chunks, decodes and verification are batches of it.
+
+use crate::device::Device;
+use crate::model::{LlamaShape, MemoryNeeded, TooLittleMemory};
+use crate::paged::Batch;
+use crate::weights::{Dtype, TensorData, Weights, tensors};
+
+/// Why a model could not be put on a device.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError<E: std::error::Error + 'static> {
+    /// It does not fit.
+    #[error(transparent)]
+    Memory(#[from] TooLittleMemory),
+    /// The device failed.
+    #[error(transparent)]
+    Device(E),
+}
+
+/// How much a model must be able to do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks of KV.
+    pub kv_blocks: u32,
+    /// New tokens of a pass.
+    pub max_rows: usize,
+    /// Rows of a pass that get logits.
+    pub max_logit_rows: usize,
+}
+
+struct Layer<D: Device> {
+    attention_norm: D::Vector,
+    qkv: D::Matrix,
+    attention_out: D::Matrix,
+    mlp_norm: D::Vector,
+    gate_up: D::Matrix,
+    down: D::Matrix,
+}
+
+/// The next tensors and their outputs.
+fn take<'w, const N: usize>(next: &mut impl Iterator<Item = (TensorData<'w>, usize)>) -> [(TensorData<'w>, usize); N] {
+    std::array::from_fn(|_| next.next().expect("`tensors` lists one for each use"))
+}
+
+impl<D: Device> Layer<D> {
+    fn load<'w>(
+        device: &mut D,
+        shape: &LlamaShape,
+        dtype: Dtype,
+        next: &mut impl Iterator<Item = (TensorData<'w>, usize)>,
+    ) -> Result<Layer<D>, D::Error> {
+        let hidden = shape.hidden as usize;
+        let [(attention_norm, _)] = take(next);
+        let qkv = take::<3>(next);
+        let attention_out = take::<1>(next);
+        let [(mlp_norm, _)] = take(next);
+        let gate_up = take::<2>(next);
+        let down = take::<1>(next);
+        Ok(Layer {
+            attention_norm: device.vector(attention_norm, hidden)?,
+            qkv: device.matrix(&qkv, hidden, dtype)?,
+            attention_out: device.matrix(&attention_out, shape.q_width(), dtype)?,
+            mlp_norm: device.vector(mlp_norm, hidden)?,
+            gate_up: device.matrix(&gate_up, hidden, dtype)?,
+            down: device.matrix(&down, shape.intermediate as usize, dtype)?,
+        })
+    }
+}
+
+/// Activations of a pass, made once for the widest.
+struct Activations<D: Device> {
+    hidden: D::Buffer,
+    normed: D::Buffer,
+    qkv: D::Buffer,
+    attended: D::Buffer,
+    gate_up: D::Buffer,
+    inner: D::Buffer,
+    /// What a block adds to `hidden`.
+    delta: D::Buffer,
+    chosen: D::Buffer,
+    chosen_normed: D::Buffer,
+    chosen_delta: D::Buffer,
+    logits: D::Buffer,
+}
+
+/// A model with weights, KV and activations on a device.
+pub struct Llama<D: Device> {
+    shape: LlamaShape,
+    limits: Limits,
+    embedding: D::Matrix,
+    layers: Vec<Layer<D>>,
+    norm: D::Vector,
+    /// `None` where it is the embedding.
+    head: Option<D::Matrix>,
+    kv: D::Kv,
+    activations: Activations<D>,
+}
+
+impl<D: Device> Llama<D> {
+    /// Puts a model on the device. `weights` must have been made for `shape`.
+    ///
+    /// # Errors
+    /// Too little memory, said before any is taken; or the device's.
+    pub fn load(
+        device: &mut D,
+        shape: &LlamaShape,
+        weights: &impl Weights,
+        limits: Limits,
+    ) -> Result<Llama<D>, LoadError<D::Error>> {
+        let needed = Llama::<D>::memory_needed(device, shape, weights.dtype(), limits);
+        if let Some(available) = device.available_bytes() {
+            needed.fits(available)?;
+        }
+        Llama::build(device, shape, weights, limits).map_err(LoadError::Device)
+    }
+
+    /// What [`Llama::load`] would take.
+    pub fn memory_needed(device: &D, shape: &LlamaShape, dtype: Dtype, limits: Limits) -> MemoryNeeded {
+        let Limits { kv_blocks, max_rows, max_logit_rows } = limits;
+        MemoryNeeded::of(shape, dtype, device.kv_bytes(), kv_blocks, max_rows, max_logit_rows)
+    }
+
+    fn build(device: &mut D, shape: &LlamaShape, weights: &impl Weights, limits: Limits) -> Result<Llama<D>, D::Error> {
+        let (hidden, inner, dtype) = (shape.hidden as usize, shape.intermediate as usize, weights.dtype());
+        // The order of `tensors` is the order in which they are taken here and in `Layer::load`.
+        let specs = tensors(shape);
+        let mut next = specs.iter().map(|spec| (weights.tensor(&spec.name), spec.shape[0]));
+        let embedding = device.matrix(&take::<1>(&mut next), hidden, dtype)?;
+        let layer = |_| Layer::load(device, shape, dtype, &mut next);
+        let layers = (0..shape.layers).map(layer).collect::<Result<_, _>>()?;
+        let [(gains, _)] = take(&mut next);
+        let norm = device.vector(gains, hidden)?;
+        let head = if shape.tied { None } else { Some(device.matrix(&take::<1>(&mut next), hidden, dtype)?) };
+        let (rows, chosen) = (limits.max_rows, limits.max_logit_rows);
+        let activations = Activations {
+            hidden: device.buffer(rows, hidden)?,
+            normed: device.buffer(rows, hidden)?,
+            qkv: device.buffer(rows, shape.q_width() + 2 * shape.kv_width())?,
+            attended: device.buffer(rows, shape.q_width())?,
+            gate_up: device.buffer(rows, 2 * inner)?,
+            inner: device.buffer(rows, inner)?,
+            delta: device.buffer(rows, hidden)?,
+            chosen: device.buffer(chosen, hidden)?,
+            chosen_normed: device.buffer(chosen, hidden)?,
+            chosen_delta: device.buffer(chosen, hidden)?,
+            logits: device.buffer(chosen, shape.vocab as usize)?,
+        };
+        let kv = device.kv(shape, limits.kv_blocks)?;
+        Ok(Llama { shape: shape.clone(), limits, embedding, layers, norm, head, kv, activations })
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &LlamaShape {
+        &self.shape
+    }
+
+    /// What it was made for.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Logits of the last pass, one row for each of its `logit_rows`.
+    pub fn logits(&self) -> &D::Buffer {
+        &self.activations.logits
+    }
+
+    /// Makes the accepted path of a tree context: copies KV from the first slot to the second, pair by pair.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn move_kv(&mut self, device: &mut D, moves: &[(u32, u32)]) -> Result<(), D::Error> {
+        device.move_kv(&mut self.kv, moves)
+    }
+
+    /// One pass: writes the batch's keys and values, and leaves the logits of its `logit_rows`.
+    ///
+    /// # Errors
+    /// The device's.
+    ///
+    /// # Panics
+    /// If the batch is larger than the limits, or a token, position or slot lies outside of the model.
+    pub fn forward(&mut self, device: &mut D, batch: &Batch) -> Result<(), D::Error> {
+        self.check(batch);
+        device.pass(|device| self.run(device, batch))
+    }
+
+    fn check(&self, batch: &Batch) {
+        let (limits, shape) = (&self.limits, &self.shape);
+        let (rows, chosen) = (batch.rows(), batch.logit_rows.len());
+        assert!(rows > 0 && rows <= limits.max_rows, "{rows} rows of at most {}", limits.max_rows);
+        assert!(chosen <= limits.max_logit_rows, "{chosen} rows of logits of at most {}", limits.max_logit_rows);
+        let within = |name: &str, all: &[u32], end: u32| {
+            let most = all.iter().max().copied().unwrap_or(0);
+            assert!(most < end, "{name} {most} of {end}");
+        };
+        within("token", &batch.tokens, shape.vocab);
+        within("position", &batch.positions, shape.max_positions);
+        within("block", &batch.tables, limits.kv_blocks);
+    }
+
+    fn run(&mut self, device: &mut D, batch: &Batch) -> Result<(), D::Error> {
+        let Llama { shape, embedding, layers, norm, head, kv, activations: a, .. } = self;
+        let eps = shape.rms_norm_eps;
+        device.embed(embedding, batch, &mut a.hidden)?;
+        for (i, layer) in layers.iter().enumerate() {
+            let before = (i > 0).then_some(&a.delta);
+            device.norm(&mut a.hidden, before, &layer.attention_norm, eps, &mut a.normed)?;
+            device.matmul(&a.normed, &layer.qkv, &mut a.qkv)?;
+            device.rope_and_store(&mut a.qkv, batch, kv, i)?;
+            device.attention(&a.qkv, batch, kv, i, &mut a.attended)?;
+            device.matmul(&a.attended, &layer.attention_out, &mut a.delta)?;
+            device.norm(&mut a.hidden, Some(&a.delta), &layer.mlp_norm, eps, &mut a.normed)?;
+            device.matmul(&a.normed, &layer.gate_up, &mut a.gate_up)?;
+            device.swiglu(&a.gate_up, &mut a.inner)?;
+            device.matmul(&a.inner, &layer.down, &mut a.delta)?;
+        }
+        device.gather(&a.hidden, &batch.logit_rows, &mut a.chosen)?;
+        device.gather(&a.delta, &batch.logit_rows, &mut a.chosen_delta)?;
+        device.norm(&mut a.chosen, Some(&a.chosen_delta), norm, eps, &mut a.chosen_normed)?;
+        device.matmul(&a.chosen_normed, head.as_ref().unwrap_or(embedding), &mut a.logits)
+    }
+}

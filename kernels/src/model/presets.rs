@@ -1,0 +1,59 @@
+//! Shapes by name: sizes from sim's table, and what that table has no use for from the published `config.json` files.
+
+use super::{LlamaShape, RopeScaling};
+use foretoken_sim::latency::models;
+
+/// `rope_scaling` of Llama 3.1 and 3.2, which differ in the factor.
+const fn llama3(factor: f64) -> RopeScaling {
+    RopeScaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 }
+}
+
+/// The shape of this name, if it is one of sim's models and Llama-shaped: a mixture of experts is not.
+pub fn preset(name: &str) -> Option<LlamaShape> {
+    let m = models::model(name).filter(|m| m.experts.is_none())?;
+    // (rms_norm_eps, rope_theta, rope_scaling, max_position_embeddings)
+    let (rms_norm_eps, rope_theta, rope_scaling, max_positions) = match name {
+        "vicuna-7b" | "llama-2-7b" | "llama-2-13b" | "llama-2-70b" => (1e-5, 1e4, None, 4096),
+        "vicuna-33b" | "vicuna-68m" | "vicuna-160m" => (1e-6, 1e4, None, 2048),
+        "llama-3.1-8b" | "llama-3.3-70b" => (1e-5, 5e5, Some(llama3(8.0)), 131_072),
+        "llama-3.2-1b" => (1e-5, 5e5, Some(llama3(32.0)), 131_072),
+        "mistral-7b" => (1e-5, 1e4, None, 32_768),
+        "tinyllama-1.1b" => (1e-5, 1e4, None, 2048),
+        _ => return None,
+    };
+    Some(LlamaShape {
+        layers: m.layers,
+        hidden: m.hidden,
+        heads: m.heads,
+        kv_heads: m.kv_heads,
+        head_dim: m.head_dim,
+        intermediate: m.intermediate,
+        vocab: m.vocab,
+        tied: m.tied,
+        rms_norm_eps,
+        rope_theta,
+        rope_scaling,
+        max_positions,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights::tensors;
+
+    #[test]
+    fn every_dense_model_of_sim_is_a_preset_of_the_published_size() {
+        for m in &models::MODELS {
+            let Some(shape) = preset(m.name) else {
+                assert!(m.experts.is_some(), "{} has no preset", m.name);
+                continue;
+            };
+            assert_eq!(shape.check(), Ok(()), "{}", m.name);
+            let parameters: u64 = tensors(&shape).iter().map(|t| t.len() as u64).sum();
+            let ratio = parameters as f64 / m.published_parameters;
+            assert!((ratio - 1.0).abs() < 0.01, "{}: {parameters} against {}", m.name, m.published_parameters);
+        }
+        assert_eq!(preset("gpt-2"), None);
+    }
+}

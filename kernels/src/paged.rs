@@ -1,0 +1,169 @@
+//! One pass over a ragged batch: which tokens, where their keys and values go, and what each may attend to.
+//!
+//! KV is paged as in vLLM: a request's token at index `t` of its context lies in block `table[t / 16]` at offset `t %
+//! 16`.
+
+use foretoken_sim::tree::ROOT;
+use std::ops::Range;
+
+/// Tokens a KV block holds.
+pub const BLOCK_SIZE: usize = 16;
+
+/// The new tokens of one request in a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its rows of the batch.
+    pub rows: Range<usize>,
+    /// Its part of [`Batch::tables`].
+    pub table: Range<usize>,
+    /// Tokens whose keys and values were there before the pass.
+    pub computed: usize,
+}
+
+/// What one new token sees: the first `prefix` tokens of its request's block table, then those that `path` lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// Tokens from the start of the context.
+    pub prefix: usize,
+    /// Part of [`Batch::paths`]: indices into the context, rising, the token itself last. Empty in a chain.
+    pub path: Range<usize>,
+}
+
+/// Which new tokens of a request get logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logits {
+    /// None: a prefill chunk that is not the prompt's last.
+    Skip,
+    /// The last one: decoding, or the end of a prompt.
+    Last,
+    /// All: verification.
+    All,
+}
+
+/// A ragged batch. Cleared and refilled for every pass, so that its buffers stay.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Token of each row.
+    pub tokens: Vec<u32>,
+    /// Position of each row: what rotary embedding turns by.
+    pub positions: Vec<u32>,
+    /// Where each row's keys and values go: `block · 16 + offset`.
+    pub slots: Vec<u32>,
+    /// What each row sees.
+    pub sights: Vec<Sight>,
+    /// The requests.
+    pub spans: Vec<Span>,
+    /// Block tables, one request's after the other's.
+    pub tables: Vec<u32>,
+    /// Paths of tree tokens.
+    pub paths: Vec<u32>,
+    /// Rows that get logits, rising.
+    pub logit_rows: Vec<u32>,
+}
+
+impl Batch {
+    /// Empties it. Keeps its buffers.
+    pub fn clear(&mut self) {
+        self.tokens.clear();
+        self.positions.clear();
+        self.slots.clear();
+        self.sights.clear();
+        self.spans.clear();
+        self.tables.clear();
+        self.paths.clear();
+        self.logit_rows.clear();
+    }
+
+    /// Tokens in it.
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Adds a request whose new tokens follow each other: a decode, a drafted chain or a prefill chunk. Returns the
+    /// index of its first logits among the pass's.
+    pub fn push_chain(&mut self, tokens: &[u32], computed: usize, table: &[u32], logits: Logits) -> usize {
+        for t in 0..tokens.len() {
+            self.positions.push((computed + t) as u32);
+            let end = self.paths.len();
+            self.sights.push(Sight { prefix: computed + t + 1, path: end..end });
+        }
+        self.push(tokens, computed, table, logits)
+    }
+
+    /// Adds a request whose new tokens form a tree: token `j` follows new token `parents[j] < j`, or the context where
+    /// it is [`ROOT`]. It lies at index `computed + j` of the context until accepted tokens are moved together. Returns
+    /// the index of its first logits among the pass's.
+    pub fn push_tree(
+        &mut self,
+        tokens: &[u32],
+        parents: &[u32],
+        computed: usize,
+        table: &[u32],
+        logits: Logits,
+    ) -> usize {
+        assert_eq!(tokens.len(), parents.len(), "tokens and their parents");
+        let first = self.rows();
+        for (j, &parent) in parents.iter().enumerate() {
+            let start = self.paths.len();
+            if parent != ROOT {
+                assert!((parent as usize) < j, "token {j} comes before its parent {parent}");
+                self.paths.extend_from_within(self.sights[first + parent as usize].path.clone());
+            }
+            self.paths.push((computed + j) as u32);
+            let depth = self.paths.len() - start - 1;
+            self.positions.push((computed + depth) as u32);
+            self.sights.push(Sight { prefix: computed, path: start..self.paths.len() });
+        }
+        self.push(tokens, computed, table, logits)
+    }
+
+    fn push(&mut self, tokens: &[u32], computed: usize, table: &[u32], logits: Logits) -> usize {
+        let (first, end) = (self.rows(), computed + tokens.len());
+        assert!(!tokens.is_empty(), "a request without new tokens");
+        assert!(end <= table.len() * BLOCK_SIZE, "{end} tokens do not fit {} blocks", table.len());
+        self.tokens.extend_from_slice(tokens);
+        self.slots.extend((computed..end).map(|t| slot(table, t)));
+        let tables = self.tables.len();
+        self.tables.extend_from_slice(table);
+        self.spans.push(Span { rows: first..self.rows(), table: tables..self.tables.len(), computed });
+        let (chosen, last) = (self.logit_rows.len(), self.rows() as u32);
+        self.logit_rows.extend(match logits {
+            Logits::Skip => 0..0,
+            Logits::Last => last - 1..last,
+            Logits::All => first as u32..last,
+        });
+        chosen
+    }
+}
+
+/// Where the token at index `t` of a context lies.
+pub fn slot(table: &[u32], t: usize) -> u32 {
+    table[t / BLOCK_SIZE] * BLOCK_SIZE as u32 + (t % BLOCK_SIZE) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_and_a_tree_lie_and_see_as_they_should() {
+        let mut batch = Batch::default();
+        assert_eq!(batch.push_chain(&[7, 8], 15, &[4, 2], Logits::Last), 0);
+        // 20 follows the context; 21 and 22 follow it; 23 follows 22.
+        assert_eq!(batch.push_tree(&[20, 21, 22, 23], &[ROOT, 0, 0, 2], 16, &[9, 3], Logits::All), 1);
+        assert_eq!(batch.slots, [4 * 16 + 15, 2 * 16, 48, 49, 50, 51]);
+        assert_eq!(batch.positions, [15, 16, 16, 17, 17, 18]);
+        assert_eq!(batch.logit_rows, [1, 2, 3, 4, 5]);
+        let sees = |row: usize| (batch.sights[row].prefix, &batch.paths[batch.sights[row].path.clone()]);
+        assert_eq!(sees(1), (17, &[][..]));
+        assert_eq!(sees(3), (16, &[16, 17][..]));
+        assert_eq!(sees(5), (16, &[16, 18, 19][..]));
+        assert_eq!(batch.spans[1], Span { rows: 2..6, table: 2..4, computed: 16 });
+    }
+
+    #[test]
+    #[should_panic(expected = "17 tokens do not fit 1 blocks")]
+    fn a_table_too_short_is_refused() {
+        Batch::default().push_chain(&[1], 16, &[0], Logits::Last);
+    }
+}

@@ -1,0 +1,217 @@
+//! A Hugging Face folder: `model.safetensors`, or `model.safetensors.index.json` and the files it names.
+//!
+//! Files are mapped, not read. Everything is checked against the shape before a number is touched.
+
+use super::{Dtype, TensorData, Weights, tensors};
+use crate::model::LlamaShape;
+use memmap2::Mmap;
+use safetensors::SafeTensors;
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// A checkpoint that cannot be read or does not fit its shape.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCheckpoint {
+    /// A file cannot be opened, read or mapped.
+    #[error("{}: {why}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The system's words.
+        why: std::io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("{}: {why}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A tensor of the shape is not there.
+    #[error("{}: tensor `{tensor}` is missing", file.display())]
+    Missing {
+        /// The file, or the index.
+        file: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
+    /// A tensor has other sizes than the shape says.
+    #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
+    Shape {
+        /// The file.
+        file: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// What the shape needs.
+        expected: Vec<usize>,
+        /// What is there.
+        found: Vec<usize>,
+    },
+    /// A tensor has a type that is not computed with.
+    #[error("{}: tensor `{tensor}` has dtype {found}, expected F32, BF16 or F16", file.display())]
+    Dtype {
+        /// The file.
+        file: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its type, in safetensors' words.
+        found: String,
+    },
+}
+
+struct Place {
+    file: usize,
+    dtype: Dtype,
+    bytes: Range<usize>,
+}
+
+/// The mapped tensors of one model.
+pub struct Checkpoint {
+    files: Vec<Mmap>,
+    places: HashMap<String, Place>,
+    dtype: Dtype,
+}
+
+/// A mapped file with its header.
+struct Header {
+    path: PathBuf,
+    /// Where its numbers begin.
+    data: usize,
+    metadata: safetensors::tensor::Metadata,
+}
+
+impl Checkpoint {
+    /// Maps the folder's files and finds every tensor of `shape` in them. Tensors the shape does not need are ignored.
+    ///
+    /// # Errors
+    /// File, tensor, what was expected and what was found.
+    pub fn open(folder: &Path, shape: &LlamaShape) -> Result<Checkpoint, BadCheckpoint> {
+        let listing = Listing::of(folder)?;
+        let (mut files, mut headers) = (Vec::new(), Vec::new());
+        for path in listing.files() {
+            let (file, header) = open(path)?;
+            files.push(file);
+            headers.push(header);
+        }
+        let mut places = HashMap::new();
+        let mut dtype = Dtype::Bf16;
+        for spec in tensors(shape) {
+            let Some(file) = listing.file_of(&spec.name) else {
+                return Err(BadCheckpoint::Missing { file: listing.path().into(), tensor: spec.name });
+            };
+            let header = &headers[file];
+            let path = || header.path.clone();
+            let Some(info) = header.metadata.info(&spec.name) else {
+                return Err(BadCheckpoint::Missing { file: path(), tensor: spec.name });
+            };
+            if info.shape != spec.shape {
+                let (expected, found) = (spec.shape, info.shape.clone());
+                return Err(BadCheckpoint::Shape { file: path(), tensor: spec.name, expected, found });
+            }
+            let stored = match info.dtype {
+                safetensors::Dtype::F32 => Dtype::F32,
+                safetensors::Dtype::BF16 => Dtype::Bf16,
+                safetensors::Dtype::F16 => Dtype::F16,
+                other => {
+                    let found = format!("{other:?}");
+                    return Err(BadCheckpoint::Dtype { file: path(), tensor: spec.name, found });
+                }
+            };
+            if spec.shape.len() == 2 && stored != Dtype::Bf16 {
+                dtype = Dtype::F32;
+            }
+            let (from, to) = info.data_offsets;
+            places.insert(spec.name, Place { file, dtype: stored, bytes: header.data + from..header.data + to });
+        }
+        Ok(Checkpoint { files, places, dtype })
+    }
+}
+
+impl Weights for Checkpoint {
+    fn tensor(&self, name: &str) -> TensorData<'_> {
+        let place = self.places.get(name).unwrap_or_else(|| panic!("`{name}` is no tensor of the shape"));
+        TensorData::Stored { dtype: place.dtype, bytes: &self.files[place.file][place.bytes.clone()] }
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+}
+
+/// Which file holds which tensor.
+enum Listing {
+    Single(PathBuf),
+    Sharded { index: PathBuf, files: Vec<PathBuf>, places: HashMap<String, usize> },
+}
+
+impl Listing {
+    fn of(folder: &Path) -> Result<Listing, BadCheckpoint> {
+        let index = folder.join("model.safetensors.index.json");
+        if !index.exists() {
+            return Ok(Listing::Single(folder.join("model.safetensors")));
+        }
+        let malformed = |why: String| BadCheckpoint::Malformed { file: index.clone(), why };
+        let text = std::fs::read(&index).map_err(|why| BadCheckpoint::Unreadable { file: index.clone(), why })?;
+        let json: serde_json::Value = serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
+        let map = json.get("weight_map").and_then(|m| m.as_object());
+        let map = map.ok_or_else(|| malformed("`weight_map` is not an object".into()))?;
+        let (mut names, mut places) = (Vec::<&str>::new(), HashMap::new());
+        for (tensor, file) in map {
+            // A name with a folder in it could point anywhere on the machine.
+            let name = file.as_str().filter(|f| Path::new(f).file_name().is_some_and(|n| n == *f));
+            let name = name.ok_or_else(|| malformed(format!("`{tensor}`: {file} is not the name of a file")))?;
+            let at = names.iter().position(|n| *n == name).unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            });
+            places.insert(tensor.clone(), at);
+        }
+        let files = names.iter().map(|n| folder.join(n)).collect();
+        Ok(Listing::Sharded { index, files, places })
+    }
+
+    fn files(&self) -> &[PathBuf] {
+        match self {
+            Listing::Single(file) => std::slice::from_ref(file),
+            Listing::Sharded { files, .. } => files,
+        }
+    }
+
+    fn file_of(&self, tensor: &str) -> Option<usize> {
+        match self {
+            Listing::Single(_) => Some(0),
+            Listing::Sharded { places, .. } => places.get(tensor).copied(),
+        }
+    }
+
+    /// The file to name when a tensor is in none.
+    fn path(&self) -> &Path {
+        match self {
+            Listing::Single(file) => file,
+            Listing::Sharded { index, .. } => index,
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<(Mmap, Header), BadCheckpoint> {
+    let unreadable = |why| BadCheckpoint::Unreadable { file: path.into(), why };
+    let file = map(&File::open(path).map_err(unreadable)?).map_err(unreadable)?;
+    let (length, metadata) = SafeTensors::read_metadata(&file)
+        .map_err(|e| BadCheckpoint::Malformed { file: path.into(), why: e.to_string() })?;
+    // Eight bytes hold the length of the header.
+    Ok((file, Header { path: path.into(), data: 8 + length, metadata }))
+}
+
+#[expect(unsafe_code, reason = "a mapped file is memory that others can change; no safe call exists")]
+fn map(file: &File) -> std::io::Result<Mmap> {
+    // SAFETY: only numbers are read from it, of which any bits are valid, and the header is copied before it is used.
+    // Whoever truncates the file meanwhile kills the process, which no check could prevent.
+    unsafe { Mmap::map(file) }
+}
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

@@ -1,0 +1,75 @@
+//! A small random Llama, and the plainest ways to run it.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::device::{Choice, Device};
+use foretoken_kernels::forward::{Limits, Llama};
+use foretoken_kernels::model::LlamaShape;
+use foretoken_kernels::paged::{Batch, Logits};
+use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
+
+pub const LIMITS: Limits = Limits { kv_blocks: 64, max_rows: 256, max_logit_rows: 128 };
+
+/// Sizes that divide nothing evenly, and heads of two groups.
+pub fn shape() -> LlamaShape {
+    LlamaShape {
+        layers: 3,
+        hidden: 72,
+        heads: 6,
+        kv_heads: 2,
+        head_dim: 20,
+        intermediate: 101,
+        vocab: 97,
+        tied: false,
+        rms_norm_eps: 1e-5,
+        rope_theta: 1e4,
+        rope_scaling: None,
+        max_positions: 512,
+    }
+}
+
+/// Weights ten times the usual, so that attention and choices are far from uniform.
+pub struct Strong(pub RandomWeights);
+
+impl Weights for Strong {
+    fn tensor(&self, name: &str) -> TensorData<'_> {
+        match self.0.tensor(name) {
+            TensorData::Random { luck, scale, dtype } => TensorData::Random { luck, scale: 10.0 * scale, dtype },
+            other => other,
+        }
+    }
+
+    fn dtype(&self) -> Dtype {
+        self.0.dtype
+    }
+}
+
+pub fn llama(cpu: &mut Cpu, seed: u64, dtype: Dtype) -> Llama<Cpu> {
+    Llama::load(cpu, &shape(), &Strong(RandomWeights { seed, dtype }), LIMITS).unwrap()
+}
+
+/// Tokens without a pattern.
+pub fn prompt(length: usize, salt: u32) -> Vec<u32> {
+    (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % shape().vocab).collect()
+}
+
+/// The last pass's logits as bits.
+pub fn bits(llama: &Llama<Cpu>) -> Vec<Vec<u32>> {
+    (0..llama.logits().rows()).map(|r| llama.logits().row(r).iter().map(|x| x.to_bits()).collect()).collect()
+}
+
+/// Runs one request's tokens as one chain and returns the logits of all of them.
+pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<Vec<u32>> {
+    let mut batch = Batch::default();
+    batch.push_chain(tokens, computed, table, Logits::All);
+    llama.forward(cpu, &batch).unwrap();
+    bits(llama)
+}
+
+/// The choice of row `row` of the last pass.
+pub fn chosen(llama: &Llama<Cpu>, cpu: &mut Cpu, row: usize) -> u32 {
+    let mut out: Vec<Choice> = Vec::new();
+    cpu.top_k(llama.logits(), 1, &mut out).unwrap();
+    out[row].token
+}
