@@ -1,5 +1,5 @@
-//! `foretoken decide` against its contract, by hand: small states, whose numbers are worked out beside them, the reference's
-//! test vectors as far as a state can express them, and what is refused.
+//! `foretoken decide` against its contract, by hand: small states, whose numbers are worked out beside them, the
+//! reference's test vectors as far as a state can express them, and what is refused.
 
 use crate::support::Place;
 use serde_json::{Value, json};
