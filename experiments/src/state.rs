@@ -180,7 +180,7 @@ fn explain(path: &str, message: &str) -> (String, String) {
         let why = format!("{path}: not a policy, which is one name with its settings");
         return (why, "write {\"smartspec\": {}}; {} are the defaults".into());
     }
-    let place = if path == "." || path == "?" { String::new() } else { format!("{path}: ") };
+    let place = if matches!(path, "." | "?") { String::new() } else { format!("{path}: ") };
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let near = match quoted.split_first() {
         Some((given, known)) if message.starts_with("unknown") => nearest(given, known.iter().copied()),

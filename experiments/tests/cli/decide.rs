@@ -1,5 +1,5 @@
-//! `foretoken decide` against its contract, by hand: small states, whose numbers are worked out beside them, the reference's
-//! test vectors as far as a state can express them, and what is refused.
+//! `foretoken decide` against its contract, by hand: small states, whose numbers are worked out beside them, the
+//! reference's test vectors as far as a state can express them, and what is refused.
 
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -364,7 +364,8 @@ fn a_bad_state_is_refused_at_its_field() {
 
 #[test]
 fn a_large_batch_is_no_trouble() {
-    let mut state = state((0.0, 1.0), (0.01, 10.0), &[&[0.9, 0.8, 0.7, 0.6][..]; 3000]);
+    let one: &[f64] = &[0.9, 0.8, 0.7, 0.6];
+    let mut state = state((0.0, 1.0), (0.01, 10.0), &vec![one; 3000]);
     state["policies"] =
         json!([{"adaspec": {}}, {"smartspec": {}}, {"vllm-adaptive": {}}, {"tetris": {}}, {"sglang-gen3": {}}]);
     for decision in decide(&state, &[]) {
