@@ -157,7 +157,7 @@ fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -
     let n = view.len();
     let (step_s, drafted_tokens) = if drafts.in_trees() {
         let trees = &drafts.trees[..n];
-        let scores = trees.iter().flat_map(|t| t.nodes()).filter(|node| node.kept).map(|node| f64::from(node.score));
+        let scores = trees.iter().flat_map(|t| t.nodes()).filter(|node| node.kept).map(|node| node.score);
         (belief.tree_step_s(view, trees), scores.sum::<f64>())
     } else {
         let of = |(r, &v): (&Request, &u32)| {
