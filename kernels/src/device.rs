@@ -74,6 +74,17 @@ pub trait Device: Sized {
     /// `x · weightsᵀ`.
     fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
+    /// RMSNorm of each row's query heads and key heads by themselves, in place: the queries' gains and the keys' are one
+    /// head wide, and every head shares them. Values stay. `kv` knows how many heads there are.
+    fn norm_heads(
+        &mut self,
+        qkv: &mut Self::Buffer,
+        kv: &Self::Kv,
+        query_gains: &Self::Vector,
+        key_gains: &Self::Vector,
+        eps: f32,
+    ) -> Result<(), Self::Error>;
+
     /// Turns the queries and keys of each row (queries, then keys, then values) to the row's position, and writes keys
     /// and values to the row's slot.
     fn rope_and_store(

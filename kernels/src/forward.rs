@@ -30,6 +30,8 @@ pub struct Limits {
 struct Layer<D: Device> {
     attention_norm: D::Vector,
     qkv: D::Matrix,
+    /// Gains of the queries' and the keys' norm, where the shape has one.
+    qk_norm: Option<[D::Vector; 2]>,
     attention_out: D::Matrix,
     mlp_norm: D::Vector,
     gate_up: D::Matrix,
@@ -51,6 +53,7 @@ impl<D: Device> Layer<D> {
         let hidden = shape.hidden as usize;
         let [(attention_norm, _)] = take(next);
         let qkv = take::<3>(next);
+        let qk_norm = shape.qk_norm.then(|| take::<2>(next));
         let attention_out = take::<1>(next);
         let [(mlp_norm, _)] = take(next);
         let gate_up = take::<2>(next);
@@ -58,6 +61,10 @@ impl<D: Device> Layer<D> {
         Ok(Layer {
             attention_norm: device.vector(attention_norm, hidden)?,
             qkv: device.matrix(&qkv, hidden, dtype)?,
+            qk_norm: match qk_norm {
+                Some([(queries, dim), (keys, _)]) => Some([device.vector(queries, dim)?, device.vector(keys, dim)?]),
+                None => None,
+            },
             attention_out: device.matrix(&attention_out, shape.q_width(), dtype)?,
             mlp_norm: device.vector(mlp_norm, hidden)?,
             gate_up: device.matrix(&gate_up, hidden, dtype)?,
@@ -205,6 +212,9 @@ impl<D: Device> Llama<D> {
             let before = (i > 0).then_some(&a.delta);
             device.norm(&mut a.hidden, before, &layer.attention_norm, eps, &mut a.normed)?;
             device.matmul(&a.normed, &layer.qkv, &mut a.qkv)?;
+            if let Some([queries, keys]) = &layer.qk_norm {
+                device.norm_heads(&mut a.qkv, kv, queries, keys, eps)?;
+            }
             device.rope_and_store(&mut a.qkv, batch, kv, i)?;
             device.attention(&a.qkv, batch, kv, i, &mut a.attended)?;
             device.matmul(&a.attended, &layer.attention_out, &mut a.delta)?;

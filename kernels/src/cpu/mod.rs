@@ -118,6 +118,27 @@ impl Device for Cpu {
         Ok(())
     }
 
+    fn norm_heads(
+        &mut self,
+        qkv: &mut Buffer,
+        kv: &Kv,
+        query_gains: &Vec<f32>,
+        key_gains: &Vec<f32>,
+        eps: f32,
+    ) -> Result<(), Infallible> {
+        let queries = kv.heads * kv.head_dim;
+        for row in 0..qkv.rows {
+            let (queries, rest) = qkv.row_mut(row).split_at_mut(queries);
+            let keys = &mut rest[..kv.kv_heads * kv.head_dim];
+            for (heads, gains) in [(queries, query_gains), (keys, key_gains)] {
+                for head in heads.chunks_exact_mut(kv.head_dim) {
+                    self.level.run(rowwise::NormInPlace { x: head, gains, eps });
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn rope_and_store(&mut self, qkv: &mut Buffer, batch: &Batch, kv: &mut Kv, layer: usize) -> Result<(), Infallible> {
         let (dim, half) = (kv.head_dim, kv.head_dim / 2);
         for row in 0..batch.rows() {

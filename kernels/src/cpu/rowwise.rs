@@ -1,4 +1,4 @@
-//! What is done to each row by itself: RMSNorm, SwiGLU, softmax and the likeliest tokens.
+//! What is done to each row, or head, by itself: RMSNorm, SwiGLU, softmax and the likeliest tokens.
 
 use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
@@ -23,17 +23,41 @@ impl Kernel for Norm<'_> {
                 *x += d;
             }
         }
-        let mut squares = L::zero();
-        in_groups(self.x, 0.0, |group| {
-            let x = L::load(group);
-            squares = squares.fma(x, x);
-        });
-        let mean = squares.sum() / self.x.len() as f32;
-        let scale = 1.0 / (mean + self.eps).sqrt();
+        let scale = rms_scale::<L>(self.x, self.eps);
         for ((out, x), gain) in self.out.iter_mut().zip(self.x.iter()).zip(self.gains) {
             *out = *x * scale * gain;
         }
     }
+}
+
+/// `x = x / sqrt(mean(x²) + eps) · gains`: of one head.
+pub(super) struct NormInPlace<'a> {
+    pub(super) x: &'a mut [f32],
+    pub(super) gains: &'a [f32],
+    pub(super) eps: f32,
+}
+
+impl Kernel for NormInPlace<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let scale = rms_scale::<L>(self.x, self.eps);
+        for (x, gain) in self.x.iter_mut().zip(self.gains) {
+            *x = *x * scale * gain;
+        }
+    }
+}
+
+/// `1 / sqrt(mean(x²) + eps)`.
+#[inline(always)]
+fn rms_scale<L: Lanes>(x: &[f32], eps: f32) -> f32 {
+    let mut squares = L::zero();
+    in_groups(x, 0.0, |group| {
+        let x = L::load(group);
+        squares = squares.fma(x, x);
+    });
+    1.0 / (squares.sum() / x.len() as f32 + eps).sqrt()
 }
 
 /// Calls `each` with sixteen numbers at a time, the last ones filled up with `fill`.

@@ -99,6 +99,39 @@ proptest! {
         prop_assert!(error < 30.0 * EPSILON, "{error:e}");
     }
 
+    /// Each head of queries and keys by itself; values stay.
+    #[test]
+    fn heads_are_normalised_by_themselves(
+        seed: u64,
+        rows in 1usize..4,
+        heads in prop::sample::select(vec![(4usize, 2usize, 16usize), (6, 1, 20), (3, 3, 8)]),
+    ) {
+        let (heads, kv_heads, dim) = heads;
+        let shape = LlamaShape {
+            layers: 1, heads: heads as u32, kv_heads: kv_heads as u32, head_dim: dim as u32,
+            ..preset("qwen3-0.6b").unwrap()
+        };
+        let before = buffer(seed, rows, (heads + 2 * kv_heads) * dim);
+        let gains = [numbers(seed ^ 1, dim), numbers(seed ^ 2, dim)];
+        let eps = 1e-6f32;
+        let got = at_every_level(|cpu| {
+            let mut qkv = before.clone();
+            let Ok(()) = cpu.norm_heads(&mut qkv, &Kv::new(&shape, 1), &gains[0], &gains[1], eps);
+            qkv
+        });
+        let error = worst(&got, |r, i| {
+            let (head, x) = (i / dim, |i: usize| f64::from(before.row(r)[i]));
+            if head >= heads + kv_heads {
+                return (x(i), x(i).abs().max(1e-30));
+            }
+            let mean = (head * dim..(head + 1) * dim).map(|i| x(i) * x(i)).sum::<f64>() / dim as f64;
+            let gain = f64::from(gains[usize::from(head >= heads)][i % dim]);
+            let expected = x(i) / (mean + f64::from(eps)).sqrt() * gain;
+            (expected, expected.abs().max(1e-30))
+        });
+        prop_assert!(error < 30.0 * EPSILON, "{error:e}");
+    }
+
     #[test]
     fn swiglu_is_silu_times_up(seed: u64, rows in 1usize..4, width in 1usize..100) {
         let mut x = buffer(seed, rows, 2 * width);

@@ -37,7 +37,7 @@ pub enum BadConfigFile {
     },
 }
 
-/// Reads `config.json`: `model_type` `llama` or `mistral`, without biases, sliding window or quantisation.
+/// Reads `config.json`: `model_type` `llama`, `mistral` or `qwen3`, without biases, sliding window or quantisation.
 ///
 /// # Errors
 /// The file, the key and what is wrong with it.
@@ -91,6 +91,7 @@ fn shape(json: &Map<String, Value>) -> Result<LlamaShape, BadKey> {
         None => return Err(BadKey::new("head_dim", format!("is missing, and {heads} heads do not divide {hidden}"))),
     };
     let (rope_theta, rope_scaling) = rope(json)?;
+    let qk_norm = get(json, "model_type").is_some_and(|t| t == "qwen3");
     Ok(LlamaShape {
         layers: needed("num_hidden_layers", size(json, "num_hidden_layers")?)?,
         hidden,
@@ -100,6 +101,7 @@ fn shape(json: &Map<String, Value>) -> Result<LlamaShape, BadKey> {
         intermediate: needed("intermediate_size", size(json, "intermediate_size")?)?,
         vocab: needed("vocab_size", size(json, "vocab_size")?)?,
         tied: get(json, "tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
+        qk_norm,
         rms_norm_eps: needed("rms_norm_eps", number(json, "rms_norm_eps")?)? as f32,
         rope_theta,
         rope_scaling,
@@ -109,8 +111,9 @@ fn shape(json: &Map<String, Value>) -> Result<LlamaShape, BadKey> {
 
 fn refuse_what_is_not_computed(json: &Map<String, Value>) -> Result<(), BadKey> {
     let model_type = get(json, "model_type").and_then(Value::as_str);
-    if !matches!(model_type, Some("llama" | "mistral")) {
-        return Err(BadKey::new("model_type", format!("expected \"llama\" or \"mistral\", found {model_type:?}")));
+    if !matches!(model_type, Some("llama" | "mistral" | "qwen3")) {
+        let why = format!("expected \"llama\", \"mistral\" or \"qwen3\", found {model_type:?}");
+        return Err(BadKey::new("model_type", why));
     }
     let activation = get(json, "hidden_act").and_then(Value::as_str).unwrap_or("silu");
     if activation != "silu" {
@@ -121,12 +124,19 @@ fn refuse_what_is_not_computed(json: &Map<String, Value>) -> Result<(), BadKey> 
             return Err(BadKey::new(key, "biases are not computed"));
         }
     }
+    // Qwen's files may give a window and say elsewhere that it is not used.
+    let window_is_off = get(json, "use_sliding_window") == Some(&Value::Bool(false));
     for key in ["quantization_config", "sliding_window"] {
-        if let Some(v) = get(json, key) {
+        if let Some(v) = get(json, key).filter(|_| !(key == "sliding_window" && window_is_off)) {
             return Err(BadKey::new(key, format!("is not computed, found {v}")));
         }
     }
-    Ok(())
+    // Transformers 5 says it of each layer.
+    let layers = get(json, "layer_types").and_then(Value::as_array).into_iter().flatten();
+    match layers.into_iter().find(|l| *l != "full_attention") {
+        Some(other) => Err(BadKey::new("layer_types", format!("{other} is not computed"))),
+        None => Ok(()),
+    }
 }
 
 /// `rope_theta` and `rope_scaling`, or transformers 5's `rope_parameters`, which holds both.
@@ -215,8 +225,8 @@ mod tests {
             read(&json).unwrap_err()
         };
         assert_eq!(
-            with("model_type", json!("qwen3")),
-            r#"`model_type`: expected "llama" or "mistral", found Some("qwen3")"#
+            with("model_type", json!("qwen2")),
+            r#"`model_type`: expected "llama", "mistral" or "qwen3", found Some("qwen2")"#
         );
         assert_eq!(with("hidden_size", Value::Null), "`hidden_size`: is missing");
         assert_eq!(with("hidden_size", json!(-1)), "`hidden_size`: -1 is not a size");
@@ -227,6 +237,28 @@ mod tests {
         assert_eq!(with("rope_scaling", json!({"type": "llama3"})), "`rope_scaling.factor`: is missing");
         assert!(with("rope_scaling", json!({"type": "yarn"})).starts_with("`rope_scaling`: expected rope_type"));
         assert!(with("quantization_config", json!({})).contains("`quantization_config`"));
+        assert_eq!(with("sliding_window", json!(4096)), "`sliding_window`: is not computed, found 4096");
+        let layers = json!(["full_attention", "sliding_attention"]);
+        assert_eq!(with("layer_types", layers), "`layer_types`: \"sliding_attention\" is not computed");
+    }
+
+    /// The keys of Qwen/Qwen3-0.6B's file that matter.
+    #[test]
+    fn qwen3_normalises_queries_and_keys() {
+        let mut json = json!({
+            "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 1024, "num_hidden_layers": 28,
+            "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072,
+            "vocab_size": 151_936, "tie_word_embeddings": true, "rms_norm_eps": 1e-6, "rope_theta": 1_000_000,
+            "rope_scaling": null, "max_position_embeddings": 40_960, "attention_bias": false, "sliding_window": null,
+            "use_sliding_window": false, "max_window_layers": 28,
+        });
+        let shape = read(&json).unwrap();
+        assert!(shape.qk_norm && shape.q_width() == 2 * shape.hidden as usize);
+        assert_eq!(Ok(shape), preset("qwen3-0.6b").ok_or(String::new()));
+        json["sliding_window"] = json!(4096);
+        assert!(read(&json).is_ok(), "a window that is not used");
+        json["attention_bias"] = json!(true);
+        assert_eq!(read(&json).unwrap_err(), "`attention_bias`: biases are not computed");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub fn preset(name: &str) -> Option<LlamaShape> {
         "llama-3.2-1b" => (1e-5, 5e5, Some(llama3(32.0)), 131_072),
         "mistral-7b" => (1e-5, 1e4, None, 32_768),
         "tinyllama-1.1b" => (1e-5, 1e4, None, 2048),
+        "qwen3-0.6b" | "qwen3-8b" => (1e-6, 1e6, None, 40_960),
         _ => return None,
     };
     Some(LlamaShape {
@@ -30,6 +31,7 @@ pub fn preset(name: &str) -> Option<LlamaShape> {
         intermediate: m.intermediate,
         vocab: m.vocab,
         tied: m.tied,
+        qk_norm: name.starts_with("qwen3"),
         rms_norm_eps,
         rope_theta,
         rope_scaling,

@@ -1,4 +1,4 @@
-//! The shape of a Llama decoder: everything that decides sizes and arithmetic, and no weights.
+//! The shape of a Llama decoder, or of Qwen3, which is one with normalised queries and keys: everything that decides sizes and arithmetic, and no weights.
 
 /// Llama 3's stretching of the rotary frequencies (`rope_type = "llama3"`; Hugging Face transformers,
 /// `modeling_rope_utils.py`): long wavelengths are slowed by `factor`, short ones kept, the ones between blended.
@@ -14,7 +14,8 @@ pub struct RopeScaling {
     pub original_max_position_embeddings: u32,
 }
 
-/// A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU; no biases.
+/// A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU; no biases. Qwen3 is one with
+/// `qk_norm`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaShape {
     /// Decoder layers.
@@ -33,6 +34,9 @@ pub struct LlamaShape {
     pub vocab: u32,
     /// Does the head share the embedding's weights?
     pub tied: bool,
+    /// Is each head's query and key normalised (RMSNorm over the head) before it is turned? Qwen3 does (Qwen3 Technical
+    /// Report, arXiv 2505.09388, section 2).
+    pub qk_norm: bool,
     /// Added to the mean square in RMSNorm.
     pub rms_norm_eps: f32,
     /// Base of the rotary frequencies.

@@ -1,4 +1,4 @@
-//! The tensors of a Llama checkpoint by Hugging Face's names, in the order of the forward pass.
+//! The tensors of a Llama or Qwen3 checkpoint by Hugging Face's names, in the order of the forward pass.
 
 use crate::model::LlamaShape;
 
@@ -26,21 +26,25 @@ impl TensorSpec {
 /// All tensors of a shape. A tied head is the embedding and not listed.
 pub fn tensors(shape: &LlamaShape) -> Vec<TensorSpec> {
     let (hidden, inner, vocab) = (shape.hidden as usize, shape.intermediate as usize, shape.vocab as usize);
-    let (q, kv) = (shape.q_width(), shape.kv_width());
+    let (q, kv, head_dim) = (shape.q_width(), shape.kv_width(), shape.head_dim as usize);
     let spec = |name: String, shape: &[usize]| TensorSpec { name, shape: shape.to_vec() };
     let mut all = vec![spec("model.embed_tokens.weight".into(), &[vocab, hidden])];
     for layer in 0..shape.layers {
-        let of_layer: [(&str, &[usize]); 9] = [
+        let attention: [(&str, &[usize]); 4] = [
             ("input_layernorm", &[hidden]),
             ("self_attn.q_proj", &[q, hidden]),
             ("self_attn.k_proj", &[kv, hidden]),
             ("self_attn.v_proj", &[kv, hidden]),
+        ];
+        let qk_norm: [(&str, &[usize]); 2] = [("self_attn.q_norm", &[head_dim]), ("self_attn.k_norm", &[head_dim])];
+        let rest: [(&str, &[usize]); 5] = [
             ("self_attn.o_proj", &[hidden, q]),
             ("post_attention_layernorm", &[hidden]),
             ("mlp.gate_proj", &[inner, hidden]),
             ("mlp.up_proj", &[inner, hidden]),
             ("mlp.down_proj", &[hidden, inner]),
         ];
+        let of_layer = attention.into_iter().chain(qk_norm.into_iter().filter(|_| shape.qk_norm)).chain(rest);
         all.extend(of_layer.map(|(name, shape)| spec(format!("model.layers.{layer}.{name}.weight"), shape)));
     }
     all.push(spec("model.norm.weight".into(), &[hidden]));

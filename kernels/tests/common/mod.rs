@@ -22,6 +22,7 @@ pub fn shape() -> LlamaShape {
         intermediate: 101,
         vocab: 97,
         tied: false,
+        qk_norm: false,
         rms_norm_eps: 1e-5,
         rope_theta: 1e4,
         rope_scaling: None,

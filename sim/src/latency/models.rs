@@ -1,5 +1,5 @@
-//! Model shapes: the pairs of the AdaSpec paper (Table 1) and the SmartSpec paper (Table 1), from their published
-//! `config.json` files. Weights and KV are bf16.
+//! Model shapes: the pairs of the AdaSpec paper (Table 1) and the SmartSpec paper (Table 1), and Qwen3's, from their
+//! published `config.json` files; Qwen3's parameter counts are those of its model cards. Weights and KV are bf16.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ const DENSE: Model = Model {
 
 #[rustfmt::skip]
 /// The presets.
-pub const MODELS: [Model; 13] = [
+pub const MODELS: [Model; 15] = [
     Model { name: "vicuna-7b", layers: 32, hidden: 4096, heads: 32, kv_heads: 32, intermediate: 11_008, published_parameters: 6.738e9, ..DENSE },
     Model { name: "llama-2-7b", layers: 32, hidden: 4096, heads: 32, kv_heads: 32, intermediate: 11_008, published_parameters: 6.738e9, ..DENSE },
     Model { name: "llama-2-13b", layers: 40, hidden: 5120, heads: 40, kv_heads: 40, intermediate: 13_824, published_parameters: 13.016e9, ..DENSE },
@@ -73,6 +73,8 @@ pub const MODELS: [Model; 13] = [
     Model { name: "tinyllama-1.1b", layers: 22, hidden: 2048, heads: 32, kv_heads: 4, head_dim: 64, intermediate: 5632, published_parameters: 1.1e9, ..DENSE },
     Model { name: "vicuna-68m", layers: 2, hidden: 768, heads: 12, kv_heads: 12, head_dim: 64, intermediate: 3072, published_parameters: 68.03e6, ..DENSE },
     Model { name: "vicuna-160m", layers: 12, hidden: 768, heads: 12, kv_heads: 12, head_dim: 64, intermediate: 3072, published_parameters: 162.4e6, ..DENSE },
+    Model { name: "qwen3-0.6b", layers: 28, hidden: 1024, heads: 16, kv_heads: 8, intermediate: 3072, vocab: 151_936, tied: true, published_parameters: 0.6e9, ..DENSE },
+    Model { name: "qwen3-8b", layers: 36, hidden: 4096, heads: 32, kv_heads: 8, intermediate: 12_288, vocab: 151_936, published_parameters: 8.2e9, ..DENSE },
 ];
 
 /// The preset of this name.
