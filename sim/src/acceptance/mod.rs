@@ -16,7 +16,7 @@ pub use confidence::{Confidence, Curve, Misfit};
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
-pub use spec::{AcceptanceSpec, BadAcceptance, Rates};
+pub use spec::{AcceptanceSpec, BadAcceptance, Beyond, Rates, TableSource};
 
 /// What a source may know of a request when it lays down its truth.
 #[derive(Clone, Copy, Debug)]
