@@ -15,6 +15,7 @@ mod spec;
 mod stats;
 mod trace_spec;
 mod transform;
+pub mod truth;
 
 pub use build::{Built, build};
 pub use error::TraceError;
