@@ -13,6 +13,7 @@ mod doctor;
 pub mod forward;
 pub mod model;
 pub mod paged;
+pub mod teacher;
 pub mod weights;
 
 pub use cuda::{Device as CudaDevice, Driver};
