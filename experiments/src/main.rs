@@ -14,6 +14,7 @@ mod look;
 mod papers;
 mod plan;
 mod problem;
+mod profiled;
 mod rejection;
 mod run;
 mod setting;

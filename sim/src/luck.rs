@@ -38,6 +38,8 @@ pub enum Stream {
     Belief = 14,
     /// Random weights of a model whose shape alone matters.
     Weights = 15,
+    /// The order in which a profile measures its shapes, and which of them it holds out.
+    Profile = 20,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
