@@ -53,19 +53,25 @@ pub fn model(name: &str) -> ModelInfo {
 
 /// The profile of such a machine.
 pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
-    let (target, draft) = (timed(Role::Target, cost, noise), timed(Role::Draft, cost, noise));
-    let reads = context_reads(&target, 1).unwrap();
-    let target = assess(Role::Target, model("big"), &target, reads, 1, &[]).unwrap();
-    let draft = assess(Role::Draft, model("small"), &draft, reads, 1, &[]).unwrap();
-    let (distrust, notes) = failures(Role::Target, &target);
-    Profile {
-        schema_version: SCHEMA_VERSION,
+    let wall = std::time::Duration::from_millis(1500);
+    setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
+}
+
+/// All visits of a measuring on such a machine.
+pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
+    let luck = Luck::new(9, Stream::Noise, 7);
+    let visit = |(i, stop): (usize, crate::Stop)| {
+        let of = luck.narrow(i as u64);
+        let sample = |n| cost(&stop.shape) * (noise * 2.0 * (of.unit(n) - 0.5)).exp();
+        Visit { stop, seconds: (0..5).map(sample).collect() }
+    };
+    setup().stops().into_iter().enumerate().map(visit).collect()
+}
+
+/// A measuring of it.
+pub fn setup() -> Setup {
+    Setup {
         foretoken: "0.0.0".into(),
-        measured_at: "2026-01-01T00:00:00Z".into(),
-        trusted: distrust.is_empty(),
-        warnings: distrust.into_iter().chain(notes).collect(),
-        context_reads: reads,
-        step_overhead_s: None,
         device: DeviceInfo {
             kind: "cpu".into(),
             name: "a test".into(),
@@ -74,15 +80,12 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
             threads: 2,
             driver: None,
         },
-        measuring: Measuring {
-            seed: 1,
-            passes: 100,
-            wall_s: 1.5,
-            drift: 0.01,
-            others_cpu: Some(0.0),
-            stolen_cpu: None,
-        },
-        target,
-        draft,
+        target: model("big"),
+        draft: model("small"),
+        target_room: room(),
+        draft_room: room(),
+        density: Density::Full,
+        budget_s: 1.5,
+        seed: 1,
     }
 }

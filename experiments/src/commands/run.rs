@@ -164,7 +164,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
 }
 
 /// Ctrl-C and SIGTERM end the run cleanly; a second one ends it at once.
-fn on_interrupt() -> Result<Arc<AtomicBool>> {
+pub fn on_interrupt() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&flag);
     ctrlc::set_handler(move || {
