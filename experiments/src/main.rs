@@ -11,9 +11,13 @@ mod compare;
 mod document;
 mod experiment;
 mod look;
+mod machine;
+mod models;
 mod papers;
 mod plan;
 mod problem;
+mod profile_figures;
+mod profiled;
 mod rejection;
 mod run;
 mod setting;
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
         cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
+        cli::Command::Profile(args) => commands::profile::run(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

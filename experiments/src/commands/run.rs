@@ -98,6 +98,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
         (_, true) => Mode::Overwrite,
         _ => Mode::Fresh,
     };
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let (folder, complete) = Folder::open(path, plan, mode)?;
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());
@@ -163,7 +164,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
 }
 
 /// Ctrl-C and SIGTERM end the run cleanly; a second one ends it at once.
-fn on_interrupt() -> Result<Arc<AtomicBool>> {
+pub fn on_interrupt() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&flag);
     ctrlc::set_handler(move || {
