@@ -38,6 +38,8 @@ pub enum Stream {
     Belief = 14,
     /// Random weights of a model whose shape alone matters.
     Weights = 15,
+    /// Documents of the text generator.
+    Text = 16,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
