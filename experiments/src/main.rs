@@ -10,6 +10,7 @@ mod commands;
 mod compare;
 mod document;
 mod experiment;
+mod live;
 mod look;
 mod papers;
 mod plan;
@@ -19,6 +20,7 @@ mod run;
 mod setting;
 mod state;
 mod table;
+mod validate;
 
 use clap::Parser;
 use std::io::IsTerminal;
