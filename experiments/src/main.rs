@@ -12,6 +12,7 @@ mod document;
 mod experiment;
 mod live;
 mod look;
+mod models;
 mod papers;
 mod plan;
 mod problem;

@@ -3,8 +3,9 @@
 //! A file is a row of frames: length and checksum (4 bytes each, little endian), then the body in postcard. The first body is
 //! the [`Head`], the others are [`Event`]s. What follows the last whole frame was being written when the process died.
 
-use super::{Head, SCHEMA_VERSION, Step, Tail, Tape};
+use super::{Head, SCHEMA_VERSION, Tail, Tape};
 use foretoken_sim::Time;
+use foretoken_sim::live::StepTrace;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -15,10 +16,18 @@ const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 /// No step of a run comes near it: a longer frame is a damaged file.
 const MOST_BYTES: u32 = 1 << 28;
 
-#[derive(Serialize, Deserialize)]
+/// What the frames after the first hold.
+#[derive(Deserialize)]
 enum Event {
-    Step(Step),
+    Step(StepTrace),
     End(Tail),
+}
+
+/// [`Event`], borrowed.
+#[derive(Serialize)]
+enum EventRef<'a> {
+    Step(&'a StepTrace),
+    End(&'a Tail),
 }
 
 /// Appends to a tape.
@@ -45,30 +54,22 @@ impl TapeWriter {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn step(&mut self, step: Step) -> io::Result<()> {
-        let end = step.end;
-        self.frame(&Event::Step(step))?;
-        if end.saturating_sub(self.flushed) >= FLUSH_EVERY {
-            self.flush(end)?;
+    pub fn step(&mut self, step: &StepTrace) -> io::Result<()> {
+        self.frame(&EventRef::Step(step))?;
+        let now = step.marks.last().map_or(self.flushed, |m| m.end);
+        if now.saturating_sub(self.flushed) >= FLUSH_EVERY {
+            self.flushed = now;
+            self.out.flush()?;
         }
         Ok(())
-    }
-
-    /// Puts everything on disk: before a long wait.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn flush(&mut self, now: Time) -> io::Result<()> {
-        self.flushed = now;
-        self.out.flush()
     }
 
     /// Ends the tape.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn finish(mut self, tail: Tail) -> io::Result<()> {
-        self.frame(&Event::End(tail))?;
+    pub fn finish(mut self, tail: &Tail) -> io::Result<()> {
+        self.frame(&EventRef::End(tail))?;
         self.out.flush()
     }
 
@@ -82,59 +83,38 @@ impl TapeWriter {
     }
 }
 
-/// Reads a tape step by step.
-pub struct TapeReader {
-    input: BufReader<File>,
-    body: Vec<u8>,
-    head: Head,
-    tail: Option<Tail>,
+/// Reads a whole tape, up to where a killed process stopped writing.
+///
+/// # Errors
+/// When it cannot be read, is no tape, or of another version; the message says which.
+pub fn read_tape(path: &Path) -> io::Result<Tape> {
+    let mut input = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let mut body = Vec::new();
+    let head = read_head(&mut input, &mut body)?;
+    let mut tape = Tape { head, steps: Vec::new(), tail: None };
+    while tape.tail.is_none() && next_frame(&mut input, &mut body)? {
+        match postcard::from_bytes(&body).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))? {
+            Event::Step(step) => tape.steps.push(step),
+            Event::End(tail) => tape.tail = Some(tail),
+        }
+    }
+    Ok(tape)
 }
 
-impl TapeReader {
-    /// Opens a tape.
-    ///
-    /// # Errors
-    /// When it cannot be read, is no tape, or of another version; the message says which.
-    pub fn open(path: &Path) -> io::Result<TapeReader> {
-        let mut input = BufReader::with_capacity(1 << 18, File::open(path)?);
-        let mut body = Vec::new();
-        let no_tape = || io::Error::new(io::ErrorKind::InvalidData, "this is not the recording of a live run");
-        if !next_frame(&mut input, &mut body)? {
-            return Err(no_tape());
-        }
-        // The version comes first, so that it can be read of a layout that is not known.
-        let (version, _) = postcard::take_from_bytes::<u32>(&body).map_err(|_| no_tape())?;
-        if version != SCHEMA_VERSION {
-            let message =
-                format!("the recording has schema version {version}, and this Foretoken reads {SCHEMA_VERSION}");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
-        let head = postcard::from_bytes(&body).map_err(|_| no_tape())?;
-        Ok(TapeReader { input, body, head, tail: None })
+fn read_head(input: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Head> {
+    let wrong = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
+    let no_tape = || wrong("this is not the recording of a live run".into());
+    if !next_frame(input, body)? {
+        return Err(no_tape());
     }
-
-    /// What was known before the first step.
-    pub fn head(&self) -> &Head {
-        &self.head
+    // The version comes first, so that it can be read of a layout that is not known.
+    let (version, _) = postcard::take_from_bytes::<u32>(body).map_err(|_| no_tape())?;
+    if version != SCHEMA_VERSION {
+        return Err(wrong(format!(
+            "the recording has schema version {version}, and this Foretoken reads {SCHEMA_VERSION}"
+        )));
     }
-
-    /// The next step; `None` at the end, or where a killed process stopped writing.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn next_step(&mut self) -> io::Result<Option<Step>> {
-        if self.tail.is_some() || !next_frame(&mut self.input, &mut self.body)? {
-            return Ok(None);
-        }
-        match postcard::from_bytes(&self.body) {
-            Ok(Event::Step(step)) => Ok(Some(step)),
-            Ok(Event::End(tail)) => {
-                self.tail = Some(tail);
-                Ok(None)
-            }
-            Err(e) => Err(io::Error::new(io::ErrorKind::InvalidData, e)),
-        }
-    }
+    postcard::from_bytes(body).map_err(|_| no_tape())
 }
 
 /// The next frame's body; false at the end, whole or torn.
@@ -166,33 +146,23 @@ fn checksum(body: &[u8]) -> [u8; 4] {
     hash.as_bytes()[..4].try_into().expect("a hash has more than four bytes")
 }
 
-/// Reads a whole tape.
-///
-/// # Errors
-/// As [`TapeReader`].
-pub fn read_tape(path: &Path) -> io::Result<Tape> {
-    let mut reader = TapeReader::open(path)?;
-    let mut steps = Vec::new();
-    while let Some(step) = reader.next_step()? {
-        steps.push(step);
-    }
-    Ok(Tape { head: reader.head, steps, tail: reader.tail })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Round, TapeEnding};
+    use super::super::TapeEnding;
     use super::*;
-    use foretoken_sim::{Arrivals, Request, Workload};
+    use foretoken_sim::live::{Mark, MarkKind};
+    use foretoken_sim::{Arrivals, PassShape, Request, Workload};
 
     fn head() -> Head {
         let workload: Workload = [Request::new(Time(5), 10, 4)].into_iter().collect();
         Head::new("fixed-3".into(), 7, "cpu".into(), Arrivals::Closed { clients: 2 }, &workload, 100)
     }
 
-    fn step(n: u64) -> Step {
-        let round = Round { request: 1, start: n as u32, confidence: vec![0.5; 3], ..Round::default() };
-        Step { step: n, end: Time::from_s(n as f64 * 0.3), rounds: vec![round], ..Step::default() }
+    fn step(n: u64) -> StepTrace {
+        let end = Time::from_s(n as f64 * 0.3);
+        let shape = PassShape { batched: n, context: 3, pairs: 4 };
+        let mark = Mark { kind: MarkKind::Verify, begin: Time::ZERO, end, device: end, shape };
+        StepTrace { step: n, marks: vec![mark], confidence: vec![0.5; 3], ..StepTrace::default() }
     }
 
     #[test]
@@ -200,9 +170,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
         let mut writer = TapeWriter::create(&path, &head()).unwrap();
-        (0..20).for_each(|n| writer.step(step(n)).unwrap());
-        let tail = Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3], end: Time(9) };
-        writer.finish(tail.clone()).unwrap();
+        (0..20).for_each(|n| writer.step(&step(n)).unwrap());
+        let tail = Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3] };
+        writer.finish(&tail).unwrap();
         let back = read_tape(&path).unwrap();
         assert_eq!(back, Tape { head: head(), steps: (0..20).map(step).collect(), tail: Some(tail) });
         assert!(!back.complete());
@@ -214,7 +184,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
         let mut writer = TapeWriter::create(&path, &head()).unwrap();
-        (0..20).for_each(|n| writer.step(step(n)).unwrap());
+        (0..20).for_each(|n| writer.step(&step(n)).unwrap());
         let kept = read_tape(&path).unwrap().steps;
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
         drop(writer);
