@@ -15,7 +15,7 @@ pub use spec::{BadLatency, LatencySpec};
 pub use staircase::{Staircase, StaircaseSpec};
 
 /// One forward pass as a latency model sees it: sums over everything in the pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
     /// New tokens pushed through the model (policies.md 12 `batched`).
     pub batched: u64,
