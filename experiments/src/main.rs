@@ -16,6 +16,7 @@ mod models;
 mod papers;
 mod plan;
 mod problem;
+mod profiled;
 mod rejection;
 mod run;
 mod setting;
