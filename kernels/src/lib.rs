@@ -10,9 +10,11 @@ pub mod cpu;
 pub mod cuda;
 pub mod device;
 mod doctor;
+pub mod executor;
 pub mod forward;
 pub mod model;
 pub mod paged;
+pub mod teacher;
 pub mod weights;
 
 pub use cuda::{Device as CudaDevice, Driver};

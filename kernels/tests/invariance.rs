@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{LIMITS, bits, llama, prompt, run, shape};
+use common::{LIMITS, bits, llama, load, prompt, run, shape};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::forward::Llama;
+use foretoken_kernels::model::LlamaShape;
 use foretoken_kernels::paged::{Batch, Logits, slot};
 use foretoken_kernels::weights::{Dtype, RandomWeights};
 use foretoken_sim::tree::ROOT;
@@ -19,9 +20,9 @@ fn one_by_one(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32]) -> Vec<Vec<
 
 #[test]
 fn a_pass_over_many_tokens_equals_single_steps() {
-    for dtype in [Dtype::F32, Dtype::Bf16] {
+    for (dtype, qk_norm) in [(Dtype::F32, false), (Dtype::Bf16, false), (Dtype::Bf16, true)] {
         let mut cpu = Cpu::new(1).unwrap();
-        let mut llama = llama(&mut cpu, 1, dtype);
+        let mut llama = load(&mut cpu, &LlamaShape { qk_norm, ..shape() }, 1, dtype);
         let tokens = prompt(60, 0);
         let single = one_by_one(&mut llama, &mut cpu, &tokens);
         // A whole prompt; then a verify pass of 1 + k tokens after it was cut anywhere.
@@ -37,7 +38,7 @@ fn a_pass_over_many_tokens_equals_single_steps() {
 #[test]
 fn threads_do_not_change_a_bit() {
     // Wide enough that work is really shared.
-    let wide = foretoken_kernels::model::LlamaShape { hidden: 400, intermediate: 1000, vocab: 1000, ..shape() };
+    let wide = LlamaShape { hidden: 400, intermediate: 1000, vocab: 1000, ..shape() };
     let weights = common::Strong(RandomWeights { seed: 3, dtype: Dtype::Bf16 });
     let mut results = [1, 2, 3, 8].map(|threads| {
         let mut cpu = Cpu::new(threads).unwrap();

@@ -39,6 +39,10 @@ pub struct Recording {
     /// For each unknown position, how many drafted tokens were accepted just before it in the same recorded step
     /// (0 for known positions): selects the hazard that fills it.
     pub accepted_before: Vec<u8>,
+    /// Which guess of the draft the target's token was, 1 the first; 255 is that or a later one. Empty when not recorded.
+    pub ranks: Vec<u8>,
+    /// The draft's probability of its first guess, (0, 1]. Empty when not recorded.
+    pub confidences: Vec<f32>,
 }
 
 /// All requests of a run, sorted by arrival.

@@ -2,6 +2,7 @@
 
 use crate::TraceError;
 use crate::open::Lines;
+use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -29,9 +30,11 @@ pub enum TraceFormat {
     /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
     #[serde(rename = "adaserve")]
     AdaServe,
+    /// What `foretoken profile-acceptance` writes: lengths, families and recorded acceptance; no times.
+    TruthTable,
 }
 
-use TraceFormat::{AdaServe, AdaSpec, Azure, BurstGpt, Lengths, Mooncake, SpecBench, Windows};
+use TraceFormat::{AdaServe, AdaSpec, Azure, BurstGpt, Lengths, Mooncake, SpecBench, TruthTable, Windows};
 
 /// The columns that give a format away; the first row whose columns are all there wins, so the most telling come first.
 const SIGNS: &[(&[&str], TraceFormat)] = &[
@@ -55,8 +58,8 @@ const NOT_TRACES: &[(&str, &str)] = &[
 
 impl TraceFormat {
     /// Every format's name, as written in TOML.
-    pub const NAMES: [&'static str; 8] =
-        ["burstgpt", "mooncake", "azure", "adaspec", "spec-bench", "lengths", "windows", "adaserve"];
+    pub const NAMES: [&'static str; 9] =
+        ["burstgpt", "mooncake", "azure", "adaspec", "spec-bench", "lengths", "windows", "adaserve", "truth-table"];
 
     /// The format's name, as written in TOML.
     pub fn name(self) -> &'static str {
@@ -65,13 +68,16 @@ impl TraceFormat {
 
     /// The format of that name, `None` when there is none.
     pub fn from_name(name: &str) -> Option<TraceFormat> {
-        [BurstGpt, Mooncake, Azure, AdaSpec, SpecBench, Lengths, Windows, AdaServe]
+        [BurstGpt, Mooncake, Azure, AdaSpec, SpecBench, Lengths, Windows, AdaServe, TruthTable]
             .into_iter()
             .find(|f| f.name() == name)
     }
 
     /// Judges the file by its header or first JSON object. Errors when it fits no format, naming what was found.
     pub fn detect(path: &Path) -> Result<TraceFormat, TraceError> {
+        if is_truth_table(path) {
+            return Ok(TruthTable);
+        }
         let mut lines = Lines::open(path)?;
         let first = lines.next()?.map(|(_, text)| text.to_owned()).unwrap_or_default();
         let columns = columns(first.trim_start_matches('\u{feff}'));

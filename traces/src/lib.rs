@@ -13,8 +13,10 @@ mod open;
 pub mod readers;
 mod spec;
 mod stats;
+pub mod text;
 mod trace_spec;
 mod transform;
+pub mod truth;
 
 pub use build::{Built, build};
 pub use error::TraceError;

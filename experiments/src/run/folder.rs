@@ -172,7 +172,7 @@ impl Folder {
         let timing = speed.map(|s| Timing { cells: s.cells, wall_s: s.wall_s, engine_s: s.engine_s });
         let manifest = Manifest {
             name: plan.name.clone(),
-            source: foretoken_report::Source::Simulated.to_string(),
+            source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             digest: plan.digest(),
             inputs: plan.inputs.clone(),

@@ -91,6 +91,7 @@ impl Runner<'_> {
             Ending::Done => {}
             Ending::Interrupted => return Err(interrupted()),
             Ending::OutOfTime => return Err(out_of_time(&policy.label())),
+            Ending::Failed => unreachable!("passes on the event clock cannot fail"),
         }
         let slo = slo.unwrap_or_else(|| {
             let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);

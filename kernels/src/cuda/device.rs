@@ -109,10 +109,9 @@ impl Cuda {
         &mut self,
         run: impl FnOnce(&mut Cuda) -> Result<R, CudaError>,
     ) -> Result<(R, Duration), CudaError> {
-        self.backend.mark(Mark::Start)?;
+        self.start_timer()?;
         let result = run(self)?;
-        self.backend.mark(Mark::End)?;
-        Ok((result, self.backend.elapsed()?))
+        Ok((result, self.stop_timer()?.unwrap_or_default()))
     }
 
     /// CUDA graphs made so far.
@@ -324,6 +323,15 @@ impl Device for Cuda {
         };
         self.backend.upload(kv.frequencies.address, &bytes_of(&frequencies))?;
         Ok(kv)
+    }
+
+    fn start_timer(&mut self) -> Result<(), CudaError> {
+        self.backend.mark(Mark::Start)
+    }
+
+    fn stop_timer(&mut self) -> Result<Option<Duration>, CudaError> {
+        self.backend.mark(Mark::End)?;
+        self.backend.elapsed().map(Some)
     }
 
     fn pass<R: Send>(

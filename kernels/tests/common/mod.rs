@@ -47,7 +47,11 @@ impl Weights for Strong {
 }
 
 pub fn llama(cpu: &mut Cpu, seed: u64, dtype: Dtype) -> Llama<Cpu> {
-    Llama::load(cpu, &shape(), &Strong(RandomWeights { seed, dtype }), LIMITS).unwrap()
+    load(cpu, &shape(), seed, dtype)
+}
+
+pub fn load(cpu: &mut Cpu, shape: &LlamaShape, seed: u64, dtype: Dtype) -> Llama<Cpu> {
+    Llama::load(cpu, shape, &Strong(RandomWeights { seed, dtype }), LIMITS).unwrap()
 }
 
 /// Tokens without a pattern.

@@ -1,5 +1,5 @@
-//! `recorded`: bits of a real run. What was not drafted there is unknown, and is drawn once from the hazards of the
-//! recording; beyond its end everything is wrong (policies.md 13).
+//! `recorded` and `table`: bits of a real run. What was not drafted there is unknown, and is drawn once from the hazards of
+//! the recording; beyond its end everything is wrong (policies.md 13), or a table begins again.
 
 use super::source::Bits;
 use super::{RequestTruth, TruthRow};
@@ -12,6 +12,8 @@ pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 
 
 /// The recordings of a workload.
 pub(super) struct Recorded {
+    /// Does a recording begin again behind its end?
+    wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
     /// Expected share of right bits, unknown ones included, by recording: the rate its confidences are drawn for.
@@ -21,9 +23,23 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// The recordings of `workload`, unknown bits by `hazards`.
-    pub fn new(workload: &Workload, hazards: Vec<f64>, seed: u64) -> Recorded {
+    pub fn new(workload: &Workload, hazards: Vec<f64>, wraps: bool, seed: u64) -> Recorded {
         let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();
-        Recorded { recordings: workload.recordings.clone(), hazards, rates, seed }
+        Recorded { wraps, recordings: workload.recordings.clone(), hazards, rates, seed }
+    }
+
+    fn of(&self, request: RequestTruth) -> &Recording {
+        &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
+    }
+
+    /// Where the recording stands at an output position, if it reaches that far. Position 0 is the prefill's own token,
+    /// which no draft stands for: what begins again does so at 1.
+    fn at(&self, recording: &Recording, position: usize) -> Option<usize> {
+        match recording.bits.len() {
+            len if position < len => Some(position),
+            len if self.wraps && len > 1 => Some(1 + (position - 1) % (len - 1)),
+            _ => None,
+        }
     }
 }
 
@@ -44,11 +60,11 @@ fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
 impl Bits for Recorded {
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
         out.reset(positions, 1);
-        let index = request.recording.expect("building the source checked that every request has a recording");
-        let recording = &self.recordings[index as usize];
+        let recording = self.of(request);
         let luck = Luck::new(self.seed, Stream::Unknown, request.id.into());
-        for (n, bit) in recording.bits.iter().enumerate().take(positions) {
-            if bit.unwrap_or_else(|| luck.unit(n as u64) < hazard(recording, &self.hazards, n)) {
+        for n in 0..positions {
+            let Some(at) = self.at(recording, n) else { break };
+            if recording.bits[at].unwrap_or_else(|| luck.unit(n as u64) < hazard(recording, &self.hazards, at)) {
                 out.set(0, n);
             }
         }
@@ -56,5 +72,15 @@ impl Bits for Recorded {
 
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         request.recording.map_or(0.5, |r| self.rates[r as usize])
+    }
+
+    fn recorded_confidence(&self, request: RequestTruth, position: u32) -> Option<f32> {
+        let recording = self.of(request);
+        recording.confidences.get(self.at(recording, position as usize)?).copied()
+    }
+
+    fn recorded_rank(&self, request: RequestTruth, position: u32) -> Option<u32> {
+        let recording = self.of(request);
+        recording.ranks.get(self.at(recording, position as usize)?).map(|&rank| rank.into()).filter(|&rank| rank > 1)
     }
 }

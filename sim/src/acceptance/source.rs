@@ -14,6 +14,16 @@ pub(super) trait Bits: Send + Sync {
     /// of its confidence is solved for.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
+    /// The confidence that was recorded at `position`, where the draft stood on the target's path.
+    fn recorded_confidence(&self, _request: RequestTruth, _position: u32) -> Option<f32> {
+        None
+    }
+
+    /// The rank, from 2, that was recorded at `position`, where the draft's first choice is wrong.
+    fn recorded_rank(&self, _request: RequestTruth, _position: u32) -> Option<u32> {
+        None
+    }
+
     /// May there be nothing to propose?
     fn may_lack_proposals(&self) -> bool {
         false
@@ -34,12 +44,18 @@ impl<B: Bits> AcceptanceSource for Source<B> {
     }
 
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
+        if right.is_some()
+            && let Some(recorded) = self.bits.recorded_confidence(request, round_start + depth)
+        {
+            return recorded;
+        }
         let rate = self.bits.rate(request, round_start + depth, depth);
         self.confidence.draw(request.id, round_start, depth, right, path, rate)
     }
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
-        self.ranks.at(Luck::new(self.seed, Stream::Rank, request.id.into()).unit(position.into()))
+        let drawn = || self.ranks.at(Luck::new(self.seed, Stream::Rank, request.id.into()).unit(position.into()));
+        self.bits.recorded_rank(request, position).unwrap_or_else(drawn)
     }
 
     fn ranks(&self) -> &RankLaw {

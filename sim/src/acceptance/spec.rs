@@ -10,6 +10,7 @@ use super::source::{Bits, Source};
 use super::{AcceptanceSource, Beta, RankLaw};
 use crate::Workload;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Where bits come from, and the confidences that go with them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,31 @@ pub enum Rates {
         #[serde(default = "pooled")]
         hazards: Vec<f64>,
     },
+    /// The recordings of a truth table, dealt out to requests that bring none.
+    Table(TableSource),
+}
+
+/// A truth table as `foretoken profile-acceptance` writes it: bits, ranks and confidences at every output position. Whoever
+/// builds the source has read the file and given every request of the workload a recording of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableSource {
+    /// The file.
+    pub path: PathBuf,
+    /// What holds for a request that is longer than its recording.
+    #[serde(default)]
+    pub beyond: Beyond,
+}
+
+/// What holds for a request that is longer than its recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Beyond {
+    /// It is an error.
+    #[default]
+    Refuse,
+    /// The recording begins again, at output position 1.
+    Wrap,
 }
 
 fn pooled() -> Vec<f64> {
@@ -102,6 +128,8 @@ impl AcceptanceSpec {
             Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
+            // Whether the file can be used is for its reader to say.
+            Rates::Table(_) => Ok(()),
             Rates::PromptLookup(lookup) => match lookup.fault() {
                 Some((key, why)) => bad(&format!("source.prompt-lookup.{key}"), why),
                 None => Ok(()),
@@ -134,17 +162,28 @@ impl AcceptanceSpec {
             Rates::PromptLookup(spec) => common.with(Lookups { spec: *spec, seed }),
             Rates::Mixture(m) => common.with(MixtureBits::new(m, &workload.categories, seed)),
             Rates::Recorded { hazards } => {
-                let missing = (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX));
-                if let Some(i) = missing {
+                if let Some(i) = without_recording(workload) {
                     let why = format!(
-                        "request {i} has no recorded acceptance: take the lengths from a Spec-Bench recording, or choose another source"
+                        "request {i} has no recorded acceptance: take the lengths from a Spec-Bench recording or a truth table, or choose another source"
                     );
                     return bad("source.recorded", why);
                 }
-                common.with(Recorded::new(workload, hazards.clone(), seed))
+                common.with(Recorded::new(workload, hazards.clone(), false, seed))
+            }
+            Rates::Table(table) => {
+                if let Some(i) = without_recording(workload) {
+                    return bad("source.table", format!("request {i} was given no recording of the table"));
+                }
+                let wraps = table.beyond == Beyond::Wrap;
+                common.with(Recorded::new(workload, pooled(), wraps, seed))
             }
         })
     }
+}
+
+/// The first request that replays no recording.
+fn without_recording(workload: &Workload) -> Option<usize> {
+    (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX))
 }
 
 /// What all sources share.

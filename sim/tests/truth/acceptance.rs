@@ -105,11 +105,64 @@ const RECORDED: fn() -> Rates = || serde_json::from_str(r#"{"recorded": {}}"#).u
 #[test]
 fn recordings_are_replayed_and_end_wrong() {
     let known = [true, false, true, true, false].map(Some).to_vec();
-    let workload = recorded(vec![Recording { accepted_before: vec![0; 5], bits: known }]);
+    let workload = recorded(vec![Recording { accepted_before: vec![0; 5], bits: known, ..Recording::default() }]);
     let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
     let built = spec.build(SEED, &workload).unwrap();
     let got = bits(&*built, RequestTruth { recording: Some(0), ..request(0, 8) }, 0);
     assert_eq!(got, [true, false, true, true, false, false, false, false]);
+}
+
+/// Right at positions 0 and 2; a rank and a confidence at each of five positions.
+fn with_ranks() -> Recording {
+    let ranks = vec![1, 4, 1, 255, 2];
+    Recording {
+        bits: ranks.iter().map(|&r| Some(r == 1)).collect(),
+        accepted_before: vec![0; 5],
+        confidences: vec![0.9, 0.25, 0.75, 0.125, 0.5],
+        ranks,
+    }
+}
+
+#[test]
+fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
+    let workload = recorded(vec![with_ranks()]);
+    let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
+    let built = spec.build(SEED, &workload).unwrap();
+    let r = RequestTruth { recording: Some(0), ..request(0, 5) };
+    // However a round reaches a position: from any start, whether the draft is right there or wrong.
+    for (n, confidence) in (0..).zip([0.9, 0.25, 0.75, 0.125, 0.5]) {
+        for start in 0..=n {
+            for right in [true, false] {
+                assert_eq!(built.confidence(r, start, n - start, Some(right), 0), confidence, "position {n}");
+            }
+        }
+    }
+    assert_eq!([1, 3, 4].map(|n| built.rank_if_wrong(r, n)), [4, 255, 2]);
+    // Off the target's path, and behind the end, nothing was recorded: the model speaks.
+    let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
+    let modelled = spec.build(SEED, &plain).unwrap();
+    for (depth, right, path) in [(0, None, 7), (2, None, 0), (5, Some(false), 0)] {
+        let of = |source: &dyn AcceptanceSource| source.confidence(r, 0, depth, right, path);
+        assert_eq!(of(&*built), of(&*modelled));
+    }
+    assert_eq!(built.rank_if_wrong(r, 5), modelled.rank_if_wrong(r, 5));
+}
+
+#[test]
+fn a_table_begins_again_at_output_position_1_where_it_is_told_to() {
+    let workload = recorded(vec![with_ranks()]);
+    let build = |beyond: &str| {
+        let source = format!(r#"{{"table": {{"path": "t", "beyond": "{beyond}"}}}}"#);
+        let spec = AcceptanceSpec { source: serde_json::from_str(&source).unwrap(), ..AcceptanceSpec::default() };
+        spec.build(SEED, &workload).unwrap()
+    };
+    let r = RequestTruth { recording: Some(0), ..request(0, 10) };
+    let (wrapped, ended) = (build("wrap"), build("refuse"));
+    let f = false;
+    assert_eq!(bits(&*wrapped, r, 0), [true, f, true, f, f, f, true, f, f, f]);
+    assert_eq!(bits(&*ended, r, 0), [true, f, true, f, f, f, f, f, f, f]);
+    assert_eq!(wrapped.confidence(r, 3, 3, Some(true), 0), 0.75, "position 6 is position 2 again");
+    assert_eq!(wrapped.rank_if_wrong(r, 9), 4);
 }
 
 #[test]
@@ -118,7 +171,7 @@ fn unknown_bits_are_drawn_once_with_the_hazard_of_what_was_accepted_before() {
     let n = 40_000;
     // Twelve accepted before: the last hazard repeats.
     for accepted in [0u8, 3, 7, 12] {
-        let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n] };
+        let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n], ..Recording::default() };
         let workload = recorded(vec![unknown.clone(), unknown]);
         let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
         let built = spec.build(SEED, &workload).unwrap();

@@ -33,7 +33,7 @@ fn workload() -> Workload {
             accepted_before.push(if run == 3 { 3 } else { 0 });
             n += run + 1;
         }
-        workload.recordings.push(Recording { bits, accepted_before });
+        workload.recordings.push(Recording { bits, accepted_before, ..Recording::default() });
     }
     workload
 }

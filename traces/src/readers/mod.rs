@@ -12,6 +12,7 @@ mod plain;
 mod published;
 mod specbench;
 mod table;
+mod truth_table;
 
 pub use published::{SpecForgeRow, TreeSteps, read_specforge, read_tree_steps};
 
@@ -68,6 +69,7 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
         TraceFormat::SpecBench => specbench::read(spec, collector),
         TraceFormat::Lengths => plain::read_lengths(spec, collector),
         TraceFormat::Windows => plain::read_windows(spec, collector),
+        TraceFormat::TruthTable => truth_table::read(spec, collector),
         TraceFormat::AdaServe => plain::read_adaserve(spec, collector, baseline_tpot_s),
     }
 }

@@ -133,5 +133,5 @@ fn recording(path: &Path, line: u64, turn: &Turn) -> Result<Recording, TraceErro
         }
         at = end + 1;
     }
-    Ok(Recording { bits, accepted_before })
+    Ok(Recording { bits, accepted_before, ..Recording::default() })
 }

@@ -1,0 +1,142 @@
+//! What a draft would have said of a target's own text: the target writes greedily, then the draft reads the same text and
+//! is asked at every position (teacher forcing). Needs one pass of the draft for many positions, and no speculation.
+
+use crate::device::{Choice, Device};
+use crate::forward::{Limits, Llama};
+use crate::paged::{BLOCK_SIZE, Batch, Logits};
+
+/// A draft's view of one output, one entry an output position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdicts {
+    /// Which guess of the draft the target's token is, 1 the first; 255 is that or a later one. Of equal logits the smaller
+    /// token comes first.
+    pub ranks: Vec<u8>,
+    /// The draft's probability of its first guess.
+    pub confidences: Vec<f32>,
+}
+
+/// What a model needs for `requests` contexts of up to `context` tokens each, in passes of up to `rows` tokens.
+pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
+    let rows = rows.max(requests);
+    Limits { kv_blocks: (requests * blocks(context)) as u32, max_rows: rows, max_logit_rows: rows }
+}
+
+fn blocks(context: usize) -> usize {
+    context.div_ceil(BLOCK_SIZE)
+}
+
+/// The block table of request `i` of contexts of this length.
+fn table(i: usize, context: usize) -> Vec<u32> {
+    (i * blocks(context)..(i + 1) * blocks(context)).map(|block| block as u32).collect()
+}
+
+/// The target's greedy outputs after these prompts: `output_len` tokens, or up to a token of `stop`, which is part of the
+/// output. They are written together, one token of each a pass. `None` when `go_on`, asked before every pass and told how
+/// many tokens it has written since it was last asked, says no.
+///
+/// # Errors
+/// The device's.
+///
+/// # Panics
+/// If the model was not loaded with [`limits`] for so many prompts of that length.
+pub fn write<D: Device>(
+    device: &mut D,
+    target: &mut Llama<D>,
+    prompts: &[&[u32]],
+    output_len: usize,
+    stop: &[u32],
+    mut go_on: impl FnMut(usize) -> bool,
+) -> Result<Option<Vec<Vec<u32>>>, D::Error> {
+    let longest = prompts.iter().map(|p| p.len()).max().unwrap_or(0) + output_len;
+    let tables: Vec<Vec<u32>> = (0..prompts.len()).map(|i| table(i, longest)).collect();
+    let (mut batch, mut choices) = (Batch::default(), Vec::new());
+    let mut outputs = vec![Vec::new(); prompts.len()];
+    for ((prompt, table), output) in prompts.iter().zip(&tables).zip(&mut outputs) {
+        for (start, chunk) in chunks(prompt, target.limits().max_rows) {
+            if !go_on(0) {
+                return Ok(None);
+            }
+            batch.clear();
+            let last = start + chunk.len() == prompt.len();
+            batch.push_chain(chunk, start, table, if last { Logits::Last } else { Logits::Skip });
+            target.forward(device, &batch)?;
+        }
+        device.top_k(target.logits(), 1, &mut choices)?;
+        output.push(choices[0].token);
+    }
+    let ended = |output: &Vec<u32>| output.len() >= output_len || output.last().is_some_and(|t| stop.contains(t));
+    let mut written = prompts.len();
+    loop {
+        let active: Vec<usize> = (0..prompts.len()).filter(|&i| !ended(&outputs[i])).collect();
+        if active.is_empty() {
+            go_on(written);
+            return Ok(Some(outputs));
+        }
+        if !go_on(std::mem::take(&mut written)) {
+            return Ok(None);
+        }
+        batch.clear();
+        for &i in &active {
+            let computed = prompts[i].len() + outputs[i].len() - 1;
+            batch.push_chain(&outputs[i][outputs[i].len() - 1..], computed, &tables[i], Logits::Last);
+        }
+        target.forward(device, &batch)?;
+        device.top_k(target.logits(), 1, &mut choices)?;
+        active.iter().zip(&choices).for_each(|(&i, choice)| outputs[i].push(choice.token));
+        written += active.len();
+    }
+}
+
+/// What the draft says at every position of `output`, having read `prompt` and everything of `output` before it.
+///
+/// # Errors
+/// The device's.
+///
+/// # Panics
+/// If the model was not loaded with [`limits`] for a context of that length, or a token lies outside of its vocabulary.
+pub fn judge<D: Device>(
+    device: &mut D,
+    draft: &mut Llama<D>,
+    prompt: &[u32],
+    output: &[u32],
+) -> Result<Verdicts, D::Error> {
+    let mut verdicts = Verdicts::default();
+    let (mut batch, mut choices, mut logits) = (Batch::default(), Vec::new(), Vec::new());
+    let (context, table) = (prompt.len() + output.len(), table(0, prompt.len() + output.len()));
+    // The prompt's last token is the first to be asked about, and the output's last is never read.
+    let read: Vec<u32> = prompt.iter().chain(output).copied().take(context - 1).collect();
+    let (quiet, asked) = read.split_at(prompt.len() - 1);
+    let vocab = draft.shape().vocab as usize;
+    for (start, chunk) in chunks(quiet, draft.limits().max_rows) {
+        batch.clear();
+        batch.push_chain(chunk, start, &table, Logits::Skip);
+        draft.forward(device, &batch)?;
+    }
+    for (start, chunk) in chunks(asked, draft.limits().max_logit_rows) {
+        batch.clear();
+        batch.push_chain(chunk, quiet.len() + start, &table, Logits::All);
+        draft.forward(device, &batch)?;
+        device.top_k(draft.logits(), 1, &mut choices)?;
+        device.download(draft.logits(), &mut logits)?;
+        for ((row, choice), &token) in logits.chunks_exact(vocab).zip(&choices).zip(&output[start..]) {
+            verdicts.ranks.push(rank(row, *choice, token));
+            verdicts.confidences.push(choice.probability);
+        }
+    }
+    Ok(verdicts)
+}
+
+/// Pieces of at most `most` tokens, with where each starts.
+fn chunks(tokens: &[u32], most: usize) -> impl Iterator<Item = (usize, &[u32])> {
+    tokens.chunks(most).enumerate().map(move |(i, chunk)| (i * most, chunk))
+}
+
+/// The place of `token` among the tokens by logit, saturating. The device's own choice is the first of them.
+fn rank(logits: &[f32], first: Choice, token: u32) -> u8 {
+    if first.token == token {
+        return 1;
+    }
+    let own = logits[token as usize];
+    let before = |&(t, &logit): &(u32, &f32)| logit > own || logit == own && t < token;
+    u8::try_from((0..).zip(logits).filter(before).count() + 1).unwrap_or(u8::MAX)
+}

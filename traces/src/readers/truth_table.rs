@@ -1,0 +1,22 @@
+//! Truth tables as a trace: lengths, families as categories, and what the draft got right.
+
+use super::Trace;
+use super::collector::{Collector, Names};
+use crate::truth::{TruthTable, recording};
+use crate::{TraceError, TraceSpec};
+use foretoken_sim::{Request, Time};
+
+const NAMES: Names = Names { time: "", prompt: "prompt_len", output: "output_len" };
+
+pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
+    collector.gives.arrivals = false;
+    let table = TruthTable::read(&spec.path)?;
+    let categories: Vec<u16> = table.header.families.iter().map(|name| collector.category(name)).collect();
+    for (i, output) in (1..).zip(&table.outputs) {
+        let mut request = Request::new(Time::ZERO, output.prompt_len, output.ranks.len() as u32);
+        request.category = categories[usize::from(output.family)];
+        request.recording = Some(collector.recording(recording(output)));
+        collector.push(i, request, NAMES)?;
+    }
+    collector.finish()
+}

@@ -1,0 +1,66 @@
+//! Dealing a table's recordings out to a workload that has lengths and categories of its own.
+
+use super::{TruthTable, recording};
+use crate::TraceError;
+use foretoken_sim::acceptance::Beyond;
+use foretoken_sim::{Luck, Stream, Workload};
+use std::path::Path;
+
+impl TruthTable {
+    /// Gives every request a recording: one of the family that is called like its category, or of all where no family is;
+    /// which one is drawn once for each request from `seed`. Returns what a reader of the results should know.
+    ///
+    /// # Errors
+    /// Requests that replay a recording already, and requests longer than theirs where `beyond` refuses them. `path` is
+    /// the table's.
+    pub fn assign(
+        &self,
+        path: &Path,
+        workload: &mut Workload,
+        beyond: Beyond,
+        seed: u64,
+    ) -> Result<Vec<String>, TraceError> {
+        if !workload.recording.is_empty() {
+            let what = "would replace the recordings that the requests of this workload bring";
+            return Err(TraceError::file(path, what, "write source = { recorded = {} } to replay those"));
+        }
+        let all: Vec<u32> = (0..self.outputs.len() as u32).collect();
+        let of_family = |name: &String| {
+            let family = self.header.families.iter().position(|f| f == name);
+            let of = |&i: &u32| Some(usize::from(self.outputs[i as usize].family)) == family;
+            all.iter().copied().filter(of).collect::<Vec<u32>>()
+        };
+        let by_category: Vec<Vec<u32>> = workload.categories.iter().map(of_family).collect();
+        let draw = |id: usize| {
+            let own = by_category.get(usize::from(workload.category[id])).filter(|own| !own.is_empty());
+            let from = own.unwrap_or(&all);
+            let u = Luck::new(seed, Stream::Request, id as u64).unit(0);
+            from[(u * from.len() as f64) as usize]
+        };
+        let recordings: Vec<u32> = (0..workload.len()).map(draw).collect();
+        let reach = |id: usize| self.outputs[recordings[id] as usize].ranks.len() as u32;
+        let longer: Vec<usize> = (0..workload.len()).filter(|&id| workload.output_len[id] > reach(id)).collect();
+        // A recording of one token has nothing that a draft could have stood for, so there is nothing to begin again.
+        let stuck = longer.iter().copied().find(|&id| beyond == Beyond::Refuse || reach(id) < 2);
+        if let Some(id) = stuck {
+            let (output, has) = (workload.output_len[id], reach(id));
+            let what = format!("request {id} emits {output} tokens, its recording has {has}");
+            let hint = match beyond {
+                Beyond::Refuse => {
+                    "record with a longer --output-len, or write beyond = \"wrap\" to begin again at its end"
+                }
+                Beyond::Wrap => "record with an --output-len of at least 2",
+            };
+            return Err(TraceError::file(path, what, hint));
+        }
+        let mut notes = Vec::new();
+        if !longer.is_empty() {
+            let (n, of) = (longer.len(), workload.len());
+            let name = path.display();
+            notes.push(format!("{name}: {n} of {of} requests are longer than their recording, which begins again"));
+        }
+        workload.recordings = self.outputs.iter().map(recording).collect();
+        workload.recording = recordings;
+        Ok(notes)
+    }
+}

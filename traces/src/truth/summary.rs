@@ -1,0 +1,175 @@
+//! What a table says: acceptance by depth and family, ranks, and how far the draft's confidence can be trusted. Recorded,
+//! not modelled: every number is a count over the table.
+
+use super::{RecordedOutput, TruthTable};
+use serde::Serialize;
+
+/// Draft lengths that are summarised: 1 to this.
+pub const DEPTHS: usize = 8;
+/// Bins of equal width of the calibration curve.
+const BINS: usize = 10;
+/// Last ranks of the groups that are counted together.
+const RANKS: [u8; 8] = [1, 2, 3, 4, 8, 16, 64, 255];
+
+/// A table in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TruthSummary {
+    /// Where the numbers come from: always `recorded`.
+    pub source: &'static str,
+    /// Everything, then each family that has outputs.
+    pub families: Vec<FamilySummary>,
+    /// Which guess was right.
+    pub ranks: Vec<RankShare>,
+    /// Bins of the draft's confidence that hold positions.
+    pub calibration: Vec<CalibrationBin>,
+    /// Expected calibration error: the mean distance of confidence and share right over the bins, by positions (Guo et al.,
+    /// arXiv 1706.04599, eq. 3).
+    pub expected_calibration_error: f64,
+}
+
+/// Acceptance on one family of prompts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FamilySummary {
+    /// Its name; `all` for everything.
+    pub family: String,
+    /// Outputs.
+    pub outputs: u64,
+    /// Output positions a draft can stand for: all but the first of each output, which the prefill gives.
+    pub positions: u64,
+    /// Share of them at which the draft's first choice is right.
+    pub right: f64,
+    /// By depth, in rounds of the longest length.
+    pub depths: Vec<Depth>,
+    /// Mean tokens a round gives, the target's own included, for a fixed length of 1, 2, …: what a server has that drafts
+    /// that many every time. Drafts behind the end of an output are never right.
+    pub mean_acceptance_length: Vec<f64>,
+}
+
+/// What happens at one depth of a round of length [`DEPTHS`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Depth {
+    /// From 1.
+    pub depth: u32,
+    /// Rounds in which everything before it was accepted.
+    pub reached: u64,
+    /// Those in which it was accepted too.
+    pub accepted: u64,
+    /// The conditional acceptance rate, where it was reached.
+    pub rate: Option<f64>,
+}
+
+/// Positions at which the target's token is one of these guesses of the draft.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RankShare {
+    /// First rank of the group.
+    pub from: u8,
+    /// Last one; 255 stands for all from there on.
+    pub to: u8,
+    /// Share of all positions.
+    pub share: f64,
+}
+
+/// Positions of about equal confidence.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CalibrationBin {
+    /// Confidences in the bin are above this.
+    pub from: f64,
+    /// And at most this.
+    pub to: f64,
+    /// Positions in it.
+    pub positions: u64,
+    /// Their mean confidence.
+    pub confidence: f64,
+    /// Share of them at which the draft's first choice is right.
+    pub right: f64,
+}
+
+impl TruthTable {
+    /// The table in numbers.
+    pub fn summary(&self) -> TruthSummary {
+        let all: Vec<&RecordedOutput> = self.outputs.iter().collect();
+        let mut families = vec![family("all", &all)];
+        for (i, name) in self.header.families.iter().enumerate() {
+            let own: Vec<&RecordedOutput> = all.iter().copied().filter(|o| usize::from(o.family) == i).collect();
+            if !own.is_empty() {
+                families.push(family(name, &own));
+            }
+        }
+        let calibration = calibration(&all);
+        let positions: u64 = calibration.iter().map(|b| b.positions).sum();
+        let off = |b: &CalibrationBin| b.positions as f64 * (b.confidence - b.right).abs();
+        TruthSummary {
+            source: "recorded",
+            families,
+            ranks: ranks(&all),
+            expected_calibration_error: share(calibration.iter().map(off).sum(), positions),
+            calibration,
+        }
+    }
+}
+
+fn share(part: f64, of: u64) -> f64 {
+    part / of.max(1) as f64
+}
+
+fn drafted<'a>(outputs: &'a [&RecordedOutput]) -> impl Iterator<Item = (u8, f64)> + 'a {
+    outputs.iter().flat_map(|o| (1..o.ranks.len()).map(|n| (o.ranks[n], f64::from(o.confidence(n)))))
+}
+
+fn family(name: &str, outputs: &[&RecordedOutput]) -> FamilySummary {
+    let positions = drafted(outputs).count() as u64;
+    let right = drafted(outputs).filter(|p| p.0 == 1).count();
+    // How many rounds of the longest length accepted so many tokens.
+    let mut ended = [0u64; DEPTHS + 1];
+    outputs.iter().for_each(|o| o.rounds(DEPTHS, |accepted| ended[accepted] += 1));
+    let depth = |d: usize| {
+        let at_least = |n: usize| ended[n..].iter().sum::<u64>();
+        let (reached, accepted) = (at_least(d), at_least(d + 1));
+        let rate = (reached > 0).then(|| accepted as f64 / reached as f64);
+        Depth { depth: d as u32 + 1, reached, accepted, rate }
+    };
+    let mean_length = |k: usize| {
+        let (mut rounds, mut accepted) = (0u64, 0);
+        outputs.iter().for_each(|o| {
+            o.rounds(k, |a| {
+                rounds += 1;
+                accepted += a as u64;
+            });
+        });
+        1.0 + share(accepted as f64, rounds)
+    };
+    FamilySummary {
+        family: name.to_owned(),
+        outputs: outputs.len() as u64,
+        positions,
+        right: share(right as f64, positions),
+        depths: (0..DEPTHS).map(depth).collect(),
+        mean_acceptance_length: (1..=DEPTHS).map(mean_length).collect(),
+    }
+}
+
+fn ranks(outputs: &[&RecordedOutput]) -> Vec<RankShare> {
+    let mut counts = [0u64; RANKS.len()];
+    drafted(outputs).for_each(|(rank, _)| counts[RANKS.partition_point(|&last| last < rank)] += 1);
+    let positions = counts.iter().sum();
+    let firsts = std::iter::once(1).chain(RANKS.iter().map(|&last| last.saturating_add(1)));
+    let groups = firsts.zip(RANKS).zip(counts);
+    groups.map(|((from, to), n)| RankShare { from, to, share: share(n as f64, positions) }).collect()
+}
+
+fn calibration(outputs: &[&RecordedOutput]) -> Vec<CalibrationBin> {
+    let mut bins = [(0u64, 0.0, 0u64); BINS];
+    for (rank, confidence) in drafted(outputs) {
+        let bin = &mut bins[((confidence * BINS as f64).ceil() as usize).clamp(1, BINS) - 1];
+        *bin = (bin.0 + 1, bin.1 + confidence, bin.2 + u64::from(rank == 1));
+    }
+    let edge = |i: usize| i as f64 / BINS as f64;
+    let bin = |(i, (n, sum, right)): (usize, (u64, f64, u64))| CalibrationBin {
+        from: edge(i),
+        to: edge(i + 1),
+        positions: n,
+        confidence: share(sum, n),
+        right: share(right as f64, n),
+    };
+    bins.into_iter().enumerate().filter(|(_, b)| b.0 > 0).map(bin).collect()
+}
