@@ -195,7 +195,8 @@ impl Device for Cpu {
     }
 
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
-        self.pass(run)
+        let pool = Arc::clone(&self.pool);
+        pool.install(|| run(self))
     }
 
     fn scatter(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), Infallible> {

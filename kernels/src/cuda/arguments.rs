@@ -168,6 +168,10 @@ arguments! {
         target: In<Float>, draft: In<Float>, chains: In<Word>, tokens: In<Word>, units: In<Double>, out: Out<Word>,
         width: u32, target_stride: u32, draft_stride: u32, _even: u32,
     }
+    DivergenceArgs {
+        target: In<Float>, draft: In<Float>, pairs: In<Word>, out: Out<Double>,
+        width: u32, target_stride: u32, draft_stride: u32, _even: u32,
+    }
     FewArgs {
         x: In<Bf16>, weights: In<Bf16>, out: Out<Any>,
         rows: u32, inputs: u32, outputs: u32, x_stride: u32, weight_stride: u32, out_stride: u32, wide: u32, _even: u32,
@@ -217,6 +221,7 @@ kernels! {
     NORM_HEADS = "norm_heads": NormHeadsArgs,
     SWIGLU = "swiglu": SwigluArgs,
     GATHER = "gather": GatherArgs,
+    SCATTER = "scatter": GatherArgs,
     UNPACK = "unpack": UnpackArgs,
     PACK = "pack": PackArgs,
     RANDOM_WEIGHTS = "random_weights": RandomWeightsArgs,
@@ -225,6 +230,7 @@ kernels! {
     SOFTMAX = "softmax": SoftmaxArgs,
     TOP_K = "top_k": TopKArgs,
     REJECT = "reject": RejectArgs,
+    DIVERGENCE = "divergence": DivergenceArgs,
     MATMUL_8 = "matmul_8": FewArgs,
     MATMUL_16 = "matmul_16": FewArgs,
     MATMUL_32 = "matmul_32": FewArgs,

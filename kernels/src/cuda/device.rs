@@ -185,7 +185,7 @@ impl Cuda {
         let capacity = self.tuning.padded(rows);
         let bytes = (capacity * stride(width) * if wide { 4 } else { 2 }) as u64;
         let memory = Memory::new(&self.backend, bytes)?;
-        Ok(Buffer { memory, rows: 0, width, capacity, wide })
+        Ok(Buffer { memory, rows: 0, width, most: rows, capacity, wide })
     }
 
     /// Fills part of a matrix, from output `first` on.
@@ -227,6 +227,89 @@ impl Cuda {
         }
     }
 
+    /// Rejection sampling; three results a chain into `self.host`: tokens kept, what follows, its probability.
+    fn draw(&mut self, target: &Buffer, draft: &Buffer, chains: &[Chain<'_>]) -> Result<(), CudaError> {
+        let units = |chain: &Chain<'_>| {
+            let luck = chain.luck;
+            (0..2 * (chain.tokens.len() as u64 + 1)).map(move |position| luck.unit(position))
+        };
+        let units: Vec<f64> = chains.iter().flat_map(units).collect();
+        let chains: Vec<_> = chains.iter().map(|c| (c.target, c.draft, c.tokens)).collect();
+        self.draw_with(target, draft, &chains, &units)
+    }
+
+    /// As [`Cuda::draw`], with the uniforms of all chains given: 2·(n + 1) for one of n tokens.
+    fn draw_with(
+        &mut self,
+        target: &Buffer,
+        draft: &Buffer,
+        chains: &[(usize, usize, &[u32])],
+        units: &[f64],
+    ) -> Result<(), CudaError> {
+        assert_eq!(target.width, draft.width, "one vocabulary");
+        self.begin();
+        let mut first = 0;
+        let mut descriptions = Vec::with_capacity(4 * chains.len());
+        for &(target_row, draft_row, tokens) in chains {
+            let rows = (target_row + tokens.len() < target.rows, draft_row + tokens.len() <= draft.rows);
+            assert_eq!(rows, (true, true), "rows of the target and of the draft");
+            assert!(tokens.iter().all(|&t| (t as usize) < target.width), "a token beyond the vocabulary");
+            descriptions.extend([target_row, draft_row, first, tokens.len()].map(|n| n as u32));
+            first += tokens.len();
+        }
+        let units = self.arena.push(units.iter().flat_map(|u| words_of(u.to_bits())), 0, 0);
+        let descriptions = self.arena.push(descriptions, 0, 0);
+        let tokens = self.arena.push(chains.iter().flat_map(|chain| chain.2.iter().copied()), 0, 0);
+        let results = self.results(12 * chains.len())?;
+        let arguments = RejectArgs {
+            target: In::at(target.wide()),
+            draft: In::at(draft.wide()),
+            chains: In::at(descriptions),
+            tokens: In::at(tokens),
+            units: In::at(units),
+            out: Out::at(results),
+            width: target.width as u32,
+            target_stride: target.stride(),
+            draft_stride: draft.stride(),
+            _even: 0,
+        };
+        self.now(|program| program.launch(&REJECT, [chains.len(), 1, 1], [512, 1], 0, &arguments))?;
+        self.fetch(12 * chains.len())
+    }
+
+    /// Relative entropies of pairs of rows; entropies of the first without a second.
+    fn divergences(
+        &mut self,
+        target: &Buffer,
+        draft: Option<&Buffer>,
+        pairs: impl ExactSizeIterator<Item = (u32, u32)>,
+        out: &mut Vec<f64>,
+    ) -> Result<(), CudaError> {
+        self.begin();
+        let count = pairs.len();
+        let pairs = self.arena.push(pairs.flat_map(|(t, d)| [t, d]), 0, 0);
+        let results = self.results(8 * count)?;
+        let arguments = DivergenceArgs {
+            target: In::at(target.wide()),
+            draft: In::at(draft.map_or(0, Buffer::wide)),
+            pairs: In::at(pairs),
+            out: Out::at(results),
+            width: target.width as u32,
+            target_stride: target.stride(),
+            draft_stride: draft.map_or(0, Buffer::stride),
+            _even: 0,
+        };
+        self.now(|program| program.launch(&DIVERGENCE, [count, 1, 1], [512, 1], 0, &arguments))?;
+        self.fetch(8 * count)?;
+        let number = |i: usize| {
+            let bits = u64::from(word(&self.host, 2 * i)) | u64::from(word(&self.host, 2 * i + 1)) << 32;
+            f64::from_bits(bits)
+        };
+        out.clear();
+        out.extend((0..count).map(number));
+        Ok(())
+    }
+
     /// Room for results, and where it is.
     fn results(&mut self, bytes: usize) -> Result<u64, CudaError> {
         if (self.results.bytes as usize) < bytes {
@@ -244,6 +327,10 @@ impl Cuda {
 
 fn bytes_of(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn words_of(bits: u64) -> [u32; 2] {
+    [bits as u32, (bits >> 32) as u32]
 }
 
 fn word(bytes: &[u8], i: usize) -> u32 {
@@ -578,6 +665,54 @@ impl Device for Cuda {
         self.now(|program| program.launch(&GATHER, [padded, 1, 1], [256, 1], 0, &arguments))
     }
 
+    fn scatter(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), CudaError> {
+        assert_eq!((x.width, x.wide), (out.width, out.wide), "rows of one kind");
+        assert!(rows.len() <= x.rows, "{} rows of {}", rows.len(), x.rows);
+        assert!(rows.iter().all(|&row| (row as usize) < out.most), "a row beyond the {} there are", out.most);
+        self.begin();
+        out.set_rows(out.most);
+        let at = self.arena.push(rows.iter().copied(), 0, 0);
+        let arguments = GatherArgs {
+            input: In::at(x.memory.address),
+            rows: In::at(at),
+            out: Out::at(out.memory.address),
+            quads: x.stride() * if x.wide { 4 } else { 2 } / 16,
+            _even: 0,
+        };
+        self.now(|program| program.launch(&SCATTER, [rows.len(), 1, 1], [256, 1], 0, &arguments))
+    }
+
+    fn sample(&mut self, probabilities: &Buffer, uniforms: &[f64], out: &mut Vec<Choice>) -> Result<(), CudaError> {
+        // A chain without tokens is a draw from the target; the first of its two uniforms is not used.
+        let none: &[u32] = &[];
+        let chains: Vec<_> = (0..uniforms.len()).map(|row| (row, 0, none)).collect();
+        let units: Vec<f64> = uniforms.iter().flat_map(|&u| [0.0, u]).collect();
+        self.draw_with(probabilities, probabilities, &chains, &units)?;
+        let choice =
+            |i| Choice { token: word(&self.host, 3 * i + 1), probability: f32::from_bits(word(&self.host, 3 * i + 2)) };
+        out.clear();
+        out.extend((0..uniforms.len()).map(choice));
+        Ok(())
+    }
+
+    fn entropy(&mut self, probabilities: &Buffer, rows: usize, out: &mut Vec<f64>) -> Result<(), CudaError> {
+        assert!(rows <= probabilities.rows, "{rows} rows of {}", probabilities.rows);
+        self.divergences(probabilities, None, (0..rows as u32).map(|row| (row, row)), out)
+    }
+
+    fn divergence(
+        &mut self,
+        (target, draft): (&Buffer, &Buffer),
+        width: usize,
+        pairs: &[(u32, u32)],
+        out: &mut Vec<f64>,
+    ) -> Result<(), CudaError> {
+        assert_eq!((target.width, draft.width), (width, width), "one vocabulary");
+        let there = |&(t, d): &(u32, u32)| (t as usize) < target.rows && (d as usize) < draft.rows;
+        assert!(pairs.iter().all(there), "rows of the target and of the draft");
+        self.divergences(target, Some(draft), pairs.iter().copied(), out)
+    }
+
     fn move_kv(&mut self, kv: &mut Kv, moves: &[(u32, u32)]) -> Result<(), CudaError> {
         if moves.is_empty() {
             return Ok(());
@@ -678,41 +813,9 @@ impl Device for Cuda {
         chains: &[Chain<'_>],
         out: &mut Vec<Accepted>,
     ) -> Result<(), CudaError> {
-        assert_eq!(target.width, draft.width, "one vocabulary");
-        self.begin();
-        let mut first = 0;
-        let mut descriptions = Vec::with_capacity(4 * chains.len());
-        for chain in chains {
-            let count = chain.tokens.len();
-            let rows = (chain.target + count < target.rows, chain.draft + count <= draft.rows);
-            assert_eq!(rows, (true, true), "rows of the target and of the draft");
-            descriptions.extend([chain.target, chain.draft, first, count].map(|n| n as u32));
-            first += count;
-        }
-        let units = chains.iter().flat_map(|chain| {
-            let unit = |position| chain.luck.unit(position).to_bits();
-            (0..2 * (chain.tokens.len() as u64 + 1)).map(unit).flat_map(|bits| [bits as u32, (bits >> 32) as u32])
-        });
-        let units = self.arena.push(units, 0, 0);
-        let descriptions = self.arena.push(descriptions, 0, 0);
-        let tokens = self.arena.push(chains.iter().flat_map(|chain| chain.tokens.iter().copied()), 0, 0);
-        let results = self.results(8 * chains.len())?;
-        let arguments = RejectArgs {
-            target: In::at(target.wide()),
-            draft: In::at(draft.wide()),
-            chains: In::at(descriptions),
-            tokens: In::at(tokens),
-            units: In::at(units),
-            out: Out::at(results),
-            width: target.width as u32,
-            target_stride: target.stride(),
-            draft_stride: draft.stride(),
-            _even: 0,
-        };
-        self.now(|program| program.launch(&REJECT, [chains.len(), 1, 1], [512, 1], 0, &arguments))?;
-        self.fetch(8 * chains.len())?;
+        self.draw(target, draft, chains)?;
         let accepted =
-            |i| Accepted { nodes: (0..word(&self.host, 2 * i)).collect(), next: word(&self.host, 2 * i + 1) };
+            |i| Accepted { nodes: (0..word(&self.host, 3 * i)).collect(), next: word(&self.host, 3 * i + 1) };
         out.clear();
         out.extend((0..chains.len()).map(accepted));
         Ok(())

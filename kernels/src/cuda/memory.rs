@@ -51,6 +51,8 @@ pub struct Buffer {
     /// Rows in use.
     pub(super) rows: usize,
     pub(super) width: usize,
+    /// Rows it was made for.
+    pub(super) most: usize,
     /// Rows there is room for, those of padding included.
     pub(super) capacity: usize,
     /// f32?

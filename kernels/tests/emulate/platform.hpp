@@ -103,6 +103,11 @@ static float __uint_as_float(u32 bits) {
     memcpy(&x, &bits, 4);
     return x;
 }
+static u32 __float_as_uint(float x) {
+    u32 bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
 static float __int_as_float(int bits) { return __uint_as_float((u32)bits); }
 static u32 __byte_perm(u32 x, u32 y, u32 pick) {
     u64 both = (u64)y << 32 | x;

@@ -61,7 +61,8 @@ DEVICE double weight(const float* p, const float* q, u32 t) {
 }
 
 // Rejection sampling over chains (see the host's `accept::reject`), one block a chain. `units` has 2·(n + 1) uniforms a
-// chain: for each token whether it is kept and what replaces it, then one not used and what follows the last.
+// chain: for each token whether it is kept and what replaces it, then one not used and what follows the last. Results are
+// how many are kept, what follows them, and the target's probability of it.
 KERNEL THREADS(512) reject(const RejectArgs a) {
     wait_for_inputs();
     SHARED u32 kept;
@@ -114,7 +115,28 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
             }
             left -= w;
         }
-        a.out[2 * blockIdx.x] = kept;
-        a.out[2 * blockIdx.x + 1] = next;
+        a.out[3 * blockIdx.x] = kept;
+        a.out[3 * blockIdx.x + 1] = next;
+        a.out[3 * blockIdx.x + 2] = __float_as_uint(p[next]);
     }
+}
+
+// The sum of p·ln(p / q) over the vocabulary, or of −p·ln(p) without a q, for pairs of rows; one block a pair.
+KERNEL THREADS(512) divergence(const DivergenceArgs a) {
+    wait_for_inputs();
+    SHARED double sums[512];
+    const float* p = a.target + (u64)a.pairs[2 * blockIdx.x] * a.target_stride;
+    const float* q = a.draft ? a.draft + (u64)a.pairs[2 * blockIdx.x + 1] * a.draft_stride : nullptr;
+    double sum = 0.0;
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
+        double x = p[t];
+        // A draft that rounds a token to 0 counts as the smallest f32.
+        if (x > 0.0) sum += q ? x * log(x / (double)fmaxf(q[t], 1.17549435e-38f)) : -x * log(x);
+    }
+    sums[threadIdx.x] = sum;
+    for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) a.out[blockIdx.x] = sums[0];
 }

@@ -98,6 +98,14 @@ KERNEL THREADS(256) gather(const GatherArgs a) {
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
 }
 
+// Whole rows to chosen places.
+KERNEL THREADS(256) scatter(const GatherArgs a) {
+    wait_for_inputs();
+    const Quad* from = a.input + (u64)blockIdx.x * a.quads;
+    Quad* to = a.out + (u64)a.rows[blockIdx.x] * a.quads;
+    for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
+}
+
 // Rows of either type as f32 without padding, for the host.
 KERNEL THREADS(256) unpack(const UnpackArgs a) {
     wait_for_inputs();
