@@ -1,8 +1,10 @@
 //! What an experiment file says, typed. Reading and checking it; nothing here runs anything.
 
 use crate::document::{Document, Path};
+use crate::live::LiveSpec;
 use crate::papers::Paper;
 use crate::problem::{Problem, Result, nearest};
+use crate::validate::ValidateSpec;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::Truth;
 use foretoken_sim::acceptance::AcceptanceSpec;
@@ -42,6 +44,12 @@ pub struct Experiment {
     /// What requests are promised.
     #[serde(default)]
     pub slo: SloSpec,
+    /// What runs it, when it is run on a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveSpec>,
+    /// How it is validated, and what counts as good enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validate: Option<ValidateSpec>,
     /// What is written.
     #[serde(default)]
     pub output: Output,
@@ -208,6 +216,8 @@ impl Experiment {
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
         self.belief.check(doc)?;
         self.slo.check(doc)?;
+        self.live.as_ref().map_or(Ok(()), |live| live.check(doc))?;
+        self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
         self.check_policies(doc)
     }
 

@@ -10,6 +10,7 @@ mod commands;
 mod compare;
 mod document;
 mod experiment;
+mod live;
 mod look;
 mod machine;
 mod models;
@@ -23,6 +24,7 @@ mod run;
 mod setting;
 mod state;
 mod table;
+mod validate;
 
 use clap::Parser;
 use std::io::IsTerminal;

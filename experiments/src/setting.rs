@@ -14,7 +14,7 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape, Run,
-    Simulation, Speculation, Summary, Workload,
+    Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -49,6 +49,10 @@ impl Setting {
         let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
         let built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
             .map_err(|err| trace_problem(&variant.document, &err))?;
+        let mut built = built;
+        if let Some(live) = &e.live {
+            crate::live::shape_workload(live, &mut built.workload);
+        }
         let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
             variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
@@ -135,6 +139,38 @@ impl Setting {
             run.warnings.extend(draft.beyond(Role::Draft, of_draft));
         }
         run
+    }
+
+    /// How requests come in.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals
+    }
+
+    /// The same world with other arrivals.
+    pub fn set_arrivals(&mut self, arrivals: Arrivals) {
+        self.arrivals = arrivals;
+    }
+
+    /// The engine's settings, with a drafter or without.
+    pub fn engine(&self, drafting: bool) -> &EngineConfig {
+        if drafting { &self.with_drafter } else { &self.plain }
+    }
+
+    /// Keep a record of every step?
+    pub fn keeps_steps(&self) -> bool {
+        self.keep_steps
+    }
+
+    /// A policy as a server runs it: `None` is the plain engine.
+    ///
+    /// # Panics
+    /// For an oracle, which sees what no server sees.
+    pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
+        match self.speculation(spec) {
+            Speculation::Off => None,
+            Speculation::Policy(policy) => Some(policy),
+            Speculation::Oracle(_) => panic!("`{}` sees the hidden truth", spec.label()),
+        }
     }
 
     /// What the policies believe passes cost.

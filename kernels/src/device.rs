@@ -50,8 +50,14 @@ pub trait Device: Sized {
     /// The gains of a norm of this width, kept as f32.
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Self::Vector, Self::Error>;
 
-    /// Activations of up to `rows` rows.
+    /// Activations of up to `rows` rows, f32.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error>;
+
+    /// Activations that nothing but products, attention, gated units and sums of blocks are made of; a device may keep
+    /// them as bf16.
+    fn narrow_buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error> {
+        self.buffer(rows, width)
+    }
 
     /// `blocks` blocks of KV for each layer of `shape`.
     fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Self::Kv, Self::Error>;
@@ -73,8 +79,12 @@ pub trait Device: Sized {
         Ok(None)
     }
 
-    /// Runs one pass, so that a device can set up once what all its operations need.
-    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R;
+    /// Runs one pass over one batch, so that a device can set up once what all its operations need, or collect them and
+    /// start them together.
+    fn pass<R: Send>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send,
+    ) -> Result<R, Self::Error>;
 
     /// The rows of `table` of the batch's tokens.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;

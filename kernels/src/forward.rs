@@ -140,15 +140,15 @@ impl<D: Device> Llama<D> {
         let (rows, chosen) = (limits.max_rows, limits.max_logit_rows);
         let activations = Activations {
             hidden: device.buffer(rows, hidden)?,
-            normed: device.buffer(rows, hidden)?,
-            qkv: device.buffer(rows, shape.q_width() + 2 * shape.kv_width())?,
-            attended: device.buffer(rows, shape.q_width())?,
-            gate_up: device.buffer(rows, 2 * inner)?,
-            inner: device.buffer(rows, inner)?,
-            delta: device.buffer(rows, hidden)?,
+            normed: device.narrow_buffer(rows, hidden)?,
+            qkv: device.narrow_buffer(rows, shape.q_width() + 2 * shape.kv_width())?,
+            attended: device.narrow_buffer(rows, shape.q_width())?,
+            gate_up: device.narrow_buffer(rows, 2 * inner)?,
+            inner: device.narrow_buffer(rows, inner)?,
+            delta: device.narrow_buffer(rows, hidden)?,
             chosen: device.buffer(chosen, hidden)?,
-            chosen_normed: device.buffer(chosen, hidden)?,
-            chosen_delta: device.buffer(chosen, hidden)?,
+            chosen_normed: device.narrow_buffer(chosen, hidden)?,
+            chosen_delta: device.narrow_buffer(chosen, hidden)?,
             logits: device.buffer(chosen, shape.vocab as usize)?,
         };
         let kv = device.kv(shape, limits.kv_blocks)?;

@@ -7,7 +7,7 @@
 
 pub mod accept;
 pub mod cpu;
-mod cuda;
+pub mod cuda;
 pub mod device;
 mod doctor;
 pub mod executor;

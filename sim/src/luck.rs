@@ -80,6 +80,12 @@ impl Luck {
         Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
     }
 
+    /// What `bits` hashes positions with: enough for a device to draw the same numbers.
+    #[inline]
+    pub fn base(self) -> u64 {
+        self.base
+    }
+
     /// 64 uniform bits at `position`.
     #[inline]
     pub fn bits(self, position: u64) -> u64 {

@@ -92,7 +92,7 @@ impl Kv {
 }
 
 /// `theta^(−2i / head_dim)`, stretched as Llama 3 does it (see [`crate::model::RopeScaling`]).
-fn frequencies(shape: &LlamaShape) -> Vec<f32> {
+pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
     let one = |i: u32| {
         let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));
         let Some(s) = shape.rope_scaling else { return frequency as f32 };

@@ -97,7 +97,7 @@ fn filled<G: Send>(
 }
 
 /// Number `i` of a tensor.
-pub(super) fn number(data: TensorData<'_>, i: usize) -> f32 {
+pub(crate) fn number(data: TensorData<'_>, i: usize) -> f32 {
     match data {
         TensorData::Stored { dtype: Dtype::F32, bytes } => {
             f32::from_le_bytes(bytes[4 * i..4 * i + 4].try_into().expect("four bytes"))

@@ -15,7 +15,9 @@ mod threads;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use kv::frequencies;
 pub use kv::Kv;
+pub(crate) use memory::number;
 pub use memory::{Buffer, Matrix};
 
 use crate::accept::{self, Accepted, Chain, Tree};
@@ -84,7 +86,10 @@ impl Device for Cpu {
         Ok(Kv::new(shape, blocks))
     }
 
-    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
+    fn pass<R: Send>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<R, Infallible> + Send,
+    ) -> Result<R, Infallible> {
         let pool = Arc::clone(&self.pool);
         pool.install(|| run(self))
     }
@@ -190,7 +195,8 @@ impl Device for Cpu {
     }
 
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
-        self.pass(run)
+        let pool = Arc::clone(&self.pool);
+        pool.install(|| run(self))
     }
 
     fn scatter(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), Infallible> {

@@ -4,7 +4,7 @@
 
 use cudarc::driver::sys::{CUdevice_attribute, cuDriverGetVersion};
 use cudarc::driver::{CudaContext, DriverError, result};
-use cudarc::{driver, nvrtc};
+use cudarc::{cublaslt, driver, nvrtc};
 
 /// The CUDA driver of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,13 @@ pub(crate) fn has_driver() -> bool {
 pub(crate) fn has_nvrtc() -> bool {
     // SAFETY: as above, for NVRTC.
     unsafe { nvrtc::sys::is_culib_present() }
+}
+
+/// Can cuBLASLt, which makes large products, be loaded?
+#[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
+pub(crate) fn has_cublaslt() -> bool {
+    // SAFETY: as above, for cuBLASLt.
+    unsafe { cublaslt::sys::is_culib_present() }
 }
 
 /// The driver and its devices; `Ok(None)` when there is no driver. Makes a context on each device, for a moment.

@@ -1,0 +1,4 @@
+//! How wrong the simulator is: what a device did is replayed on the event clock, and every number is put beside the other.
+
+pub mod maths;
+pub mod watch;

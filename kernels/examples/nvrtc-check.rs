@@ -1,0 +1,60 @@
+//! Compiles every kernel for the GPUs that matter, on a machine without one, and prints what they take of it.
+//!
+//! Exit code 4: no NVRTC here; 1: something does not compile, or spills.
+
+use foretoken_kernels::cuda::arguments::KERNELS;
+use foretoken_kernels::cuda::compile::{compile, version};
+use std::process::ExitCode;
+use std::time::Instant;
+
+const CAPABILITIES: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
+
+fn main() -> ExitCode {
+    let (major, minor) = match version() {
+        Ok(version) => version,
+        Err(why) => {
+            eprintln!("{why}. From PyPI: nvidia-cuda-nvrtc, with its folder in LD_LIBRARY_PATH");
+            return ExitCode::from(4);
+        }
+    };
+    let mut good = true;
+    for capability in CAPABILITIES {
+        let start = Instant::now();
+        match compile(capability) {
+            Ok(compiled) => {
+                println!(
+                    "sm_{}{}: {} KiB of machine code by NVRTC {major}.{minor} in {:.1} s",
+                    capability.0,
+                    capability.1,
+                    compiled.cubin.len() / 1024,
+                    start.elapsed().as_secs_f64()
+                );
+                good &= report(&compiled.log);
+            }
+            Err(why) => {
+                println!("sm_{}{}: {why}", capability.0, capability.1);
+                good = false;
+            }
+        }
+    }
+    ExitCode::from(u8::from(!good))
+}
+
+/// Prints a line a kernel; false if one spills registers or is not there.
+fn report(log: &str) -> bool {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut good = true;
+    for name in KERNELS {
+        let Some(at) = lines.iter().position(|l| l.contains(&format!("'{name}'"))) else {
+            println!("  {name:<18} the assembler does not speak of it");
+            good = false;
+            continue;
+        };
+        let of_kernel = lines[at..].iter().skip(1).take_while(|l| !l.contains("Compiling entry"));
+        let facts = of_kernel.filter(|l| l.contains("spill") || l.contains("Used"));
+        let facts: Vec<&str> = facts.map(|l| l.trim_start_matches("ptxas info    :").trim()).collect();
+        good &= facts.iter().any(|l| l.contains(" 0 bytes spill stores"));
+        println!("  {name:<18} {}", facts.join("; "));
+    }
+    good
+}

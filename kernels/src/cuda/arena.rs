@@ -1,0 +1,67 @@
+//! What a pass says of its batch, gathered on the host and copied to the device at once.
+
+use super::backend::Backend;
+use super::error::CudaError;
+use super::memory::Memory;
+use std::sync::Arc;
+
+/// Numbers for the device. In equal passes equal things lie at equal addresses.
+pub(super) struct Arena {
+    memory: Memory,
+    words: Vec<u32>,
+    /// Of them, those that are on the device.
+    sent: usize,
+}
+
+/// Bytes. The block tables of all requests are the largest part: 32 MiB are tables of 128 million tokens.
+const CAPACITY: u64 = 32 << 20;
+
+impl Arena {
+    pub(super) fn new(backend: &Arc<dyn Backend>) -> Result<Arena, CudaError> {
+        Ok(Arena { memory: Memory::new(backend, CAPACITY)?, words: Vec::new(), sent: 0 })
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.sent = 0;
+    }
+
+    /// Where the next numbers will lie.
+    pub(super) fn next(&self) -> u64 {
+        self.memory.address + 4 * self.words.len() as u64
+    }
+
+    /// Adds numbers, filled up to `length` of them, and returns their address.
+    pub(super) fn push(&mut self, words: impl IntoIterator<Item = u32>, length: usize, fill: u32) -> u64 {
+        let (address, begins) = (self.next(), self.words.len());
+        self.words.extend(words);
+        let end = self.words.len().max(begins + length);
+        self.words.resize(end, fill);
+        // What follows begins at a multiple of 16 bytes.
+        self.words.resize(end.next_multiple_of(4), 0);
+        address
+    }
+
+    /// Does it have these numbers at this address?
+    pub(super) fn holds(&self, address: u64, words: &[u32]) -> bool {
+        let at = (address - self.memory.address) as usize / 4;
+        self.words.get(at..at + words.len()) == Some(words)
+    }
+
+    /// Copies what has been added since.
+    pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
+        if 4 * self.words.len() as u64 > self.memory.bytes {
+            let (needed, most) = (4 * self.words.len(), self.memory.bytes);
+            let why = format!("a pass whose batch takes {needed} bytes to describe, {most} at most: fewer requests fit");
+            return Err(CudaError::Unsupported(why));
+        }
+        let news = &self.words[self.sent..];
+        if !news.is_empty() {
+            let bytes: Vec<u8> = news.iter().flat_map(|word| word.to_le_bytes()).collect();
+            backend.upload(self.memory.address + 4 * self.sent as u64, &bytes)?;
+            self.sent = self.words.len();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! The kernels and their arguments.
+//!
+//! A kernel takes one struct. It is declared here once: [`source`] writes the same struct for the compiler of the `.cu`
+//! files, with assertions of its size and of what each kernel takes, so that host and device cannot drift
+//! apart without a compile error.
+
+use std::fmt::Write;
+use std::marker::PhantomData;
+
+/// Numbers as a kernel knows them.
+pub trait Number {
+    /// Its name in `.cu` files.
+    const NAME: &'static str;
+}
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident = $c:literal),* $(,)?) => {
+        $($(#[$doc])* #[derive(Clone, Copy, Debug)] pub enum $name {} impl Number for $name { const NAME: &'static str = $c; })*
+    };
+}
+
+numbers! {
+    /// The upper half of an f32.
+    Bf16 = "bf16",
+    /// f32.
+    Float = "float",
+    /// f64.
+    Double = "double",
+    /// u32.
+    Word = "u32",
+    /// 16 bytes of anything.
+    Sixteen = "Quad",
+    /// Something whose type another argument tells.
+    Any = "void",
+}
+
+/// Where a kernel reads.
+#[repr(transparent)]
+pub struct In<T>(pub u64, PhantomData<T>);
+
+/// Where a kernel writes.
+#[repr(transparent)]
+pub struct Out<T>(pub u64, PhantomData<T>);
+
+impl<T> In<T> {
+    /// At this address.
+    pub fn at(address: u64) -> In<T> {
+        In(address, PhantomData)
+    }
+}
+
+impl<T> Out<T> {
+    /// At this address.
+    pub fn at(address: u64) -> Out<T> {
+        Out(address, PhantomData)
+    }
+}
+
+/// A type that an argument can have.
+trait Field {
+    fn name() -> String;
+}
+
+impl<T: Number> Field for In<T> {
+    fn name() -> String {
+        format!("const {}*", T::NAME)
+    }
+}
+
+impl<T: Number> Field for Out<T> {
+    fn name() -> String {
+        format!("{}*", T::NAME)
+    }
+}
+
+impl Field for u32 {
+    fn name() -> String {
+        "u32".into()
+    }
+}
+
+impl Field for u64 {
+    fn name() -> String {
+        "u64".into()
+    }
+}
+
+impl Field for f32 {
+    fn name() -> String {
+        "float".into()
+    }
+}
+
+/// A struct of arguments.
+pub trait Arguments {
+    /// Adds its 64-bit words to `words`.
+    fn append(&self, words: &mut Vec<u64>);
+
+    /// Its name.
+    fn name() -> &'static str;
+
+    /// Its declaration for `.cu` files.
+    fn declaration() -> String;
+}
+
+macro_rules! arguments {
+    ($($name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {
+        $(
+            #[repr(C, align(8))]
+            pub(super) struct $name { $(pub(super) $field: $kind),* }
+
+            // Without padding all bytes are known, and equal arguments are equal words.
+            const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*, "arguments with padding");
+
+            impl Arguments for $name {
+                fn append(&self, words: &mut Vec<u64>) {
+                    const WORDS: usize = size_of::<$name>() / 8;
+                    #[expect(unsafe_code, reason = "a struct is seen as the words that the driver copies")]
+                    // SAFETY: it is aligned to words and consists of them, all of them written (no padding, above).
+                    let all = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u64>(), WORDS) };
+                    words.extend_from_slice(all);
+                }
+
+                fn name() -> &'static str {
+                    stringify!($name)
+                }
+
+                fn declaration() -> String {
+                    let name = stringify!($name);
+                    let mut c = format!("struct alignas(8) {name} {{\n");
+                    $(let _ = writeln!(c, "    {} {};", <$kind as Field>::name(), stringify!($field));)*
+                    // The same fields in the same order without padding: of one size only if they lie alike.
+                    let _ = writeln!(c, "}};\nstatic_assert(sizeof({name}) == {}, \"host and device\");", size_of::<$name>());
+                    c
+                }
+            }
+        )*
+
+        fn declarations() -> String {
+            [$($name::declaration()),*].concat()
+        }
+    };
+}
+
+arguments! {
+    EmbedArgs { table: In<Bf16>, tokens: In<Word>, out: Out<Float>, width: u32, table_stride: u32, out_stride: u32, _even: u32 }
+    AddNormArgs {
+        x: Out<Float>, delta: In<Bf16>, gains: In<Float>, out: Out<Bf16>,
+        width: u32, x_stride: u32, delta_stride: u32, out_stride: u32, eps: f32, _even: u32,
+    }
+    NormHeadsArgs {
+        qkv: Out<Bf16>, query_gains: In<Float>, key_gains: In<Float>,
+        stride: u32, heads: u32, kv_heads: u32, head_dim: u32, eps: f32, _even: u32,
+    }
+    SwigluArgs { gate_up: In<Bf16>, out: Out<Bf16>, width: u32, in_stride: u32, out_stride: u32, _even: u32 }
+    GatherArgs { input: In<Sixteen>, rows: In<Word>, out: Out<Sixteen>, quads: u32, _even: u32 }
+    UnpackArgs { input: In<Any>, out: Out<Float>, width: u32, stride: u32, wide: u32, _even: u32 }
+    PackArgs { input: In<Float>, out: Out<Any>, width: u32, stride: u32, wide: u32, _even: u32 }
+    RandomWeightsArgs { out: Out<Bf16>, base: u64, scale: f32, rows: u32, width: u32, stride: u32 }
+    RopeStoreArgs {
+        qkv: Out<Bf16>, keys: Out<Bf16>, values: Out<Bf16>, slots: In<Word>, positions: In<Word>, frequencies: In<Float>,
+        stride: u32, heads: u32, kv_heads: u32, head_dim: u32, dim: u32, _even: u32,
+    }
+    MoveKvArgs { pools: Out<Bf16>, pairs: In<Word>, pool_numbers: u64, moves: u32, kv_heads: u32, dim: u32, _even: u32 }
+    SoftmaxArgs { logits: In<Float>, out: Out<Float>, width: u32, in_stride: u32, out_stride: u32, temperature: f32 }
+    TopKArgs { logits: In<Float>, tokens: Out<Word>, probabilities: Out<Float>, width: u32, stride: u32, k: u32, _even: u32 }
+    RejectArgs {
+        target: In<Float>, draft: In<Float>, chains: In<Word>, tokens: In<Word>, units: In<Double>, out: Out<Word>,
+        width: u32, target_stride: u32, draft_stride: u32, _even: u32,
+    }
+    DivergenceArgs {
+        target: In<Float>, draft: In<Float>, pairs: In<Word>, out: Out<Double>,
+        width: u32, target_stride: u32, draft_stride: u32, _even: u32,
+    }
+    FewArgs {
+        x: In<Bf16>, weights: In<Bf16>, out: Out<Any>,
+        rows: u32, inputs: u32, outputs: u32, x_stride: u32, weight_stride: u32, out_stride: u32, wide: u32, _even: u32,
+    }
+    AttendArgs {
+        qkv: In<Bf16>, keys: In<Bf16>, values: In<Bf16>, out: Out<Bf16>,
+        tiles: In<Word>, prefixes: In<Word>, bits_at: In<Word>, bits: In<Word>, words: In<Word>,
+        parts: Out<Float>, done: Out<Word>,
+        qkv_stride: u32, out_stride: u32, kv_heads: u32, group: u32, head_dim: u32, stretch: u32, scale: f32, _even: u32,
+    }
+}
+
+/// A kernel that takes these arguments.
+pub(super) struct Kernel<A> {
+    pub(super) index: usize,
+    arguments: PhantomData<A>,
+}
+
+macro_rules! kernels {
+    ($($id:ident = $name:literal: $arguments:ty),* $(,)?) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "only the numbers of the names are used")]
+        enum Index { $($id),* }
+
+        $(pub(super) const $id: Kernel<$arguments> = Kernel { index: Index::$id as usize, arguments: PhantomData };)*
+
+        /// The kernels' names, by their numbers.
+        pub const KERNELS: &[&str] = &[$($name),*];
+
+        /// What each kernel takes, as a check that the compiler of the `.cu` files makes.
+        fn signatures() -> String {
+            let check = |name: &str, arguments: &str| {
+                format!("static_assert(Same<decltype({name}), void({arguments})>::value, \"{name} takes {arguments}\");\n")
+            };
+            [$(check($name, <$arguments as Arguments>::name())),*].concat()
+        }
+
+        /// The struct that each kernel takes, by the kernels' numbers.
+        pub fn argument_names() -> Vec<&'static str> {
+            vec![$(<$arguments as Arguments>::name()),*]
+        }
+    };
+}
+
+kernels! {
+    EMBED = "embed": EmbedArgs,
+    ADD_NORM = "add_norm": AddNormArgs,
+    NORM_HEADS = "norm_heads": NormHeadsArgs,
+    SWIGLU = "swiglu": SwigluArgs,
+    GATHER = "gather": GatherArgs,
+    SCATTER = "scatter": GatherArgs,
+    UNPACK = "unpack": UnpackArgs,
+    PACK = "pack": PackArgs,
+    RANDOM_WEIGHTS = "random_weights": RandomWeightsArgs,
+    ROPE_STORE = "rope_store": RopeStoreArgs,
+    MOVE_KV = "move_kv": MoveKvArgs,
+    SOFTMAX = "softmax": SoftmaxArgs,
+    TOP_K = "top_k": TopKArgs,
+    REJECT = "reject": RejectArgs,
+    DIVERGENCE = "divergence": DivergenceArgs,
+    MATMUL_8 = "matmul_8": FewArgs,
+    MATMUL_16 = "matmul_16": FewArgs,
+    MATMUL_32 = "matmul_32": FewArgs,
+    ATTEND_SPLIT_64 = "attend_split_64": AttendArgs,
+    ATTEND_SPLIT_128 = "attend_split_128": AttendArgs,
+    ATTEND_TILE_64 = "attend_tile_64": AttendArgs,
+    ATTEND_TILE_128 = "attend_tile_128": AttendArgs,
+}
+
+/// Everything that is compiled, as one text. `platform` comes before the kernels and is empty but where they are
+/// compiled for something else than a GPU.
+pub fn source(platform: &str) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, part: &str| {
+        let _ = writeln!(text, "#line 1 \"{name}\"\n{part}");
+    };
+    add("types.cuh", include_str!("cu/types.cuh"));
+    add("arguments.rs", &declarations());
+    add("platform", platform);
+    add("common.cuh", include_str!("cu/common.cuh"));
+    add("rows.cu", include_str!("cu/rows.cu"));
+    add("choose.cu", include_str!("cu/choose.cu"));
+    add("matmul.cu", include_str!("cu/matmul.cu"));
+    add("attention.cu", include_str!("cu/attention.cu"));
+    add("arguments.rs", &signatures());
+    text
+}
+
+/// Dynamic shared memory of the tiled attention kernels, bytes: two chunks of 64 keys and values with their strides.
+pub(super) fn tile_memory(dim: usize) -> u32 {
+    (2 * 64 * ((dim + 32) + (dim + 8)) * 2) as u32
+}

@@ -1,0 +1,157 @@
+//! A batch as the kernels see it.
+
+use super::arena::Arena;
+use super::memory::Kv;
+use super::tuning::Tuning;
+use crate::paged::{BLOCK_SIZE, Batch};
+
+/// Queries of a tile of the matrix units, and of a tiled block.
+const FEW: usize = 16;
+const MANY: usize = 64;
+
+/// Fewest tokens of a stretch of split attention.
+pub(super) const STRETCH: usize = 256;
+
+/// Most stretches of a context.
+const MOST_STRETCHES: usize = 32;
+
+/// Most stretches of all tiles of a launch: what there is room for, beyond which there are blocks enough anyway.
+pub(super) const STRETCHES: usize = 256;
+
+/// KV blocks before those of requests, which rows of padding write to. A host's block is the device's plus these.
+pub(super) const SPARE_BLOCKS: u32 = 1;
+
+/// Results of a stretch of one tile and key-value head: for each query its output, largest score and sum. In f32 numbers.
+pub(super) fn part_numbers(dim: usize) -> usize {
+    FEW * (dim + 2)
+}
+
+/// Where a batch lies on the device. Addresses but those of tiles and words depend on nothing but numbers of rows.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    /// Whose it is, to know it again within a pass.
+    batch: *const Batch,
+    pub(super) rows: usize,
+    /// Rows with those of padding.
+    pub(super) padded: usize,
+    pub(super) tokens: u64,
+    pub(super) positions: u64,
+    pub(super) slots: u64,
+    pub(super) prefixes: u64,
+    pub(super) bits_at: u64,
+    pub(super) bits: u64,
+    pub(super) logit_rows: u64,
+    pub(super) tiles: Option<Tiles>,
+}
+
+// SAFETY: the pointer is compared, never followed.
+#[expect(unsafe_code, reason = "a pointer that is only compared keeps the batch's mark from being sent to a thread")]
+unsafe impl Send for Sent {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "as above")]
+unsafe impl Sync for Sent {}
+
+/// Attention's work: tiles of queries. Those of few queries a request are split along the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiles {
+    /// Queries that share a key-value head.
+    pub(super) group: usize,
+    pub(super) few: u64,
+    pub(super) few_count: usize,
+    /// Stretches that a launch splits contexts into, at most.
+    pub(super) stretches: usize,
+    pub(super) many: u64,
+    pub(super) many_count: usize,
+    /// Block tables and visible tokens.
+    pub(super) words: u64,
+}
+
+/// Words of a row's visible tokens after its prefix, and how many tokens those are.
+fn visible(batch: &Batch, row: usize) -> (usize, usize) {
+    let sight = &batch.sights[row];
+    let bits = batch.paths[sight.path.clone()].last().map_or(0, |&last| last as usize + 1 - sight.prefix);
+    (bits.div_ceil(32), bits)
+}
+
+impl Sent {
+    /// Is it this batch, unchanged since?
+    pub(super) fn is(&self, batch: &Batch) -> bool {
+        std::ptr::eq(self.batch, batch) && self.rows == batch.rows()
+    }
+
+    /// Adds the rows to the arena. Rows of padding are token 0 at position 0, write to a spare slot and see nothing.
+    pub(super) fn new(batch: &Batch, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Sent {
+        let rows = batch.rows();
+        let padded = |n: usize| if pad { tuning.padded(n) } else { n };
+        let p = padded(rows);
+        let mut at = 0;
+        let bits_at: Vec<u32> = (0..rows)
+            .map(|row| {
+                at += visible(batch, row).0;
+                (at - visible(batch, row).0) as u32
+            })
+            .collect();
+        Sent {
+            batch,
+            rows,
+            padded: p,
+            tokens: arena.push(batch.tokens.iter().copied(), p, 0),
+            positions: arena.push(batch.positions.iter().copied(), p, 0),
+            slots: arena.push(batch.slots.iter().map(|slot| slot + SPARE_BLOCKS * BLOCK_SIZE as u32), p, 0),
+            prefixes: arena.push(batch.sights.iter().map(|s| s.prefix as u32), p, 0),
+            bits_at: arena.push(bits_at, p, 0),
+            bits: arena.push((0..rows).map(|row| visible(batch, row).1 as u32), p, 0),
+            logit_rows: arena.push(batch.logit_rows.iter().copied(), padded(batch.logit_rows.len()), 0),
+            tiles: None,
+        }
+    }
+
+    /// The tiles for this grouping of queries, added to the arena if they are not yet there.
+    pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
+        if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
+            return tiles;
+        }
+        let group = kv.group();
+        let words_of_bits: usize = (0..self.rows).map(|row| visible(batch, row).0).sum();
+        // Visible tokens come first among the words, so that rows know where theirs are; then block tables.
+        let (mut few, mut many) = (Vec::new(), Vec::new());
+        for span in &batch.spans {
+            let queries = span.rows.len() * group;
+            let table = (words_of_bits + span.table.start) as u32;
+            let (size, list) = if queries <= MANY { (FEW, &mut few) } else { (MANY, &mut many) };
+            for first in (0..queries).step_by(size) {
+                let count = size.min(queries - first);
+                let rows = span.rows.start + first / group..=span.rows.start + (first + count - 1) / group;
+                let end = rows.clone().map(|r| batch.sights[r].prefix + visible(batch, r).1).max().unwrap_or(0);
+                let all_see = rows.map(|r| batch.sights[r].prefix).min().unwrap_or(0);
+                list.push([span.rows.start, first, count, table as usize, end, all_see].map(|n| n as u32));
+            }
+        }
+        // The longest first, so that none of them is what everything waits for at the end.
+        many.sort_by_key(|tile| std::cmp::Reverse(tile[4]));
+        let padded = |n: usize| if pad { tuning.padded(n) } else { n };
+        let (few_count, many_count) = (padded(few.len()), padded(many.len()));
+        let longest = few.iter().map(|tile| tile[4] as usize).max().unwrap_or(0);
+        let room = if few_count > STRETCHES { 1 } else { STRETCHES / few_count.max(1) };
+        let wanted = longest.div_ceil(STRETCH).max(1).next_power_of_two();
+        // The largest power of two that there is room for.
+        let stretches = wanted.min(MOST_STRETCHES).min(1 << room.ilog2());
+        let few = arena.push(few.into_iter().flatten(), 6 * few_count, 0);
+        let many = arena.push(many.into_iter().flatten(), 6 * many_count, 0);
+        let words = arena.next();
+        let mut all = vec![0; words_of_bits];
+        let mut at = 0;
+        for row in 0..self.rows {
+            let sight = &batch.sights[row];
+            for &token in &batch.paths[sight.path.clone()] {
+                let bit = token as usize - sight.prefix;
+                all[at + bit / 32] |= 1 << (bit % 32);
+            }
+            at += visible(batch, row).0;
+        }
+        arena.push(all.into_iter().chain(batch.tables.iter().map(|block| block + SPARE_BLOCKS)), 0, 0);
+        let tiles = Tiles { group, few, few_count, stretches, many, many_count, words };
+        self.tiles = Some(tiles);
+        tiles
+    }
+}

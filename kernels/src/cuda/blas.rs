@@ -1,0 +1,127 @@
+//! Large products by cuBLASLt.
+
+use super::error::CudaError;
+use super::program::{Matmul, MatmulShape};
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+/// Memory that algorithms may use, bytes. cuBLAS itself takes 32 MiB on Hopper.
+pub(super) const WORKSPACE: u64 = 64 << 20;
+
+/// How products of one shape are made.
+struct Plan {
+    description: sys::cublasLtMatmulDesc_t,
+    weights: sys::cublasLtMatrixLayout_t,
+    x: sys::cublasLtMatrixLayout_t,
+    out: sys::cublasLtMatrixLayout_t,
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+/// cuBLASLt, and its choices by shape.
+pub(super) struct Blas {
+    handle: sys::cublasLtHandle_t,
+    plans: HashMap<MatmulShape, Plan>,
+    workspace: u64,
+}
+
+// SAFETY: cuBLASLt's handle and descriptions belong to no thread; calls on them come one after the other, under a lock.
+#[expect(unsafe_code, reason = "raw handles of a library")]
+unsafe impl Send for Blas {}
+
+fn failed(e: CublasError) -> CudaError {
+    CudaError::Failed { what: "cuBLASLt", why: e.to_string() }
+}
+
+impl Blas {
+    /// With its memory at this address.
+    pub(super) fn new(workspace: u64) -> Result<Blas, CudaError> {
+        Ok(Blas { handle: result::create_handle().map_err(failed)?, plans: HashMap::new(), workspace })
+    }
+
+    /// Puts the product on the stream.
+    #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
+    pub(super) fn multiply(&mut self, m: &Matmul, stream: sys::cudaStream_t) -> Result<(), CudaError> {
+        if !self.plans.contains_key(&m.shape) {
+            let plan = plan(self.handle, &m.shape)?;
+            self.plans.insert(m.shape, plan);
+        }
+        let plan = &self.plans[&m.shape];
+        let (one, zero) = (1.0f32, 0.0f32);
+        // SAFETY: the plan's parts live as long as this; the addresses hold matrices of the plan's sizes, which the
+        // device's operations check; scalars are read before the call returns (host pointer mode).
+        let done = unsafe {
+            result::matmul(
+                self.handle,
+                plan.description,
+                (&raw const one).cast(),
+                (&raw const zero).cast(),
+                m.weights as *const c_void,
+                plan.weights,
+                m.x as *const c_void,
+                plan.x,
+                m.out as *const c_void,
+                plan.out,
+                m.out as *mut c_void,
+                plan.out,
+                &raw const plan.algorithm,
+                self.workspace as *mut c_void,
+                WORKSPACE as usize,
+                stream,
+            )
+        };
+        done.map_err(failed)
+    }
+}
+
+/// cuBLASLt counts by columns. Seen so, rows of x are columns, and the result's are columns: result = weightsᵀ · x with
+/// weights of inputs × outputs.
+#[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
+fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaError> {
+    let number = sys::cudaDataType_t::CUDA_R_16BF;
+    let out = if s.wide { sys::cudaDataType_t::CUDA_R_32F } else { number };
+    let layout = |kind, rows: u32, columns: u32, stride: u32| {
+        result::create_matrix_layout(kind, rows.into(), columns.into(), stride.into()).map_err(failed)
+    };
+    let weights = layout(number, s.inputs, s.outputs, s.weight_stride)?;
+    let x = layout(number, s.inputs, s.rows, s.x_stride)?;
+    let out = layout(out, s.outputs, s.rows, s.out_stride)?;
+    let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+    let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).map_err(failed)?;
+    let preference = result::create_matmul_pref().map_err(failed)?;
+    // CUBLAS_OP_T (cuBLAS library, `cublasOperation_t`), which cudarc's bindings of cuBLASLt leave out.
+    let transposed = 1i32;
+    let room = WORKSPACE as usize;
+    // SAFETY: handles made above; attributes are integers of the sizes given, copied by the call.
+    unsafe {
+        let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
+        result::set_matmul_desc_attribute(description, attribute, (&raw const transposed).cast(), 4).map_err(failed)?;
+        let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        result::set_matmul_pref_attribute(preference, attribute, (&raw const room).cast(), size_of::<usize>())
+            .map_err(failed)?;
+        let best = result::get_matmul_algo_heuristic(handle, description, weights, x, out, out, preference);
+        result::destroy_matmul_pref(preference).map_err(failed)?;
+        let algorithm = best.map_err(|e| CudaError::Failed {
+            what: "cuBLASLt",
+            why: format!("no algorithm for {} rows of {} · {}: {e}", s.rows, s.inputs, s.outputs),
+        })?;
+        Ok(Plan { description, weights, x, out, algorithm: algorithm.algo })
+    }
+}
+
+impl Drop for Blas {
+    #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
+    fn drop(&mut self) {
+        // SAFETY: all were made here, and nothing uses them any more. Nothing can be done about an error.
+        unsafe {
+            for plan in self.plans.values() {
+                let _ = result::destroy_matmul_desc(plan.description);
+                for layout in [plan.weights, plan.x, plan.out] {
+                    let _ = result::destroy_matrix_layout(layout);
+                }
+            }
+            let _ = result::destroy_handle(self.handle);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// Probabilities and choices over the vocabulary. One block of 512 threads a row.
+
+// out = softmax(logits / temperature).
+KERNEL THREADS(512) softmax(const SoftmaxArgs a) {
+    wait_for_inputs();
+    SHARED float scratch[MOST_WARPS];
+    SHARED Best bests[MOST_WARPS];
+    const float* logits = a.logits + (u64)blockIdx.x * a.in_stride;
+    float* out = a.out + (u64)blockIdx.x * a.out_stride;
+    Best best = {MINUS_INFINITY, 0};
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) best.logit = fmaxf(best.logit, logits[t]);
+    float largest = block_best(best, bests).logit / a.temperature;
+    float sum = 0.0f;
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
+        float e = expf(logits[t] / a.temperature - largest);
+        out[t] = e;
+        sum += e;
+    }
+    float scale = 1.0f / block_sum(sum, scratch);
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) out[t] *= scale;
+}
+
+// The likeliest tokens, first to last, and their probabilities.
+KERNEL THREADS(512) top_k(const TopKArgs a) {
+    wait_for_inputs();
+    SHARED float scratch[MOST_WARPS];
+    SHARED Best bests[MOST_WARPS];
+    const float* logits = a.logits + (u64)blockIdx.x * a.stride;
+    Best best = {MINUS_INFINITY, 0xffffffffu};
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
+        if (before(logits[t], t, best.logit, best.token)) best = Best{logits[t], t};
+    }
+    best = block_best(best, bests);
+    float largest = best.logit, sum = 0.0f;
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) sum += expf(logits[t] - largest);
+    sum = block_sum(sum, scratch);
+    for (u32 n = 0;; n++) {
+        if (threadIdx.x == 0) {
+            // Without a single number there is no best: the first token then, as on the host.
+            a.tokens[blockIdx.x * a.k + n] = best.token < a.width ? best.token : 0;
+            a.probabilities[blockIdx.x * a.k + n] = expf(best.logit - largest) / sum;
+        }
+        if (n + 1 == a.k) return;
+        // The first of those that come after the last one found.
+        Best last = best;
+        best = Best{MINUS_INFINITY, 0xffffffffu};
+        for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
+            float logit = logits[t];
+            if (before(last.logit, last.token, logit, t) && before(logit, t, best.logit, best.token)) {
+                best = Best{logit, t};
+            }
+        }
+        best = block_best(best, bests);
+    }
+}
+
+// The weight that sampling gives token t: p, or what p has more than q.
+DEVICE double weight(const float* p, const float* q, u32 t) {
+    double w = q ? (double)p[t] - (double)q[t] : (double)p[t];
+    return w > 0.0 ? w : 0.0;
+}
+
+// Rejection sampling over chains (see the host's `accept::reject`), one block a chain. `units` has 2·(n + 1) uniforms a
+// chain: for each token whether it is kept and what replaces it, then one not used and what follows the last. Results are
+// how many are kept, what follows them, and the target's probability of it.
+KERNEL THREADS(512) reject(const RejectArgs a) {
+    wait_for_inputs();
+    SHARED u32 kept;
+    SHARED double sums[512];
+    const u32* chain = a.chains + 4 * blockIdx.x;
+    u32 target = chain[0], draft = chain[1], first = chain[2], count = chain[3];
+    const double* units = a.units + 2 * ((u64)first + blockIdx.x);
+    if (threadIdx.x == 0) {
+        u32 i = 0;
+        for (; i < count; i++) {
+            u32 token = a.tokens[first + i];
+            double p = a.target[(u64)(target + i) * a.target_stride + token];
+            double q = a.draft[(u64)(draft + i) * a.draft_stride + token];
+            if (!(units[2 * i] * q < p)) break;
+        }
+        kept = i;
+    }
+    __syncthreads();
+    const float* p = a.target + (u64)(target + kept) * a.target_stride;
+    const float* q = kept < count ? a.draft + (u64)(draft + kept) * a.draft_stride : nullptr;
+    // Each thread sums a stretch of the vocabulary; the first finds the stretch, then the token in it.
+    u32 stretch = (a.width + blockDim.x - 1) / blockDim.x;
+    u32 begin = threadIdx.x * stretch, end = begin + stretch < a.width ? begin + stretch : a.width;
+    double sum = 0.0;
+    for (u32 t = begin; t < end; t++) sum += weight(p, q, t);
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double total = 0.0;
+        for (u32 s = 0; s < blockDim.x; s++) total += sums[s];
+        double rest = units[2 * kept + 1] * total;
+        // The last stretch with any weight takes what roundings leave over.
+        u32 at = 0;
+        double left = rest;
+        for (u32 s = 0; s < blockDim.x; s++) {
+            if (sums[s] > 0.0) {
+                at = s;
+                left = rest;
+                if (rest < sums[s]) break;
+            }
+            rest -= sums[s];
+        }
+        u32 next = 0;
+        u32 from = at * stretch, to = from + stretch < a.width ? from + stretch : a.width;
+        for (u32 t = from; t < to; t++) {
+            double w = weight(p, q, t);
+            if (w > 0.0) {
+                next = t;
+                if (left < w) break;
+            }
+            left -= w;
+        }
+        a.out[3 * blockIdx.x] = kept;
+        a.out[3 * blockIdx.x + 1] = next;
+        a.out[3 * blockIdx.x + 2] = __float_as_uint(p[next]);
+    }
+}
+
+// The sum of p·ln(p / q) over the vocabulary, or of −p·ln(p) without a q, for pairs of rows; one block a pair.
+KERNEL THREADS(512) divergence(const DivergenceArgs a) {
+    wait_for_inputs();
+    SHARED double sums[512];
+    const float* p = a.target + (u64)a.pairs[2 * blockIdx.x] * a.target_stride;
+    const float* q = a.draft ? a.draft + (u64)a.pairs[2 * blockIdx.x + 1] * a.draft_stride : nullptr;
+    double sum = 0.0;
+    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
+        double x = p[t];
+        // A draft that rounds a token to 0 counts as the smallest f32.
+        if (x > 0.0) sum += q ? x * log(x / (double)fmaxf(q[t], 1.17549435e-38f)) : -x * log(x);
+    }
+    sums[threadIdx.x] = sum;
+    for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) a.out[blockIdx.x] = sums[0];
+}

@@ -1,0 +1,119 @@
+// What all kernels share. No header of the CUDA toolkit is needed: a machine that runs kernels has NVRTC and no more.
+// The structs of arguments stand above this text; they are written out from the host's own, so that neither can drift.
+
+#ifndef FORETOKEN_EMULATED
+#define DEVICE static __device__ __forceinline__
+#define KERNEL extern "C" __global__ void
+#define THREADS(n) __launch_bounds__(n)
+#define SHARED __shared__
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#define UNROLL _Pragma("unroll")
+
+// With dependent launches a kernel starts while the one before it still runs. Before it touches anything that another
+// kernel writes, or writes anything that another reads, every thread waits here until all before it have ended.
+DEVICE void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel begin what does not depend on this one.
+DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// D += A·B for A of 16 × 16 and B of 16 × 8 bf16. Lane = 4·g + c holds of A the pairs (row g, columns 2c), (g + 8, 2c),
+// (g, 2c + 8), (g + 8, 2c + 8), of B the pairs (rows 2c, column g), (2c + 8, g), of D (g, 2c), (g, 2c + 1), (g + 8, 2c),
+// (g + 8, 2c + 1) (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two numbers rounded to bf16, the first in the lower half.
+DEVICE u32 narrow2(float low, float high) {
+    u32 out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+    return out;
+}
+
+// 16 bytes that are read once: they pass by the first cache.
+DEVICE Quad load_once(const void* from) {
+    Quad q;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+                 : "l"(from));
+    return q;
+}
+
+// A number that another block of this launch has written: read past the first cache, which knows nothing of it.
+DEVICE float load_shared_result(const float* from) {
+    float x;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+    return x;
+}
+
+// 16 bytes from global to shared memory, on their way while the thread goes on.
+DEVICE void copy_async(void* to, const void* from) {
+    u32 at = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+DEVICE void copies_issued() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until all but the last `left` groups of this thread's copies have arrived.
+template <int left> DEVICE void copies_arrived() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
+#endif
+
+DEVICE float widen(bf16 x) { return __uint_as_float((u32)x << 16); }
+DEVICE bf16 narrow(float x) { return (bf16)(narrow2(x, 0.0f) & 0xffffu); }
+DEVICE float low(u32 pair) { return __uint_as_float(pair << 16); }
+DEVICE float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+DEVICE Quad load(const void* from) { return *(const Quad*)from; }
+
+#define WARP 32
+#define EVERY_LANE 0xffffffffu
+#define MOST_WARPS 32
+
+// The sum over a block, in one fixed order, known to every thread. `scratch` has a place for each warp.
+DEVICE float block_sum(float x, float* scratch) {
+    UNROLL for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(EVERY_LANE, x, step);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = x;
+    __syncthreads();
+    float total = 0.0f;
+    for (u32 w = 0; w < blockDim.x / WARP; w++) total += scratch[w];
+    return total;
+}
+
+// A token and its logit; of equal logits the smaller token comes first.
+struct Best {
+    float logit;
+    u32 token;
+};
+
+DEVICE bool before(float logit, u32 token, float other, u32 other_token) {
+    return logit > other || (logit == other && token < other_token);
+}
+
+// The first of a block's, known to every thread.
+DEVICE Best block_best(Best best, Best* scratch) {
+    UNROLL for (int step = 16; step > 0; step /= 2) {
+        float logit = __shfl_xor_sync(EVERY_LANE, best.logit, step);
+        u32 token = __shfl_xor_sync(EVERY_LANE, best.token, step);
+        if (before(logit, token, best.logit, best.token)) best = Best{logit, token};
+    }
+    __syncthreads();
+    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = best;
+    __syncthreads();
+    best = scratch[0];
+    for (u32 w = 1; w < blockDim.x / WARP; w++) {
+        Best other = scratch[w];
+        if (before(other.logit, other.token, best.logit, best.token)) best = other;
+    }
+    return best;
+}
+
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))

@@ -1,0 +1,200 @@
+// What is done to each row by itself. Rows begin at multiples of 16 bytes; block = row (y), part of the row (x).
+
+// The embeddings of tokens, widened.
+KERNEL THREADS(256) embed(const EmbedArgs a) {
+    wait_for_inputs();
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= a.width) return;
+    u64 row = blockIdx.y;
+    a.out[row * a.out_stride + i] = widen(a.table[(u64)a.tokens[row] * a.table_stride + i]);
+}
+
+// RMSNorm; `delta`, where there is one, is added to `x` for good. One block a row.
+KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
+    wait_for_inputs();
+    let_next_start();
+    SHARED float scratch[MOST_WARPS];
+    u64 row = blockIdx.x;
+    float* x = a.x + row * a.x_stride;
+    const bf16* delta = a.delta ? a.delta + row * a.delta_stride : nullptr;
+    u32 quads = a.width / 4;
+    float squares = 0.0f;
+    for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
+        Floats v = ((Floats*)x)[q];
+        if (delta) {
+            Pairs d = ((const Pairs*)delta)[q];
+            v = Floats{v.x + low(d.x), v.y + high(d.x), v.z + low(d.y), v.w + high(d.y)};
+            ((Floats*)x)[q] = v;
+        }
+        squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    u32 last = 4 * quads + threadIdx.x;
+    if (last < a.width) {
+        float v = x[last];
+        if (delta) x[last] = v = v + widen(delta[last]);
+        squares += v * v;
+    }
+    float scale = 1.0f / sqrtf(block_sum(squares, scratch) / (float)a.width + a.eps);
+    bf16* out = a.out + row * a.out_stride;
+    // Each thread reads back what it wrote itself.
+    for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
+        Floats v = ((Floats*)x)[q];
+        Floats g = ((const Floats*)a.gains)[q];
+        Pairs o = {narrow2(v.x * scale * g.x, v.y * scale * g.y), narrow2(v.z * scale * g.z, v.w * scale * g.w)};
+        ((Pairs*)out)[q] = o;
+    }
+    if (last < a.width) out[last] = narrow(x[last] * scale * a.gains[last]);
+}
+
+// RMSNorm of single heads of queries and keys, in place. One warp a head; block = row (y), heads (x).
+KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
+    wait_for_inputs();
+    let_next_start();
+    u32 head = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    u32 lane = threadIdx.x % WARP;
+    if (head >= a.heads + a.kv_heads) return;
+    bf16* x = a.qkv + (u64)blockIdx.y * a.stride + (u64)head * a.head_dim;
+    const float* gains = head < a.heads ? a.query_gains : a.key_gains;
+    float squares = 0.0f;
+    for (u32 i = lane; i < a.head_dim; i += WARP) {
+        float v = widen(x[i]);
+        squares += v * v;
+    }
+    UNROLL for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(EVERY_LANE, squares, step);
+    float scale = 1.0f / sqrtf(squares / (float)a.head_dim + a.eps);
+    for (u32 i = lane; i < a.head_dim; i += WARP) x[i] = narrow(widen(x[i]) * scale * gains[i]);
+}
+
+DEVICE float silu_times(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
+
+// silu(gate) · up; a row has all gates first. Eight numbers a thread where that is whole, else one.
+KERNEL THREADS(256) swiglu(const SwigluArgs a) {
+    wait_for_inputs();
+    let_next_start();
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    const bf16* gate = a.gate_up + (u64)blockIdx.y * a.in_stride;
+    const bf16* up = gate + a.width;
+    bf16* out = a.out + (u64)blockIdx.y * a.out_stride;
+    if (a.width % 8 == 0) {
+        if (i >= a.width / 8) return;
+        Quad g = load(gate + 8 * i), u = load(up + 8 * i);
+        Quad o;
+        o.x = narrow2(silu_times(low(g.x), low(u.x)), silu_times(high(g.x), high(u.x)));
+        o.y = narrow2(silu_times(low(g.y), low(u.y)), silu_times(high(g.y), high(u.y)));
+        o.z = narrow2(silu_times(low(g.z), low(u.z)), silu_times(high(g.z), high(u.z)));
+        o.w = narrow2(silu_times(low(g.w), low(u.w)), silu_times(high(g.w), high(u.w)));
+        *(Quad*)(out + 8 * i) = o;
+    } else if (i < a.width) {
+        out[i] = narrow(silu_times(widen(gate[i]), widen(up[i])));
+    }
+}
+
+// Whole rows, padding included, in units of 16 bytes.
+KERNEL THREADS(256) gather(const GatherArgs a) {
+    wait_for_inputs();
+    let_next_start();
+    const Quad* from = a.input + (u64)a.rows[blockIdx.x] * a.quads;
+    Quad* to = a.out + (u64)blockIdx.x * a.quads;
+    for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
+}
+
+// Whole rows to chosen places.
+KERNEL THREADS(256) scatter(const GatherArgs a) {
+    wait_for_inputs();
+    const Quad* from = a.input + (u64)blockIdx.x * a.quads;
+    Quad* to = a.out + (u64)a.rows[blockIdx.x] * a.quads;
+    for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
+}
+
+// Rows of either type as f32 without padding, for the host.
+KERNEL THREADS(256) unpack(const UnpackArgs a) {
+    wait_for_inputs();
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= a.width) return;
+    u64 from = (u64)blockIdx.y * a.stride + i;
+    a.out[(u64)blockIdx.y * a.width + i] = a.wide ? ((const float*)a.input)[from] : widen(((const bf16*)a.input)[from]);
+}
+
+// Rows from f32 without padding.
+KERNEL THREADS(256) pack(const PackArgs a) {
+    wait_for_inputs();
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= a.width) return;
+    u64 to = (u64)blockIdx.y * a.stride + i;
+    float x = a.input[(u64)blockIdx.y * a.width + i];
+    if (a.wide) {
+        ((float*)a.out)[to] = x;
+    } else {
+        ((bf16*)a.out)[to] = narrow(x);
+    }
+}
+
+DEVICE u64 mixed(u64 z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+// Random weights: the same hash of (base, position), and the same roundings, as on the host (sim's `Luck::unit`).
+KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
+    wait_for_inputs();
+    u64 count = (u64)a.rows * a.width;
+    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+        u64 bits = mixed(a.base + i * 0x9E3779B97F4A7C15ull);
+        double unit = (double)(bits >> 11) * (1.0 / 9007199254740992.0);
+        a.out[i / a.width * a.stride + i % a.width] = narrow(a.scale * (float)(2.0 * unit - 1.0));
+    }
+}
+
+// Turns queries and keys to their positions, and writes keys and values to their slots, rows of `dim` numbers whose
+// tail beyond the head's width is zero. A dimension is paired with the one half a head further, as Hugging Face does.
+// Thread = pair of dimensions (x), head of queries, keys, then values (y of the block); block = heads (x), row (y).
+KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
+    wait_for_inputs();
+    let_next_start();
+    u32 head = blockIdx.x * blockDim.y + threadIdx.y;
+    u32 half = a.head_dim / 2;
+    u32 i = threadIdx.x;
+    if (head >= a.heads + 2 * a.kv_heads) return;
+    u64 row = blockIdx.y;
+    bf16* x = a.qkv + row * a.stride + (u64)head * a.head_dim;
+    float first = 0.0f, second = 0.0f;
+    bf16* to = nullptr;
+    if (head >= a.heads) {
+        u32 kv_head = (head - a.heads) % a.kv_heads;
+        u32 slot = a.slots[row];
+        bf16* pool = head < a.heads + a.kv_heads ? a.keys : a.values;
+        to = pool + (((u64)(slot / 16) * a.kv_heads + kv_head) * 16 + slot % 16) * a.dim;
+        for (u32 z = a.head_dim + i; z < a.dim; z += blockDim.x) to[z] = 0;
+    }
+    if (i >= half) return;
+    first = widen(x[i]);
+    second = widen(x[i + half]);
+    if (head < a.heads + a.kv_heads) {
+        float sine, cosine;
+        sincosf((float)a.positions[row] * a.frequencies[i], &sine, &cosine);
+        float turned = first * cosine - second * sine;
+        second = second * cosine + first * sine;
+        first = turned;
+    }
+    bf16* out = to ? to : x;
+    out[i] = narrow(first);
+    out[i + half] = narrow(second);
+}
+
+// Copies keys and values from slot to slot, pair by pair; 16 bytes a thread, which keeps the pairs' order.
+KERNEL THREADS(256) move_kv(const MoveKvArgs a) {
+    wait_for_inputs();
+    u32 per_token = a.kv_heads * (a.dim / 8);
+    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= per_token) return;
+    u32 head = i / (a.dim / 8), part = i % (a.dim / 8);
+    // One pool of keys and one of values a layer, one after the other.
+    bf16* pool = a.pools + (u64)blockIdx.y * a.pool_numbers;
+    for (u32 m = 0; m < a.moves; m++) {
+        u32 from = a.pairs[2 * m], to = a.pairs[2 * m + 1];
+        u64 source = (((u64)(from / 16) * a.kv_heads + head) * 16 + from % 16) * a.dim + 8 * part;
+        u64 target = (((u64)(to / 16) * a.kv_heads + head) * 16 + to % 16) * a.dim + 8 * part;
+        *(Quad*)(pool + target) = load(pool + source);
+    }
+}

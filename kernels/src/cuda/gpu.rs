@@ -1,0 +1,348 @@
+//! A GPU that carries out commands: one stream, on which everything comes one after the other.
+
+use super::arguments::{ATTEND_TILE_64, ATTEND_TILE_128, KERNELS, tile_memory};
+use super::backend::{Backend, DeviceMemory, Graph, Mark};
+use super::blas::{Blas, WORKSPACE};
+use super::compile;
+use super::driver;
+use super::error::CudaError;
+use super::program::{Command, Launch, Program};
+use cudarc::driver::sys::{self, CUfunction_attribute_enum as Attribute};
+use cudarc::driver::{CudaContext, CudaGraph, CudaStream, result};
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes of page-locked memory that copies go through, in two halves.
+const STAGING: usize = 16 << 20;
+
+/// A GPU.
+pub(super) struct Gpu {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    module: sys::CUmodule,
+    functions: Vec<sys::CUfunction>,
+    dependent_launches: bool,
+    blas: Mutex<Blas>,
+    workspace: u64,
+    staging: Mutex<Staging>,
+    marks: [sys::CUevent; 2],
+}
+
+// SAFETY: handles of the driver belong to a context, not to a thread; each call binds the context to its thread first,
+// and what is not safe to call at once is behind locks.
+#[expect(unsafe_code, reason = "raw handles of the driver")]
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "raw handles of the driver")]
+unsafe impl Sync for Gpu {}
+
+/// Page-locked memory, from which copies need not be waited for.
+struct Staging {
+    at: *mut u8,
+    /// When the copy out of each half is done.
+    done: [sys::CUevent; 2],
+    half: usize,
+}
+
+fn failed(what: &'static str) -> impl Fn(result::DriverError) -> CudaError {
+    CudaError::failed(what)
+}
+
+impl Gpu {
+    /// The GPU of this number, with the kernels loaded.
+    pub(super) fn new(ordinal: usize, dependent_launches: bool) -> Result<Gpu, CudaError> {
+        for (there, name) in [
+            (driver::has_driver(), "the CUDA driver (libcuda)"),
+            (driver::has_nvrtc(), "NVRTC (libnvrtc)"),
+            (driver::has_cublaslt(), "cuBLASLt (libcublasLt)"),
+        ] {
+            if !there {
+                return Err(CudaError::Missing(name));
+            }
+        }
+        result::init().map_err(failed("starting the CUDA driver"))?;
+        let count = CudaContext::device_count().map_err(failed("counting GPUs"))?.max(0) as usize;
+        if ordinal >= count {
+            return Err(CudaError::NoDevice { ordinal, count });
+        }
+        let context = CudaContext::new(ordinal).map_err(failed("opening the GPU"))?;
+        let (major, minor) = context.compute_capability().map_err(failed("asking the GPU what it is"))?;
+        let capability = (major.max(0) as u32, minor.max(0) as u32);
+        if capability < (8, 0) {
+            let name = context.name().unwrap_or_default();
+            return Err(CudaError::TooOld { ordinal, name, capability });
+        }
+        let cubin = compile::cached(capability)?;
+        let stream = context.new_stream().map_err(failed("making a stream"))?;
+        let (module, functions) = load(&cubin)?;
+        let workspace = allocate(WORKSPACE)?;
+        let dependent_launches = dependent_launches && capability >= (9, 0);
+        let (staging, marks) = (Staging::new()?, [event(true)?, event(true)?]);
+        let blas = Mutex::new(Blas::new(workspace)?);
+        let staging = Mutex::new(staging);
+        Ok(Gpu { context, stream, module, functions, dependent_launches, blas, workspace, staging, marks })
+    }
+
+    /// Makes the context this thread's.
+    fn bind(&self) -> Result<(), CudaError> {
+        self.context.bind_to_thread().map_err(failed("binding the GPU to a thread"))
+    }
+
+    #[expect(unsafe_code, reason = "launching a kernel")]
+    fn launch(&self, launch: &Launch<'_>) -> Result<(), CudaError> {
+        let function = self.functions[launch.kernel];
+        let mut parameters = [launch.arguments.as_ptr() as *mut c_void];
+        let value = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
+        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let config = sys::CUlaunchConfig {
+            gridDimX: launch.grid[0],
+            gridDimY: launch.grid[1],
+            gridDimZ: launch.grid[2],
+            blockDimX: launch.block[0],
+            blockDimY: launch.block[1],
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared,
+            hStream: self.stream.cu_stream(),
+            attrs: &raw mut attribute,
+            numAttrs: self.dependent_launches.into(),
+        };
+        // SAFETY: the kernel takes one struct, of the type whose words these are (`Kernel` ties them together), which is
+        // copied by the call; its addresses are of live memory, which is freed only after the stream has ended.
+        let done = unsafe {
+            sys::cuLaunchKernelEx(&raw const config, function, parameters.as_mut_ptr(), std::ptr::null_mut())
+        };
+        done.result().map_err(|e| CudaError::Failed {
+            what: "launching a kernel",
+            why: format!("{} with {:?} blocks of {:?} threads: {e}", KERNELS[launch.kernel], launch.grid, launch.block),
+        })
+    }
+
+    fn do_one(&self, command: &Command<'_>) -> Result<(), CudaError> {
+        match command {
+            Command::Launch(launch) => self.launch(launch),
+            Command::Matmul(product) => {
+                let mut blas = self.blas.lock().unwrap_or_else(PoisonError::into_inner);
+                blas.multiply(product, self.stream.cu_stream().cast())
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<(), CudaError> {
+        self.stream.synchronize().map_err(failed("running kernels"))
+    }
+}
+
+/// The kernels of a module.
+#[expect(unsafe_code, reason = "cudarc's calls on modules are unsafe")]
+fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError> {
+    // SAFETY: a cubin, whole (its digest was checked, or it was just made), which the driver copies.
+    let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }.map_err(failed("loading the kernels"))?;
+    let functions: Result<Vec<_>, _> = KERNELS
+        .iter()
+        .map(|name| {
+            let name = CString::new(*name).expect("a name without zero bytes");
+            // SAFETY: the module was loaded above.
+            unsafe { result::module::get_function(module, name) }.map_err(failed("finding a kernel"))
+        })
+        .collect();
+    let functions = functions?;
+    for (kernel, dim) in [(ATTEND_TILE_64.index, 64), (ATTEND_TILE_128.index, 128)] {
+        let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: a function of the module.
+        unsafe { result::function::set_function_attribute(functions[kernel], most, tile_memory(dim) as i32) }
+            .map_err(failed("asking for shared memory"))?;
+    }
+    Ok((module, functions))
+}
+
+#[expect(unsafe_code, reason = "cudarc's call is unsafe since memory must be written before it is read")]
+fn allocate(bytes: u64) -> Result<u64, CudaError> {
+    // SAFETY: whoever asks for memory of the device gets it zeroed, or (the workspace) reads only what it has written.
+    unsafe { result::malloc_sync(bytes as usize) }.map_err(|e| {
+        let (free, total) = result::mem_get_info().unwrap_or_default();
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            CudaError::OutOfMemory { asked: mib(bytes), free: mib(free as u64), total: mib(total as u64) }
+        } else {
+            failed("allocating memory")(e)
+        }
+    })
+}
+
+fn event(timed: bool) -> Result<sys::CUevent, CudaError> {
+    let flags = if timed { sys::CUevent_flags::CU_EVENT_DEFAULT } else { sys::CUevent_flags::CU_EVENT_DISABLE_TIMING };
+    result::event::create(flags).map_err(failed("making an event"))
+}
+
+impl Staging {
+    #[expect(unsafe_code, reason = "cudarc's call is unsafe since memory must be written before it is read")]
+    fn new() -> Result<Staging, CudaError> {
+        // SAFETY: every byte is written before it is copied on.
+        let at = unsafe { result::malloc_host(STAGING, 0) }.map_err(failed("allocating page-locked memory"))?;
+        Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
+    }
+
+    /// The half that comes next, its length, and its event. The last copy out of it is done.
+    #[expect(unsafe_code, reason = "a slice of page-locked memory")]
+    fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
+        self.half = 1 - self.half;
+        let done = self.done[self.half];
+        // SAFETY: an event made above; one that was never recorded counts as done.
+        unsafe { result::event::synchronize(done) }.map_err(failed("copying"))?;
+        // SAFETY: within the allocation, borrowed from this as long as the slice lives; the copy out of it is done.
+        let half = unsafe { std::slice::from_raw_parts_mut(self.at.add(self.half * STAGING / 2), STAGING / 2) };
+        Ok((half, done))
+    }
+}
+
+impl Backend for Gpu {
+    fn name(&self) -> String {
+        self.context.name().unwrap_or_else(|e| format!("a GPU that does not say its name ({e})"))
+    }
+
+    fn memory(&self) -> Result<DeviceMemory, CudaError> {
+        self.bind()?;
+        let (free, total) = result::mem_get_info().map_err(failed("asking for free memory"))?;
+        Ok(DeviceMemory { free: free as u64, total: total as u64 })
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
+    fn allocate(&self, bytes: u64) -> Result<u64, CudaError> {
+        self.bind()?;
+        let address = allocate(bytes)?;
+        // SAFETY: the memory allocated above.
+        unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream.cu_stream()) }
+            .map_err(failed("clearing memory"))?;
+        Ok(address)
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
+    fn free(&self, address: u64) {
+        // An error that commands have made is reported by the next call; here nothing can be done about it.
+        if self.bind().is_ok() {
+            let _ = self.wait();
+            // SAFETY: allocated above, and given back once, by its only owner; no command uses it any more.
+            let _ = unsafe { result::free_sync(address) };
+        }
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
+    fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
+        self.bind()?;
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        for (i, piece) in from.chunks(STAGING / 2).enumerate() {
+            let (half, done) = staging.next()?;
+            let half = &mut half[..piece.len()];
+            half.copy_from_slice(piece);
+            let at = to + (i * STAGING / 2) as u64;
+            let stream = self.stream.cu_stream();
+            // SAFETY: the destination is the caller's memory of that size; the source stays as it is until the event
+            // recorded behind the copy is done, which `next` waits for.
+            unsafe { result::memcpy_htod_async(at, half, stream).and_then(|()| result::event::record(done, stream)) }
+                .map_err(failed("copying to the GPU"))?;
+        }
+        Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
+    fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
+        self.bind()?;
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        for (i, piece) in to.chunks_mut(STAGING / 2).enumerate() {
+            let (half, _) = staging.next()?;
+            let half = &mut half[..piece.len()];
+            let at = from + (i * STAGING / 2) as u64;
+            // SAFETY: the source is the caller's memory of that size; the destination is read after the stream has ended.
+            unsafe { result::memcpy_dtoh_async(half, at, self.stream.cu_stream()) }
+                .map_err(failed("copying from the GPU"))?;
+            self.wait()?;
+            piece.copy_from_slice(half);
+        }
+        Ok(())
+    }
+
+    fn run(&self, command: &Command<'_>) -> Result<(), CudaError> {
+        self.bind()?;
+        self.do_one(command)
+    }
+
+    fn capture(&self, program: &Program) -> Result<Box<dyn Graph>, CudaError> {
+        self.bind()?;
+        let error = |e: result::DriverError| CudaError::Failed {
+            what: "making a CUDA graph (FORETOKEN_CUDA_GRAPHS=0 does without)",
+            why: e.to_string(),
+        };
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.stream.begin_capture(mode).map_err(error)?;
+        let all = program.commands().try_for_each(|command| self.do_one(&command));
+        // The capture has to be ended whatever happened in it.
+        let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        all?;
+        let graph = graph.map_err(error)?.ok_or_else(|| CudaError::Failed {
+            what: "making a CUDA graph",
+            why: "the driver returned none".into(),
+        })?;
+        Ok(Box::new(Replay(graph)))
+    }
+
+    fn synchronize(&self) -> Result<(), CudaError> {
+        self.bind()?;
+        self.wait()
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on events are unsafe")]
+    fn mark(&self, mark: Mark) -> Result<(), CudaError> {
+        self.bind()?;
+        // SAFETY: an event and a stream of this context.
+        unsafe { result::event::record(self.marks[mark as usize], self.stream.cu_stream()) }
+            .map_err(failed("recording an event"))
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on events are unsafe")]
+    fn elapsed(&self) -> Result<Duration, CudaError> {
+        self.bind()?;
+        let [start, end] = self.marks;
+        // SAFETY: events of this context; the wait makes sure that both are done.
+        let ms = unsafe { result::event::synchronize(end).and_then(|()| result::event::elapsed(start, end)) };
+        Ok(Duration::from_secs_f64(f64::from(ms.map_err(failed("timing kernels"))?) / 1e3))
+    }
+}
+
+/// A CUDA graph.
+struct Replay(CudaGraph);
+
+// SAFETY: a graph belongs to a context, not to a thread, and is launched by one thread at a time: launches go through a
+// mutable borrow of the device.
+#[expect(unsafe_code, reason = "raw handles of the driver")]
+unsafe impl Send for Replay {}
+// SAFETY: as above.
+#[expect(unsafe_code, reason = "raw handles of the driver")]
+unsafe impl Sync for Replay {}
+
+impl Graph for Replay {
+    fn launch(&self) -> Result<(), CudaError> {
+        self.0.launch().map_err(failed("launching a CUDA graph"))
+    }
+}
+
+impl Drop for Gpu {
+    #[expect(unsafe_code, reason = "cudarc's calls on handles are unsafe")]
+    fn drop(&mut self) {
+        if self.bind().is_err() {
+            return;
+        }
+        let _ = self.wait();
+        let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: all were made by this and are used by nobody else. Nothing can be done about an error.
+        unsafe {
+            for event in self.marks.into_iter().chain(staging.done) {
+                let _ = result::event::destroy(event);
+            }
+            let _ = result::free_host(staging.at.cast());
+            let _ = result::free_sync(self.workspace);
+            let _ = result::module::unload(self.module);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The CUDA device: bf16 weights, activations and KV, f32 sums and residual stream.
+//!
+//! [`Cuda`] turns operations into commands ([`program`]), which a [`backend`] carries out: a GPU, or an emulation in
+//! tests. Of a pass the commands are collected first. If they are the same as those of an earlier pass, which sizes are
+//! padded for, they are replayed as one CUDA graph; what differs from pass to pass is data that is copied beforehand
+//! ([`arena`], [`batch`]).
+//!
+//! Without a GPU, a driver or a toolkit nothing of it can be run, and everything compiles.
+
+mod arena;
+pub mod arguments;
+pub mod backend;
+mod batch;
+mod blas;
+pub mod compile;
+mod device;
+mod driver;
+mod error;
+mod gpu;
+mod memory;
+mod passes;
+pub mod program;
+mod tuning;
+
+pub use device::Cuda;
+pub use driver::{Device, Driver};
+pub(crate) use driver::{driver, has_cublaslt, has_driver, has_nvrtc};
+pub use error::CudaError;
+pub use memory::{Buffer, Kv, Matrix, Vector};
+pub use tuning::Tuning;

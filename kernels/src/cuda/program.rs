@@ -1,0 +1,172 @@
+//! What a pass asks of the GPU, written down before it is done: equal passes are equal words, and are then replayed as
+//! one CUDA graph.
+
+use super::arguments::{Arguments, Kernel};
+
+/// `out = x · weightsᵀ`, all row by row; bf16 in, f32 sums. Addresses are of device memory, strides in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Matmul {
+    /// Address of the rows, bf16.
+    pub x: u64,
+    /// Address of the weights, outputs × inputs, bf16.
+    pub weights: u64,
+    /// Address of the results.
+    pub out: u64,
+    /// What of it decides how it is best done.
+    pub shape: MatmulShape,
+}
+
+/// The sizes of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatmulShape {
+    /// Rows.
+    pub rows: u32,
+    /// Numbers of a row.
+    pub inputs: u32,
+    /// Results of a row.
+    pub outputs: u32,
+    /// From one row to the next.
+    pub x_stride: u32,
+    /// From one output's weights to the next's.
+    pub weight_stride: u32,
+    /// From one row of results to the next.
+    pub out_stride: u32,
+    /// Are the results f32? Else bf16.
+    pub wide: bool,
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// A kernel.
+    Launch(Launch<'a>),
+    /// A large product.
+    Matmul(Matmul),
+}
+
+/// A kernel with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch<'a> {
+    /// Its place in [`super::arguments::KERNELS`].
+    pub kernel: usize,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 2],
+    /// Dynamic shared memory of a block, bytes.
+    pub shared: u32,
+    /// The struct it takes.
+    pub arguments: &'a [u64],
+}
+
+/// Commands, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    words: Vec<u64>,
+}
+
+const MATMUL: u64 = u64::MAX;
+
+fn both(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
+impl Program {
+    /// Forgets the commands, and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    /// Adds a launch. Nothing is added where there is nothing to do.
+    pub(super) fn launch<A: Arguments>(
+        &mut self,
+        kernel: &Kernel<A>,
+        grid: [usize; 3],
+        block: [usize; 2],
+        shared: u32,
+        arguments: &A,
+    ) {
+        if grid.contains(&0) {
+            return;
+        }
+        let [x, y, z] = grid.map(|n| n as u32);
+        let begins = self.words.len();
+        self.words.extend([0, both(x, y), both(z, shared), both(block[0] as u32, block[1] as u32)]);
+        arguments.append(&mut self.words);
+        self.words[begins] = both(kernel.index as u32, (self.words.len() - begins) as u32);
+    }
+
+    /// Adds a large product.
+    pub(super) fn matmul(&mut self, m: &Matmul) {
+        let s = &m.shape;
+        let sizes = [both(s.rows, s.inputs), both(s.outputs, s.x_stride), both(s.weight_stride, s.out_stride)];
+        self.words.extend([MATMUL, m.x, m.weights, m.out]);
+        self.words.extend(sizes);
+        self.words.push(s.wide.into());
+    }
+
+    /// The commands.
+    pub fn commands(&self) -> impl Iterator<Item = Command<'_>> {
+        let mut rest = self.words.as_slice();
+        std::iter::from_fn(move || {
+            let (&first, _) = rest.split_first()?;
+            if first == MATMUL {
+                let (words, after) = rest.split_at(8);
+                rest = after;
+                let ([rows, inputs], [outputs, x_stride]) = (halves(words[4]), halves(words[5]));
+                let [weight_stride, out_stride] = halves(words[6]);
+                let shape =
+                    MatmulShape { rows, inputs, outputs, x_stride, weight_stride, out_stride, wide: words[7] == 1 };
+                return Some(Command::Matmul(Matmul { x: words[1], weights: words[2], out: words[3], shape }));
+            }
+            let [kernel, length] = halves(first);
+            let (words, after) = rest.split_at(length as usize);
+            rest = after;
+            let ([x, y], [z, shared]) = (halves(words[1]), halves(words[2]));
+            let (grid, block) = ([x, y, z], halves(words[3]));
+            Some(Command::Launch(Launch { kernel: kernel as usize, grid, block, shared, arguments: &words[4..] }))
+        })
+    }
+
+    /// The same for equal programs.
+    pub(super) fn hash(&self) -> u64 {
+        self.words.iter().fold(self.words.len() as u64, |h, &word| foretoken_sim::luck::mix(h ^ word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::{GATHER, GatherArgs, In, Out};
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut program = Program::default();
+        let arguments = GatherArgs { input: In::at(1 << 40), rows: In::at(2), out: Out::at(3), quads: 4, _even: 0 };
+        let shape = MatmulShape {
+            rows: 1,
+            inputs: 2,
+            outputs: 3,
+            x_stride: 4,
+            weight_stride: 5,
+            out_stride: u32::MAX,
+            wide: true,
+        };
+        let product = Matmul { x: 7, weights: 8, out: 9, shape };
+        program.launch(&GATHER, [1, 2, 3], [64, 4], 5, &arguments);
+        program.launch(&GATHER, [0, 2, 3], [64, 4], 5, &arguments);
+        program.matmul(&product);
+        let launch =
+            Launch { kernel: GATHER.index, grid: [1, 2, 3], block: [64, 4], shared: 5, arguments: &[1 << 40, 2, 3, 4] };
+        let all: Vec<Command<'_>> = program.commands().collect();
+        assert_eq!(all, [Command::Launch(launch), Command::Matmul(product)]);
+        let mut other = program.clone();
+        assert_eq!(other.hash(), program.hash());
+        other.matmul(&product);
+        assert_ne!(other.hash(), program.hash());
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be chosen about how the GPU is used, none of which changes what is computed but for roundings.
+
+/// How the GPU is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Replay passes as CUDA graphs?
+    pub graphs: bool,
+    /// Rows that passes are padded to, rising; larger ones are run as they are.
+    pub graph_sizes: Vec<usize>,
+    /// Products of up to so many rows, at most 32, are made by the own kernel for few rows; others by cuBLASLt.
+    pub few_rows: usize,
+    /// May a kernel start before the one before it has ended (programmatic dependent launch; needs compute 9.0)?
+    pub dependent_launches: bool,
+}
+
+impl Default for Tuning {
+    /// vLLM's sizes of CUDA graphs: 1, 2, 4, then multiples of 8 to 256, then of 16 to 512.
+    fn default() -> Tuning {
+        let graph_sizes = [1, 2, 4].into_iter().chain((8..256).step_by(8)).chain((256..=512).step_by(16)).collect();
+        Tuning { graphs: true, graph_sizes, few_rows: 32, dependent_launches: true }
+    }
+}
+
+impl Tuning {
+    /// The default, changed by the variables `FORETOKEN_CUDA_GRAPHS`, `FORETOKEN_CUDA_DEPENDENT_LAUNCHES` (0 turns off)
+    /// and `FORETOKEN_CUDA_FEW_ROWS` (0 leaves all products to cuBLASLt).
+    pub fn from_environment() -> Tuning {
+        let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+        let default = Tuning::default();
+        Tuning {
+            graphs: number("FORETOKEN_CUDA_GRAPHS").map_or(default.graphs, |n| n > 0),
+            dependent_launches: number("FORETOKEN_CUDA_DEPENDENT_LAUNCHES")
+                .map_or(default.dependent_launches, |n| n > 0),
+            few_rows: number("FORETOKEN_CUDA_FEW_ROWS").unwrap_or(default.few_rows).min(32),
+            ..default
+        }
+    }
+
+    /// What a pass of so many rows is padded to.
+    pub(super) fn padded(&self, rows: usize) -> usize {
+        if !self.graphs || rows == 0 {
+            return rows;
+        }
+        let at = self.graph_sizes.partition_point(|&size| size < rows);
+        self.graph_sizes.get(at).copied().unwrap_or(rows)
+    }
+
+    /// Is a pass of so many rows replayed as a graph?
+    pub(super) fn has_graph(&self, rows: usize) -> bool {
+        self.graphs && self.graph_sizes.last().is_some_and(|&most| rows <= most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_are_padded_to_the_next_size() {
+        let tuning = Tuning::default();
+        assert_eq!([0, 1, 3, 4, 5, 9, 250, 257, 512, 513, 4000].map(|n| tuning.padded(n)), [
+            0, 1, 4, 4, 8, 16, 256, 272, 512, 513, 4000
+        ]);
+        assert!(tuning.has_graph(512) && !tuning.has_graph(513));
+        assert_eq!(Tuning { graphs: false, ..tuning }.padded(3), 3);
+    }
+}

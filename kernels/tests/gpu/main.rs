@@ -1,0 +1,72 @@
+//! The CUDA device against the CPU: on a GPU (`gpu_device::…`; skipped, loudly, where there is none) and, at small sizes,
+//! on an emulation of one (`emulated::…`).
+//!
+//! The CPU computes in f32, the GPU keeps activations and KV as bf16, so results differ by roundings: 2⁻⁹ of a number
+//! each. Every check says how much it allows.
+
+#[path = "../emulate/mod.rs"]
+mod emulate;
+mod operations;
+mod sampling;
+mod support;
+mod whole;
+
+use foretoken_kernels::cuda::{Cuda, CudaError, Tuning};
+
+/// A GPU, `None` where there is none. A GPU that is there but cannot be used is a failure.
+fn gpu() -> Option<Cuda> {
+    match Cuda::new(0) {
+        Ok(cuda) => Some(cuda),
+        Err(why @ (CudaError::Missing("the CUDA driver (libcuda)") | CudaError::NoDevice { .. })) => {
+            eprintln!("################ SKIPPED: no GPU here ({why}) ################");
+            None
+        }
+        Err(why) => panic!("{why}"),
+    }
+}
+
+macro_rules! checks {
+    ($($module:ident::$check:ident),* $(,)?) => {
+        mod gpu_device {
+            $(
+                #[test]
+                fn $check() {
+                    if let Some(mut cuda) = super::gpu() {
+                        super::$module::$check(&mut cuda, super::support::Scale::Gpu);
+                    }
+                }
+            )*
+        }
+
+        mod emulated {
+            $(
+                #[test]
+                fn $check() {
+                    if let Some(mut cuda) = super::emulate::device(super::Tuning::default()) {
+                        super::$module::$check(&mut cuda, super::support::Scale::Emulated);
+                    }
+                }
+            )*
+        }
+    };
+}
+
+checks! {
+    operations::rows_are_normed_gated_and_gathered,
+    operations::products_of_all_sizes,
+    operations::random_weights_are_the_hosts,
+    operations::stored_weights_of_all_types,
+    operations::attention_sees_what_it_should,
+    operations::heads_are_normed,
+    sampling::probabilities_and_the_likeliest,
+    sampling::greedy_acceptance_is_the_hosts,
+    sampling::rejection_is_the_hosts,
+    sampling::rejection_keeps_the_targets_distribution,
+    whole::logits_are_the_cpus,
+    whole::ragged_and_paged_batches_equal_single_requests,
+    whole::a_verify_pass_equals_single_steps,
+    whole::moved_paths_become_context,
+    whole::greedy_speculation_emits_the_autoregressive_tokens,
+    whole::graphs_change_nothing,
+    whole::a_model_too_large_is_refused,
+}

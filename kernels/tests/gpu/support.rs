@@ -1,0 +1,107 @@
+//! Fresh random numbers on both devices, and how results are compared.
+
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::cuda::{Buffer, Cuda, Matrix, Vector};
+use foretoken_kernels::device::Device;
+use foretoken_kernels::weights::{Dtype, TensorData};
+use foretoken_sim::{Luck, Stream};
+use half::bf16;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What runs the check: an emulation gets small sizes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    Gpu,
+    Emulated,
+}
+
+impl Scale {
+    /// These sizes, and on a GPU those as well.
+    pub fn sizes<T: Clone>(self, small: &[T], large: &[T]) -> Vec<T> {
+        let large = if self == Scale::Gpu { large } else { &[] };
+        [small, large].concat()
+    }
+}
+
+/// Random numbers of another sequence in every run and at every call; `FORETOKEN_SEED` repeats a run.
+pub fn luck() -> Luck {
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    if SEED.load(Ordering::SeqCst) == 0 {
+        let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
+        let seed = given.unwrap_or(u64::from(now)).max(1);
+        if SEED.compare_exchange(0, seed, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            eprintln!("FORETOKEN_SEED={seed}");
+        }
+    }
+    Luck::new(SEED.load(Ordering::SeqCst), Stream::Weights, CALLS.fetch_add(1, Ordering::SeqCst))
+}
+
+/// Uniform in [−1, 1), as bf16 can say it.
+pub fn numbers(count: usize) -> Vec<f32> {
+    let luck = luck();
+    (0..count as u64).map(|i| bf16::from_f32((2.0 * luck.unit(i) - 1.0) as f32).to_f32()).collect()
+}
+
+/// Both devices' buffers with these rows.
+pub fn both(cpu: &mut Cpu, cuda: &mut Cuda, rows: &[f32], width: usize, wide: bool) -> (foretoken_kernels::cpu::Buffer, Buffer) {
+    let count = rows.len() / width;
+    let mut one = cpu.buffer(count, width).unwrap();
+    one.set_rows(count);
+    (0..count).for_each(|r| one.row_mut(r).copy_from_slice(&rows[r * width..][..width]));
+    let mut other = if wide { cuda.buffer(count, width) } else { cuda.narrow_buffer(count, width) }.unwrap();
+    cuda.fill(rows, &mut other).unwrap();
+    (one, other)
+}
+
+/// Empty buffers of both devices.
+pub fn empty(cpu: &mut Cpu, cuda: &mut Cuda, rows: usize, width: usize, wide: bool) -> (foretoken_kernels::cpu::Buffer, Buffer) {
+    let other = if wide { cuda.buffer(rows, width) } else { cuda.narrow_buffer(rows, width) };
+    (cpu.buffer(rows, width).unwrap(), other.unwrap())
+}
+
+fn stored(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect()
+}
+
+/// A matrix of these weights on both.
+pub fn matrices(cpu: &mut Cpu, cuda: &mut Cuda, weights: &[f32], inputs: usize) -> (foretoken_kernels::cpu::Matrix, Matrix) {
+    let bytes = stored(weights);
+    let parts = [(TensorData::Stored { dtype: Dtype::Bf16, bytes: &bytes }, weights.len() / inputs)];
+    (cpu.matrix(&parts, inputs, Dtype::Bf16).unwrap(), cuda.matrix(&parts, inputs, Dtype::Bf16).unwrap())
+}
+
+/// Gains on both.
+pub fn gains(cpu: &mut Cpu, cuda: &mut Cuda, gains: &[f32]) -> (Vec<f32>, Vector) {
+    let bytes = stored(gains);
+    let data = TensorData::Stored { dtype: Dtype::Bf16, bytes: &bytes };
+    (cpu.vector(data, gains.len()).unwrap(), cuda.vector(data, gains.len()).unwrap())
+}
+
+/// A buffer's numbers on the host.
+pub fn downloaded(cuda: &mut Cuda, buffer: &Buffer) -> Vec<f32> {
+    let mut out = Vec::new();
+    cuda.download(buffer, &mut out).unwrap();
+    out
+}
+
+/// Each number of `got` is as far from that of `expected` as `tolerance` times its size and the row's root mean square.
+pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance: f32) {
+    assert_eq!(got.len(), expected.len(), "{what}: how many");
+    for (row, (got, expected)) in got.chunks(width).zip(expected.chunks(width)).enumerate() {
+        let mean = (expected.iter().map(|x| x * x).sum::<f32>() / width as f32).sqrt();
+        for (i, (g, e)) in got.iter().zip(expected).enumerate() {
+            let off = (g - e).abs();
+            assert!(off <= tolerance * (e.abs() + mean), "{what}: row {row}, number {i}: {g} instead of {e}");
+        }
+    }
+}
+
+/// As [`close`], of whole buffers.
+pub fn same(what: &str, cuda: &mut Cuda, got: &Buffer, expected: &foretoken_kernels::cpu::Buffer, tolerance: f32) {
+    assert_eq!((got.rows(), got.width()), (expected.rows(), expected.width()), "{what}: sizes");
+    let expected: Vec<f32> = (0..expected.rows()).flat_map(|r| expected.row(r).to_vec()).collect();
+    close(what, &downloaded(cuda, got), &expected, got.width(), tolerance);
+}
