@@ -38,7 +38,8 @@ pub enum Command {
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
     /// Say what this machine can do
-    Doctor,
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -144,6 +145,21 @@ const TEXT_EXAMPLES: &str = "Examples:
   foretoken traces text
   foretoken traces text --family arithmetic --n 3 --format raw
   foretoken traces text --seed 1 --n 240000 -o corpus.jsonl";
+
+const DOCTOR_EXAMPLES: &str = "Examples:
+  foretoken doctor
+  foretoken doctor --format json
+  foretoken doctor --need cuda:0";
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Exit with code 4 unless models can run on this device: cpu, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub need: Option<String>,
+}
 
 #[derive(Debug, Args)]
 pub struct RunArgs {

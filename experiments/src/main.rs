@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
         cli::Command::Profile(args) => commands::profile::run(&args),
-        cli::Command::Doctor => commands::doctor::run(),
+        cli::Command::Doctor(args) => commands::doctor::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,48 +1,118 @@
 //! `doctor`: what this machine can do, in words for its owner. It looks and reports; it changes nothing.
 
+use crate::cpu;
 use crate::cuda::{self, Driver};
 use std::fmt;
 
 /// What was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DoctorReport {
     /// CPU cores this process may use.
     pub cpu_cores: usize,
+    /// The vector instructions that the CPU device uses here.
+    pub instructions: &'static str,
+    /// Memory of the machine, bytes: (all, free for new programs). `None` where the system does not say.
+    pub memory: Option<(u64, u64)>,
     /// The CUDA driver, `None` when its library cannot be loaded; an error in the driver's words when it can but fails.
     pub driver: Result<Option<Driver>, String>,
-    /// Can NVRTC be loaded, so that kernels can be compiled here?
-    pub nvrtc: bool,
+    /// NVRTC's version, (major, minor), if it can be loaded, so that kernels can be compiled here.
+    pub nvrtc: Option<(i32, i32)>,
+    /// Can cuBLASLt be loaded, which makes large products?
+    pub cublaslt: bool,
 }
 
 /// Looks at this machine. Never fails and never panics: what is missing is part of the report.
 pub fn doctor() -> DoctorReport {
     DoctorReport {
         cpu_cores: std::thread::available_parallelism().map_or(1, usize::from),
+        instructions: cpu::instructions(),
+        memory: memory(),
         driver: cuda::driver(),
-        nvrtc: cuda::has_nvrtc(),
+        nvrtc: cuda::compile::version().ok(),
+        cublaslt: cuda::has_cublaslt(),
     }
 }
 
+/// (all, available), bytes.
+fn memory() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    Some((kib("MemTotal:")? * 1024, kib("MemAvailable:")? * 1024))
+}
+
+/// Oldest compute capability the kernels run on: bf16 products on matrix units.
+const OLDEST: (u32, u32) = (8, 0);
+
 impl DoctorReport {
-    /// Could kernels run here: a driver with a device, and a compiler for them?
-    pub fn can_run_kernels(&self) -> bool {
-        let devices = matches!(&self.driver, Ok(Some(driver)) if !driver.devices.is_empty());
-        devices && self.nvrtc
+    /// What keeps GPU `ordinal` (any, if none is named) from running models, each with what to do about it. Nothing
+    /// does where there is nothing in it.
+    pub fn missing(&self, ordinal: Option<u32>) -> Vec<String> {
+        let mut missing = Vec::new();
+        match &self.driver {
+            Ok(None) => missing.push("no CUDA driver (libcuda): install NVIDIA's driver for your GPU".to_owned()),
+            Err(why) => missing.push(format!("the CUDA driver does not answer ({why}): is a GPU there, and allowed?")),
+            Ok(Some(driver)) => {
+                let here = |ordinal: &u32| driver.devices.iter().any(|gpu| gpu.ordinal == *ordinal);
+                match ordinal {
+                    Some(n) if !here(&n) => {
+                        missing.push(format!("no GPU {n}: the driver has {}, counted from 0", driver.devices.len()));
+                    }
+                    None if driver.devices.is_empty() => missing.push("no GPU".to_owned()),
+                    _ => {}
+                }
+                let mut asked = driver.devices.iter().filter(|gpu| ordinal.is_none_or(|n| gpu.ordinal == n)).peekable();
+                if asked.peek().is_some() && asked.all(|gpu| gpu.compute_capability < OLDEST) {
+                    missing.push("a GPU of compute capability 8.0 or newer (Ampere)".to_owned());
+                }
+            }
+        }
+        let toolkit = "install the CUDA toolkit, or from PyPI";
+        if self.nvrtc.is_none() {
+            missing.push(format!(
+                "no NVRTC (libnvrtc): {toolkit} nvidia-cuda-nvrtc, and name its folder in LD_LIBRARY_PATH"
+            ));
+        }
+        if !self.cublaslt {
+            missing.push(format!(
+                "no cuBLASLt (libcublasLt): {toolkit} nvidia-cublas, and name its folder in LD_LIBRARY_PATH"
+            ));
+        }
+        missing
     }
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 30) as f64
 }
 
 impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "CPU          {} core{}", self.cpu_cores, if self.cpu_cores == 1 { "" } else { "s" })?;
+        let cores = if self.cpu_cores == 1 { "core" } else { "cores" };
+        writeln!(f, "CPU          {} {cores}, {} instructions", self.cpu_cores, self.instructions)?;
+        match self.memory {
+            Some((all, free)) => writeln!(f, "Memory       {:.1} GiB, {:.1} GiB of it free", gib(all), gib(free))?,
+            None => writeln!(f, "Memory       the system does not say")?,
+        }
         match &self.driver {
             Ok(None) => writeln!(f, "CUDA driver  not found (no libcuda)")?,
             Err(why) => writeln!(f, "CUDA driver  found, but it does not answer: {why}")?,
             Ok(Some(driver)) => write_driver(f, driver)?,
         }
-        let nvrtc = if self.nvrtc { "found" } else { "not found (no libnvrtc)" };
-        writeln!(f, "NVRTC        {nvrtc}")?;
-        let kernels = if self.can_run_kernels() { "has what kernels need" } else { "cannot run kernels" };
-        writeln!(f, "This machine {kernels}. Simulation needs none of it.")
+        match self.nvrtc {
+            Some((major, minor)) => writeln!(f, "NVRTC        {major}.{minor}")?,
+            None => writeln!(f, "NVRTC        not found (no libnvrtc)")?,
+        }
+        writeln!(f, "cuBLASLt     {}", if self.cublaslt { "found" } else { "not found (no libcublasLt)" })?;
+        writeln!(f)?;
+        writeln!(f, "Simulating             yes")?;
+        writeln!(f, "Live on the CPU        yes")?;
+        let missing = self.missing(None);
+        writeln!(f, "Live on a GPU          {}", if missing.is_empty() { "yes" } else { "no" })?;
+        missing.iter().try_for_each(|what| writeln!(f, "  {what}"))?;
+        writeln!(f, "Compiling GPU kernels  {}", if self.nvrtc.is_some() { "yes" } else { "no" })
     }
 }
 
@@ -54,9 +124,12 @@ fn write_driver(f: &mut fmt::Formatter<'_>, driver: &Driver) -> fmt::Result {
     }
     for gpu in &driver.devices {
         let (major, minor) = gpu.compute_capability;
-        let gib = gpu.memory_bytes as f64 / (1u64 << 30) as f64;
+        let (all, free) = (gib(gpu.memory_bytes), gib(gpu.free_bytes));
         let (ordinal, name, sms) = (gpu.ordinal, &gpu.name, gpu.multiprocessors);
-        writeln!(f, "GPU {ordinal:<8} {name}, compute {major}.{minor}, {sms} multiprocessors, {gib:.1} GiB")?;
+        writeln!(
+            f,
+            "GPU {ordinal:<8} {name}, compute {major}.{minor}, {sms} multiprocessors, {all:.1} GiB, {free:.1} GiB of it free"
+        )?;
     }
     Ok(())
 }
@@ -71,43 +144,67 @@ mod tests {
     fn looking_never_panics_and_agrees_with_itself() {
         let report = doctor();
         assert!(report.cpu_cores >= 1);
-        assert_eq!(report, doctor());
+        assert!(report.memory.is_none_or(|(all, free)| free <= all));
         assert_eq!(matches!(report.driver, Ok(None)), !cuda::has_driver());
-        assert!(!report.can_run_kernels() || cuda::has_driver());
+        assert!(!report.missing(None).is_empty() || cuda::has_driver());
+        let again = doctor();
+        assert_eq!((report.cpu_cores, report.nvrtc), (again.cpu_cores, again.nvrtc));
     }
 
-    fn report(driver: Result<Option<Driver>, String>, nvrtc: bool) -> DoctorReport {
-        DoctorReport { cpu_cores: 2, driver, nvrtc }
+    fn report(driver: Result<Option<Driver>, String>, libraries: bool) -> DoctorReport {
+        let nvrtc = libraries.then_some((13, 0));
+        let memory = Some((8 << 30, 3 << 29));
+        DoctorReport { cpu_cores: 2, instructions: "AVX-512", memory, driver, nvrtc, cublaslt: libraries }
     }
 
     #[test]
-    fn a_machine_without_cuda_is_told_that_it_can_simulate() {
+    fn a_machine_without_cuda_is_told_what_it_can_do() {
         let text = report(Ok(None), false).to_string();
         assert_eq!(
             text,
-            "CPU          2 cores\n\
+            "CPU          2 cores, AVX-512 instructions\n\
+             Memory       8.0 GiB, 1.5 GiB of it free\n\
              CUDA driver  not found (no libcuda)\n\
              NVRTC        not found (no libnvrtc)\n\
-             This machine cannot run kernels. Simulation needs none of it.\n"
+             cuBLASLt     not found (no libcublasLt)\n\
+             \n\
+             Simulating             yes\n\
+             Live on the CPU        yes\n\
+             Live on a GPU          no\n  \
+               no CUDA driver (libcuda): install NVIDIA's driver for your GPU\n  \
+               no NVRTC (libnvrtc): install the CUDA toolkit, or from PyPI nvidia-cuda-nvrtc, and name its folder in \
+             LD_LIBRARY_PATH\n  \
+               no cuBLASLt (libcublasLt): install the CUDA toolkit, or from PyPI nvidia-cublas, and name its folder in \
+             LD_LIBRARY_PATH\n\
+             Compiling GPU kernels  no\n"
         );
     }
 
     #[test]
-    fn a_device_is_described_and_needs_a_compiler_to_be_used() {
+    fn a_gpu_is_described_and_needs_libraries_to_be_used() {
         let gpu = Device {
             ordinal: 0,
             name: "Example GPU".into(),
             compute_capability: (9, 0),
             multiprocessors: 132,
             memory_bytes: 80 << 30,
+            free_bytes: 79 << 30,
         };
-        let driver = Driver { cuda_version: (13, 1), devices: vec![gpu] };
+        let old = Device { ordinal: 1, compute_capability: (7, 5), ..gpu.clone() };
+        let driver = Driver { cuda_version: (13, 1), devices: vec![gpu, old] };
         let with = report(Ok(Some(driver.clone())), true);
-        assert!(with.can_run_kernels());
-        assert!(with.to_string().contains("CUDA driver  runs CUDA 13.1 and older\n"));
-        assert!(with.to_string().contains("GPU 0        Example GPU, compute 9.0, 132 multiprocessors, 80.0 GiB\n"));
-        assert!(!report(Ok(Some(driver)), false).can_run_kernels());
+        assert_eq!(with.missing(None), Vec::<String>::new());
+        assert_eq!(with.missing(Some(0)), Vec::<String>::new());
+        assert!(with.missing(Some(1))[0].contains("8.0 or newer"));
+        assert!(with.missing(Some(2))[0].contains("no GPU 2: the driver has 2"));
+        let text = with.to_string();
+        assert!(text.contains("CUDA driver  runs CUDA 13.1 and older\n"));
+        assert!(text.contains("GPU 0        Example GPU, compute 9.0, 132 multiprocessors, 80.0 GiB, 79.0 GiB of it free\n"));
+        assert!(text.contains("Live on a GPU          yes\n"));
+        assert_eq!(report(Ok(Some(driver)), false).missing(Some(0)).len(), 2);
         let broken = report(Err("CUDA_ERROR_NO_DEVICE".into()), true);
-        assert!(!broken.can_run_kernels() && broken.to_string().contains("CUDA_ERROR_NO_DEVICE"));
+        assert!(broken.missing(None)[0].contains("CUDA_ERROR_NO_DEVICE"));
+        let empty = Driver { cuda_version: (13, 1), devices: vec![] };
+        assert_eq!(report(Ok(Some(empty)), true).missing(None), ["no GPU"]);
     }
 }

@@ -4,6 +4,7 @@ mod bad_input;
 mod commands;
 mod decide;
 mod directions;
+mod doctor;
 mod interrupted;
 mod papers;
 mod policies;

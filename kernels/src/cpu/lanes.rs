@@ -120,6 +120,17 @@ impl Level {
         all
     }
 
+    /// What people call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Level::Plain => "plain",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "AVX2 with FMA",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "AVX-512",
+        }
+    }
+
     /// The best one.
     pub(super) fn best() -> Level {
         *Level::all().last().expect("plain code runs everywhere")

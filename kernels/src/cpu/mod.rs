@@ -53,6 +53,11 @@ impl Cpu {
     }
 }
 
+/// The vector instructions that [`Cpu`] uses on this processor.
+pub fn instructions() -> &'static str {
+    Level::best().name()
+}
+
 impl Device for Cpu {
     type Matrix = Matrix;
     type Vector = Vec<f32>;

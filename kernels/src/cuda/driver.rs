@@ -28,6 +28,8 @@ pub struct Device {
     pub multiprocessors: u32,
     /// Memory, bytes.
     pub memory_bytes: u64,
+    /// Of it what nobody uses, bytes.
+    pub free_bytes: u64,
 }
 
 /// Can libcuda, the driver's library, be loaded?
@@ -81,6 +83,7 @@ fn version() -> Result<(u32, u32), DriverError> {
 fn device(ordinal: u32) -> Result<Device, DriverError> {
     let context = CudaContext::new(ordinal as usize)?;
     let (major, minor) = context.compute_capability()?;
+    let (free, _) = context.mem_get_info()?;
     let multiprocessors = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     Ok(Device {
         ordinal,
@@ -88,5 +91,6 @@ fn device(ordinal: u32) -> Result<Device, DriverError> {
         compute_capability: (major.max(0) as u32, minor.max(0) as u32),
         multiprocessors: multiprocessors.max(0) as u32,
         memory_bytes: context.total_mem()? as u64,
+        free_bytes: free as u64,
     })
 }

@@ -24,7 +24,9 @@ mod tuning;
 
 pub use device::Cuda;
 pub use driver::{Device, Driver};
-pub(crate) use driver::{driver, has_cublaslt, has_driver, has_nvrtc};
+pub(crate) use driver::{driver, has_cublaslt};
+#[cfg(test)]
+pub(crate) use driver::has_driver;
 pub use error::CudaError;
 pub use memory::{Buffer, Kv, Matrix, Vector};
 pub use tuning::Tuning;

@@ -1,0 +1,25 @@
+//! `foretoken doctor`.
+
+use crate::support::Place;
+
+#[test]
+fn what_is_there_is_told_and_what_is_needed_decides() {
+    let place = Place::new();
+    let output = place.foretoken().args(["doctor", "--format", "json"]).output().unwrap();
+    assert!(output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["cpu"]["cores"].as_u64().unwrap() >= 1);
+    assert_eq!(json["can"]["simulate"], true);
+    let text = String::from_utf8(place.foretoken().arg("doctor").output().unwrap().stdout).unwrap();
+    assert!(text.contains("CPU") && text.contains("Live on a GPU"), "{text}");
+
+    place.foretoken().args(["doctor", "--need", "cpu"]).assert().success();
+    // With a GPU the first is there; the thousandth is nowhere.
+    let any = place.foretoken().args(["doctor", "--need", "cuda"]).output().unwrap();
+    let expected = if json["can"]["live_on_gpu"] == true { 0 } else { 4 };
+    assert_eq!(any.status.code(), Some(expected));
+    let error = place.fails(&["doctor", "--need", "cuda:999"], 4);
+    assert!(error.contains("cannot run models on `cuda:999`"), "{error}");
+    let error = place.fails(&["doctor", "--need", "gpu"], 2);
+    assert!(error.contains("`gpu` is not a device") && error.contains("cuda:N"), "{error}");
+}
