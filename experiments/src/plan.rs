@@ -4,6 +4,7 @@ use crate::document::{Choice, Document, Path};
 use crate::experiment::{Experiment, UNSWEPT, trace_problem};
 use crate::problem::{Problem, Result};
 use foretoken_policies::{PolicySpec, from_sglang_json};
+use foretoken_report::Source;
 use foretoken_traces::{TraceError, TraceSpec};
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -20,6 +21,8 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
+    /// Is it run on a device?
+    pub live: bool,
     /// The experiment with its overrides, before sweeps were expanded.
     document: Document,
     /// The experiment with overrides and defaults filled in; it gives the same plan again.
@@ -99,7 +102,17 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, derived, &sweeps)?);
             }
-            for path in experiment.workload.paths_mut() {
+            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()) {
+                let given = std::mem::take(model);
+                let full = locate(&variant.document, &given)?;
+                let path = folder.join(&full);
+                *model = path.display().to_string();
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
+            for path in experiment.workload.paths_mut().into_iter().chain(texts) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);
@@ -119,6 +132,7 @@ impl Plan {
             seeds: first.seeds.clone(),
             policies,
             baseline,
+            live: false,
             document: whole,
             resolved: resolved.expect("the first variant was resolved"),
             relative,
@@ -148,8 +162,15 @@ impl Plan {
     /// The resolved experiment with the paths in its workload renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        value.get_mut("workload").into_iter().for_each(|workload| rename_strings(workload, rename));
+        for table in ["workload", "live"] {
+            value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
+        }
         value
+    }
+
+    /// Where its numbers come from.
+    pub fn source(&self) -> Source {
+        if self.live { Source::Live } else { Source::Simulated }
     }
 
     /// Number of cells.
