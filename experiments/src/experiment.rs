@@ -6,12 +6,14 @@ use crate::papers::Paper;
 use crate::problem::{Problem, Result, nearest};
 use crate::validate::ValidateSpec;
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::Truth;
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig};
 use foretoken_traces::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Top-level keys that are the same for every cell.
 pub const UNSWEPT: [&str; 5] = ["name", "seeds", "policies", "output", "paper"];
@@ -60,6 +62,15 @@ pub struct Experiment {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
+    /// A measured profile that gives `target`, `draft`, `context_reads` and the belief (`profiled.rs`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PathBuf>,
+    /// Which of the profile's descriptions of a pass is the truth; absent: its table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truth: Option<Truth>,
+    /// Is `noise_cv` the profile's?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profile_noise: bool,
     /// Time of a target pass.
     pub target: LatencySpec,
     /// Time of a draft pass.
@@ -197,6 +208,7 @@ impl Experiment {
         self.check_name(doc)?;
         self.check_seeds(doc)?;
         self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
+        self.check_profile(doc)?;
         check_latency(doc, "hardware.target", &self.hardware.target)?;
         check_latency(doc, "hardware.draft", &self.hardware.draft)?;
         not_negative(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
@@ -207,6 +219,19 @@ impl Experiment {
         self.live.as_ref().map_or(Ok(()), |live| live.check(doc))?;
         self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
         self.check_policies(doc)
+    }
+
+    /// What is said about a profile needs one.
+    fn check_profile(&self, doc: &Document) -> Result<()> {
+        let Hardware { profile, truth, profile_noise, .. } = &self.hardware;
+        for (key, given) in [("truth", truth.is_some()), ("profile_noise", *profile_noise)] {
+            if given && profile.is_none() {
+                let message = format!("hardware.{key} is about a profile, and there is none");
+                let problem = doc.problem_at(&Path::of(&format!("hardware.{key}")), message);
+                return Err(problem.help("write hardware.profile = \"FILE.toml\", or leave it out"));
+            }
+        }
+        Ok(())
     }
 
     fn check_name(&self, doc: &Document) -> Result<()> {
@@ -339,6 +364,7 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     let name = match spec {
         LatencySpec::Linear(_) => "linear",
         LatencySpec::Staircase(_) => "staircase",
+        LatencySpec::Measured(_) => "measured",
         LatencySpec::Roofline(_) => "roofline",
     };
     let path = format!("{path}.{name}");

@@ -12,10 +12,13 @@ mod document;
 mod experiment;
 mod live;
 mod look;
+mod machine;
 mod models;
 mod papers;
 mod plan;
 mod problem;
+mod profile_figures;
+mod profiled;
 mod rejection;
 mod run;
 mod setting;
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
+        cli::Command::Profile(args) => commands::profile::run(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

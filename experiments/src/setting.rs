@@ -6,8 +6,10 @@ use crate::document::Path;
 use crate::experiment::{SloSpec, trace_problem};
 use crate::plan::Variant;
 use crate::problem::{Problem, Result};
+use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
+use foretoken_profiler::{Range, Role};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
@@ -31,6 +33,8 @@ pub struct Setting {
     context_reads: ContextReads,
     drafting: Drafting,
     noise_cv: f64,
+    /// What the profile of its costs covers, where they come from one: target, draft.
+    ranges: Option<(Range, Range)>,
     acceptance: Box<dyn AcceptanceSource>,
     belief: Believed,
     slo: SloSpec,
@@ -65,6 +69,7 @@ impl Setting {
             context_reads: e.hardware.context_reads,
             drafting: e.hardware.drafting,
             noise_cv: e.hardware.noise_cv,
+            ranges: variant.filled.ranges,
             acceptance,
             belief,
             slo: e.slo,
@@ -111,12 +116,14 @@ impl Setting {
     fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
         let speculation = self.speculation(policy);
         let config = self.config(&speculation);
+        let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
+        let watch = self.ranges.is_some();
         let simulation = Simulation {
             workload: &self.workload,
             arrivals: self.arrivals,
             config,
-            draft: &*self.draft,
-            target: &*self.target,
+            draft: if watch { &draft } else { &*self.draft },
+            target: if watch { &target } else { &*self.target },
             context_reads: self.context_reads,
             drafting: self.drafting,
             noise_cv: self.noise_cv,
@@ -126,7 +133,12 @@ impl Setting {
             keep_steps: self.keep_steps,
             interrupt,
         };
-        simulation.run(speculation)
+        let mut run = simulation.run(speculation);
+        if let Some((of_target, of_draft)) = &self.ranges {
+            run.warnings.extend(target.beyond(Role::Target, of_target));
+            run.warnings.extend(draft.beyond(Role::Draft, of_draft));
+        }
+        run
     }
 
     /// How requests come in.

@@ -46,6 +46,8 @@ pub enum Stream {
     Rejection = 19,
     /// Prompts of a live run with random weights.
     Prompt = 20,
+    /// The order in which a profile measures its shapes, and which of them it holds out.
+    Profile = 21,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

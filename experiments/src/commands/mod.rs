@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod export;
 pub mod live;
 pub mod policies;
+pub mod profile;
 pub mod run;
 pub mod traces;
 

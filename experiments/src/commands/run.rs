@@ -98,6 +98,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
         (_, true) => Mode::Overwrite,
         _ => Mode::Fresh,
     };
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let (folder, complete) = Folder::open(path, plan, mode)?;
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());

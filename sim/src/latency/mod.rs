@@ -4,12 +4,14 @@ use crate::Time;
 
 pub mod hardware;
 mod linear;
+mod measured;
 pub mod models;
 mod roofline;
 mod spec;
 mod staircase;
 
 pub use linear::Linear;
+pub use measured::{Measured, MeasuredSpec};
 pub use roofline::{Memory, Roofline, RooflineSpec};
 pub use spec::{BadLatency, LatencySpec};
 pub use staircase::{Staircase, StaircaseSpec};
