@@ -19,6 +19,9 @@ pub enum Command {
     /// Run an experiment: replay a trace under several policies and compare them
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Run an experiment on a device: the same engine and policies, real passes, a real clock
+    #[command(after_help = LIVE_EXAMPLES)]
+    Live(LiveArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
@@ -49,6 +52,39 @@ const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --resume
   foretoken run experiments/quickstart.toml --overwrite --format json
   foretoken run experiments/papers/ --resume";
+
+const LIVE_EXAMPLES: &str = "Examples:
+  foretoken live experiments/live-cpu.toml
+  foretoken live experiments/live-cpu.toml --set live.time_scale=2.0 -o results/faster
+  foretoken live experiments/live-cpu.toml --set 'workload.arrivals={ closed-loop = 8 }'
+  foretoken live experiment.toml --device cuda:0";
+
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// The experiment; its [live] table says what to run it on
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Folder for the results [default: results/<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the comparison
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write no figures
+    #[arg(long)]
+    pub no_figures: bool,
+    /// Show the autoregressive run that was added as the yardstick
+    #[arg(long)]
+    pub show_implied: bool,
+}
 
 const PROFILE_EXAMPLES: &str = "Examples:
   foretoken profile --target tiny-target --draft tiny-draft -o profile.toml

@@ -22,6 +22,8 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
+    /// Is it run on a device?
+    pub live: bool,
     /// The experiment with its overrides, before sweeps were expanded.
     document: Document,
     /// The experiment with overrides and defaults filled in; it gives the same plan again.
@@ -113,7 +115,17 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
             }
-            for path in experiment.workload.paths_mut() {
+            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()) {
+                let given = std::mem::take(model);
+                let full = locate(&variant.document, &given)?;
+                let path = folder.join(&full);
+                *model = path.display().to_string();
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
+            for path in experiment.workload.paths_mut().into_iter().chain(texts) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);
@@ -134,6 +146,7 @@ impl Plan {
             seeds: first.seeds.clone(),
             policies,
             baseline,
+            live: false,
             document: whole,
             resolved: resolved.expect("the first variant was resolved"),
             relative,
@@ -160,10 +173,14 @@ impl Plan {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// What the costs of its passes come from.
+    /// Where its numbers come from: a device, or what the costs of its passes do.
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
-        if profiled { Source::Profiled } else { Source::Simulated }
+        match (self.live, profiled) {
+            (true, _) => Source::Live,
+            (false, true) => Source::Profiled,
+            (false, false) => Source::Simulated,
+        }
     }
 
     /// What its profiles warn of, each once.
@@ -174,7 +191,9 @@ impl Plan {
     /// The resolved experiment with the paths in its workload, and that of its profile, renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        value.get_mut("workload").into_iter().for_each(|workload| rename_strings(workload, rename));
+        for table in ["workload", "live"] {
+            value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
+        }
         let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
         profile.into_iter().for_each(|profile| rename_strings(profile, rename));
         value

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod decide;
 pub mod doctor;
 pub mod export;
+pub mod live;
 pub mod policies;
 pub mod profile;
 pub mod run;

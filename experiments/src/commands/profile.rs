@@ -29,24 +29,7 @@ const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
 /// Runs the command.
 pub fn run(args: &ProfileArgs) -> Result<()> {
-    check_output(args)?;
-    let target = model("--target", &args.target, args.weights)?;
-    let draft = model("--draft", &args.draft, args.weights)?;
-    if target.shape.vocab != draft.shape.vocab {
-        let (t, d) = (target.shape.vocab, draft.shape.vocab);
-        let message = format!("{} has {t} tokens, {} has {d}: one cannot draft for the other", target.name, draft.name);
-        return Err(Problem::bad_input(message).help("give a pair that shares its vocabulary"));
-    }
-    let mut device = match args.device {
-        DeviceName::Cpu => {
-            let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
-            Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))?
-        }
-        DeviceName::Cuda(index) => return Err(no_gpu(index)),
-    };
-    let info = machine::processor(device.threads() as u32);
-    let job = Job { args, target: &target, draft: &draft, interrupt: &*on_interrupt()? };
-    let profile = device.session(|device| job.run(device, info, &CPU_SCALE))?;
+    let profile = measured(args, &*on_interrupt()?)?;
     write(&args.output, profile.to_toml().as_bytes())?;
     let _ = std::fs::remove_file(Partial::path_for(&args.output));
     if args.plot {
@@ -63,6 +46,28 @@ pub fn run(args: &ProfileArgs) -> Result<()> {
             Err(Problem::new(Exit::Negative, message).help(help))
         }
     }
+}
+
+/// Measures the pair, or goes on where an interrupted command ended. The caller writes the file.
+pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
+    check_output(args)?;
+    let target = model("--target", &args.target, args.weights)?;
+    let draft = model("--draft", &args.draft, args.weights)?;
+    if target.shape.vocab != draft.shape.vocab {
+        let (t, d) = (target.shape.vocab, draft.shape.vocab);
+        let message = format!("{} has {t} tokens, {} has {d}: one cannot draft for the other", target.name, draft.name);
+        return Err(Problem::bad_input(message).help("give a pair that shares its vocabulary"));
+    }
+    let mut device = match args.device {
+        DeviceName::Cpu => {
+            let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
+            Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))?
+        }
+        DeviceName::Cuda(index) => return Err(no_gpu(index)),
+    };
+    let info = machine::processor(device.threads() as u32);
+    let job = Job { args, target: &target, draft: &draft, interrupt };
+    device.session(|device| job.run(device, info, &CPU_SCALE))
 }
 
 /// A finished profile is not replaced by accident.

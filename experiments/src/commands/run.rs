@@ -136,7 +136,7 @@ fn default_folder(plan: &Plan) -> PathBuf {
 }
 
 /// Keeps the comparison beside the tables.
-fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
+pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
     let json = serde_json::to_string_pretty(&results.comparison).expect("plain data always serialises");
     folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
     folder.write(REPORT_JSON, (json + "\n").as_bytes())

@@ -2,6 +2,7 @@
 
 use crate::document::{Document, Path};
 use crate::problem::{Problem, Result};
+use foretoken_kernels::model::preset;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -92,6 +93,19 @@ fn warm_up() -> u32 {
 }
 
 impl LiveSpec {
+    /// The models that are folders and not presets.
+    pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        [&mut self.target, &mut self.draft].into_iter().filter(|name| preset(name).is_none())
+    }
+
+    /// The files of prompts.
+    pub fn texts_mut(&mut self) -> Option<&mut PathBuf> {
+        match &mut self.prompts {
+            Prompts::Jsonl { path } => Some(path),
+            Prompts::Families | Prompts::Random => None,
+        }
+    }
+
     /// Checks every value that serde cannot.
     pub fn check(&self, doc: &Document) -> Result<()> {
         let at = |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));

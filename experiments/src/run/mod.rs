@@ -11,6 +11,7 @@ mod store;
 pub use assemble::{Assembled, assemble};
 pub use folder::{Folder, Mode};
 pub use progress::Speed;
+pub use store::{Store, Stored};
 
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -20,7 +21,6 @@ use foretoken_sim::metrics::Slo;
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Store, Stored};
 
 /// Which cell: indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
