@@ -10,6 +10,7 @@ mod commands;
 mod compare;
 mod document;
 mod experiment;
+#[expect(dead_code, unused_imports, reason = "the commands that use it follow")]
 mod live;
 mod look;
 mod machine;

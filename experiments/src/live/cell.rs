@@ -47,14 +47,8 @@ impl Bench<'_> {
         let policy = setting.policy(spec);
         let config = setting.engine(policy.is_some());
         let device = self.machine.name().to_owned();
-        let head = Head::new(
-            label.clone(),
-            self.seed,
-            device,
-            setting.arrivals(),
-            &setting.workload,
-            config.max_model_len,
-        );
+        let head =
+            Head::new(label.clone(), self.seed, device, setting.arrivals(), &setting.workload, config.max_model_len);
         let mut recorder = LiveRecorder::create(tape, &head, Monitor::new(&label, which))?;
         let serving = Serving {
             workload: &setting.workload,

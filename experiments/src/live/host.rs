@@ -1,9 +1,9 @@
 //! What the host takes of each step: scheduler, policy, and the rest of the loop. Counted in constant memory.
 
 use super::tape::passes;
+use foretoken_sim::Time;
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::metrics::Gaps;
-use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
 /// Steps of at least so many decode requests are also counted apart: there the bar for host time lies.

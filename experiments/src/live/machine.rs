@@ -109,7 +109,8 @@ fn no_cuda(n: u32) -> Box<Problem> {
         Ok(Some(_)) => format!("cuda:{n}: this build has no CUDA device to serve on"),
         Err(why) => format!("cuda:{n}: {why}"),
     };
-    Problem::new(Exit::NoHardware, message).help("`foretoken doctor` says what this machine can do; --device cpu runs anywhere")
+    Problem::new(Exit::NoHardware, message)
+        .help("`foretoken doctor` says what this machine can do; --device cpu runs anywhere")
 }
 
 struct Loaded<D: device::Device> {
@@ -121,12 +122,8 @@ struct Loaded<D: device::Device> {
 impl<D: device::Device> Loaded<D> {
     fn load(mut device: D, name: String, models: &Models, capacity: Capacity) -> Result<Loaded<D>> {
         let (target, draft) = (&models.target, &models.draft);
-        let pair = Pair::load(
-            &mut device,
-            (&target.shape, &target.weights),
-            Some((&draft.shape, &draft.weights)),
-            capacity,
-        );
+        let pair =
+            Pair::load(&mut device, (&target.shape, &target.weights), Some((&draft.shape, &draft.weights)), capacity);
         let pair = pair.map_err(|e| match e {
             LoadError::Memory(e) => Problem::bad_input(format!("{} and {}: {e}", target.name, draft.name))
                 .help("lower engine.num_gpu_blocks or engine.max_num_batched_tokens, or take smaller models"),
@@ -170,8 +167,9 @@ pub fn needs(
     labels: &[String],
     of: &Acceptance<'_>,
 ) -> std::result::Result<Needs, (String, CannotServe)> {
-    let each = policies.iter().zip(labels).map(|(policy, label)| {
-        Needs::of(policy.as_deref(), of).map_err(|e| (label.clone(), e))
-    });
+    let each = policies
+        .iter()
+        .zip(labels)
+        .map(|(policy, label)| Needs::of(policy.as_deref(), of).map_err(|e| (label.clone(), e)));
     each.reduce(|all, one| Ok(all?.and(one?))).unwrap_or(Ok(Needs::default()))
 }

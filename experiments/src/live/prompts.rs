@@ -28,7 +28,8 @@ pub fn prompts(
             lens().zip(&workload.category).map(|((&len, i), &family)| bytes(family, i, len)).collect()
         }
         Prompts::Random => {
-            let ids = |luck: Luck, len: u32| (0..u64::from(len)).map(|p| (luck.bits(p) % u64::from(vocab)) as u32).collect();
+            let ids =
+                |luck: Luck, len: u32| (0..u64::from(len)).map(|p| (luck.bits(p) % u64::from(vocab)) as u32).collect();
             lens().map(|(&len, i)| ids(Luck::new(seed, Stream::Prompt, i), len)).collect()
         }
         Prompts::Jsonl { path } => {

@@ -14,7 +14,8 @@ use foretoken_sim::Drafting;
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {
-        let message = "hardware.drafting = \"parallel\": a draft model drafts one token a pass, so no device can run it";
+        let message =
+            "hardware.drafting = \"parallel\": a draft model drafts one token a pass, so no device can run it";
         return Err(at("hardware.drafting", message.into()).help("leave it out, or simulate with `foretoken run`"));
     }
     if live.acceptance == LiveAcceptance::Declared && setting.acceptance().may_lack_proposals() {
@@ -30,7 +31,8 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
         let policy = setting.policy(&entrant.spec);
         let config = setting.engine(policy.is_some());
         let of = acceptance(live.acceptance, setting.acceptance(), 0);
-        let needs = Needs::of(policy.as_deref(), &of).map_err(|e| at(&path, format!("`{label}` cannot run live: {e}")))?;
+        let needs =
+            Needs::of(policy.as_deref(), &of).map_err(|e| at(&path, format!("`{label}` cannot run live: {e}")))?;
         let (target, draft) = (&models.target.shape, &models.draft.shape);
         Pair::<Cpu>::check_shapes(config, needs, target, Some(draft)).map_err(|e| refused(variant, live, &e))?;
         let needed = Capacity::of(config, needs);

@@ -72,7 +72,12 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
         folder,
         interrupt,
         store: Store::open(folder, &plan.digest())?,
-        ran: Ran { report: LiveReport { order: ORDER, ..LiveReport::default() }, speed: Speed::default(), cells: 0, ended: None },
+        ran: Ran {
+            report: LiveReport { order: ORDER, ..LiveReport::default() },
+            speed: Speed::default(),
+            cells: 0,
+            ended: None,
+        },
     };
     let started = Instant::now();
     let room = refuse::check(plan, variant, &Setting::new(variant, plan.seeds[0])?, live, &models)?;
@@ -107,13 +112,9 @@ impl Runner<'_> {
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(of, number)?;
         let tokenizer = tokenizer(self.live, models)?;
-        let all = prompts(
-            &self.live.prompts,
-            &mut setting.workload,
-            number,
-            models.target.shape.vocab,
-            &|text| tokenizer.tokens(text),
-        )?;
+        let all = prompts(&self.live.prompts, &mut setting.workload, number, models.target.shape.vocab, &|text| {
+            tokenizer.tokens(text)
+        })?;
         setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
         let mut slo: Option<Slo> = None;
         for policy in 0..self.plan.policies.len() {

@@ -108,7 +108,8 @@ impl LiveSpec {
 
     /// Checks every value that serde cannot.
     pub fn check(&self, doc: &Document) -> Result<()> {
-        let at = |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));
+        let at =
+            |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));
         if !(self.time_scale > 0.0 && self.time_scale.is_finite()) {
             return Err(at("time_scale", format!("{} is not a factor above 0", self.time_scale))
                 .help("expected a finite number above 0: 10 plays a trace ten times as fast"));
@@ -145,9 +146,7 @@ impl Device {
         match text.split_once(':') {
             None if text == "cpu" => Ok(Device::Cpu),
             None if text == "cuda" => Ok(Device::Cuda(0)),
-            Some(("cuda", n)) => {
-                n.parse().map(Device::Cuda).map_err(|_| format!("\"{n}\" is not the number of a GPU"))
-            }
+            Some(("cuda", n)) => n.parse().map(Device::Cuda).map_err(|_| format!("\"{n}\" is not the number of a GPU")),
             _ => Err(format!("\"{text}\" is no device")),
         }
     }

@@ -105,7 +105,9 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut Flow) {
 fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
-        (Some(_), None) => return Some(Parting { step, what: Difference::End, how: "the simulation has ended".into() }),
+        (Some(_), None) => {
+            return Some(Parting { step, what: Difference::End, how: "the simulation has ended".into() });
+        }
         (None, _) => return Some(Parting { step, what: Difference::End, how: "the live run has ended".into() }),
     };
     let differ = |what, how| Some(Parting { step, what, how });

@@ -81,7 +81,12 @@ impl ValidateSpec {
         if self.common_load != 0.0 {
             above_0("common_load", self.common_load)?;
         }
-        for (key, value) in [("service_s", self.service_s), ("run_s", self.run_s), ("profile_s", self.profile_s), ("drift_s", self.drift_s)] {
+        for (key, value) in [
+            ("service_s", self.service_s),
+            ("run_s", self.run_s),
+            ("profile_s", self.profile_s),
+            ("drift_s", self.drift_s),
+        ] {
             above_0(key, value)?;
         }
         let t = self.tolerance;

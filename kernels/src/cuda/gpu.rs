@@ -280,10 +280,9 @@ impl Backend for Gpu {
         // The capture has to be ended whatever happened in it.
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         all?;
-        let graph = graph.map_err(error)?.ok_or_else(|| CudaError::Failed {
-            what: "making a CUDA graph",
-            why: "the driver returned none".into(),
-        })?;
+        let graph = graph
+            .map_err(error)?
+            .ok_or_else(|| CudaError::Failed { what: "making a CUDA graph", why: "the driver returned none".into() })?;
         Ok(Box::new(Replay(graph)))
     }
 

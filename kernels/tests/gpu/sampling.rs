@@ -80,9 +80,8 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let (target, cuda_target) = both(cpu, cuda, &target_rows, vocab, true);
         let (draft, cuda_draft) = both(cpu, cuda, &draft_rows, vocab, true);
         let luck = luck();
-        let tokens: Vec<u32> = (0..count * k)
-            .map(|i| accept::sample(&draft_rows[i * vocab..][..vocab], luck.unit(i as u64)))
-            .collect();
+        let tokens: Vec<u32> =
+            (0..count * k).map(|i| accept::sample(&draft_rows[i * vocab..][..vocab], luck.unit(i as u64))).collect();
         // Chains of 0 to k tokens.
         let chains: Vec<Chain<'_>> = (0..count)
             .map(|c| Chain {
