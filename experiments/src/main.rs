@@ -25,6 +25,7 @@ mod run;
 mod setting;
 mod state;
 mod table;
+#[expect(dead_code, unused_imports, reason = "the commands that use it follow")]
 mod validate;
 
 use clap::Parser;
