@@ -33,7 +33,7 @@ pub struct RandomPrompts<'a> {
 impl Prompts for RandomPrompts<'_> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
         let luck = Luck::new(self.seed, Stream::Prompt, id.into());
-        let token = |i: u32| (u64::from(luck.half(i.into())) * u64::from(self.vocab) >> 32) as u32;
+        let token = |i: u32| ((u64::from(luck.half(i.into())) * u64::from(self.vocab)) >> 32) as u32;
         out.extend((0..self.workload.prompt_len[id as usize]).map(token));
     }
 }

@@ -161,8 +161,7 @@ impl<'a> RecordedRounds<'a> {
         let stopped = match nodes {
             0 => accepted < verified,
             _ => {
-                let accepted_nodes = self.tree(entry).iter().enumerate().filter(|(_, (n, _))| n.accepted);
-                let end = accepted_nodes.last().map_or(ROOT, |(at, _)| at as u32);
+                let end = self.tree(entry).iter().rposition(|(n, _)| n.accepted).map_or(ROOT, |at| at as u32);
                 self.tree(entry).iter().any(|(n, _)| n.kept && n.parent == end)
             }
         };
