@@ -183,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn a_level_follows_what_was_run_before() {
+        let mut batch = Batch::default();
+        // The context and the root are 17 tokens; 17 and 18 hold two nodes below it. Three below those, of different parents.
+        let above = [17, 18, 18];
+        batch.push_level(&[5, 6, 7], 17, 19, &[4, 2], |j, path| path.push(above[j]));
+        let sees = |row: usize| (batch.sights[row].prefix, &batch.paths[batch.sights[row].path.clone()]);
+        assert_eq!([sees(0), sees(2)], [(17, &[17, 19][..]), (17, &[18, 21][..])]);
+        assert_eq!((&batch.positions[..], &batch.slots[..]), (&[18; 3][..], &[35, 36, 37][..]));
+        assert_eq!(batch.logit_rows, [0, 1, 2]);
+    }
+
+    #[test]
     #[should_panic(expected = "17 tokens do not fit 1 blocks")]
     fn a_table_too_short_is_refused() {
         Batch::default().push_chain(&[1], 16, &[0], Logits::Last);

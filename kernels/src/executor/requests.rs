@@ -149,3 +149,40 @@ impl Requests {
         Some(&output[..output.len().min(slot.output_len as usize)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Needs;
+    use super::*;
+    use foretoken_sim::{EngineConfig, Request, Time};
+
+    /// However many requests come and go, slots and blocks are those of the ones in the system.
+    #[test]
+    fn slots_and_blocks_are_used_again() {
+        let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();
+        let prompts = vec![vec![1; 20]; 1000];
+        let config = EngineConfig { num_gpu_blocks: 7, ..EngineConfig::default() };
+        let mut requests = Requests::new(&workload, Capacity::of(&config, Needs::default()));
+        for id in 0..1000 {
+            let truth = RequestTruth { id, output_len: 5, category: 0, recording: None };
+            requests.start(truth, &prompts);
+            let (slot, free, draft_free) = requests.with_pools(id);
+            slot.tokens.extend([7; 6]);
+            free.ensure(&mut slot.table, 33).unwrap();
+            draft_free.ensure(&mut slot.draft_table, 20).unwrap();
+            assert!(slot.table.len() == 3 && !slot.table.contains(&0), "the null block is nobody's");
+            let dry = free.ensure(&mut slot.table, 200).unwrap_err();
+            assert_eq!((dry.needed, dry.free), (10, if id == 0 { 3 } else { 1 }), "request {id}");
+            if id == 0 {
+                // It stays, and keeps two of its blocks, while the others come and go.
+                free.shrink(&mut slot.table, 30);
+            } else {
+                assert_eq!(requests.end(id), Some(&[7; 5][..]), "trimmed to what was asked for");
+            }
+        }
+        assert_eq!((requests.slots.len(), requests.get(0).table.len()), (2, 2));
+        assert_eq!(requests.end(0).map(<[u32]>::len), Some(5));
+        assert_eq!((requests.free.0.len(), requests.draft_free.0.len()), (6, 6));
+        assert_eq!(requests.end(0), None);
+    }
+}

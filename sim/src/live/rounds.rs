@@ -161,8 +161,7 @@ impl<'a> RecordedRounds<'a> {
         let stopped = match nodes {
             0 => accepted < verified,
             _ => {
-                let mut accepted_nodes = self.tree(entry).iter().enumerate().filter(|(_, (n, _))| n.accepted);
-                let end = accepted_nodes.next_back().map_or(ROOT, |(at, _)| at as u32);
+                let end = self.tree(entry).iter().rposition(|(n, _)| n.accepted).map_or(ROOT, |at| at as u32);
                 self.tree(entry).iter().any(|(n, _)| n.kept && n.parent == end)
             }
         };
@@ -262,5 +261,83 @@ impl AcceptanceSource for RecordedRounds<'_> {
         });
         let which = if revealed { &self.other_round } else { &self.invented };
         which.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acceptance::{AcceptanceSpec, Rates};
+    use crate::{Request, Time, Workload};
+
+    /// A fallback that is always right, so that what it fills in can be told.
+    fn always_right() -> Box<dyn AcceptanceSource> {
+        let spec = AcceptanceSpec { source: Rates::Constant { rate: 1.0 }, ..AcceptanceSpec::default() };
+        spec.build(1, &Workload::from_iter([Request::new(Time::ZERO, 1, 40)])).unwrap()
+    }
+
+    fn chain(start: u32, drafted: u32, verified: u32, accepted: u32) -> Round {
+        Round { request: 0, start, context: start, drafted, verified, accepted, nodes: 0 }
+    }
+
+    const REQUEST: RequestTruth = RequestTruth { id: 0, output_len: 40, category: 0, recording: None };
+
+    #[test]
+    fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {
+        let fallback = always_right();
+        let mut recorded = RecordedRounds::new(1, &*fallback);
+        // Three drafted, two verified, one accepted; then all of two accepted.
+        let rounds = vec![chain(1, 3, 2, 1), chain(3, 2, 2, 2)];
+        let confidence = vec![0.9, 0.5, 0.4, 0.8, 0.7];
+        recorded.add(&StepTrace { rounds, confidence, ..StepTrace::default() });
+        let mut row = TruthRow::default();
+        recorded.start(REQUEST, 8, &mut row);
+        assert_eq!((row.run(1, 8), row.run(3, 2)), (1, 2));
+        let known = |n, depth| row.is_known(n, depth);
+        assert_eq!([known(1, 0), known(2, 1), known(3, 0), known(4, 1)], [true; 4]);
+        // The third draft was not verified, the position after two accepted ones was never drafted.
+        assert_eq!([known(3, 2), known(5, 2), known(5, 0)], [false; 3]);
+        // A round that starts elsewhere meets the same bits, and the fallback's beyond them.
+        assert!(!row.right(2, 0) && row.right(4, 0) && row.right(5, 2));
+
+        let at = |start, depth| recorded.confidence(REQUEST, start, depth, None, 0);
+        assert_eq!([at(1, 0), at(1, 1), at(1, 2), at(3, 0), at(3, 1)], [0.9, 0.5, 0.4, 0.8, 0.7]);
+        assert!(recorded.misses().none());
+        at(3, 2);
+        at(2, 0);
+        recorded.unknown_used(REQUEST, 2, 0);
+        recorded.unknown_used(REQUEST, 5, 0);
+        assert_eq!(recorded.misses(), Misses { other_round: 1, invented: 1, looks: 2 });
+    }
+
+    #[test]
+    fn a_tree_reveals_ranks_and_the_confidence_of_every_node() {
+        let fallback = always_right();
+        let mut recorded = RecordedRounds::new(1, &*fallback);
+        let node = |parent, rank, confidence, accepted| TracedNode { parent, rank, confidence, kept: true, accepted };
+        // Two guesses, two below each; the second is right, and below it none.
+        let nodes = vec![
+            node(ROOT, 1, 0.6, false),
+            node(ROOT, 2, 0.3, true),
+            node(0, 1, 0.5, false),
+            node(0, 2, 0.2, false),
+            node(1, 1, 0.7, false),
+            node(1, 2, 0.1, false),
+        ];
+        let round = Round { nodes: 6, ..chain(4, 2, 2, 1) };
+        recorded.add(&StepTrace { rounds: vec![round], nodes, ..StepTrace::default() });
+        let mut row = TruthRow::default();
+        recorded.start(REQUEST, 4, &mut row);
+        assert!(!row.right(4, 0) && !row.right(5, 1) && row.is_known(4, 0) && row.is_known(5, 1));
+        assert!(!row.is_known(6, 2));
+        assert_eq!((recorded.rank_if_wrong(REQUEST, 4), recorded.rank_if_wrong(REQUEST, 5)), (2, u32::MAX));
+        let second = path_below(0, 0, 2);
+        let guess = |depth, path, rank| recorded.guess(REQUEST, 4, depth, path, rank, 0.0);
+        let first = |depth, path| recorded.confidence(REQUEST, 4, depth, None, path);
+        assert_eq!([guess(0, 0, 2), guess(1, 0, 1), guess(1, 0, 2), guess(1, second, 2)], [0.3, 0.5, 0.2, 0.1]);
+        assert_eq!([first(0, 0), first(1, 0), first(1, second)], [0.6, 0.5, 0.7]);
+        assert!(recorded.misses().none());
+        guess(1, second, 3);
+        assert_eq!(recorded.misses().looks, 1);
     }
 }
