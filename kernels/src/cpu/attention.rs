@@ -13,12 +13,10 @@ use super::threads::share;
 use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::array::from_fn;
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// New tokens of a request whose queries go over a block of context together: it is read from memory once for them.
 const TILE: usize = 16;
-
-/// Queries that share one load of a key.
-const TOGETHER: usize = 4;
 
 thread_local! {
     /// Scores and sums of the task at hand; kept, so that a pass allocates nothing once the context has been seen.
@@ -96,16 +94,20 @@ impl Kernel for Queries<'_> {
             let from = (task.head * group + i % group) * kv.head_dim;
             &qkv.row(task.first + i / group)[from..from + kv.head_dim]
         };
-        for (b, &block) in table[..blocks].iter().enumerate() {
-            let keys = kv.keys(layer, block as usize, task.head);
+        // Some blocks at a time, which stay in the nearest cache for all queries.
+        for b in (0..blocks).step_by(L::TILE) {
+            let end = (b + L::TILE).min(blocks);
+            let keys = |i: usize| kv.keys(layer, table[b + i] as usize, task.head);
             let mut at = 0;
-            while at + TOGETHER <= queries {
-                score::<L, TOGETHER>(keys, from_fn(|i| query(at + i)), scores, width, at, b);
-                at += TOGETHER;
-            }
             while at < queries {
-                score::<L, 1>(keys, [query(at)], scores, width, at, b);
-                at += 1;
+                let (scores, together) = (&mut scores[at * width..], (queries - at).min(L::TILE));
+                match together {
+                    1 => score::<L, 1>(from_fn(|_| query(at)), &keys, scores, width, b..end),
+                    2 => score::<L, 2>(from_fn(|i| query(at + i)), &keys, scores, width, b..end),
+                    3 => score::<L, 3>(from_fn(|i| query(at + i)), &keys, scores, width, b..end),
+                    _ => score::<L, 4>(from_fn(|i| query(at + i)), &keys, scores, width, b..end),
+                }
+                at += together;
             }
         }
 
@@ -164,27 +166,49 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Scores of `Q` queries against the sixteen keys of block `b`.
+/// Scores of `Q` queries against the keys of blocks `to`, of which `keys` gives the first, second and so on.
 #[inline(always)]
-fn score<L: Lanes, const Q: usize>(
-    keys: &[[f32; LANES]],
+fn score<'k, L: Lanes, const Q: usize>(
     queries: [&[f32]; Q],
+    keys: &impl Fn(usize) -> &'k [[f32; LANES]],
     scores: &mut [f32],
     width: usize,
-    first: usize,
+    to: Range<usize>,
+) {
+    match to.len() {
+        4 if L::TILE == 4 => tile::<L, Q, 4>(queries, from_fn(keys), scores, width, to.start),
+        2 if L::TILE == 2 => tile::<L, Q, 2>(queries, from_fn(keys), scores, width, to.start),
+        _ => to.clone().for_each(|b| tile::<L, Q, 1>(queries, [keys(b - to.start)], scores, width, b)),
+    }
+}
+
+/// Scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one chain of
+/// multiply-adds, each of which waits for the one before; several chains at a time keep the processor busy.
+#[inline(always)]
+fn tile<L: Lanes, const Q: usize, const B: usize>(
+    queries: [&[f32]; Q],
+    keys: [&[[f32; LANES]]; B],
+    scores: &mut [f32],
+    width: usize,
     b: usize,
 ) {
-    let queries = queries.map(|q| &q[..keys.len()]);
-    let mut sums = [L::zero(); Q];
-    for (d, key) in keys.iter().enumerate() {
-        let key = L::load(key);
-        for (sum, query) in sums.iter_mut().zip(&queries) {
-            *sum = sum.fma(L::splat(query[d]), key);
+    let dims = keys[0].len();
+    let (queries, keys) = (queries.map(|q| &q[..dims]), keys.map(|k| &k[..dims]));
+    let mut sums = [[L::zero(); B]; Q];
+    for d in 0..dims {
+        let key: [L; B] = from_fn(|i| L::load(&keys[i][d]));
+        for (sums, query) in sums.iter_mut().zip(&queries) {
+            let query = L::splat(query[d]);
+            for (sum, key) in sums.iter_mut().zip(key) {
+                *sum = sum.fma(query, key);
+            }
         }
     }
-    for (i, sum) in sums.into_iter().enumerate() {
-        let out = &mut scores[(first + i) * width + b * BLOCK_SIZE..][..BLOCK_SIZE];
-        sum.store(out.try_into().expect("sixteen scores"));
+    for (q, sums) in sums.into_iter().enumerate() {
+        for (i, sum) in sums.into_iter().enumerate() {
+            let out = &mut scores[q * width + (b + i) * BLOCK_SIZE..][..BLOCK_SIZE];
+            sum.store(out.try_into().expect("sixteen scores"));
+        }
     }
 }
 
@@ -193,11 +217,30 @@ fn score<L: Lanes, const Q: usize>(
 fn add_values<L: Lanes>(values: &[[f32; LANES]], weights: &[f32], sums: &mut [f32]) {
     let (sums, _) = sums.as_chunks_mut::<LANES>();
     let per_token = sums.len();
-    for (g, sum) in sums.iter_mut().enumerate() {
-        let mut total = L::load(sum);
-        for (t, &weight) in weights.iter().enumerate() {
-            total = total.fma(L::splat(weight), L::load(&values[t * per_token + g]));
-        }
-        total.store(sum);
+    let (fours, rest) = sums.as_chunks_mut::<4>();
+    for (i, sums) in fours.iter_mut().enumerate() {
+        add_groups::<L, 4>(values, per_token, 4 * i, weights, sums);
     }
+    for (i, sum) in rest.iter_mut().enumerate() {
+        add_groups::<L, 1>(values, per_token, per_token - per_token % 4 + i, weights, std::array::from_mut(sum));
+    }
+}
+
+/// [`add_values`] for `G` groups of dimensions, `first` and the next: as many chains of multiply-adds at a time.
+#[inline(always)]
+fn add_groups<L: Lanes, const G: usize>(
+    values: &[[f32; LANES]],
+    per_token: usize,
+    first: usize,
+    weights: &[f32],
+    sums: &mut [[f32; LANES]; G],
+) {
+    let mut totals: [L; G] = from_fn(|g| L::load(&sums[g]));
+    for (&weight, token) in weights.iter().zip(values.chunks_exact(per_token)) {
+        let (weight, token) = (L::splat(weight), &token[first..][..G]);
+        for (total, value) in totals.iter_mut().zip(token) {
+            *total = total.fma(weight, L::load(value));
+        }
+    }
+    totals.into_iter().zip(sums).for_each(|(total, sum)| total.store(sum));
 }

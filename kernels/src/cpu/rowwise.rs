@@ -64,11 +64,11 @@ fn rms_scale<L: Lanes>(x: &[f32], eps: f32) -> f32 {
 #[inline(always)]
 pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES])) {
     let (groups, rest) = x.as_chunks();
-    groups.iter().for_each(&mut each);
-    if !rest.is_empty() {
-        let mut last = [fill; LANES];
-        last[..rest.len()].copy_from_slice(rest);
-        each(&last);
+    let mut last = [fill; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    // Called in one place and by a plain loop, or it would not be compiled for the processor at hand.
+    for i in 0..x.len().div_ceil(LANES) {
+        each(groups.get(i).unwrap_or(&last));
     }
 }
 
@@ -154,7 +154,10 @@ impl Kernel for SumOfExponentials<'_> {
         let largest = largest(self.0);
         let (one, mut sum) = (L::splat(1.0), L::zero());
         in_groups(self.0, f32::NEG_INFINITY, |group| {
-            sum = sum.fma(L::load(&group.map(|x| exp(x - largest))), one);
+            // A loop over the sixteen becomes vector code, `map` does not.
+            let mut powers = *group;
+            powers.iter_mut().for_each(|x| *x = exp(*x - largest));
+            sum = sum.fma(L::load(&powers), one);
         });
         (largest, sum.sum())
     }
@@ -163,6 +166,11 @@ impl Kernel for SumOfExponentials<'_> {
 /// Puts the tokens with the largest logits into `out`, largest first, of equal ones the smaller token first; their
 /// probabilities from (largest, sum) of [`SumOfExponentials`].
 pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [Choice]) {
+    if let [only] = out {
+        let token = logits.iter().position(|&logit| logit == largest).unwrap_or(0) as u32;
+        *only = Choice { token, probability: 1.0 / sum };
+        return;
+    }
     let mut found = 0;
     for (token, &logit) in logits.iter().enumerate() {
         if found == out.len() && logit <= out[found - 1].probability {
