@@ -18,11 +18,13 @@ mod plan;
 mod problem;
 mod profile_figures;
 mod profiled;
+mod recorded;
 mod rejection;
 mod run;
 mod setting;
 mod state;
 mod table;
+mod tokens;
 
 use clap::Parser;
 use std::io::IsTerminal;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
         cli::Command::Profile(args) => commands::profile::run(&args),
+        cli::Command::ProfileAcceptance(args) => commands::profile_acceptance::run(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

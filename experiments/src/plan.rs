@@ -113,7 +113,7 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
             }
-            for path in experiment.workload.paths_mut() {
+            for path in experiment.workload.paths_mut().into_iter().chain(experiment.acceptance.source.path_mut()) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);
@@ -171,10 +171,12 @@ impl Plan {
         self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect()
     }
 
-    /// The resolved experiment with the paths in its workload, and that of its profile, renamed.
+    /// The resolved experiment with the paths in its workload and its acceptance, and that of its profile, renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        value.get_mut("workload").into_iter().for_each(|workload| rename_strings(workload, rename));
+        for part in ["workload", "acceptance"] {
+            value.get_mut(part).into_iter().for_each(|part| rename_strings(part, rename));
+        }
         let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
         profile.into_iter().for_each(|profile| rename_strings(profile, rename));
         value

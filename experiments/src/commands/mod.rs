@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod export;
 pub mod policies;
 pub mod profile;
+pub mod profile_acceptance;
 pub mod run;
 pub mod traces;
 
