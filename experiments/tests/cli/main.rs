@@ -7,5 +7,6 @@ mod directions;
 mod interrupted;
 mod papers;
 mod policies;
+mod profile;
 mod results;
 mod support;
