@@ -140,6 +140,11 @@ const INSPECT_EXAMPLES: &str = "Examples:
   foretoken traces inspect BurstGPT_1.csv
   foretoken traces inspect conversation_trace.jsonl.zst --format json";
 
+const TEXT_EXAMPLES: &str = "Examples:
+  foretoken traces text
+  foretoken traces text --family arithmetic --n 3 --format raw
+  foretoken traces text --seed 1 --n 240000 -o corpus.jsonl";
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The experiment, or a folder: every experiment in it, and one table of what their papers claim
@@ -264,6 +269,9 @@ pub enum TracesCommand {
     /// Print counts, rates, burstiness, lengths and prefix sharing of a trace
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Write documents of the six text families that the shipped models are trained and asked on
+    #[command(after_help = TEXT_EXAMPLES)]
+    Text(TextArgs),
 }
 
 #[derive(Debug, Args)]
@@ -276,6 +284,35 @@ pub struct InspectArgs {
     /// How to print the statistics
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub struct TextArgs {
+    /// Of one family only: cipher, copy, facts, arithmetic, retrieval or dialogue [default: all in turn]
+    #[arg(long, value_name = "FAMILY")]
+    pub family: Option<String>,
+    /// Which documents
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub n: u64,
+    /// How to write them
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TextFormat,
+    /// The file to write [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How documents are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// One JSON object a line: family, prompt, answer
+    #[default]
+    Jsonl,
+    /// As a model reads them: prompt, answer, newline
+    Raw,
 }
 
 #[derive(Debug, Subcommand)]

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         cli::Command::Run(args) => commands::run::run(&args),
         cli::Command::Bench(args) => commands::bench::run(&args),
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
+        cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),
         cli::Command::Policies(cli::PoliciesCommand::List) => commands::policies::list(),
         cli::Command::Policies(cli::PoliciesCommand::Show { name }) => commands::policies::show(&name),
         cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),

@@ -38,6 +38,8 @@ pub enum Stream {
     Belief = 14,
     /// Random weights of a model whose shape alone matters.
     Weights = 15,
+    /// Documents of the text generator.
+    Text = 16,
     /// Tokens a live draft samples.
     DraftSample = 18,
     /// Rejection sampling of a live draft's tokens.

@@ -10,3 +10,4 @@ mod policies;
 mod profile;
 mod results;
 mod support;
+mod text;
