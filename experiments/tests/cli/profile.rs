@@ -33,14 +33,8 @@ fn profile(cost: fn(Role, &Shape) -> f64) -> Profile {
     };
     let room =
         Room { max_positions: 2048, kv_tokens: 32_768, max_batched: 2048, max_requests: 64, graph_sizes: vec![] };
-    let device = DeviceInfo {
-        kind: "cpu".into(),
-        name: "a test".into(),
-        features: vec![],
-        cores: 1,
-        threads: 1,
-        driver: None,
-    };
+    let device =
+        DeviceInfo { kind: "cpu".into(), name: "a test".into(), features: vec![], cores: 1, threads: 1, driver: None };
     let setup = Setup {
         foretoken: "0.0.0".into(),
         device,
@@ -175,7 +169,11 @@ fn what_is_wrong_with_a_profile_is_pointed_at() {
         parts.iter().for_each(|part| assert!(stderr.contains(part), "{part} in {stderr}"));
         assert!(!place.path("out").exists());
     };
-    says(&good.replace("schema_version = 1", "schema_version = 9"), &[], &["schema_version is 9", "update it", "p.toml"]);
+    says(
+        &good.replace("schema_version = 1", "schema_version = 9"),
+        &[],
+        &["schema_version is 9", "update it", "p.toml"],
+    );
     says("x = 1\n", &[], &["not a profile", "foretoken profile"]);
     says(&good.replace("trusted = true", "trusted = 3"), &[], &["p.toml", "trusted = 3"]);
     says(&good.replace("trusted = true", "trustd = true"), &[], &["did you mean `trusted`"]);
@@ -183,7 +181,11 @@ fn what_is_wrong_with_a_profile_is_pointed_at() {
     says(&good.replacen("delta_s = ", "delta_s = -", 1), &[], &["target.linear.delta_s", "is not a time"]);
     says(&good, &["hardware.profile=nowhere.toml"], &["cannot read the profile", "nowhere.toml"]);
     says(&good, &["hardware.truth=curve"], &["hardware.truth", "staircase"]);
-    says(&good, &["hardware.target={ linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }"], &["both say what a pass costs"]);
+    says(
+        &good,
+        &["hardware.target={ linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }"],
+        &["both say what a pass costs"],
+    );
     says(&good, &["hardware.profile_noise=true", "hardware.noise_cv=0.1"], &["both give the noise"]);
     let none = EXPERIMENT.replace(
         "profile = \"p.toml\"",
@@ -204,8 +206,7 @@ fn with_model() -> Place {
     place
 }
 
-const MODEL: [&str; 10] =
-    ["profile", "--target", "m", "--draft", "m", "--weights", "random", "--threads", "1", "-o"];
+const MODEL: [&str; 10] = ["profile", "--target", "m", "--draft", "m", "--weights", "random", "--threads", "1", "-o"];
 
 fn profiles(place: &Place, more: &[&str]) -> std::process::Output {
     place.foretoken().args(MODEL).args(more).output().unwrap()
