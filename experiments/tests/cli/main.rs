@@ -8,6 +8,7 @@ mod interrupted;
 mod papers;
 mod policies;
 mod profile_acceptance;
+mod profile;
 mod results;
 mod support;
 mod text;

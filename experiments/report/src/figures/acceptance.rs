@@ -56,13 +56,12 @@ fn look(family: usize) -> Look {
 
 fn by_depth(of: &Accepted) -> String {
     let deepest = of.families.iter().map(|f| f.1.len()).max().unwrap_or(1);
-    let depths: Vec<(f64, String)> = (1..=deepest).map(|d| (d as f64, d.to_string())).collect();
     let page = Page {
         title: format!("Acceptance by draft depth: {}", of.title),
         source: of.source.clone(),
         x_name: "depth in a round (tokens since the last verification)".to_owned(),
         y_name: "right, where all before it were (%)".to_owned(),
-        x: Axis::swept(&depths),
+        x: Axis::linear(1.0, deepest as f64, deepest.max(2) - 1),
         y: Axis::linear(0.0, 100.0, 5),
         legend: of.families.iter().enumerate().map(|(i, f)| (f.0.clone(), look(i))).collect(),
         panels: vec![(String::new(), None)],
