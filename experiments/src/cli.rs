@@ -40,6 +40,9 @@ pub enum Command {
     /// Time the forward passes of a target and a draft on this machine, and keep them as a profile
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
+    /// Record what a draft gets right on a target's own text
+    #[command(after_help = PROFILE_ACCEPTANCE_EXAMPLES)]
+    ProfileAcceptance(ProfileAcceptanceArgs),
     /// Say what this machine can do
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
@@ -86,6 +89,20 @@ pub struct LiveArgs {
     pub show_implied: bool,
 }
 
+const PROFILE_ACCEPTANCE_EXAMPLES: &str = "Examples:
+  foretoken profile-acceptance --target tiny-target --draft tiny-draft -o pair.truth
+  foretoken profile-acceptance --target path/to/target --draft path/to/draft --prompts prompts.jsonl --plot figures -o x.truth
+  foretoken traces inspect pair.truth
+
+The target writes greedily, then the draft reads the same text and is asked at every position: is its first guess right,
+which guess is, and how sure is it? A file of prompts has one object a line: {\"prompt\": \"...\", \"family\": \"...\"}.
+
+An experiment replays the table with the lengths of its requests
+  workload.lengths = { trace = { path = \"pair.truth\" } }    acceptance.source = { recorded = {} }
+or deals its recordings out to requests that have other lengths
+  acceptance.source = { table = { path = \"pair.truth\", beyond = \"wrap\" } }
+where `beyond` says what holds for a request longer than its recording: \"refuse\" (default), or begin again.";
+
 const PROFILE_EXAMPLES: &str = "Examples:
   foretoken profile --target tiny-target --draft tiny-draft -o profile.toml
   foretoken profile --target path/to/llama --draft path/to/draft --plot -o profile.toml
@@ -123,6 +140,58 @@ pub enum WeightsFrom {
     Random,
     /// The model's own
     Checkpoint,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfileAcceptanceArgs {
+    /// The target: a preset that has weights, or a Hugging Face folder
+    #[arg(long, value_name = "NAME|DIR")]
+    pub target: String,
+    /// The draft: likewise, with the target's vocabulary
+    #[arg(long, value_name = "NAME|DIR")]
+    pub draft: String,
+    /// Where they run: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceName,
+    /// Threads of the CPU [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// What the target continues: `families` (the shipped generator's), or a file with one JSON object a line
+    #[arg(long, value_name = "families|FILE.jsonl", default_value = "families")]
+    pub prompts: String,
+    /// Prompts of each family [default: 32], or lines of the file [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub n: Option<u64>,
+    /// Bytes of a family's prompt, worked examples in front [default: as long as its question is]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub prompt_len: Option<u32>,
+    /// Tokens that the target writes, at most
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub output_len: u32,
+    /// Write on behind the tokens that end a text (`eos_token_id`)
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Of the target's choice; only 0, greedy, can be recorded
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub temperature: f64,
+    /// Which documents the families' prompts are; the shipped pair was trained on those of seed 1
+    #[arg(long, default_value_t = 2)]
+    pub seed: u64,
+    /// Outputs that are written together
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub batch: u16,
+    /// The table to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Replace a table of that name
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the summary
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Draw acceptance by depth, and calibration, into this folder
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

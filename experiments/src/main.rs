@@ -20,6 +20,7 @@ mod plan;
 mod problem;
 mod profile_figures;
 mod profiled;
+mod recorded;
 mod rejection;
 mod run;
 mod setting;
@@ -27,6 +28,7 @@ mod state;
 mod table;
 #[expect(dead_code, unused_imports, reason = "the commands that use it follow")]
 mod validate;
+mod tokens;
 
 use clap::Parser;
 use std::io::IsTerminal;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
         cli::Command::Profile(args) => commands::profile::run(&args),
         cli::Command::Doctor(args) => commands::doctor::run(&args),
+        cli::Command::ProfileAcceptance(args) => commands::profile_acceptance::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

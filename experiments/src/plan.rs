@@ -125,7 +125,8 @@ impl Plan {
                 }
             }
             let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
-            for path in experiment.workload.paths_mut().into_iter().chain(texts) {
+            let of_acceptance = experiment.acceptance.source.path_mut();
+            for path in experiment.workload.paths_mut().into_iter().chain(texts).chain(of_acceptance) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);
@@ -188,10 +189,10 @@ impl Plan {
         self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect()
     }
 
-    /// The resolved experiment with the paths in its workload, and that of its profile, renamed.
+    /// The resolved experiment with the paths in its workload and its acceptance, and that of its profile, renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        for table in ["workload", "live"] {
+        for table in ["workload", "live", "acceptance"] {
             value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
         }
         let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));

@@ -47,12 +47,13 @@ impl Setting {
     pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
         let e = &variant.experiment;
         let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
-        let built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
+        let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
             .map_err(|err| trace_problem(&variant.document, &err))?;
-        let mut built = built;
         if let Some(live) = &e.live {
             crate::live::shape_workload(live, &mut built.workload);
         }
+        let document = &variant.document;
+        crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;
         let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
             variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;

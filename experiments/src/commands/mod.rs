@@ -7,6 +7,7 @@ pub mod export;
 pub mod live;
 pub mod policies;
 pub mod profile;
+pub mod profile_acceptance;
 pub mod run;
 pub mod traces;
 

@@ -95,7 +95,7 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     }
 }
 
-fn no_gpu(index: u32) -> Box<Problem> {
+pub fn no_gpu(index: u32) -> Box<Problem> {
     let message = format!("cuda:{index} cannot be used: this build runs models on the CPU only");
     Problem::new(Exit::NoHardware, message)
         .help("`foretoken doctor` says what this machine has; --device cpu works on any")
@@ -213,7 +213,7 @@ fn bar(visits: usize, done: usize) -> ProgressBar {
 }
 
 /// What of a model decides its speed, and what tells it from another.
-fn describe(model: &Model) -> ModelInfo {
+pub fn describe(model: &Model) -> ModelInfo {
     let weights = match &model.weights {
         AnyWeights::Random(random) => format!("random, seed {}", random.seed),
         AnyWeights::Checkpoint(_) => digest(model),

@@ -8,6 +8,8 @@ mod doctor;
 mod interrupted;
 mod papers;
 mod policies;
+mod profile_acceptance;
+mod profile;
 mod results;
 mod support;
 mod text;

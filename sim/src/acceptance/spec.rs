@@ -86,6 +86,16 @@ fn pooled() -> Vec<f64> {
     POOLED_HAZARDS.to_vec()
 }
 
+impl Rates {
+    /// The file it is read from, if it is read from one.
+    pub fn path_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Rates::Table(table) => Some(&mut table.path),
+            _ => None,
+        }
+    }
+}
+
 impl Default for Rates {
     fn default() -> Self {
         Rates::Mixture(Mixture::default())

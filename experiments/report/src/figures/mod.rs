@@ -3,6 +3,7 @@
 //! Deterministic: no font is read, no clock, no map is walked. A policy has one colour, dash and marker everywhere; what would
 //! look like another in a report is told apart from it (`view.rs`).
 
+mod acceptance;
 mod against;
 mod axis;
 mod by_policy;
@@ -16,6 +17,7 @@ mod style;
 mod tests;
 mod view;
 
+pub use acceptance::{Accepted, acceptance_figures};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
 use crate::{Report, ReportError, Staged, Swept};

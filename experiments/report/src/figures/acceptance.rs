@@ -1,0 +1,127 @@
+//! What a draft gets right on a target's text: its acceptance by depth and family, and whether its confidence is to be
+//! believed.
+
+use super::Figure;
+use super::axis::Axis;
+use super::canvas::Anchor;
+use super::page::Page;
+use super::style::{GREY, RULE, Rgb, TEXT};
+use crate::{Dash, Look, Marker};
+
+/// What the figures show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accepted {
+    /// The pair, in words.
+    pub title: String,
+    /// Where the numbers come from and how many they are.
+    pub source: String,
+    /// Each family's conditional acceptance rate by depth, from depth 1; `None` where nothing reached so deep.
+    pub families: Vec<(String, Vec<Option<f64>>)>,
+    /// Bins of the draft's confidence: mean confidence, share right, positions.
+    pub calibration: Vec<(f64, f64, u64)>,
+    /// Expected calibration error.
+    pub calibration_error: f64,
+}
+
+/// Okabe and Ito's colours that are told apart with any eyes; families are no policies and share no look with them.
+const COLOURS: [Rgb; 7] = [
+    (0x00, 0x00, 0x00),
+    (0xe6, 0x9f, 0x00),
+    (0x56, 0xb4, 0xe9),
+    (0x00, 0x9e, 0x73),
+    (0x00, 0x72, 0xb2),
+    (0xd5, 0x5e, 0x00),
+    (0xcc, 0x79, 0xa7),
+];
+const MARKERS: [Marker; 7] = [
+    Marker::Circle,
+    Marker::Square,
+    Marker::Triangle,
+    Marker::Diamond,
+    Marker::TriangleDown,
+    Marker::Ring,
+    Marker::Plus,
+];
+
+/// Acceptance by depth, and the calibration of the draft's confidence.
+pub fn acceptance_figures(of: &Accepted) -> Vec<Figure> {
+    let figure = |file: &str, svg: String| Figure { file: file.to_owned(), svg };
+    vec![figure("acceptance-by-depth.svg", by_depth(of)), figure("calibration.svg", calibration(of))]
+}
+
+fn look(family: usize) -> Look {
+    let dash = if family == 0 { Dash::Solid } else { Dash::Dashed };
+    Look { colour: COLOURS[family % COLOURS.len()], dash, marker: MARKERS[family % MARKERS.len()] }
+}
+
+fn by_depth(of: &Accepted) -> String {
+    let deepest = of.families.iter().map(|f| f.1.len()).max().unwrap_or(1);
+    let page = Page {
+        title: format!("Acceptance by draft depth: {}", of.title),
+        source: of.source.clone(),
+        x_name: "depth in a round (tokens since the last verification)".to_owned(),
+        y_name: "right, where all before it were (%)".to_owned(),
+        x: Axis::linear(1.0, deepest as f64, deepest.max(2) - 1),
+        y: Axis::linear(0.0, 100.0, 5),
+        legend: of.families.iter().enumerate().map(|(i, f)| (f.0.clone(), look(i))).collect(),
+        panels: vec![(String::new(), None)],
+        panel_height: 380.0,
+        right: 0.0,
+    };
+    page.svg(|c, panel, _| {
+        for (i, (_, rates)) in of.families.iter().enumerate() {
+            let reached = rates.iter().zip(1..).filter_map(|(rate, d)| Some(panel.at(f64::from(d), (*rate)? * 100.0)));
+            let points: Vec<_> = reached.collect();
+            c.line(&points, look(i).colour, 1.8, look(i).dash);
+            points.iter().for_each(|&at| c.marker(at, look(i)));
+        }
+    })
+}
+
+fn calibration(of: &Accepted) -> String {
+    let page = Page {
+        title: format!("Calibration of the draft's confidence: {}", of.title),
+        source: format!("{}; expected calibration error {:.1} %", of.source, of.calibration_error * 100.0),
+        x_name: "draft's probability of its first guess (%)".to_owned(),
+        y_name: "guesses that are right (%)".to_owned(),
+        x: Axis::linear(0.0, 100.0, 10),
+        y: Axis::linear(0.0, 100.0, 10),
+        legend: Vec::new(),
+        panels: vec![(String::new(), None)],
+        panel_height: 460.0,
+        right: 24.0,
+    };
+    page.svg(|c, panel, _| {
+        c.line(&[panel.at(0.0, 0.0), panel.at(100.0, 100.0)], RULE, 1.5, Dash::Dashed);
+        let points: Vec<_> = of.calibration.iter().map(|b| panel.at(b.0 * 100.0, b.1 * 100.0)).collect();
+        c.line(&points, look(4).colour, 1.8, Dash::Solid);
+        for (&at, (_, _, positions)) in points.iter().zip(&of.calibration) {
+            c.marker(at, look(4));
+            c.text(&format!("n = {positions}"), (at.0 + 8.0, at.1 + 12.0), Anchor::Start, TEXT, GREY);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_bin_and_source_is_drawn() {
+        let figures = acceptance_figures(&Accepted {
+            title: "large with small".into(),
+            source: "recorded: 4 outputs".into(),
+            families: vec![("all".into(), vec![Some(0.5), Some(0.75), None]), ("facts".into(), vec![None, None, None])],
+            calibration: vec![(0.25, 0.5, 17), (0.9, 0.8, 4)],
+            calibration_error: 0.125,
+        });
+        let names: Vec<&str> = figures.iter().map(|f| f.file.as_str()).collect();
+        assert_eq!(names, ["acceptance-by-depth.svg", "calibration.svg"]);
+        for text in ["large with small", "recorded: 4 outputs", "facts"] {
+            assert!(figures[0].svg.contains(text), "{text}");
+        }
+        for text in ["n = 17", "n = 4", "error 12.5 %"] {
+            assert!(figures[1].svg.contains(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The prompts of an acceptance profile: the shipped generator's families, or the lines of a file.
+
+use crate::cli::ProfileAcceptanceArgs;
+use crate::problem::{Problem, Result};
+use crate::tokens::Tokens;
+use foretoken_traces::text::{Family, document, prompt_of_len};
+use serde::Deserialize;
+use std::path::Path;
+
+/// Prompts of each family where nobody says how many.
+const EACH: u64 = 32;
+
+/// What the target shall continue.
+pub struct Prompts {
+    /// Names of the families.
+    pub families: Vec<String>,
+    /// Family and tokens of each.
+    pub all: Vec<(u16, Vec<u32>)>,
+    /// Where they come from, in words.
+    pub source: String,
+}
+
+impl Prompts {
+    /// Reads or makes the prompts that `args` ask for, for a model of `vocab` tokens and `positions` positions.
+    pub fn of(args: &ProfileAcceptanceArgs, tokens: &Tokens, vocab: u32, positions: u32) -> Result<Prompts> {
+        let prompts = match args.prompts.as_str() {
+            "families" => families(args, tokens)?,
+            file => lines(args, Path::new(file), tokens)?,
+        };
+        let room = positions.saturating_sub(args.output_len);
+        for (i, (_, prompt)) in prompts.all.iter().enumerate() {
+            let (n, name) = (prompt.len(), prompts.name(i));
+            if n as u64 > u64::from(room) {
+                let message = format!(
+                    "{name} is too long: its {n} tokens and {} of output need more than the {positions} positions of the pair",
+                    args.output_len
+                );
+                return Err(Problem::bad_input(message).help("shorten it, or lower --output-len"));
+            }
+            if let Some(token) = prompt.iter().find(|&&token| token >= vocab) {
+                let message = format!("{name}: token {token} lies outside of the vocabulary of {vocab}");
+                let help = match tokens {
+                    Tokens::Bytes => "without a tokenizer.json a byte is a token, which takes a byte-level model",
+                    Tokens::Tokenizer(_) => "is the tokenizer.json that of this model?",
+                };
+                return Err(Problem::bad_input(message).help(help));
+            }
+        }
+        Ok(prompts)
+    }
+
+    /// What a prompt is called in messages.
+    fn name(&self, i: usize) -> String {
+        format!("prompt {} ({}, {})", i + 1, self.families[usize::from(self.all[i].0)], self.source)
+    }
+}
+
+/// The families in turn, so that a prefix of the prompts is balanced.
+fn families(args: &ProfileAcceptanceArgs, tokens: &Tokens) -> Result<Prompts> {
+    let (n, seed) = (args.n.unwrap_or(EACH), args.seed);
+    let mut all = Vec::new();
+    for index in 0..n {
+        for family in Family::ALL {
+            let text = match args.prompt_len {
+                None => document(family, seed, index).prompt,
+                Some(len) => String::from_utf8(prompt_of_len(family, seed, index, len as usize)).expect("plain ASCII"),
+            };
+            all.push((family as u16, encode(tokens, &text, &format!("family {family}, prompt {index}"))?));
+        }
+    }
+    let length = args.prompt_len.map_or(String::new(), |len| format!(", {len} bytes each"));
+    let source = format!("{n} prompts of each family, seed {seed}{length}");
+    Ok(Prompts { families: Family::ALL.map(|f| f.name().to_owned()).to_vec(), all, source })
+}
+
+/// A line of a file; other fields are the user's.
+#[derive(Deserialize)]
+struct Line {
+    prompt: String,
+    family: Option<String>,
+}
+
+fn lines(args: &ProfileAcceptanceArgs, path: &Path, tokens: &Tokens) -> Result<Prompts> {
+    if let Some(len) = args.prompt_len {
+        let message =
+            format!("--prompt-len {len} belongs to the generated families, and {} has its own prompts", path.display());
+        return Err(Problem::bad_input(message).help("leave it out, or give --prompts families"));
+    }
+    let text = fs_err::read_to_string(path).map_err(|e| {
+        Problem::bad_input(format!("--prompts: {e}"))
+            .help("give `families`, or a file with one JSON object a line: {\"prompt\": \"...\", \"family\": \"...\"}")
+    })?;
+    let mut families: Vec<String> = Vec::new();
+    let mut all = Vec::new();
+    let most = args.n.unwrap_or(u64::MAX);
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        if all.len() as u64 >= most {
+            break;
+        }
+        let at = format!("{}, line {number}", path.display());
+        let line: Line = serde_json::from_str(line).map_err(|e| {
+            Problem::bad_input(format!("{at}: {e}")).help("expected an object with a text: {\"prompt\": \"...\"}")
+        })?;
+        let prompt = encode(tokens, &line.prompt, &at)?;
+        if prompt.is_empty() {
+            return Err(Problem::bad_input(format!("{at}: the prompt is empty")));
+        }
+        let name = line.family.unwrap_or_else(|| "prompts".to_owned());
+        let family = families.iter().position(|f| *f == name).unwrap_or_else(|| {
+            families.push(name);
+            families.len() - 1
+        });
+        let family =
+            u16::try_from(family).map_err(|_| Problem::bad_input(format!("{at}: more than 65,536 families")))?;
+        all.push((family, prompt));
+    }
+    if all.is_empty() {
+        return Err(Problem::bad_input(format!("{} holds no prompt", path.display())));
+    }
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok(Prompts { source: format!("{} prompts of {name}", all.len()), families, all })
+}
+
+fn encode(tokens: &Tokens, text: &str, at: &str) -> Result<Vec<u32>> {
+    tokens.encode(text).map_err(|e| Problem::bad_input(format!("{at}: cannot be turned into tokens: {e}")))
+}
