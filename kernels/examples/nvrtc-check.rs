@@ -58,7 +58,8 @@ fn report(log: &str) -> bool {
         };
         let of_kernel = lines[at..].iter().skip(1).take_while(|l| !l.contains("Compiling entry"));
         let facts = of_kernel.filter(|l| l.contains("spill") || l.contains("Used"));
-        let facts: Vec<&str> = facts.map(|l| l.trim_start_matches(|c: char| !c.is_ascii_digit() && c != 'U').trim()).collect();
+        let facts: Vec<&str> =
+            facts.map(|l| l.trim_start_matches(|c: char| !c.is_ascii_digit() && c != 'U').trim()).collect();
         good &= facts.iter().any(|l| l.contains(" 0 bytes spill stores"));
         println!("  {name:<18} {}", facts.join("; "));
     }

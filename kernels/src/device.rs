@@ -81,10 +81,8 @@ pub trait Device: Sized {
 
     /// Runs one pass over one batch, so that a device can set up once what all its operations need, or collect them and
     /// start them together.
-    fn pass<R: Send>(
-        &mut self,
-        run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send,
-    ) -> Result<R, Self::Error>;
+    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send)
+    -> Result<R, Self::Error>;
 
     /// The rows of `table` of the batch's tokens.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;

@@ -199,7 +199,11 @@ mod tests {
         assert!(with.missing(Some(2))[0].contains("no GPU 2: the driver has 2"));
         let text = with.to_string();
         assert!(text.contains("CUDA driver  runs CUDA 13.1 and older\n"));
-        assert!(text.contains("GPU 0        Example GPU, compute 9.0, 132 multiprocessors, 80.0 GiB, 79.0 GiB of it free\n"));
+        assert!(
+            text.contains(
+                "GPU 0        Example GPU, compute 9.0, 132 multiprocessors, 80.0 GiB, 79.0 GiB of it free\n"
+            )
+        );
         assert!(text.contains("Live on a GPU          yes\n"));
         assert_eq!(report(Ok(Some(driver)), false).missing(Some(0)).len(), 2);
         let broken = report(Err("CUDA_ERROR_NO_DEVICE".into()), true);

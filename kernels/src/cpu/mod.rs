@@ -15,8 +15,8 @@ mod threads;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use kv::frequencies;
 pub use kv::Kv;
+pub(crate) use kv::frequencies;
 pub(crate) use memory::number;
 pub use memory::{Buffer, Matrix};
 
@@ -91,10 +91,7 @@ impl Device for Cpu {
         Ok(Kv::new(shape, blocks))
     }
 
-    fn pass<R: Send>(
-        &mut self,
-        run: impl FnOnce(&mut Self) -> Result<R, Infallible> + Send,
-    ) -> Result<R, Infallible> {
+    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Infallible> + Send) -> Result<R, Infallible> {
         let pool = Arc::clone(&self.pool);
         pool.install(|| run(self))
     }

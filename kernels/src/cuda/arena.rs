@@ -53,7 +53,8 @@ impl Arena {
     pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
         if 4 * self.words.len() as u64 > self.memory.bytes {
             let (needed, most) = (4 * self.words.len(), self.memory.bytes);
-            let why = format!("a pass whose batch takes {needed} bytes to describe, {most} at most: fewer requests fit");
+            let why =
+                format!("a pass whose batch takes {needed} bytes to describe, {most} at most: fewer requests fit");
             return Err(CudaError::Unsupported(why));
         }
         let news = &self.words[self.sent..];

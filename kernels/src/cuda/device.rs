@@ -114,6 +114,20 @@ impl Cuda {
         Ok((result, self.stop_timer()?.unwrap_or_default()))
     }
 
+    /// How long the device takes to copy so many bytes within its memory: what its bandwidth is measured by (each byte is
+    /// read and written).
+    ///
+    /// # Errors
+    /// Too little memory, or the driver's.
+    pub fn copy_time(&mut self, bytes: u64) -> Result<Duration, CudaError> {
+        let (from, to) = (Memory::new(&self.backend, bytes)?, Memory::new(&self.backend, bytes)?);
+        let copy = |cuda: &mut Cuda| cuda.backend.copy(to.address, from.address, bytes);
+        copy(self)?;
+        let mut times = (0..9).map(|_| Ok(self.timed(copy)?.1)).collect::<Result<Vec<_>, CudaError>>()?;
+        times.sort();
+        Ok(times[times.len() / 2])
+    }
+
     /// CUDA graphs made so far.
     pub fn graphs(&self) -> usize {
         self.passes.graphs()
@@ -421,10 +435,7 @@ impl Device for Cuda {
         self.backend.elapsed().map(Some)
     }
 
-    fn pass<R: Send>(
-        &mut self,
-        run: impl FnOnce(&mut Cuda) -> Result<R, CudaError> + Send,
-    ) -> Result<R, CudaError> {
+    fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Cuda) -> Result<R, CudaError> + Send) -> Result<R, CudaError> {
         self.begin();
         self.program.clear();
         self.in_pass = true;
@@ -503,8 +514,7 @@ impl Device for Cuda {
             wide: out.wide,
         };
         if rows > self.tuning.few_rows.min(32) {
-            let product =
-                Matmul { x: x.narrow(), weights: weights.memory.address, out: out.memory.address, shape };
+            let product = Matmul { x: x.narrow(), weights: weights.memory.address, out: out.memory.address, shape };
             return self.now(|program| program.matmul(&product));
         }
         let arguments = FewArgs {
@@ -553,13 +563,7 @@ impl Device for Cuda {
         self.now(|program| program.launch(&NORM_HEADS, grid, [128, 1], 0, &arguments))
     }
 
-    fn rope_and_store(
-        &mut self,
-        qkv: &mut Buffer,
-        batch: &Batch,
-        kv: &mut Kv,
-        layer: usize,
-    ) -> Result<(), CudaError> {
+    fn rope_and_store(&mut self, qkv: &mut Buffer, batch: &Batch, kv: &mut Kv, layer: usize) -> Result<(), CudaError> {
         assert_eq!(qkv.rows, batch.rows(), "rows of the batch");
         let sent = self.send(batch);
         let (keys, values) = kv.layer(layer);
@@ -793,12 +797,7 @@ impl Device for Cuda {
 
     /// The choices are made on the device, one a row, and walked along on the host: a few numbers, which the host waits
     /// for in any case.
-    fn accept_greedy(
-        &mut self,
-        logits: &Buffer,
-        trees: &[Tree<'_>],
-        out: &mut Vec<Accepted>,
-    ) -> Result<(), CudaError> {
+    fn accept_greedy(&mut self, logits: &Buffer, trees: &[Tree<'_>], out: &mut Vec<Accepted>) -> Result<(), CudaError> {
         let mut choices = Vec::new();
         self.top_k(logits, 1, &mut choices)?;
         out.clear();

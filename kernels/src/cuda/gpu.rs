@@ -263,6 +263,14 @@ impl Backend for Gpu {
         Ok(())
     }
 
+    #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
+    fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
+        self.bind()?;
+        // SAFETY: both are the caller's memory of that size.
+        unsafe { result::memcpy_dtod_async(to, from, bytes as usize, self.stream.cu_stream()) }
+            .map_err(failed("copying on the GPU"))
+    }
+
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError> {
         self.bind()?;
         self.do_one(command)
@@ -280,10 +288,9 @@ impl Backend for Gpu {
         // The capture has to be ended whatever happened in it.
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         all?;
-        let graph = graph.map_err(error)?.ok_or_else(|| CudaError::Failed {
-            what: "making a CUDA graph",
-            why: "the driver returned none".into(),
-        })?;
+        let graph = graph
+            .map_err(error)?
+            .ok_or_else(|| CudaError::Failed { what: "making a CUDA graph", why: "the driver returned none".into() })?;
         Ok(Box::new(Replay(graph)))
     }
 

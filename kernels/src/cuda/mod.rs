@@ -23,10 +23,10 @@ pub mod program;
 mod tuning;
 
 pub use device::Cuda;
-pub use driver::{Device, Driver};
-pub(crate) use driver::{driver, has_cublaslt};
 #[cfg(test)]
 pub(crate) use driver::has_driver;
+pub use driver::{Device, Driver};
+pub(crate) use driver::{driver, has_cublaslt};
 pub use error::CudaError;
 pub use memory::{Buffer, Kv, Matrix, Vector};
 pub use tuning::Tuning;

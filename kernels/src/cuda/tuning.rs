@@ -58,9 +58,10 @@ mod tests {
     #[test]
     fn passes_are_padded_to_the_next_size() {
         let tuning = Tuning::default();
-        assert_eq!([0, 1, 3, 4, 5, 9, 250, 257, 512, 513, 4000].map(|n| tuning.padded(n)), [
-            0, 1, 4, 4, 8, 16, 256, 272, 512, 513, 4000
-        ]);
+        assert_eq!(
+            [0, 1, 3, 4, 5, 9, 250, 257, 512, 513, 4000].map(|n| tuning.padded(n)),
+            [0, 1, 4, 4, 8, 16, 256, 272, 512, 513, 4000]
+        );
         assert!(tuning.has_graph(512) && !tuning.has_graph(513));
         assert_eq!(Tuning { graphs: false, ..tuning }.padded(3), 3);
     }

@@ -43,7 +43,16 @@ fn build() -> Option<Mutex<Library>> {
     );
     std::fs::write(&text, source(include_str!("platform.hpp")) + &entry).expect("a source");
     let mut compiler = Process::new(std::env::var_os("CXX").unwrap_or_else(|| "g++".into()));
-    compiler.args(["-std=c++17", "-O2", "-fno-strict-aliasing", "-shared", "-fPIC", "-Wno-unknown-pragmas", "-w", "-o"]);
+    compiler.args([
+        "-std=c++17",
+        "-O2",
+        "-fno-strict-aliasing",
+        "-shared",
+        "-fPIC",
+        "-Wno-unknown-pragmas",
+        "-w",
+        "-o",
+    ]);
     let Ok(output) = compiler.arg(&library).arg(&text).output() else {
         eprintln!("################ SKIPPED: no C++ compiler, so the CUDA kernels are not emulated ################");
         return None;
@@ -153,6 +162,12 @@ impl Backend for Emulated {
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
         Ok(())
     }
 

@@ -46,7 +46,13 @@ pub fn numbers(count: usize) -> Vec<f32> {
 }
 
 /// Both devices' buffers with these rows.
-pub fn both(cpu: &mut Cpu, cuda: &mut Cuda, rows: &[f32], width: usize, wide: bool) -> (foretoken_kernels::cpu::Buffer, Buffer) {
+pub fn both(
+    cpu: &mut Cpu,
+    cuda: &mut Cuda,
+    rows: &[f32],
+    width: usize,
+    wide: bool,
+) -> (foretoken_kernels::cpu::Buffer, Buffer) {
     let count = rows.len() / width;
     let mut one = cpu.buffer(count, width).unwrap();
     one.set_rows(count);
@@ -57,7 +63,13 @@ pub fn both(cpu: &mut Cpu, cuda: &mut Cuda, rows: &[f32], width: usize, wide: bo
 }
 
 /// Empty buffers of both devices.
-pub fn empty(cpu: &mut Cpu, cuda: &mut Cuda, rows: usize, width: usize, wide: bool) -> (foretoken_kernels::cpu::Buffer, Buffer) {
+pub fn empty(
+    cpu: &mut Cpu,
+    cuda: &mut Cuda,
+    rows: usize,
+    width: usize,
+    wide: bool,
+) -> (foretoken_kernels::cpu::Buffer, Buffer) {
     let other = if wide { cuda.buffer(rows, width) } else { cuda.narrow_buffer(rows, width) };
     (cpu.buffer(rows, width).unwrap(), other.unwrap())
 }
@@ -67,7 +79,12 @@ fn stored(numbers: &[f32]) -> Vec<u8> {
 }
 
 /// A matrix of these weights on both.
-pub fn matrices(cpu: &mut Cpu, cuda: &mut Cuda, weights: &[f32], inputs: usize) -> (foretoken_kernels::cpu::Matrix, Matrix) {
+pub fn matrices(
+    cpu: &mut Cpu,
+    cuda: &mut Cuda,
+    weights: &[f32],
+    inputs: usize,
+) -> (foretoken_kernels::cpu::Matrix, Matrix) {
     let bytes = stored(weights);
     let parts = [(TensorData::Stored { dtype: Dtype::Bf16, bytes: &bytes }, weights.len() / inputs)];
     (cpu.matrix(&parts, inputs, Dtype::Bf16).unwrap(), cuda.matrix(&parts, inputs, Dtype::Bf16).unwrap())

@@ -111,9 +111,8 @@ pub fn a_verify_pass_equals_single_steps(cuda: &mut Cuda, scale: Scale) {
         let tokens = prompt(40, 5);
         for (computed, k) in [(30, 4), (16, 8), (1, 20)] {
             run(&mut llama, cuda, &tokens[..computed], 0, &table(0));
-            let steps: Vec<f32> = (computed..=computed + k)
-                .flat_map(|t| run(&mut llama, cuda, &tokens[t..=t], t, &table(0)))
-                .collect();
+            let steps: Vec<f32> =
+                (computed..=computed + k).flat_map(|t| run(&mut llama, cuda, &tokens[t..=t], t, &table(0))).collect();
             let verified = run(&mut llama, cuda, &tokens[computed..=computed + k], computed, &table(0));
             close(&format!("{k} drafts after {computed}"), &verified, &steps, width, TOLERANCE);
         }
@@ -193,7 +192,11 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
                 let tie = lead <= 2.0 * TOLERANCE * spread;
                 ties += usize::from(tie);
                 all += 1;
-                assert!(tie || choice == tokens[t + 1], "token {t}: {} instead of {choice}, {lead} ahead", tokens[t + 1]);
+                assert!(
+                    tie || choice == tokens[t + 1],
+                    "token {t}: {} instead of {choice}, {lead} ahead",
+                    tokens[t + 1]
+                );
             }
         }
         println!("{all} tokens, {kept} of them drafted; two likeliest within the tolerance: {ties}");
