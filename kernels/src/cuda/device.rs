@@ -769,7 +769,7 @@ impl Device for Cuda {
             out_stride: out.stride(),
             temperature,
         };
-        self.now(|program| program.launch(&SOFTMAX, [logits.rows, 1, 1], [512, 1], 0, &arguments))
+        self.now(|program| program.launch(&SOFTMAX, [logits.rows, 1, 1], [1024, 1], 0, &arguments))
     }
 
     fn top_k(&mut self, logits: &Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), CudaError> {
@@ -786,7 +786,7 @@ impl Device for Cuda {
             k: k as u32,
             _even: 0,
         };
-        self.now(|program| program.launch(&TOP_K, [logits.rows, 1, 1], [512, 1], 0, &arguments))?;
+        self.now(|program| program.launch(&TOP_K, [logits.rows, 1, 1], [1024, 1], 0, &arguments))?;
         self.fetch(8 * count)?;
         let choice =
             |i| Choice { token: word(&self.host, i), probability: f32::from_bits(word(&self.host, count + i)) };

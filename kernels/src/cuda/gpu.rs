@@ -74,6 +74,7 @@ impl Gpu {
             return Err(CudaError::TooOld { ordinal, name, capability });
         }
         let cubin = compile::cached(capability)?;
+        context.bind_to_thread().map_err(failed("binding the GPU to a thread"))?;
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let (module, functions) = load(&cubin)?;
         let workspace = allocate(WORKSPACE)?;
