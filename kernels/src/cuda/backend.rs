@@ -47,6 +47,12 @@ pub trait Backend: Send + Sync {
     /// The driver's, of any command before.
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError>;
 
+    /// Copies within the device's memory.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError>;
+
     /// Does one command.
     ///
     /// # Errors

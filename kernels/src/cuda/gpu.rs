@@ -74,6 +74,7 @@ impl Gpu {
             return Err(CudaError::TooOld { ordinal, name, capability });
         }
         let cubin = compile::cached(capability)?;
+        context.bind_to_thread().map_err(failed("binding the GPU to a thread"))?;
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let (module, functions) = load(&cubin)?;
         let workspace = allocate(WORKSPACE)?;
@@ -261,6 +262,14 @@ impl Backend for Gpu {
             piece.copy_from_slice(half);
         }
         Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
+    fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
+        self.bind()?;
+        // SAFETY: both are the caller's memory of that size.
+        unsafe { result::memcpy_dtod_async(to, from, bytes as usize, self.stream.cu_stream()) }
+            .map_err(failed("copying on the GPU"))
     }
 
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError> {

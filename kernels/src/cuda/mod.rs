@@ -12,15 +12,19 @@ pub mod arguments;
 pub mod backend;
 mod batch;
 mod blas;
+mod choosing;
 pub mod compile;
 mod device;
 mod driver;
 mod error;
 mod gpu;
+mod layers;
 mod memory;
+mod operations;
 mod passes;
 pub mod program;
 mod tuning;
+mod weights;
 
 pub use device::Cuda;
 #[cfg(test)]

@@ -165,6 +165,12 @@ impl Backend for Emulated {
         Ok(())
     }
 
+    fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
+        Ok(())
+    }
+
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError> {
         run(command)
     }

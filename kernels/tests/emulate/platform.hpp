@@ -134,8 +134,13 @@ static u32 narrow2(float low, float high) { return round_to_bf16(low) | round_to
 static Quad load_once(const void* from) { return *(const Quad*)from; }
 static float load_shared_result(const float* from) { return *from; }
 
+// A copy arrives at any time between being issued and being waited for: in every other block at once, else at the end.
 static void copy_async(void* to, const void* from) {
     if (((u64)to | (u64)from) % 16) abort();
+    if ((blockIdx.x + blockIdx.y) % 2) {
+        memcpy(to, from, 16);
+        return;
+    }
     if (fibres[current].copies.empty()) fibres[current].copies.emplace_back();
     fibres[current].copies.back().push_back(Copy{to, from});
 }

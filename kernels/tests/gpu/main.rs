@@ -61,6 +61,7 @@ checks! {
     sampling::probabilities_and_the_likeliest,
     sampling::greedy_acceptance_is_the_hosts,
     sampling::rejection_is_the_hosts,
+    sampling::draws_entropies_and_divergences_are_the_hosts,
     sampling::rejection_keeps_the_targets_distribution,
     whole::logits_are_the_cpus,
     whole::ragged_and_paged_batches_equal_single_requests,

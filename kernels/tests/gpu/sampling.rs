@@ -73,10 +73,18 @@ fn probabilities(rows: usize, vocab: usize) -> Vec<f32> {
 
 pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
-    for (count, vocab) in scale.sizes(&[(40, 5), (10, 700)], &[(200, 32_000)]) {
+    let mut several_kept = 0;
+    for (count, vocab) in scale.sizes(&[(60, 5), (20, 700)], &[(200, 32_000)]) {
         let k = 3;
-        let target_rows = probabilities(count * (k + 1), vocab);
         let draft_rows = probabilities(count * k, vocab);
+        let mut target_rows = probabilities(count * (k + 1), vocab);
+        // Near enough to the draft that most tokens are kept.
+        for (i, p) in target_rows.iter_mut().enumerate() {
+            let (chain, row) = (i / vocab / (k + 1), i / vocab % (k + 1));
+            if row < k {
+                *p = 0.3 * *p + 0.7 * draft_rows[(chain * k + row) * vocab + i % vocab];
+            }
+        }
         let (target, cuda_target) = both(cpu, cuda, &target_rows, vocab, true);
         let (draft, cuda_draft) = both(cpu, cuda, &draft_rows, vocab, true);
         let luck = luck();
@@ -96,7 +104,42 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         cuda.accept_sampled(&cuda_target, &cuda_draft, &chains, &mut got).unwrap();
         // Sums of f64 in another order: a draw may fall on the other side of a border once in 10¹² times.
         assert_eq!(got, expected);
-        assert!(got.iter().any(|a| a.nodes.len() > 1));
+        several_kept += got.iter().filter(|a| a.nodes.len() > 1).count();
+    }
+    assert!(several_kept > 0, "no chain was kept beyond its first token");
+}
+
+pub fn draws_entropies_and_divergences_are_the_hosts(cuda: &mut Cuda, scale: Scale) {
+    let cpu = &mut Cpu::new(1).unwrap();
+    for (rows, vocab) in scale.sizes(&[(3, 5), (4, 700)], &[(64, 32_000)]) {
+        let (p, cuda_p) = both(cpu, cuda, &probabilities(rows, vocab), vocab, true);
+        let (q, cuda_q) = both(cpu, cuda, &probabilities(rows, vocab), vocab, true);
+        let luck = luck();
+        let uniforms: Vec<f64> = (0..rows as u64).map(|row| luck.unit(row)).collect();
+        let (mut expected, mut got): (Vec<Choice>, Vec<Choice>) = (Vec::new(), Vec::new());
+        cpu.sample(&p, &uniforms, &mut expected).unwrap();
+        cuda.sample(&cuda_p, &uniforms, &mut got).unwrap();
+        assert_eq!(got, expected);
+
+        let near = |got: &[f64], expected: &[f64]| {
+            assert_eq!(got.len(), expected.len());
+            let off = |(g, e): (&f64, &f64)| (g - e).abs() <= 1e-12 * (1.0 + e.abs());
+            assert!(got.iter().zip(expected).all(off), "{got:?} instead of {expected:?}");
+        };
+        let (mut expected, mut got) = (Vec::new(), Vec::new());
+        cpu.entropy(&p, rows, &mut expected).unwrap();
+        cuda.entropy(&cuda_p, rows, &mut got).unwrap();
+        near(&got, &expected);
+        let pairs: Vec<(u32, u32)> = (0..rows as u32).map(|row| (rows as u32 - 1 - row, row)).collect();
+        cpu.divergence((&p, &q), vocab, &pairs, &mut expected).unwrap();
+        cuda.divergence((&cuda_p, &cuda_q), vocab, &pairs, &mut got).unwrap();
+        near(&got, &expected);
+
+        let places: Vec<u32> = (0..rows as u32).rev().map(|row| 2 * row).collect();
+        let (mut out, mut cuda_out) = empty(cpu, cuda, 2 * rows, vocab, true);
+        cpu.scatter(&p, &places, &mut out).unwrap();
+        cuda.scatter(&cuda_p, &places, &mut cuda_out).unwrap();
+        same("scatter", cuda, &cuda_out, &out, 0.0);
     }
 }
 

@@ -1,38 +1,52 @@
-// Probabilities and choices over the vocabulary. One block of 512 threads a row.
+// Probabilities and choices over the vocabulary. One block a row; rows begin at multiples of 16 bytes.
+
+// Calls f(token, number) for the thread's part of a row, four numbers at a time where there are four.
+template <class F> DEVICE void each(const float* row, u32 width, F f) {
+    for (u32 q = threadIdx.x; q < width / 4; q += blockDim.x) {
+        Floats v = ((const Floats*)row)[q];
+        f(4 * q, v.x);
+        f(4 * q + 1, v.y);
+        f(4 * q + 2, v.z);
+        f(4 * q + 3, v.w);
+    }
+    u32 last = width / 4 * 4 + threadIdx.x;
+    if (last < width) f(last, row[last]);
+}
 
 // out = softmax(logits / temperature).
-KERNEL THREADS(512) softmax(const SoftmaxArgs a) {
+KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
     wait_for_inputs();
     SHARED float scratch[MOST_WARPS];
     SHARED Best bests[MOST_WARPS];
     const float* logits = a.logits + (u64)blockIdx.x * a.in_stride;
     float* out = a.out + (u64)blockIdx.x * a.out_stride;
     Best best = {MINUS_INFINITY, 0};
-    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) best.logit = fmaxf(best.logit, logits[t]);
+    each(logits, a.width, [&](u32, float logit) { best.logit = fmaxf(best.logit, logit); });
     float largest = block_best(best, bests).logit / a.temperature;
     float sum = 0.0f;
-    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
-        float e = expf(logits[t] / a.temperature - largest);
+    each(logits, a.width, [&](u32 t, float logit) {
+        float e = expf(logit / a.temperature - largest);
         out[t] = e;
         sum += e;
-    }
+    });
     float scale = 1.0f / block_sum(sum, scratch);
-    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) out[t] *= scale;
+    // Each thread reads back what it wrote itself.
+    each(out, a.width, [&](u32 t, float e) { out[t] = e * scale; });
 }
 
 // The likeliest tokens, first to last, and their probabilities.
-KERNEL THREADS(512) top_k(const TopKArgs a) {
+KERNEL THREADS(1024) top_k(const TopKArgs a) {
     wait_for_inputs();
     SHARED float scratch[MOST_WARPS];
     SHARED Best bests[MOST_WARPS];
     const float* logits = a.logits + (u64)blockIdx.x * a.stride;
     Best best = {MINUS_INFINITY, 0xffffffffu};
-    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
-        if (before(logits[t], t, best.logit, best.token)) best = Best{logits[t], t};
-    }
+    each(logits, a.width, [&](u32 t, float logit) {
+        if (before(logit, t, best.logit, best.token)) best = Best{logit, t};
+    });
     best = block_best(best, bests);
     float largest = best.logit, sum = 0.0f;
-    for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) sum += expf(logits[t] - largest);
+    each(logits, a.width, [&](u32, float logit) { sum += expf(logit - largest); });
     sum = block_sum(sum, scratch);
     for (u32 n = 0;; n++) {
         if (threadIdx.x == 0) {
@@ -44,12 +58,11 @@ KERNEL THREADS(512) top_k(const TopKArgs a) {
         // The first of those that come after the last one found.
         Best last = best;
         best = Best{MINUS_INFINITY, 0xffffffffu};
-        for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
-            float logit = logits[t];
+        each(logits, a.width, [&](u32 t, float logit) {
             if (before(last.logit, last.token, logit, t) && before(logit, t, best.logit, best.token)) {
                 best = Best{logit, t};
             }
-        }
+        });
         best = block_best(best, bests);
     }
 }

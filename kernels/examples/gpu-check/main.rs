@@ -1,0 +1,108 @@
+//! What the kernels reach on a GPU, against what the GPU can do, measured in the same run.
+//!
+//! `gpu-check [FILE.json]`: each measurement is written to the file when it is done, and a run that finds some there goes
+//! on with the others. Ends within 8 minutes. Exit code 3: a target was missed; 4: no GPU.
+
+mod measure;
+
+use foretoken_kernels::cuda::{Cuda, CudaError, Tuning};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// No measurement is begun later than this.
+const LAST_START: Duration = Duration::from_secs(400);
+
+type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
+
+/// Name, how the GPU is used for it, what is done.
+fn measurements() -> Vec<(&'static str, Tuning, Measurement)> {
+    let usual = Tuning::default();
+    let independent = Tuning { dependent_launches: false, ..usual.clone() };
+    let library = Tuning { few_rows: 0, ..usual.clone() };
+    let eager = Tuning { graphs: false, ..usual.clone() };
+    vec![
+        ("copy", usual.clone(), measure::copy),
+        ("matmul-peak", usual.clone(), measure::matmul_peak),
+        ("decode", usual.clone(), measure::decode),
+        ("prefill", usual.clone(), measure::prefill),
+        ("attention", usual.clone(), measure::attention),
+        ("decode-without-dependent-launches", independent, measure::decode),
+        ("decode-by-cublaslt", library, measure::decode),
+        ("decode-without-graphs", eager, measure::decode),
+        ("verify", usual, measure::verify),
+    ]
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(why) => {
+            eprintln!("{why}");
+            let missing = why.downcast_ref::<CudaError>().is_some_and(|e| {
+                matches!(e, CudaError::Missing(_) | CudaError::NoDevice { .. } | CudaError::TooOld { .. })
+            });
+            ExitCode::from(if missing { 4 } else { 1 })
+        }
+    }
+}
+
+fn run() -> Result<bool, Box<dyn std::error::Error>> {
+    let start = Instant::now();
+    let file = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "gpu-check.json".into()));
+    let mut done: Map<String, Value> = match std::fs::read(&file) {
+        Ok(bytes) => serde_json::from_slice(&bytes)?,
+        Err(_) => Map::new(),
+    };
+    let gpu = Cuda::tuned(0, Tuning::default())?.name();
+    if let Some(other) = done.get("gpu").filter(|other| **other != json!(gpu)) {
+        return Err(format!("{} is of {other}, this is {gpu}: name another file", file.display()).into());
+    }
+    done.insert("gpu".into(), json!(gpu));
+    for (name, tuning, measure) in measurements() {
+        if done.contains_key(name) {
+            continue;
+        }
+        if start.elapsed() > LAST_START {
+            eprintln!("time is over; run again to go on with {name}");
+            return Ok(false);
+        }
+        let began = Instant::now();
+        // A device of its own, so that one measurement's memory is not another's.
+        let result = Cuda::tuned(0, tuning).and_then(|mut cuda| measure(&mut cuda));
+        // What fails is written too: the others may still be right.
+        let result = result.unwrap_or_else(|why| json!({ "error": why.to_string() }));
+        println!("{name} ({:.1} s): {result}", began.elapsed().as_secs_f64());
+        done.insert(name.into(), result);
+        let unfinished = file.with_extension("tmp");
+        std::fs::write(&unfinished, serde_json::to_vec_pretty(&done)?)?;
+        std::fs::rename(&unfinished, &file)?;
+    }
+    Ok(verdicts(&done))
+}
+
+/// Prints each target with what was reached; true if all were.
+fn verdicts(done: &Map<String, Value>) -> bool {
+    let number = |name: &str, key: &str| done.get(name).and_then(|v| v[key].as_f64()).unwrap_or(f64::NAN);
+    let (copy, peak) = (number("copy", "bytes_per_s"), number("matmul-peak", "flops"));
+    let targets = [
+        ("vicuna-7b decode at batch 1, weights read, of copy bandwidth", number("decode", "bytes_per_s") / copy, 0.8),
+        ("vicuna-7b prefill of 4096 tokens, of the matmul peak", number("prefill", "flops") / peak, 0.6),
+        ("decode attention at 16k context, of copy bandwidth", number("attention", "bytes_per_s") / copy, 0.7),
+    ];
+    let mut all = true;
+    for (what, reached, target) in targets {
+        // What was not measured is not reached.
+        let good = reached >= target;
+        all &= good;
+        println!(
+            "{} {:5.1} % (target {:.0} %): {what}",
+            if good { "reached" } else { "MISSED " },
+            100.0 * reached,
+            100.0 * target
+        );
+    }
+    all
+}
