@@ -2,12 +2,15 @@
 
     cargo run --release -- traces text --seed 1 --n 360000 -o corpus.jsonl
     pip install torch safetensors
-    python kernels/pair/train.py corpus.jsonl --minutes 45
+    torchrun --nproc-per-node 2 kernels/pair/train.py corpus.jsonl --minutes 45
+
+One process a core, each with one thread and its part of every batch: on a busy machine that loses far less than threads
+that wait for each other in every operation. `python kernels/pair/train.py` runs it in one.
 
 Both models see the same batches. The seed fixes initial weights, the order of the text and nothing else: how many steps
 fit into the time depends on the machine, and the learning rate follows the share of the time that is used up, so a run
-always ends annealed. The number of steps is written with the result. A checkpoint is kept every few minutes and a
-second call goes on from it.
+always ends annealed. The number of steps is written with the result. Checkpoints are kept every few minutes and a second call
+goes on from them.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import time
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
@@ -60,10 +64,11 @@ PARAMETERS = {"target": (3_600_000, 4_200_000), "draft": (300_000, 500_000)}
 LEARNING_RATE = {"muon": 4e-3, "adamw": 2e-3}
 # Answers are what a model is asked for; the questions before them are mostly chance.
 WEIGHT_OF_PROMPTS = 0.2
-BATCH_TOKENS = 6144
+BATCH_TOKENS = 4096
 SEQUENCE = 512
-# The last part of the run has sequences as long as the models can take, so that late positions are known as well.
-LONG_SEQUENCE, LONG_FROM = 2048, 0.85
+# Later every second batch has sequences as long as the models can take, so that late positions are known as well. They
+# must come while there is time to learn: at positions never seen the loss is ten times as high.
+LONG_SEQUENCE, LONG_FROM = 2048, 0.5
 WARM_UP, DECAY_FROM = 0.02, 0.4
 
 
@@ -259,13 +264,18 @@ def main():
     parser.add_argument("corpus", type=pathlib.Path, help="what `foretoken traces text` wrote")
     parser.add_argument("--minutes", type=float, default=45.0, help="length of the run")
     parser.add_argument("--seed", type=int, default=1, help="fixes the initial weights")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of each process")
     parser.add_argument("--no-compile", action="store_true", help="where torch.compile finds no C++ compiler")
     parser.add_argument("--checkpoint", type=pathlib.Path, default=pathlib.Path("pair-checkpoint.pt"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    if "WORLD_SIZE" in os.environ:
+        dist.init_process_group("gloo")
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    say = print if rank == 0 else lambda *_, **__: None
+    args.checkpoint = args.checkpoint.with_suffix(f".{rank}")
     corpus = read(args.corpus)
-    print({family: len(text) for family, (text, _) in corpus.items()}, flush=True)
+    say({family: len(text) for family, (text, _) in corpus.items()}, flush=True)
 
     models, optimisers = {}, {}
     for name, config in CONFIGS.items():
@@ -274,13 +284,13 @@ def main():
         count = sum(w.numel() for w in model.parameters())
         least, most = PARAMETERS[name]
         assert least <= count <= most, f"{name} has {count} parameters, not {least} to {most}"
-        print(f"{name}: {count} parameters", flush=True)
+        say(f"{name}: {count} parameters", flush=True)
         matrices = [w for n, w in model.named_parameters() if w.dim() == 2 and "embed" not in n]
         others = [w for n, w in model.named_parameters() if w.dim() == 1 or "embed" in n]
         optimisers[f"{name}-muon"] = torch.optim.Muon(matrices, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
         optimisers[f"{name}-adamw"] = torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)
     batches = Batches(corpus)
-    state = {"step": 0, "seconds": 0.0, "curve": []}
+    state = {"step": 0, "tokens": 0, "seconds": 0.0, "curve": []}
     if args.checkpoint.exists():
         kept = torch.load(args.checkpoint, weights_only=True)
         for name in models:
@@ -288,53 +298,88 @@ def main():
         for name, optimiser in optimisers.items():
             optimiser.load_state_dict(kept["optimisers"][name])
         state, batches.at, batches.turn = kept["state"], kept["at"], kept["turn"]
-        print(f"goes on at step {state['step']}", flush=True)
+        say(f"goes on at step {state['step']}", flush=True)
 
     def keep():
-        part = args.checkpoint.with_suffix(".part")
+        part = args.checkpoint.with_name(args.checkpoint.name + ".part")
         torch.save({
             "models": {n: m.state_dict() for n, m in models.items()},
             "optimisers": {n: o.state_dict() for n, o in optimisers.items()},
             "state": state, "at": batches.at, "turn": batches.turn,
         }, part)
         os.replace(part, args.checkpoint)
+        if rank > 0:
+            return
         lines = ["step,tokens,minutes,target_answer_loss,draft_answer_loss"]
         lines += [",".join(str(v) for v in row) for row in state["curve"]]
         (HERE / "loss.csv").write_text("\n".join(lines) + "\n")
 
-    fast = {name: model if args.no_compile else torch.compile(model) for name, model in models.items()}
+    fast = {name: model if args.no_compile else torch.compile(model, dynamic=False) for name, model in models.items()}
     total = args.minutes * 60
     before, last_kept, sums, count = time.monotonic(), state["seconds"], dict.fromkeys(models, 0.0), 0
     while state["seconds"] < total:
         share = state["seconds"] / total
-        tokens, following, answer = batches.next(LONG_SEQUENCE if share > LONG_FROM else SEQUENCE)
+        parts = batches.next(LONG_SEQUENCE if share > LONG_FROM and state["step"] % 2 else SEQUENCE)
+        tokens, following, answer = (part[rank::world].contiguous() for part in parts)
         weight = torch.where(answer, 1.0, WEIGHT_OF_PROMPTS).flatten()
+        total_weight = torch.where(parts[2], 1.0, WEIGHT_OF_PROMPTS).sum()
+        losses_of = []
         for name, model in models.items():
             with torch.autocast("cpu", torch.bfloat16):
                 logits = fast[name](tokens)
             losses = F.cross_entropy(logits.float().flatten(0, 1), following.flatten(), reduction="none")
-            ((losses * weight).sum() / weight.sum()).backward()
+            ((losses * weight).sum() / total_weight).backward()
+            losses_of.append(losses.detach()[answer.flatten()].mean())
+        weights = [w for model in models.values() for w in model.parameters()]
+        if world > 1:
+            flat = torch.cat([w.grad.flatten() for w in weights] + [torch.stack(losses_of) / world])
+            dist.all_reduce(flat)
+            losses_of = flat[-len(models) :]
+            flat = flat[: -len(models)]
+            for w, grad in zip(weights, flat.split([w.numel() for w in weights])):
+                w.grad.copy_(grad.view_as(w))
+        for name, loss in zip(models, losses_of):
+            sums[name] += float(loss)
+        for model in models.values():
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            sums[name] += float(losses.detach()[answer.flatten()].mean())
+        # Each process updates its share of the weights, since Muon's arithmetic is not small, and tells the others.
+        for i, w in enumerate(weights):
+            if i % world != rank:
+                w.grad = None
         for name, optimiser in optimisers.items():
             for group in optimiser.param_groups:
                 group["lr"] = LEARNING_RATE[name.split("-")[1]] * rate(share)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
+        if world > 1:
+            for owner in range(world):
+                mine = weights[owner::world]
+                flat = torch.cat([w.detach().flatten() for w in mine])
+                dist.broadcast(flat, owner)
+                with torch.no_grad():
+                    for w, value in zip(mine, flat.split([w.numel() for w in mine])):
+                        w.copy_(value.view_as(w))
         count += 1
         state["step"] += 1
+        state["tokens"] += BATCH_TOKENS
         now = time.monotonic()
         state["seconds"] += now - before
         before = now
+        if world > 1:
+            clock = torch.tensor([state["seconds"]], dtype=torch.float64)
+            dist.broadcast(clock, 0)
+            state["seconds"] = float(clock)
         if state["step"] % 50 == 0 or state["seconds"] >= total:
-            row = [state["step"], state["step"] * BATCH_TOKENS, round(state["seconds"] / 60, 2)]
+            row = [state["step"], state["tokens"], round(state["seconds"] / 60, 2)]
             row += [round(sums[name] / count, 4) for name in models]
             state["curve"].append(row)
-            print(*row, flush=True)
+            say(*row, flush=True)
             sums, count = dict.fromkeys(models, 0.0), 0
         if state["seconds"] - last_kept > 240 or state["seconds"] >= total:
             last_kept = state["seconds"]
             keep()
+            if rank > 0:
+                continue
             sample(models["target"], corpus)
             for name, model in models.items():
                 save(model, name)

@@ -43,8 +43,13 @@ pub enum BadConfigFile {
 /// The file, the key and what is wrong with it.
 pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     let text = std::fs::read(file).map_err(|why| BadConfigFile::Unreadable { file: file.into(), why })?;
+    parse_config(file, &text)
+}
+
+/// Reads the text of a `config.json`, which messages call `file`.
+pub(super) fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let json: Map<String, Value> =
-        serde_json::from_slice(&text).map_err(|why| BadConfigFile::NotJson { file: file.into(), why })?;
+        serde_json::from_slice(text).map_err(|why| BadConfigFile::NotJson { file: file.into(), why })?;
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
     let shape = shape(&json).map_err(named)?;
     shape.check().map_err(|BadShape { key, why }| named(BadKey::new(key, why)))?;

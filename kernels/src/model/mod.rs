@@ -7,5 +7,5 @@ mod shape;
 
 pub use config::{BadConfigFile, read_config};
 pub use memory::{MemoryNeeded, TooLittleMemory};
-pub use presets::preset;
+pub use presets::{SHIPPED, preset};
 pub use shape::{BadShape, LlamaShape, RopeScaling};

@@ -1,15 +1,28 @@
-//! Shapes by name: sizes from sim's table, and what that table has no use for from the published `config.json` files.
+//! Shapes by name: sizes from sim's table, and what that table has no use for from the published `config.json` files;
+//! and the shipped pair, whose own files say everything.
 
+use super::config::parse_config;
 use super::{LlamaShape, RopeScaling};
 use foretoken_sim::latency::models;
+use std::path::Path;
+
+/// The presets whose weights are part of this crate ([`crate::weights::Checkpoint::shipped`]): the byte-level target and its draft. A token is
+/// a byte.
+pub const SHIPPED: [&str; 2] = ["tiny-target", "tiny-draft"];
+
+const CONFIGS: [&[u8]; 2] =
+    [include_bytes!("../../pair/target/config.json"), include_bytes!("../../pair/draft/config.json")];
 
 /// `rope_scaling` of Llama 3.1 and 3.2, which differ in the factor.
 const fn llama3(factor: f64) -> RopeScaling {
     RopeScaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 }
 }
 
-/// The shape of this name, if it is one of sim's models and Llama-shaped: a mixture of experts is not.
+/// The shape of this name, if it is shipped, or one of sim's models and Llama-shaped: a mixture of experts is not.
 pub fn preset(name: &str) -> Option<LlamaShape> {
+    if let Some(at) = SHIPPED.iter().position(|shipped| *shipped == name) {
+        return Some(parse_config(Path::new(name), CONFIGS[at]).expect("what is shipped can be read"));
+    }
     let m = models::model(name).filter(|m| m.experts.is_none())?;
     // (rms_norm_eps, rope_theta, rope_scaling, max_position_embeddings)
     let (rms_norm_eps, rope_theta, rope_scaling, max_positions) = match name {

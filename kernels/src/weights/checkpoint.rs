@@ -1,13 +1,15 @@
-//! A Hugging Face folder: `model.safetensors`, or `model.safetensors.index.json` and the files it names.
+//! A Hugging Face folder: `model.safetensors`, or `model.safetensors.index.json` and the files it names; or the same
+//! file as part of this crate.
 //!
 //! Files are mapped, not read. Everything is checked against the shape before a number is touched.
 
-use super::{Dtype, TensorData, Weights, tensors};
+use super::{Dtype, TensorData, Weights, shipped, tensors};
 use crate::model::LlamaShape;
 use memmap2::Mmap;
 use safetensors::SafeTensors;
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Deref;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -68,9 +70,26 @@ struct Place {
     bytes: Range<usize>,
 }
 
-/// The mapped tensors of one model.
+/// A file's bytes.
+enum Bytes {
+    Mapped(Mmap),
+    Embedded(&'static [u8]),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(file) => file,
+            Bytes::Embedded(bytes) => bytes,
+        }
+    }
+}
+
+/// The tensors of one model, in mapped files or in the program itself.
 pub struct Checkpoint {
-    files: Vec<Mmap>,
+    files: Vec<Bytes>,
     places: HashMap<String, Place>,
     dtype: Dtype,
 }
@@ -90,12 +109,25 @@ impl Checkpoint {
     /// File, tensor, what was expected and what was found.
     pub fn open(folder: &Path, shape: &LlamaShape) -> Result<Checkpoint, BadCheckpoint> {
         let listing = Listing::of(folder)?;
-        let (mut files, mut headers) = (Vec::new(), Vec::new());
+        let mut files = Vec::new();
         for path in listing.files() {
-            let (file, header) = open(path)?;
-            files.push(file);
-            headers.push(header);
+            let unreadable = |why| BadCheckpoint::Unreadable { file: path.clone(), why };
+            files.push(Bytes::Mapped(map(&File::open(path).map_err(unreadable)?).map_err(unreadable)?));
         }
+        Checkpoint::of(listing, files, shape)
+    }
+
+    /// The weights of a shipped preset ([`crate::model::SHIPPED`]), for the shape [`crate::model::preset`] gives it. `None` for any other name.
+    pub fn shipped(name: &str) -> Option<Checkpoint> {
+        let file = Bytes::Embedded(shipped::file(name)?);
+        let shape = crate::model::preset(name)?;
+        let checkpoint = Checkpoint::of(Listing::Single(name.into()), vec![file], &shape);
+        Some(checkpoint.expect("what is shipped fits its shape"))
+    }
+
+    fn of(listing: Listing, files: Vec<Bytes>, shape: &LlamaShape) -> Result<Checkpoint, BadCheckpoint> {
+        let headers = listing.files().iter().zip(&files).map(|(path, file)| header(path, file));
+        let headers = headers.collect::<Result<Vec<_>, _>>()?;
         let mut places = HashMap::new();
         let mut dtype = Dtype::Bf16;
         for spec in tensors(shape) {
@@ -196,13 +228,11 @@ impl Listing {
     }
 }
 
-fn open(path: &Path) -> Result<(Mmap, Header), BadCheckpoint> {
-    let unreadable = |why| BadCheckpoint::Unreadable { file: path.into(), why };
-    let file = map(&File::open(path).map_err(unreadable)?).map_err(unreadable)?;
-    let (length, metadata) = SafeTensors::read_metadata(&file)
+fn header(path: &Path, file: &[u8]) -> Result<Header, BadCheckpoint> {
+    let (length, metadata) = SafeTensors::read_metadata(file)
         .map_err(|e| BadCheckpoint::Malformed { file: path.into(), why: e.to_string() })?;
     // Eight bytes hold the length of the header.
-    Ok((file, Header { path: path.into(), data: 8 + length, metadata }))
+    Ok(Header { path: path.into(), data: 8 + length, metadata })
 }
 
 #[expect(unsafe_code, reason = "a mapped file is memory that others can change; no safe call exists")]

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod manifest;
 mod random;
+mod shipped;
 
 pub use checkpoint::{BadCheckpoint, Checkpoint};
 pub use manifest::{TensorSpec, tensors};

@@ -1,0 +1,96 @@
+//! What speculation with the shipped pair gains on the CPU at batch 1: tokens a second after the prompt, plainly and with
+//! 1 to 8 drafted tokens a round, on one thread and on all; and the acceptance by family and depth that it rests on.
+//!
+//! Every prompt is answered in all ways in turn, several times over, and the shortest time of each counts: another
+//! process on the machine can make a run slower and never faster.
+
+#![allow(missing_docs)]
+
+#[path = "../tests/common/pair.rs"]
+mod pair;
+
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::device::Device;
+use foretoken_traces::text::Family;
+use pair::{Pair, Rounds, prompt};
+use std::time::Duration;
+
+/// Longest draft tried.
+const MOST: usize = 8;
+
+fn main() {
+    // `cargo test --benches` wants to know that it runs, no more.
+    let quick = !std::env::args().any(|a| a == "--bench");
+    let (prompts, repeats) = if quick { (1, 1) } else { (8, 7) };
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("tokens/s after the prompt at batch 1, {prompts} prompts a family, best of {repeats}\n");
+    println!("threads   plain {}   best", (1..=MOST).map(|k| format!("   k = {k}")).collect::<String>());
+    let (mut plainest, mut best) = (0.0, 0.0);
+    for threads in [1, all] {
+        let mut cpu = Cpu::new(threads).expect("threads start");
+        let mut pair = Pair::load(&mut cpu);
+        let speeds = cpu.pass(|cpu| speeds(&mut pair, cpu, prompts, repeats));
+        let fastest = speeds[1..].iter().copied().fold(0.0, f64::max);
+        println!(
+            "{threads:7} {:7.0} {}   {:.2}x",
+            speeds[0],
+            speeds[1..].iter().map(|s| format!(" {s:7.0}")).collect::<String>(),
+            fastest / speeds[0]
+        );
+        plainest = f64::max(plainest, speeds[0]);
+        best = f64::max(best, fastest);
+    }
+    println!("\nbest speculation over fastest plain decoding: {:.2}x\n", best / plainest);
+    let mut cpu = Cpu::new(1).expect("threads start");
+    let mut pair = Pair::load(&mut cpu);
+    cpu.pass(|cpu| acceptance(&mut pair, cpu, if quick { 1 } else { 64 }));
+}
+
+/// Tokens a second plainly and with 1 to [`MOST`] drafts, over all families.
+fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f64> {
+    let (mut tokens, mut times) = (0, vec![Duration::ZERO; MOST + 1]);
+    for family in Family::ALL {
+        for index in 0..prompts {
+            let prompt = prompt(family, index);
+            let mut shortest = vec![Duration::MAX; MOST + 1];
+            let mut answer = Vec::new();
+            for _ in 0..repeats {
+                for (k, shortest) in shortest.iter_mut().enumerate() {
+                    let (said, time) = match k {
+                        0 => pair.plain(cpu, &prompt),
+                        k => pair.speculative(cpu, &prompt, k, &mut Rounds::default()),
+                    };
+                    assert!(k == 0 || said == answer, "speculation changed an answer");
+                    answer = said;
+                    *shortest = time.min(*shortest);
+                }
+            }
+            // The first token came with the prompt.
+            tokens += answer.len() - 1;
+            times.iter_mut().zip(shortest).for_each(|(sum, time)| *sum += time);
+        }
+    }
+    times.iter().map(|time| tokens as f64 / time.as_secs_f64()).collect()
+}
+
+/// How often the draft is right, at any position of an answer and at each depth of rounds of [`MOST`].
+fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
+    println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
+    let mut sum = 0.0;
+    for family in Family::ALL {
+        let (mut right, mut positions, mut rounds) = (0, 0, Rounds::default());
+        for index in 0..prompts {
+            let prompt = prompt(family, index);
+            let (answer, _) = pair.speculative(cpu, &prompt, MOST, &mut rounds);
+            let agreed = pair.agreement(cpu, &prompt, &answer);
+            right += agreed.iter().filter(|a| **a).count();
+            positions += agreed.len();
+        }
+        let depths = rounds.accepted.iter().zip(&rounds.reached);
+        let depths: String = depths.map(|(a, n)| format!(" {:.3}", *a as f64 / *n as f64)).collect();
+        let rate = right as f64 / positions as f64;
+        sum += rate;
+        println!("{family:<11} {:6.1}  {rate:.3} {depths}", positions as f64 / prompts as f64);
+    }
+    println!("mean                {:.3}", sum / Family::ALL.len() as f64);
+}

@@ -1,0 +1,16 @@
+//! The files of the pair that ships with the crate (`kernels/pair/` says how they were made).
+
+use crate::model::SHIPPED;
+
+/// Keeps a file where its numbers, whose offsets are multiples of eight, may be read as what they are.
+#[repr(C, align(64))]
+struct Aligned<B: ?Sized>(B);
+
+static TARGET: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/target/model.safetensors"));
+static DRAFT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/draft/model.safetensors"));
+
+/// The file of a shipped preset.
+pub(super) fn file(name: &str) -> Option<&'static [u8]> {
+    let at = SHIPPED.iter().position(|shipped| *shipped == name)?;
+    Some(&[TARGET, DRAFT][at].0)
+}

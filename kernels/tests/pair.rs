@@ -1,0 +1,140 @@
+//! The shipped pair: its sizes, its logits, what it says, and how often the draft is right.
+
+#[path = "common/pair.rs"]
+mod pair;
+
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::device::Device;
+use foretoken_kernels::forward::{Limits, Llama};
+use foretoken_kernels::model::{SHIPPED, preset, read_config};
+use foretoken_kernels::paged::{Batch, Logits};
+use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights, tensors};
+use foretoken_traces::text::Family;
+use pair::{Pair, Rounds, prompt};
+use safetensors::SafeTensors;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("pair")
+}
+
+#[test]
+fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
+    let mut bytes = 0;
+    for (name, parameters) in SHIPPED.into_iter().zip([3_600_000..=4_200_000, 300_000..=500_000]) {
+        let shape = preset(name).unwrap();
+        let count: usize = tensors(&shape).iter().map(|t| t.len()).sum();
+        assert!(parameters.contains(&count), "{name} has {count} parameters");
+        let folder = folder().join(name.trim_start_matches("tiny-"));
+        assert_eq!(read_config(&folder.join("config.json")).unwrap(), shape);
+        bytes += std::fs::metadata(folder.join("model.safetensors")).unwrap().len();
+        let (file, embedded) = (Checkpoint::open(&folder, &shape).unwrap(), Checkpoint::shipped(name).unwrap());
+        assert_eq!(embedded.dtype(), Dtype::Bf16);
+        for spec in tensors(&shape) {
+            let (TensorData::Stored { bytes: a, .. }, TensorData::Stored { bytes: b, .. }) =
+                (file.tensor(&spec.name), embedded.tensor(&spec.name))
+            else {
+                panic!("{} is not stored", spec.name)
+            };
+            assert!(a == b && b.as_ptr().addr().is_multiple_of(8), "{name} {}", spec.name);
+        }
+    }
+    assert!(bytes <= 10_000_000, "{bytes} bytes together");
+    assert!(Checkpoint::shipped("vicuna-7b").is_none());
+}
+
+/// `pair/logits.safetensors` holds what the training's own model computes in f32 from the stored weights. The largest
+/// logits are some tens; sums of a thousand products in another order move them by some 1e-5 of that.
+#[test]
+fn logits_are_those_of_the_training() {
+    const TOLERANCE: f32 = 2e-3;
+    let file = std::fs::read(folder().join("logits.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&file).unwrap();
+    let words = |name: &str| -> Vec<[u8; 4]> { file.tensor(name).unwrap().data().as_chunks().0.to_vec() };
+    let tokens: Vec<u32> = words("tokens").into_iter().map(u32::from_le_bytes).collect();
+    let limits = Limits { kv_blocks: 8, max_rows: 128, max_logit_rows: 128 };
+    for name in SHIPPED {
+        let mut cpu = Cpu::new(1).unwrap();
+        let weights = Checkpoint::shipped(name).unwrap();
+        let mut llama = Llama::load(&mut cpu, &preset(name).unwrap(), &weights, limits).unwrap();
+        let mut batch = Batch::default();
+        batch.push_chain(&tokens, 0, &[0, 1, 2, 3, 4, 5, 6, 7], Logits::All);
+        llama.forward(&mut cpu, &batch).unwrap();
+        let expected = words(name.trim_start_matches("tiny-"));
+        let (mut worst, mut largest, mut rows) = (0f32, 0f32, 0);
+        for (row, expected) in (0..tokens.len()).step_by(19).zip(expected.chunks_exact(256)) {
+            for (got, expected) in llama.logits().row(row).iter().zip(expected) {
+                let expected = f32::from_le_bytes(*expected);
+                worst = worst.max((got - expected).abs());
+                largest = largest.max(expected.abs());
+            }
+            rows += 1;
+        }
+        println!("{name}: largest difference {worst:e} of logits up to {largest}");
+        assert!(rows == 6 && largest > 5.0 && worst < TOLERANCE, "{name}: {worst:e} of {largest}, {rows} rows");
+    }
+}
+
+/// The greedy answer to the first held-out question of each family.
+const ANSWERS: [&str; 6] = ["", "", "", "", "", ""];
+
+#[test]
+fn answers_have_not_changed() {
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut pair = Pair::load(&mut cpu);
+    let answers = Family::ALL.map(|family| {
+        let (answer, _) = pair.plain(&mut cpu, &prompt(family, 0));
+        String::from_utf8(answer.into_iter().map(|t| t as u8).collect()).unwrap()
+    });
+    assert_eq!(answers, ANSWERS);
+}
+
+#[test]
+fn speculation_says_what_plain_decoding_says() {
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut pair = Pair::load(&mut cpu);
+    let mut rounds = Rounds::default();
+    for family in Family::ALL {
+        for (index, k) in [(0, 1), (1, 3), (2, 8)] {
+            let prompt = prompt(family, index);
+            let (expected, _) = pair.plain(&mut cpu, &prompt);
+            assert_eq!(pair.speculative(&mut cpu, &prompt, k, &mut rounds).0, expected, "{family}, {k} drafts");
+        }
+    }
+    // Both ways of a scan are taken.
+    assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
+}
+
+/// Prompts of each family that rates are measured on.
+const PROMPTS: u64 = 32;
+
+/// Share of positions at which the draft is right, measured when the pair was made, and how far a change of prompts may
+/// move it: four standard errors of a mean over the prompts.
+const RATES: [(f64, f64); 6] = [(0.0, 0.0); 6];
+
+#[test]
+fn families_differ_in_how_often_the_draft_is_right() {
+    let mut cpu = Cpu::new(2).unwrap();
+    let mut pair = Pair::load(&mut cpu);
+    let rates = Family::ALL.map(|family| {
+        let (mut right, mut all) = (0, 0);
+        cpu.pass(|cpu| {
+            for index in 0..PROMPTS {
+                let prompt = prompt(family, index);
+                let answer = pair.plain(cpu, &prompt).0;
+                let agreed = pair.agreement(cpu, &prompt, &answer);
+                right += agreed.iter().filter(|a| **a).count();
+                all += agreed.len();
+            }
+        });
+        right as f64 / all as f64
+    });
+    println!("{rates:.4?}");
+    for ((family, rate), (expected, within)) in Family::ALL.into_iter().zip(rates).zip(RATES) {
+        assert!((rate - expected).abs() <= within, "{family}: {rate} instead of {expected} ± {within}");
+    }
+    let mean = rates.iter().sum::<f64>() / 6.0;
+    assert!((0.5..=0.85).contains(&mean), "on average {mean}");
+    let (least, most) = (rates.iter().copied().fold(1.0, f64::min), rates.iter().copied().fold(0.0, f64::max));
+    assert!(most - least > 0.1, "families from {least} to {most}");
+}
