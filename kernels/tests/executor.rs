@@ -208,11 +208,11 @@ fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
 fn a_failing_pass_keeps_what_was_done() {
     let world = World::new();
     // Trees far wider than the room that a policy of chains was given.
-    let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 20, tokens: 0, ..Fixed::chain(2) };
+    let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
     let (run, error, kept) = world.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));
-    assert_eq!((run.ending, run.steps.len()), (Ending::Failed, 20));
-    assert_eq!(kept.steps.len(), 21);
+    assert_eq!((run.ending, run.steps.len()), (Ending::Failed, 8));
+    assert_eq!(kept.steps.len(), 9);
     let emitted: u32 = run.records.emitted.iter().sum();
     assert_eq!(u64::from(emitted), run.totals.emitted);
 }

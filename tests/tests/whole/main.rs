@@ -2,6 +2,7 @@
 
 mod agreement;
 mod golden;
+mod live;
 mod oracle;
 mod queueing;
 mod specbench;
