@@ -1,7 +1,7 @@
 //! Models by name: a preset, or a Hugging Face folder, with weights of their own or random ones.
 
 use crate::problem::{Problem, Result, nearest};
-use foretoken_kernels::model::{LlamaShape, preset, read_config};
+use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};
 use foretoken_kernels::weights::{Checkpoint, Dtype, RandomWeights, TensorData, Weights};
 use foretoken_sim::latency::models::MODELS;
 use std::path::Path;
@@ -56,14 +56,15 @@ impl Model {
             None if folder.is_dir() => AnyWeights::Checkpoint(
                 Checkpoint::open(folder, &shape).map_err(|e| Problem::bad_input(format!("{key}: {e}")))?,
             ),
-            None => return Err(no_weights(key, name)),
+            None => AnyWeights::Checkpoint(Checkpoint::shipped(name).ok_or_else(|| no_weights(key, name))?),
         };
         Ok(Model { name: name.to_owned(), shape, weights })
     }
 }
 
 fn unknown(key: &str, name: &str) -> Box<Problem> {
-    let known: Vec<&str> = MODELS.iter().map(|m| m.name).filter(|n| preset(n).is_some()).collect();
+    let presets = MODELS.iter().map(|m| m.name).filter(|n| preset(n).is_some());
+    let known: Vec<&str> = SHIPPED.into_iter().chain(presets).collect();
     let problem = Problem::bad_input(format!("{key}: \"{name}\" is neither a preset nor a folder with a checkpoint"));
     match nearest(name, known.iter().copied()) {
         Some(near) => problem.help(format!("did you mean \"{near}\"? Presets: {}", known.join(", "))),
@@ -89,6 +90,7 @@ mod tests {
     fn presets_need_weights_from_somewhere() {
         let model = Model::find("live.target", "vicuna-68m", Some(1)).unwrap();
         assert_eq!((model.shape.vocab, model.weights.dtype()), (32_000, Dtype::Bf16));
+        assert_eq!(Model::find("live.target", "tiny-target", None).unwrap().shape.vocab, 256);
         assert!(said("vicuna-68m", None).contains("live.target: the preset \"vicuna-68m\" is a shape without weights"));
         assert!(said("vicuna-68", Some(1)).contains("did you mean \"vicuna-68m\"?"));
         assert!(said("/nowhere", Some(1)).contains("neither a preset nor a folder"));

@@ -7,6 +7,7 @@ mod directions;
 mod interrupted;
 mod papers;
 mod policies;
+mod profile;
 mod results;
 mod support;
 mod text;

@@ -1,0 +1,290 @@
+//! `foretoken profile` on a model small enough for a test, and experiments on profiles of machines whose costs are known.
+
+use crate::support::Place;
+use foretoken_profiler::{Density, DeviceInfo, Kind, ModelInfo, Profile, Role, Room, Setup, Shape, Visit};
+use foretoken_sim::ContextReads;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const ALPHA: f64 = 3e-7;
+const GAMMA: f64 = 55e-6;
+const DELTA: f64 = 11e-3;
+
+/// A machine on which a pass takes α, γ, δ; the draft's passes a tenth of it.
+fn straight(role: Role, shape: &Shape) -> f64 {
+    let p = shape.pass(ContextReads::Once);
+    let seconds = ALPHA * p.context as f64 + GAMMA * p.batched as f64 + DELTA;
+    if role == Role::Draft { seconds / 10.0 } else { seconds }
+}
+
+/// One that pads passes to the next power of two.
+fn padded(_: Role, shape: &Shape) -> f64 {
+    1e-3 * shape.batched().next_power_of_two() as f64 + 1e-8 * f64::from(shape.requests * shape.context)
+}
+
+fn profile(cost: fn(Role, &Shape) -> f64) -> Profile {
+    let model = |name: &str| ModelInfo {
+        name: name.into(),
+        weights: "random, seed 1".into(),
+        dtype: "bf16".into(),
+        parameters: 1000,
+        vocab: 256,
+        max_positions: 2048,
+    };
+    let room =
+        Room { max_positions: 2048, kv_tokens: 32_768, max_batched: 2048, max_requests: 64, graph_sizes: vec![] };
+    let device =
+        DeviceInfo { kind: "cpu".into(), name: "a test".into(), features: vec![], cores: 1, threads: 1, driver: None };
+    let setup = Setup {
+        foretoken: "0.0.0".into(),
+        device,
+        target: model("big"),
+        draft: model("small"),
+        target_room: room.clone(),
+        draft_room: room,
+        density: Density::Full,
+        budget_s: 1.0,
+        seed: 1,
+    };
+    let visit = |stop: foretoken_profiler::Stop| Visit { stop, seconds: vec![cost(stop.role, &stop.shape); 3] };
+    let visits: Vec<Visit> = setup.stops().into_iter().map(visit).collect();
+    setup.profile(&visits, Duration::from_secs(1), None, "2026-01-01T00:00:00Z".into()).unwrap()
+}
+
+const EXPERIMENT: &str = r#"name = "on-a-profile"
+policies = [{ fixed = { k = 2 } }, { smartspec = {} }]
+
+[hardware]
+profile = "p.toml"
+
+[engine]
+max_num_seqs = 16
+
+[workload]
+arrivals = { poisson = { rate = 4.0 } }
+lengths = { fixed = { prompt = 128, output = 64 } }
+requests = 100
+
+[acceptance.source]
+constant = { rate = 0.7 }
+"#;
+
+/// An experiment on this text of a profile.
+fn place(profile: &str) -> Place {
+    let place = Place::holding(EXPERIMENT);
+    std::fs::write(place.path("p.toml"), profile).unwrap();
+    place
+}
+
+fn report(place: &Place, out: &str) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(place.path(out).join("report.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_profile_is_the_truth_and_the_belief() {
+    let place = place(&profile(straight).to_toml());
+    place.run("linear", &["--set", "hardware.truth=linear"]);
+    let by_profile = report(&place, "linear");
+    assert_eq!(by_profile["source"], "simulated on profiled costs");
+    // The same coefficients by hand.
+    let own = profile(straight);
+    let of = |role| {
+        let c = own.belief(role);
+        format!("{{ alpha_s = {:?}, gamma_s = {:?}, delta_s = {:?} }}", c.alpha_s, c.gamma_s, c.delta_s)
+    };
+    let (target, draft) = (of(Role::Target), of(Role::Draft));
+    let hardware = format!("target = {{ linear = {target} }}\ndraft = {{ linear = {draft} }}");
+    let belief = format!("\n[belief]\ntarget = {target}\ndraft = {draft}\n");
+    let by_hand = EXPERIMENT.replace("profile = \"p.toml\"", &hardware) + &belief;
+    std::fs::write(place.path("x.toml"), by_hand).unwrap();
+    place.run("hand", &[]);
+    assert_eq!(by_profile["variants"], report(&place, "hand")["variants"]);
+}
+
+#[test]
+fn its_bytes_are_an_input_and_the_results_can_be_run_where_they_lie() {
+    let place = place(&profile(straight).to_toml());
+    let first = place.run("out", &[]);
+    let manifest = |out: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(place.path(out).join("manifest.json")).unwrap()).unwrap()
+    };
+    let digest = blake3_of(&std::fs::read(place.path("p.toml")).unwrap());
+    assert_eq!(manifest("out")["inputs"]["p.toml"], digest);
+    let again = place.foretoken().args(["run", "out/experiment.toml", "-o", "again"]).output().unwrap();
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), first);
+    assert_eq!(manifest("again")["digest"], manifest("out")["digest"]);
+    // What the profile filled in is not the experiment's own.
+    let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
+    assert!(kept.contains("p.toml") && !kept.contains("measured"), "{kept}");
+    // Other bytes are another plan.
+    std::fs::write(place.path("p.toml"), profile(straight).to_toml() + "\n# seen\n").unwrap();
+    let stderr = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
+    assert!(stderr.contains("another experiment"), "{stderr}");
+}
+
+fn blake3_of(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+#[test]
+fn truths_can_be_swept_and_noise_taken_over() {
+    let place = place(&profile(straight).to_toml());
+    place.run("out", &["--set", "hardware.truth={ sweep = [\"table\", \"linear\", \"staircase\"] }"]);
+    let report = report(&place, "out");
+    let e2e = |i: usize| report["variants"][i]["policies"][0]["e2e_mean_s"]["mean"].as_f64().unwrap();
+    // The machine is straight: its table and its line say the same, its staircase pads.
+    assert!((e2e(0) / e2e(1) - 1.0).abs() < 0.01, "{} {}", e2e(0), e2e(1));
+    assert!(e2e(2) >= e2e(1) * 0.999, "{} {}", e2e(2), e2e(1));
+    place.run("noise", &["--set", "hardware.profile_noise=true"]);
+}
+
+fn warnings(place: &Place, more: &[&str]) -> String {
+    let output = place.foretoken().args(["run", "x.toml", "-o", "out", "--overwrite"]).args(more).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn an_untrusted_profile_warns_on_every_run_and_what_it_does_not_cover_is_said() {
+    let place = place(&profile(padded).to_toml());
+    for _ in 0..2 {
+        let stderr = warnings(&place, &[]);
+        assert!(stderr.contains("warning: p.toml: the profile is not trusted: target: alpha, gamma, delta are off by"));
+    }
+    let trusted = self::place(&profile(straight).to_toml());
+    assert!(!warnings(&trusted, &[]).contains("profile"));
+    let wide = ["--set", "engine.max_num_batched_tokens=8192", "--set", "workload.lengths.fixed.prompt=7000"];
+    let stderr = warnings(&trusted, &wide);
+    assert!(stderr.contains("target passes went beyond the profile") && stderr.contains("extrapolated"), "{stderr}");
+}
+
+#[test]
+fn what_is_wrong_with_a_profile_is_pointed_at() {
+    let good = profile(straight).to_toml();
+    let says = |text: &str, sets: &[&str], parts: &[&str]| {
+        let place = place(text);
+        let mut args = vec!["run", "x.toml", "-o", "out"];
+        sets.iter().for_each(|set| args.extend(["--set", set]));
+        let stderr = place.fails(&args, 2);
+        parts.iter().for_each(|part| assert!(stderr.contains(part), "{part} in {stderr}"));
+        assert!(!place.path("out").exists());
+    };
+    says(
+        &good.replace("schema_version = 1", "schema_version = 9"),
+        &[],
+        &["schema_version is 9", "update it", "p.toml"],
+    );
+    says("x = 1\n", &[], &["not a profile", "foretoken profile"]);
+    says(&good.replace("trusted = true", "trusted = 3"), &[], &["p.toml", "trusted = 3"]);
+    says(&good.replace("trusted = true", "trustd = true"), &[], &["did you mean `trusted`"]);
+    says(&good[..good.len() / 2], &[], &["p.toml"]);
+    says(&good.replacen("delta_s = ", "delta_s = -", 1), &[], &["target.linear.delta_s", "is not a time"]);
+    says(&good, &["hardware.profile=nowhere.toml"], &["cannot read the profile", "nowhere.toml"]);
+    says(&good, &["hardware.truth=curve"], &["hardware.truth", "staircase"]);
+    says(
+        &good,
+        &["hardware.target={ linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }"],
+        &["both say what a pass costs"],
+    );
+    says(&good, &["hardware.profile_noise=true", "hardware.noise_cv=0.1"], &["both give the noise"]);
+    let none = EXPERIMENT.replace(
+        "profile = \"p.toml\"",
+        "truth = \"linear\"\ntarget = { linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }\ndraft = { linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }",
+    );
+    let place = Place::holding(&none);
+    assert!(place.fails(&["run", "x.toml"], 2).contains("hardware.truth is about a profile"));
+}
+
+/// A model of a few thousand parameters in a folder.
+fn with_model() -> Place {
+    let place = Place::holding("");
+    std::fs::create_dir(place.path("m")).unwrap();
+    let config = r#"{"model_type": "llama", "hidden_act": "silu", "vocab_size": 64, "hidden_size": 32,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
+        "intermediate_size": 48, "rms_norm_eps": 1e-5, "max_position_embeddings": 128, "tie_word_embeddings": true}"#;
+    std::fs::write(place.path("m/config.json"), config).unwrap();
+    place
+}
+
+const MODEL: [&str; 10] = ["profile", "--target", "m", "--draft", "m", "--weights", "random", "--threads", "1", "-o"];
+
+fn profiles(place: &Place, more: &[&str]) -> std::process::Output {
+    place.foretoken().args(MODEL).args(more).output().unwrap()
+}
+
+#[test]
+fn a_pair_is_measured_drawn_and_used() {
+    let place = with_model();
+    let output = profiles(&place, &["p.toml", "--quick", "--time-budget", "0.5", "--plot"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    // How straight this machine is at this moment is not this test's business.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.starts_with("profiled: m with m on cpu") && stdout.contains("held-out error"), "{stdout}");
+    let text = std::fs::read_to_string(place.path("p.toml")).unwrap();
+    let profile = Profile::parse(&text).unwrap();
+    assert_eq!(output.status.code(), Some(if profile.trusted { 0 } else { 3 }), "{stderr}");
+    assert_eq!((profile.target.model.vocab, profile.device.threads), (64, 1));
+    assert!(profile.target.measured.iter().any(|m| m.shape.kind == Kind::Prefill && m.samples >= 6));
+    assert!(!place.path("p.toml.measured.partial").exists());
+    for figure in ["p.predicted.svg", "p.residuals.svg"] {
+        assert!(std::fs::read_to_string(place.path(figure)).unwrap().starts_with("<svg"), "{figure}");
+    }
+    std::fs::write(place.path("x.toml"), EXPERIMENT).unwrap();
+    place.run("out", &[]);
+    // A finished profile is not replaced by accident.
+    let stderr = place.fails(&[&MODEL[..], &["p.toml", "--quick"]].concat(), 2);
+    assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");
+}
+
+#[test]
+fn an_interrupted_measuring_goes_on_and_another_setup_is_refused() {
+    let place = with_model();
+    let args = [&MODEL[..], &["p.toml", "--quick", "--time-budget", "8"]].concat();
+    let side = place.path("p.toml.measured.partial");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+        .args(&args)
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = || std::fs::read_to_string(&side).unwrap_or_default().lines().count();
+    while lines() < 5 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be interrupted");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("visits are kept") && lines() >= 5 && !place.path("p.toml").exists(), "{stderr}");
+    let other = [&MODEL[..], &["p.toml", "--quick", "--time-budget", "9"]].concat();
+    let stderr = place.fails(&other, 2);
+    assert!(stderr.contains("budget_s: was 8.0, now 9.0"), "{stderr}");
+    let kept = std::fs::read(&side).unwrap();
+    let output = place.foretoken().args(&args).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
+    assert!(stderr.contains("goes on after"), "{stderr}");
+    assert!(place.path("p.toml").exists() && !side.exists() && !kept.is_empty());
+}
+
+#[test]
+fn what_cannot_be_profiled_says_so_before_anything_is_loaded() {
+    let place = with_model();
+    let with = |more: &[&'static str]| -> Vec<&'static str> { [&MODEL[..], more].concat() };
+    let gpu = place.fails(&with(&["p.toml", "--device", "cuda:99"]), 4);
+    assert!(gpu.contains("cuda:99") && gpu.contains("doctor"), "{gpu}");
+    assert!(place.fails(&with(&["p.toml", "--device", "tpu"]), 2).contains("expected cpu or cuda:N"));
+    assert!(place.fails(&with(&["nowhere/p.toml"]), 2).contains("no folder nowhere"));
+    let unknown = place.fails(&["profile", "--target", "vicuna-7", "--draft", "m", "-o", "p.toml"], 2);
+    assert!(unknown.contains("vicuna-7b"), "{unknown}");
+    let weights = place.fails(&["profile", "--target", "m", "--draft", "m", "-o", "p.toml"], 2);
+    assert!(weights.contains("--target"), "{weights}");
+    let vocabulary =
+        place.fails(&["profile", "--target", "vicuna-68m", "--draft", "m", "--weights", "random", "-o", "p.toml"], 2);
+    assert!(vocabulary.contains("32000") && vocabulary.contains("64"), "{vocabulary}");
+    assert!(!place.path("p.toml").exists() && !place.path("p.toml.measured.partial").exists());
+}
