@@ -152,6 +152,26 @@ impl Setting {
         self.arrivals = arrivals;
     }
 
+    /// The same world with other requests; what belongs to a request by its number stays.
+    pub fn set_workload(&mut self, workload: Workload) {
+        self.workload = workload;
+    }
+
+    /// The true cost of passes: of the draft, of the target.
+    pub fn costs(&self) -> (&dyn LatencyModel, &dyn LatencyModel) {
+        (&*self.draft, &*self.target)
+    }
+
+    /// How the true verify pass reads context, how drafts are made, and the noise of a pass.
+    pub fn reads(&self) -> (ContextReads, Drafting, f64) {
+        (self.context_reads, self.drafting, self.noise_cv)
+    }
+
+    /// The seed of everything drawn while running.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The engine's settings, with a drafter or without.
     pub fn engine(&self, drafting: bool) -> &EngineConfig {
         if drafting { &self.with_drafter } else { &self.plain }

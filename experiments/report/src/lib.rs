@@ -1,4 +1,4 @@
-//! Results as files: Parquet tables and SVG figures of finished cells.
+//! Results as files: Parquet tables, SVG figures and HTML pages of finished cells.
 //!
 //! The only crate that knows polars and plotters. It draws and writes what it is handed; it must never run or
 //! re-compute a simulation, read a clock, or print. The same cells in the same order give the same bytes.
@@ -8,6 +8,7 @@ mod error;
 mod figures;
 #[cfg(test)]
 mod fixtures;
+pub mod html;
 mod model;
 mod staged;
 mod tables;

@@ -1,6 +1,6 @@
 //! One policy, one seed, on the device.
 
-use super::host::HostTimes;
+use super::host::{HostClock, HostTimes};
 use super::machine::{Job, Machine};
 use super::monitor::Monitor;
 use super::recorder::LiveRecorder;
@@ -10,7 +10,7 @@ use crate::problem::{Problem, Result};
 use crate::setting::Setting;
 use foretoken_kernels::executor::CannotServe;
 use foretoken_policies::PolicySpec;
-use foretoken_sim::{Arrivals, Ending, Outcome, Run, Serving, Workload};
+use foretoken_sim::{Arrivals, Ending, Outcome, Run, Serving, Time, Workload};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -80,13 +80,15 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Serves the first requests in a closed loop and keeps nothing: caches fill, clocks rise.
-    pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32) -> Result<()> {
+    /// Serves the first requests in a closed loop: caches fill, clocks rise. Returns what the host took of its steps, and how
+    /// many requests a second it did.
+    pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32) -> Result<(HostTimes, f64)> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
         let workload = first(&self.setting.workload, requests as usize);
         if workload.is_empty() {
-            return Ok(());
+            return Ok((HostTimes::default(), 0.0));
         }
+        let mut host = HostClock::default();
         let policy = self.setting.policy(spec);
         let config = self.setting.engine(policy.is_some());
         let serving = Serving {
@@ -104,12 +106,15 @@ impl Bench<'_> {
             acceptance: self.acceptance,
             declared: self.setting.acceptance(),
             seed: self.seed,
-            recorder: &mut (),
+            recorder: &mut host,
         });
-        match served.map_err(|e| cannot(&spec.label(), &e))?.error {
-            Some(error) => Err(Problem::failed(format!("{}, while warming up: {error}", spec.label()))),
-            None => Ok(()),
+        let served = served.map_err(|e| cannot(&spec.label(), &e))?;
+        if let Some(error) = served.error {
+            return Err(Problem::failed(format!("{}, while warming up: {error}", spec.label())));
         }
+        let last = served.run.records.finish.iter().filter(|&&t| t != Time::MAX).max().copied().unwrap_or_default();
+        let rate = if last > Time::ZERO { workload.len() as f64 / last.as_s() } else { 0.0 };
+        Ok((host.times(), rate))
     }
 }
 

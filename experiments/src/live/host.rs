@@ -2,7 +2,7 @@
 
 use super::tape::passes;
 use foretoken_sim::Time;
-use foretoken_sim::live::{MarkKind, StepTrace};
+use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
 use foretoken_sim::metrics::Gaps;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ pub struct HostClock {
     large: Gaps,
     scheduler: Gaps,
     policy: Gaps,
+    recording: Time,
     last_end: Time,
 }
 
@@ -43,11 +44,14 @@ pub struct HostTimes {
     pub scheduler: Option<HostTime>,
     /// Of that, deciding.
     pub policy: Option<HostTime>,
+    /// Mean time between the passes of a step, seconds: all of the above and keeping the record of it, which a run that is not
+    /// watched does not pay.
+    pub overhead_s: Option<f64>,
 }
 
 impl HostClock {
     /// Adds a step.
-    pub fn step(&mut self, step: &StepTrace) {
+    pub fn add(&mut self, step: &StepTrace) {
         let Some(passes) = passes(step, self.last_end) else { return };
         // The first step's time before its round is the run's start, not a step's.
         if self.last_end > Time::ZERO {
@@ -57,6 +61,9 @@ impl HostClock {
             }
             let (mut scheduler, mut policy, mut at) = (Time::ZERO, Time::ZERO, self.last_end);
             for mark in &step.marks {
+                if mark.kind == MarkKind::Recorded {
+                    self.recording += mark.end.saturating_sub(mark.begin);
+                }
                 let before = mark.begin.saturating_sub(at);
                 match mark.kind {
                     MarkKind::Scheduled => scheduler += before,
@@ -73,12 +80,20 @@ impl HostClock {
 
     /// The times so far.
     pub fn times(mut self) -> HostTimes {
+        let step = time(&mut self.all);
         HostTimes {
-            step: time(&mut self.all),
+            step,
+            overhead_s: step.map(|s| s.mean_s + self.recording.as_s() / s.steps as f64),
             step_at_32: time(&mut self.large),
             scheduler: time(&mut self.scheduler),
             policy: time(&mut self.policy),
         }
+    }
+}
+
+impl Recorder for HostClock {
+    fn step(&mut self, step: &StepTrace) {
+        self.add(step);
     }
 }
 

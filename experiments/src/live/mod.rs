@@ -19,7 +19,7 @@ pub mod tape;
 pub use cell::{Bench, Recorded, first, tape_name, with_device};
 pub use host::{HostTime, HostTimes};
 pub use machine::{Machine, Models, open};
-pub use overload::overload;
+pub use overload::{Overload, overload};
 pub use prompts::prompts;
 pub use refuse::check;
 pub use run::{LIVE_JSON, TAPES, run_live};

@@ -48,6 +48,6 @@ impl Recorder for LiveRecorder {
             self.failed = Some(e);
         }
         self.monitor.step(step);
-        self.host.step(step);
+        self.host.add(step);
     }
 }

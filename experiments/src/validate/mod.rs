@@ -4,6 +4,8 @@ pub mod flow;
 pub mod maths;
 pub mod numbers;
 mod spec;
-pub mod watch;
+mod regions;
+mod simulate;
+mod watch;
 
 pub use spec::ValidateSpec;

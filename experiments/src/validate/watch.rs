@@ -9,14 +9,18 @@ pub struct Watched<E> {
     inner: E,
     /// The plain engine asks for no drafts: its target passes carry one token a request.
     plain: bool,
+    /// Host time that follows each step: the clock behind it knows passes only.
+    overhead: Time,
+    /// Has a step ended since that time was last spent?
+    owes: bool,
     step: StepTrace,
     steps: Vec<StepTrace>,
 }
 
 impl<E: Executor> Watched<E> {
-    /// Watches `inner`. `plain`: is there no drafter?
-    pub fn new(inner: E, plain: bool) -> Watched<E> {
-        Watched { inner, plain, step: StepTrace::default(), steps: Vec::new() }
+    /// Watches `inner`, whose steps are `overhead` apart. `plain`: is there no drafter?
+    pub fn new(inner: E, plain: bool, overhead: Time) -> Watched<E> {
+        Watched { inner, plain, overhead, owes: false, step: StepTrace::default(), steps: Vec::new() }
     }
 
     /// The steps it saw.
@@ -79,6 +83,9 @@ impl<E: Executor> Executor for Watched<E> {
 
     fn round(&mut self) {
         self.inner.round();
+        if std::mem::take(&mut self.owes) {
+            self.inner.wait_until(self.inner.now() + self.overhead);
+        }
         self.instant(MarkKind::Round);
     }
 
@@ -132,6 +139,7 @@ impl<E: Executor> Executor for Watched<E> {
         self.mark(MarkKind::Verify, begin, shape);
         self.note(step, drafts, accepted);
         self.steps.push(std::mem::take(&mut self.step));
+        self.owes = true;
         Ok(())
     }
 }

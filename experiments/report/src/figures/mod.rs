@@ -24,6 +24,7 @@ use crate::{Report, ReportError, Staged, Swept};
 use against::Quantity;
 use over_time::Course;
 use std::path::Path;
+pub(crate) use style::{FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
 use view::View;
 
 /// A figure.

@@ -1,0 +1,183 @@
+//! The page: title, sections, parts.
+
+use super::dark;
+use super::table::Table;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior, context};
+use serde::{Serialize, Serializer};
+
+/// A page.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Page {
+    /// What it is about: the window's title and the heading.
+    pub title: String,
+    /// What kind of page it is, and where its numbers come from: a line above the heading.
+    pub kind: String,
+    /// The heading's own lines, before any section.
+    pub lead: Vec<Part>,
+    /// The sections, in order; with more than one there is a table of contents.
+    pub sections: Vec<Section>,
+    /// Who made it, at the end.
+    pub foot: String,
+    /// Script of this page alone, run after its content is there.
+    pub script: String,
+    /// Style of this page alone, after the shared one.
+    pub style: String,
+    /// Files beside the page that it loads as scripts when they are there.
+    pub beside: Vec<String>,
+}
+
+/// A section of a page.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Section {
+    /// Its anchor: letters, digits and `-`.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// What is in it.
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a section.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind", content = "of")]
+pub enum Part {
+    /// A paragraph.
+    Text(String),
+    /// The sentence to remember.
+    Headline(String),
+    /// A list.
+    List(Vec<String>),
+    /// Something the reader must know before believing the rest.
+    Warning(String),
+    /// A drawing, with what it shows and what it is made of: source, number of samples, seeds, interval.
+    Figure {
+        /// An SVG document.
+        #[serde(serialize_with = "inline")]
+        svg: String,
+        /// What to see in it.
+        caption: String,
+    },
+    /// A figure that is not here, and what to switch on to have it.
+    Missing(String),
+    /// A table.
+    Table(Table),
+    /// Names and what they are.
+    Facts(Vec<(String, String)>),
+    /// Verbatim text, folded away under a title.
+    Folded {
+        /// What it is.
+        title: String,
+        /// The text.
+        text: String,
+    },
+    /// More parts, folded away under a title.
+    More {
+        /// What they are.
+        title: String,
+        /// The parts.
+        parts: Vec<Part>,
+    },
+    /// Trusted HTML.
+    Html(String),
+}
+
+impl Section {
+    /// An empty section.
+    pub fn new(id: &str, title: &str) -> Section {
+        Section { id: id.to_owned(), title: title.to_owned(), parts: Vec::new() }
+    }
+}
+
+/// The templates by name, in the program: a page needs no file to be made.
+const TEMPLATES: [(&str, &str); 4] = [
+    ("page.html", include_str!("../../templates/page.html")),
+    ("parts.html", include_str!("../../templates/parts.html")),
+    ("style.css", include_str!("../../templates/style.css")),
+    ("sort.js", include_str!("../../templates/sort.js")),
+];
+
+impl Page {
+    /// The HTML document.
+    pub fn html(&self) -> String {
+        let mut templates = Environment::new();
+        templates.set_undefined_behavior(UndefinedBehavior::Strict);
+        templates.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("constant"));
+        for (name, text) in TEMPLATES {
+            templates.add_template(name, text).expect("the templates are constant, and tested");
+        }
+        let page = templates.get_template("page.html").expect("added above");
+        page.render(context! { page => Serde(self), dark => self.dark_style() })
+            .expect("every field of a page can be shown")
+    }
+
+    /// The style that repaints the figures' colours in the dark.
+    fn dark_style(&self) -> String {
+        let mut figures = Vec::new();
+        collect(self.sections.iter().flat_map(|s| &s.parts).chain(&self.lead), &mut figures);
+        dark::style(&figures)
+    }
+}
+
+fn collect<'a>(parts: impl Iterator<Item = &'a Part>, figures: &mut Vec<&'a str>) {
+    for part in parts {
+        match part {
+            Part::Figure { svg, .. } => figures.push(svg),
+            Part::More { parts, .. } => collect(parts.iter(), figures),
+            _ => {}
+        }
+    }
+}
+
+/// An SVG document as an element of a page: without what the page's style says once for all of them.
+fn inline<S: Serializer>(svg: &str, to: S) -> Result<S::Ok, S::Error> {
+    let fonts = format!(" font-family=\"{}\"", crate::figures::FONTS);
+    let svg = svg.replace(&fonts, "").replace(" opacity=\"1\"", "").replace(" \"/>", "\"/>");
+    to.serialize_str(&svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::{Row, Value};
+
+    fn page() -> Page {
+        let mut section = Section::new("speed", "Speed & <more>");
+        let mut table = Table::new("How fast", &[("policy", ""), ("speedup", "mean E2E over autoregressive's")]);
+        table.rows.push(Row::of([Value::text("a<b"), Value::number(1.25, "1.25")]));
+        section.parts = vec![
+            Part::Headline("a < b".into()),
+            Part::Figure { svg: "<svg><line stroke=\"#332288\"/></svg>".into(), caption: "x & y".into() },
+            Part::Table(table),
+            Part::Missing("No steps: set output.steps = true".into()),
+            Part::More { title: "More".into(), parts: vec![Part::Folded { title: "t".into(), text: "<raw>".into() }] },
+            Part::Html("<b>bold</b>".into()),
+        ];
+        Page { title: "T <1>".into(), kind: "run".into(), sections: vec![section], ..Page::default() }
+    }
+
+    #[test]
+    fn text_is_escaped_and_drawings_are_not() {
+        let html = page().html();
+        for part in ["<title>T &lt;1&gt;</title>", "Speed &amp; &lt;more&gt;", "a&lt;b", "&lt;raw&gt;", "x &amp; y"] {
+            assert!(html.contains(part), "{part} is missing in\n{html}");
+        }
+        assert!(html.contains("<svg><line stroke=\"#332288\"/></svg>") && html.contains("<b>bold</b>"));
+    }
+
+    #[test]
+    fn nothing_is_fetched() {
+        let html = page().html();
+        for part in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!html.replace("http://www.w3.org/2000/svg", "").contains(part), "{part}");
+        }
+        let beside = Page { beside: vec!["timing.js".into()], ..page() }.html();
+        assert!(beside.contains("src=\"timing.js\""));
+    }
+
+    #[test]
+    fn numbers_carry_what_they_sort_by() {
+        assert!(page().html().contains("data-by=\"1.25\""));
+    }
+}

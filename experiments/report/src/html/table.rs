@@ -1,0 +1,107 @@
+//! Tables that sort: each value knows what it is sorted by.
+
+use crate::{Dash, Look, Marker};
+use serde::{Serialize, Serializer};
+
+/// A table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// Headings, each with what it means (empty: nothing to explain).
+    pub columns: Vec<(String, String)>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// One value a column.
+    pub values: Vec<Value>,
+    /// Set apart from the others: a yardstick or a bound, not a contender.
+    pub apart: bool,
+}
+
+/// A value of a table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Value {
+    /// As shown.
+    pub text: String,
+    /// What a number sorts by; texts sort by themselves, and what has neither comes last.
+    pub by: Option<f64>,
+    /// Is it in a column of numbers, which end at the same side?
+    pub number: bool,
+    /// A policy's look, shown before its name.
+    #[serde(serialize_with = "swatch")]
+    pub swatch: Option<Look>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(caption: &str, columns: &[(&str, &str)]) -> Table {
+        let columns = columns.iter().map(|&(name, meaning)| (name.to_owned(), meaning.to_owned())).collect();
+        Table { caption: caption.to_owned(), columns, rows: Vec::new() }
+    }
+}
+
+impl Row {
+    /// A row of values.
+    pub fn of(values: impl IntoIterator<Item = Value>) -> Row {
+        Row { values: values.into_iter().collect(), apart: false }
+    }
+}
+
+impl Value {
+    /// A text.
+    pub fn text(text: impl Into<String>) -> Value {
+        Value { text: text.into(), ..Value::default() }
+    }
+
+    /// A number as it is to be written.
+    pub fn number(by: f64, text: impl Into<String>) -> Value {
+        Value { text: text.into(), by: Some(by), number: true, swatch: None }
+    }
+
+    /// A number that does not exist.
+    pub fn none() -> Value {
+        Value { text: "–".to_owned(), by: None, number: true, swatch: None }
+    }
+
+    /// A policy, with its look.
+    pub fn policy(label: impl Into<String>, look: Look) -> Value {
+        Value { text: label.into(), swatch: Some(look), ..Value::default() }
+    }
+}
+
+/// A look as a small drawing in the figures' own colours; nothing without one.
+fn swatch<S: Serializer>(look: &Option<Look>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&look.map_or_else(String::new, drawn))
+}
+
+fn drawn(look: Look) -> String {
+    let (r, g, b) = look.colour;
+    let colour = format!("#{r:02X}{g:02X}{b:02X}");
+    let dash = match look.dash {
+        Dash::Solid => "",
+        Dash::Dashed => " stroke-dasharray=\"7 4\"",
+        Dash::Dotted => " stroke-dasharray=\"2 3\"",
+        Dash::LongDash => " stroke-dasharray=\"14 4\"",
+    };
+    let disc = |r: f64, fill: &str| format!("<circle cx=\"16\" cy=\"6\" r=\"{r}\" fill=\"{fill}\"/>");
+    let filled = |d: &str| format!("<path d=\"{d}\" fill=\"{colour}\"/>");
+    let stroked = |d: &str| format!("<path d=\"{d}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.2\"/>");
+    let marker = match look.marker {
+        Marker::Circle => disc(4.0, &colour),
+        Marker::Ring => disc(4.0, &colour) + &disc(2.4, "#FFFFFF"),
+        Marker::Square => filled("M12.4 2.4h7.2v7.2h-7.2z"),
+        Marker::Triangle => filled("M16 1.2l4.4 8h-8.8z"),
+        Marker::TriangleDown => filled("M16 10.8l4.4-8h-8.8z"),
+        Marker::Diamond => filled("M16 .8l5.2 5.2-5.2 5.2-5.2-5.2z"),
+        Marker::Cross => stroked("M12.4 2.4l7.2 7.2M12.4 9.6l7.2-7.2"),
+        Marker::Plus => stroked("M11.2 6h9.6M16 1.2v9.6"),
+    };
+    let line = format!("<path d=\"M0 6h32\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>");
+    let size = "width=\"32\" height=\"12\" viewBox=\"0 0 32 12\"";
+    format!("<svg class=\"swatch\" {size} aria-hidden=\"true\">{line}{marker}</svg>")
+}

@@ -1,0 +1,170 @@
+//! A validation as text, for people.
+
+use super::compare::{CellReport, Row};
+use super::numbers::Unit;
+use super::report::Validation;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use std::fmt::Write;
+
+/// The whole validation.
+pub fn render(v: &Validation) -> String {
+    let mut out = format!(
+        "{}: live on {} against the simulator, Foretoken {}\ncosts: {}\n",
+        v.name, v.device, v.version, v.costs
+    );
+    if let Some(drift) = &v.drift {
+        let each: Vec<String> = drift.models.iter().map(|(name, d)| format!("{name} {}", signed(*d))).collect();
+        let _ = writeln!(out, "drift from the profile before to the one after: {}", each.join(", "));
+    }
+    out.push_str("errors: simulated over the mean of the live runs - 1; live: one live run against the other\n");
+    rates(v, &mut out);
+    for cell in &v.cells {
+        let _ = write!(out, "\n{}", cell_text(cell));
+    }
+    let _ = write!(out, "\n{}", verdict(v));
+    out
+}
+
+fn rates(v: &Validation, out: &mut String) {
+    for (title, all) in [("service rate, requests/s", &v.service), ("speedup at the common load", &v.speedups)] {
+        if all.is_empty() {
+            continue;
+        }
+        let mut t = table(&[title, "live", "recorded", "modelled", "error", "modelled", "live"]);
+        for s in all {
+            t.add_row(cells(&s.policy, &s.rate));
+        }
+        align(&mut t);
+        let _ = writeln!(out, "\n{t}");
+    }
+    for r in &v.rankings {
+        let tau = |t: Option<f64>| t.map_or("-".to_owned(), |t| format!("{t:.2}"));
+        let _ = writeln!(
+            out,
+            "ranking by {}: Kendall tau {} (modelled {}), {} pairs the other way; differences up to {} are ties",
+            r.by,
+            tau(r.tau),
+            tau(r.tau_modelled),
+            r.pairs.disagree,
+            percent(r.noise)
+        );
+    }
+}
+
+fn cell_text(c: &CellReport) -> String {
+    let mut out = format!("{}, {}: {} requests\n", c.policy, c.load, c.requests);
+    let f = &c.flow;
+    let _ = write!(out, "  flow: {} of {} steps the same", f.same_steps, f.steps);
+    if let Some(p) = &f.parted {
+        let _ = write!(out, "; then, at step {}, {:?}: {}", p.step, p.what, p.how);
+    }
+    let agreement = f.agreement().map_or("-".to_owned(), percent);
+    let _ = writeln!(
+        out,
+        "\n  {} of {} requests the same round by round; decisions alike in {agreement} of {} shared rounds of {}; \
+         other tokens accepted: {}",
+        f.same_requests, f.requests, f.shared_rounds, f.rounds, f.other_acceptance
+    );
+    let replay = c.replay_parted.as_deref().unwrap_or("every schedule, decision and token the same");
+    let _ = writeln!(out, "  replay on the recorded times: {replay}");
+    let m = c.missed;
+    if (m.other_round, m.invented, m.looks) != (0, 0, 0) {
+        let _ = writeln!(
+            out,
+            "  beyond the recording: {} bits by another round, {} bits and {} confidences by the model",
+            m.other_round, m.invented, m.looks
+        );
+    }
+    if let Some(o) = &c.overload {
+        let _ = writeln!(out, "  {o}");
+    }
+    let mut t = table(&["", "live", "recorded", "modelled", "error", "modelled", "live"]);
+    for row in &c.rows {
+        t.add_row(cells(&row.quantity, row));
+    }
+    align(&mut t);
+    let _ = writeln!(out, "{t}");
+    let three = |d: &[Option<f64>; 3]| d.map(|d| d.map_or("-".to_owned(), |d| format!("{d:.2}"))).join(" / ");
+    let live = c.live_distances.as_ref().map_or("-".to_owned(), three);
+    let _ = writeln!(out, "  largest distance of CDFs, TTFT / TPOT / E2E: {} (live {live})", three(&c.distances));
+    let two = |d: &[Option<f64>; 2]| d.map(|d| d.map_or("-".to_owned(), percent)).join(" / ");
+    let live = c.live_curves.as_ref().map_or("-".to_owned(), two);
+    let _ = writeln!(out, "  batch size / draft length over time off by: {} (live {live})", two(&c.curves));
+    for r in &c.regions {
+        let _ = writeln!(
+            out,
+            "  {:<22} {:>6} passes, {:>6} of pass time: {:>9.1} us live, error {:>7} (single passes {})",
+            r.region.name(),
+            r.passes,
+            percent(r.share),
+            r.live_s * 1e6,
+            signed(r.error),
+            percent(r.mean_absolute_error)
+        );
+    }
+    if let Some(s) = c.e2e_sensitivity {
+        let _ = writeln!(out, "  passes 3 % longer: mean E2E {}", signed(s));
+    }
+    if let Some(step) = c.host.and_then(|h| h.step) {
+        let (p50, p99) = (step.p50_s * 1e6, step.p99_s * 1e6);
+        let given = c.overhead_s * 1e6;
+        let _ = writeln!(out, "  host a step: median {p50:.1} us, P99 {p99:.1} us; simulated with {given:.1} us");
+    }
+    out
+}
+
+fn verdict(v: &Validation) -> String {
+    let broken: Vec<_> = v.checks.iter().filter(|c| !c.kept).collect();
+    let mut out = format!("verdict: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len());
+    for c in broken {
+        let (value, bound) = if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };
+        let note = if c.note.is_empty() { String::new() } else { format!(" ({})", c.note) };
+        let _ = writeln!(out, "  broken: {}: {value}, bound {bound}{note}", c.what);
+    }
+    v.notes.iter().for_each(|note| {
+        let _ = writeln!(out, "  note: {note}");
+    });
+    out
+}
+
+/// A row's numbers as text.
+fn cells(name: &str, row: &Row) -> Vec<String> {
+    let value = |x: f64| match row.unit {
+        Unit::Seconds => format!("{:.3} ms", x * 1e3),
+        Unit::Plain => format!("{x:.3}"),
+        Unit::Share => percent(x),
+    };
+    let some = |x: Option<f64>| x.map_or("-".to_owned(), value);
+    let mean = row.live.iter().sum::<f64>() / row.live.len() as f64;
+    let error = |x: Option<f64>| x.map_or("-".to_owned(), signed);
+    vec![
+        format!("  {name}"),
+        value(mean),
+        some(row.recorded),
+        some(row.modelled),
+        error(row.recorded_error),
+        error(row.modelled_error),
+        row.live_against_live.map_or("-".to_owned(), percent),
+    ]
+}
+
+fn table(head: &[&str]) -> Table {
+    let mut t = Table::new();
+    t.load_style(NOTHING).set_header(head.iter().map(|h| format!("  {h}").replace("  live", "live")));
+    t
+}
+
+fn align(t: &mut Table) {
+    t.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
+}
+
+/// A share as a percentage.
+pub fn percent(x: f64) -> String {
+    format!("{:.1} %", x * 100.0)
+}
+
+/// A signed share as a percentage.
+pub fn signed(x: f64) -> String {
+    format!("{:+.1} %", x * 100.0)
+}
