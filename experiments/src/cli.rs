@@ -34,6 +34,9 @@ pub enum Command {
     /// Write settings in the words of the engines people run
     #[command(subcommand)]
     Export(ExportCommand),
+    /// Write a page that shows where speculation stops paying, as you move sliders
+    #[command(after_help = EXPLORE_EXAMPLES)]
+    Explore(ExploreArgs),
     /// Say what this machine can do
     Doctor,
 }
@@ -130,6 +133,17 @@ pub struct ExportVllmArgs {
     /// vLLM's `model` (the draft), written as it is
     #[arg(long)]
     pub model: Option<String>,
+}
+
+const EXPLORE_EXAMPLES: &str = "Examples:
+  foretoken explore
+  foretoken explore -o results/explorer";
+
+#[derive(Debug, Args)]
+pub struct ExploreArgs {
+    /// Folder for the page
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub output: PathBuf,
 }
 
 const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub const UNSWEPT: [&str; 5] = ["name", "seeds", "policies", "output", "paper"];
 
 /// One experiment without sweeps.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Names the results folder.
@@ -49,7 +49,7 @@ pub struct Experiment {
 }
 
 /// The true cost of forward passes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
     /// Time of a target pass.
@@ -68,7 +68,7 @@ pub struct Hardware {
 }
 
 /// What the policies believe the passes cost, and how it is wrong. What is absent is the least-squares fit to the truth.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BeliefSpec {
     /// α, γ, δ of a target pass.
@@ -105,7 +105,7 @@ impl Default for BeliefSpec {
 }
 
 /// The true models of another machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedTo {
     /// Time of a target pass.
@@ -115,7 +115,7 @@ pub struct FittedTo {
 }
 
 /// Factors on the believed times; 1 is none.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scale {
     /// On the target's.
@@ -131,7 +131,7 @@ impl Default for Scale {
 }
 
 /// What policies with a cost table fill it from, once, before serving starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tables {
     /// Passes timed on the machine, as engines do when they start.
@@ -142,7 +142,7 @@ pub enum Tables {
 }
 
 /// What requests are promised. Absent bounds are no bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SloSpec {
     /// TPOT bound = this × P90 TPOT of the autoregressive run on the same draws (AdaSpec, section 6.1).
@@ -157,7 +157,7 @@ pub struct SloSpec {
 }
 
 /// What is written beside the tables that always are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Output {
     /// `steps.parquet`: one row a step.

@@ -10,6 +10,7 @@ mod commands;
 mod compare;
 mod document;
 mod experiment;
+mod explorer;
 mod look;
 mod papers;
 mod plan;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
+        cli::Command::Explore(args) => commands::explore::run(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {

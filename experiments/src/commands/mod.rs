@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod decide;
 pub mod doctor;
+pub mod explore;
 pub mod export;
 pub mod policies;
 pub mod run;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The length `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most expected tokens
 /// a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefLength {
     /// Probability that a draft token is accepted when those before it were.
@@ -80,7 +80,7 @@ impl BeliefLength {
 }
 
 /// Tokens a round that `tokens_per_s` of one request implies: that rate times the time of a round under the true costs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImpliedLength {
     /// The published throughput.
