@@ -1,5 +1,9 @@
 //! The command line.
 
+mod tools;
+
+pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -11,7 +15,12 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative, \
+const EXIT_CODES: &str = "Examples:
+  foretoken run experiments/quickstart.toml
+  foretoken policies show adaspec
+  foretoken explore
+
+Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative, \
                           4 hardware missing, 130 interrupted";
 
 #[derive(Debug, Subcommand)]
@@ -19,27 +28,46 @@ pub enum Command {
     /// Run an experiment: replay a trace under several policies and compare them
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Run an experiment on a device: the same engine and policies, real passes, a real clock
+    #[command(after_help = LIVE_EXAMPLES)]
+    Live(LiveArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Look at request traces
-    #[command(subcommand)]
+    #[command(subcommand, after_help = TRACES_EXAMPLES)]
     Traces(TracesCommand),
     /// Look at the policies there are
-    #[command(subcommand)]
+    #[command(subcommand, after_help = POLICIES_EXAMPLES)]
     Policies(PoliciesCommand),
     /// Say what each policy would do in a state written by hand
     #[command(after_help = DECIDE_EXAMPLES)]
     Decide(DecideArgs),
-    /// Write settings in the words of the engines people run
-    #[command(subcommand)]
+    /// Write settings in the words of the engines people run, and timelines
+    #[command(subcommand, after_help = EXPORT_EXAMPLES)]
     Export(ExportCommand),
     /// Write a page that shows where speculation stops paying, as you move sliders
-    #[command(after_help = EXPLORE_EXAMPLES)]
+    #[command(after_help = tools::EXPLORE_EXAMPLES)]
     Explore(ExploreArgs),
+    /// Time the forward passes of a target and a draft on this machine, and keep them as a profile
+    #[command(after_help = PROFILE_EXAMPLES)]
+    Profile(ProfileArgs),
     /// Say what this machine can do
+    #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor,
+    /// Print the JSON schema of experiments, for editors
+    #[command(after_help = tools::SCHEMA_EXAMPLES)]
+    Schema,
+    /// Print what makes a shell complete foretoken's commands
+    #[command(after_help = tools::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Write manual pages
+    #[command(after_help = tools::MAN_EXAMPLES)]
+    Man(ManArgs),
 }
+
+const DOCTOR_EXAMPLES: &str = "Examples:
+  foretoken doctor";
 
 const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml
@@ -49,13 +77,159 @@ const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --overwrite --format json
   foretoken run experiments/papers/ --resume";
 
+const LIVE_EXAMPLES: &str = "Examples:
+  foretoken live experiments/live-cpu.toml
+  foretoken live experiments/live-cpu.toml --set live.time_scale=2.0 -o results/faster
+  foretoken live experiments/live-cpu.toml --set 'workload.arrivals={ closed-loop = 8 }'
+  foretoken live experiment.toml --device cuda:0";
+
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// The experiment; its [live] table says what to run it on
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Folder for the results [default: results/<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the comparison
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write no figures
+    #[arg(long)]
+    pub no_figures: bool,
+    /// Show the autoregressive run that was added as the yardstick
+    #[arg(long)]
+    pub show_implied: bool,
+}
+
+const PROFILE_EXAMPLES: &str = "Examples:
+  foretoken profile --target tiny-target --draft tiny-draft -o profile.toml
+  foretoken profile --target path/to/llama --draft path/to/draft --plot -o profile.toml
+  foretoken profile --target vicuna-68m --draft vicuna-68m --threads 2 --quick -o look.toml
+
+An experiment uses it: hardware.profile = \"profile.toml\". Interrupted, the same command goes on.
+Exit code 3: written, but its linear fit is off by more than 10 % on held-out decode or verify passes.";
+
+/// A device that models run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceName {
+    /// The processor.
+    Cpu,
+    /// The NVIDIA GPU of this index.
+    Cuda(u32),
+}
+
+impl std::str::FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceName, String> {
+        match (text, text.strip_prefix("cuda:").map(str::parse)) {
+            ("cpu", _) => Ok(DeviceName::Cpu),
+            ("cuda", _) => Ok(DeviceName::Cuda(0)),
+            (_, Some(Ok(index))) => Ok(DeviceName::Cuda(index)),
+            _ => Err("expected cpu or cuda:N".to_owned()),
+        }
+    }
+}
+
+/// Where a model's weights come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WeightsFrom {
+    /// Drawn from a seed: times need shapes, not knowledge
+    Random,
+    /// The model's own
+    Checkpoint,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// The target: a preset, or a Hugging Face folder
+    #[arg(long, value_name = "NAME|DIR")]
+    pub target: String,
+    /// The draft: a preset, or a Hugging Face folder
+    #[arg(long, value_name = "NAME|DIR")]
+    pub draft: String,
+    /// Where they run: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: DeviceName,
+    /// Where their weights come from [default: their own where there are any]
+    #[arg(long, value_enum)]
+    pub weights: Option<WeightsFrom>,
+    /// Threads of the CPU [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// The profile to write
+    #[arg(short, long, value_name = "FILE.toml")]
+    pub output: PathBuf,
+    /// A look: fewer shapes, 10 s
+    #[arg(long)]
+    pub quick: bool,
+    /// Seconds to spend; shapes that take long may exceed it [default: 60, or 10 with --quick]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub time_budget: Option<f64>,
+    /// Decides the order of shapes and which of them are held out
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Draw predicted against measured, and residuals, beside the profile (FILE.svg, FILE-residuals.svg)
+    #[arg(long)]
+    pub plot: bool,
+    /// Replace a finished profile of that name
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s > 0.0 && s.is_finite() => Ok(s),
+        _ => Err("expected seconds above 0".to_owned()),
+    }
+}
+
 const BENCH_EXAMPLES: &str = "Examples:
   foretoken bench
-  foretoken bench experiments/bench-poisson-fixed4.toml --repeat 21";
+  foretoken bench experiments/bench-poisson-fixed4.toml --repeat 21
+  foretoken bench --repeat 3 --format json";
+
+const TRACES_EXAMPLES: &str = "Examples:
+  foretoken traces inspect BurstGPT_1.csv";
+
+const POLICIES_EXAMPLES: &str = "Examples:
+  foretoken policies list
+  foretoken policies show adaspec
+  foretoken policies defaults adaspec";
+
+const LIST_EXAMPLES: &str = "Examples:
+  foretoken policies list
+  foretoken policies list --format json";
+
+const SHOW_EXAMPLES: &str = "Examples:
+  foretoken policies show adaspec
+  foretoken policies show sglang-gen3 --format json";
+
+const DEFAULTS_EXAMPLES: &str = "Examples:
+  foretoken policies defaults adaspec";
+
+const EXPORT_EXAMPLES: &str = "Examples:
+  foretoken export sglang sglang-gen3
+  foretoken export vllm experiments/quickstart.toml
+  foretoken export perfetto results/small -o timeline.json";
 
 const INSPECT_EXAMPLES: &str = "Examples:
   foretoken traces inspect BurstGPT_1.csv
   foretoken traces inspect conversation_trace.jsonl.zst --format json";
+
+const TEXT_EXAMPLES: &str = "Examples:
+  foretoken traces text
+  foretoken traces text --family arithmetic --n 3 --format raw
+  foretoken traces text --seed 1 --n 240000 -o corpus.jsonl";
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -106,6 +280,9 @@ pub enum ExportCommand {
     /// vLLM's speculative_config with the best length for each batch size, found by a sweep
     #[command(after_help = EXPORT_VLLM_EXAMPLES)]
     Vllm(ExportVllmArgs),
+    /// A timeline for Perfetto (Chrome trace events) of one cell of a results folder
+    #[command(after_help = tools::PERFETTO_EXAMPLES)]
+    Perfetto(ExportPerfettoArgs),
 }
 
 #[derive(Debug, Args)]
@@ -133,17 +310,6 @@ pub struct ExportVllmArgs {
     /// vLLM's `model` (the draft), written as it is
     #[arg(long)]
     pub model: Option<String>,
-}
-
-const EXPLORE_EXAMPLES: &str = "Examples:
-  foretoken explore
-  foretoken explore -o results/explorer";
-
-#[derive(Debug, Args)]
-pub struct ExploreArgs {
-    /// Folder for the page
-    #[arg(short, long, value_name = "DIR", default_value = ".")]
-    pub output: PathBuf,
 }
 
 const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the draft's confidence in the j-th token it would draft):
@@ -182,6 +348,9 @@ pub struct BenchArgs {
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
+    /// How to print the times
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
     /// Runs of each policy
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
     pub repeat: u16,
@@ -192,6 +361,9 @@ pub enum TracesCommand {
     /// Print counts, rates, burstiness, lengths and prefix sharing of a trace
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
+    /// Write documents of the six text families that the shipped models are trained and asked on
+    #[command(after_help = TEXT_EXAMPLES)]
+    Text(TextArgs),
 }
 
 #[derive(Debug, Args)]
@@ -206,16 +378,55 @@ pub struct InspectArgs {
     pub format: Format,
 }
 
+#[derive(Debug, Args)]
+pub struct TextArgs {
+    /// Of one family only: cipher, copy, facts, arithmetic, retrieval or dialogue [default: all in turn]
+    #[arg(long, value_name = "FAMILY")]
+    pub family: Option<String>,
+    /// Which documents
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub n: u64,
+    /// How to write them
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TextFormat,
+    /// The file to write [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How documents are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// One JSON object a line: family, prompt, answer
+    #[default]
+    Jsonl,
+    /// As a model reads them: prompt, answer, newline
+    Raw,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum PoliciesCommand {
     /// List the policies
-    List,
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
     /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Its name
         name: String,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
     /// Print a policy's settings with their defaults, as an experiment gives them
+    #[command(after_help = DEFAULTS_EXAMPLES)]
     Defaults {
         /// Its name
         name: String,

@@ -102,7 +102,7 @@ impl Comparison {
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
         Comparison {
             name: plan.name.clone(),
-            source: foretoken_report::Source::Simulated.to_string(),
+            source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
             variants: variants.map(|((v, cells), kv)| variant(plan, v, cells, kv)).collect(),

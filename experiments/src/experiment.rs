@@ -1,15 +1,21 @@
 //! What an experiment file says, typed. Reading and checking it; nothing here runs anything.
 
 use crate::document::{Document, Path};
+use crate::live::LiveSpec;
 use crate::papers::Paper;
 use crate::problem::{Problem, Result, nearest};
+use crate::validate::ValidateSpec;
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::Truth;
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::latency::hardware::GPUS;
+use foretoken_sim::latency::models::MODELS;
 use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig};
 use foretoken_traces::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Top-level keys that are the same for every cell.
 pub const UNSWEPT: [&str; 5] = ["name", "seeds", "policies", "output", "paper"];
@@ -40,6 +46,12 @@ pub struct Experiment {
     /// What requests are promised.
     #[serde(default)]
     pub slo: SloSpec,
+    /// What runs it, when it is run on a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveSpec>,
+    /// How it is validated, and what counts as good enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validate: Option<ValidateSpec>,
     /// What is written.
     #[serde(default)]
     pub output: Output,
@@ -52,6 +64,15 @@ pub struct Experiment {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
+    /// A measured profile that gives `target`, `draft`, `context_reads` and the belief (`profiled.rs`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PathBuf>,
+    /// Which of the profile's descriptions of a pass is the truth; absent: its table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truth: Option<Truth>,
+    /// Is `noise_cv` the profile's?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profile_noise: bool,
     /// Time of a target pass.
     pub target: LatencySpec,
     /// Time of a draft pass.
@@ -189,6 +210,7 @@ impl Experiment {
         self.check_name(doc)?;
         self.check_seeds(doc)?;
         self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
+        self.check_profile(doc)?;
         check_latency(doc, "hardware.target", &self.hardware.target)?;
         check_latency(doc, "hardware.draft", &self.hardware.draft)?;
         not_negative(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
@@ -196,7 +218,22 @@ impl Experiment {
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
         self.belief.check(doc)?;
         self.slo.check(doc)?;
+        self.live.as_ref().map_or(Ok(()), |live| live.check(doc))?;
+        self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
         self.check_policies(doc)
+    }
+
+    /// What is said about a profile needs one.
+    fn check_profile(&self, doc: &Document) -> Result<()> {
+        let Hardware { profile, truth, profile_noise, .. } = &self.hardware;
+        for (key, given) in [("truth", truth.is_some()), ("profile_noise", *profile_noise)] {
+            if given && profile.is_none() {
+                let message = format!("hardware.{key} is about a profile, and there is none");
+                let problem = doc.problem_at(&Path::of(&format!("hardware.{key}")), message);
+                return Err(problem.help("write hardware.profile = \"FILE.toml\", or leave it out"));
+            }
+        }
+        Ok(())
     }
 
     fn check_name(&self, doc: &Document) -> Result<()> {
@@ -329,13 +366,25 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     let name = match spec {
         LatencySpec::Linear(_) => "linear",
         LatencySpec::Staircase(_) => "staircase",
+        LatencySpec::Measured(_) => "measured",
         LatencySpec::Roofline(_) => "roofline",
     };
     let path = format!("{path}.{name}");
     spec.check().map_err(|e| {
         let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
-        problem.help("expected a finite number, 0 or more")
+        problem.help(preset_help(spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
     })
+}
+
+/// The preset that was probably meant, when `key` names one.
+fn preset_help(spec: &LatencySpec, key: &str) -> Option<String> {
+    let LatencySpec::Roofline(roofline) = spec else { return None };
+    let near = match key {
+        "gpu" => nearest(&roofline.gpu, GPUS.iter().map(|g| g.name)),
+        "model" => nearest(&roofline.model, MODELS.iter().map(|m| m.name)),
+        _ => return None,
+    };
+    Some(near.map_or_else(|| "use one of these presets".into(), |near| format!("did you mean `{near}`?")))
 }
 
 fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {

@@ -3,9 +3,11 @@
 use crate::document::{Choice, Document, Path};
 use crate::experiment::{Experiment, UNSWEPT, trace_problem};
 use crate::problem::{Problem, Result};
+use crate::profiled::{self, Filled};
 use foretoken_policies::{PolicySpec, from_sglang_json};
+use foretoken_report::Source;
 use foretoken_traces::{TraceError, TraceSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 
 /// Everything that will run, checked.
@@ -20,6 +22,8 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
+    /// Is it run on a device?
+    pub live: bool,
     /// The experiment with its overrides, before sweeps were expanded.
     document: Document,
     /// The experiment with overrides and defaults filled in; it gives the same plan again.
@@ -40,6 +44,8 @@ pub struct Variant {
     pub document: Document,
     /// Settings derived from the hardware because the file does not give them.
     pub derived: Derived,
+    /// What a profile filled in.
+    pub filled: Filled,
 }
 
 /// Which engine settings the file leaves to the hardware.
@@ -93,13 +99,33 @@ impl Plan {
         let mut variants = Vec::new();
         let mut resolved = None;
         let (mut inputs, mut relative) = (BTreeMap::new(), BTreeMap::new());
-        for variant in document.variants("policies", &UNSWEPT)? {
+        for mut variant in document.variants("policies", &UNSWEPT)? {
+            let mut filled = Filled::default();
+            if let Some(given) = profiled::named(&variant.document) {
+                let full = locate(&variant.document, &given)?;
+                let path = folder.join(&full);
+                filled = profiled::fill(&mut variant.document, &given, &path)?;
+                inputs.insert(given.clone(), digest_file(&variant.document, &given, &path)?);
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
             let mut experiment = Experiment::read(&variant.document)?;
             let derived = Derived::of(&variant.document, &experiment);
             if resolved.is_none() {
-                resolved = Some(resolve(&experiment, derived, &sweeps)?);
+                resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
             }
-            for path in experiment.workload.paths_mut() {
+            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()) {
+                let given = std::mem::take(model);
+                let full = locate(&variant.document, &given)?;
+                let path = folder.join(&full);
+                *model = path.display().to_string();
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
+            for path in experiment.workload.paths_mut().into_iter().chain(texts) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);
@@ -110,7 +136,8 @@ impl Plan {
                     inputs.insert(given.clone(), digest_file(&variant.document, &given, path)?);
                 }
             }
-            variants.push(Variant { choices: variant.choices, experiment, document: variant.document, derived });
+            let (choices, document) = (variant.choices, variant.document);
+            variants.push(Variant { choices, experiment, document, derived, filled });
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
         let (policies, baseline) = entrants(&first.policies);
@@ -119,6 +146,7 @@ impl Plan {
             seeds: first.seeds.clone(),
             policies,
             baseline,
+            live: false,
             document: whole,
             resolved: resolved.expect("the first variant was resolved"),
             relative,
@@ -145,10 +173,29 @@ impl Plan {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// The resolved experiment with the paths in its workload renamed.
+    /// Where its numbers come from: a device, or what the costs of its passes do.
+    pub fn source(&self) -> Source {
+        let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
+        match (self.live, profiled) {
+            (true, _) => Source::Live,
+            (false, true) => Source::Profiled,
+            (false, false) => Source::Simulated,
+        }
+    }
+
+    /// What its profiles warn of, each once.
+    pub fn warnings(&self) -> BTreeSet<&str> {
+        self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect()
+    }
+
+    /// The resolved experiment with the paths in its workload, and that of its profile, renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        value.get_mut("workload").into_iter().for_each(|workload| rename_strings(workload, rename));
+        for table in ["workload", "live"] {
+            value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
+        }
+        let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
+        profile.into_iter().for_each(|profile| rename_strings(profile, rename));
         value
     }
 
@@ -201,7 +248,12 @@ fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
 }
 
 /// The experiment as TOML: every default spelled out, sweeps put back in their places, derived settings left out.
-fn resolve(experiment: &Experiment, derived: Derived, sweeps: &[(Path, toml::Value)]) -> Result<toml::Value> {
+fn resolve(
+    experiment: &Experiment,
+    derived: Derived,
+    filled: &Filled,
+    sweeps: &[(Path, toml::Value)],
+) -> Result<toml::Value> {
     let mut value = toml::Value::try_from(experiment)
         .map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))?;
     if let Some(engine) = value.get_mut("engine").and_then(toml::Value::as_table_mut) {
@@ -212,6 +264,7 @@ fn resolve(experiment: &Experiment, derived: Derived, sweeps: &[(Path, toml::Val
             engine.remove("draft_kv");
         }
     }
+    filled.keys.iter().for_each(|path| path.remove(&mut value));
     for (path, sweep) in sweeps {
         path.put(&mut value, sweep.clone());
     }
@@ -248,7 +301,7 @@ fn path_from(folder: &FilePath, file: &FilePath) -> String {
 fn locate(document: &Document, given: &str) -> Result<PathBuf> {
     if given.is_empty() {
         let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
-        return Err(problem.help("expected the path of a trace file; a relative one starts at the experiment's folder"));
+        return Err(problem.help("expected the path of a file; a relative one starts at the experiment's folder"));
     }
     let mut rest = given;
     let mut full = String::new();

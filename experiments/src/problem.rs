@@ -12,6 +12,10 @@ pub enum Exit {
     Failed = 1,
     /// The command line, the experiment or a trace is wrong.
     BadInput = 2,
+    /// It finished, and the verdict is negative.
+    Negative = 3,
+    /// The hardware that was asked for is not there.
+    NoHardware = 4,
     /// Ended by Ctrl-C or SIGTERM; what was done is kept.
     Interrupted = 130,
 }

@@ -6,13 +6,15 @@ use crate::document::Path;
 use crate::experiment::{SloSpec, trace_problem};
 use crate::plan::Variant;
 use crate::problem::{Problem, Result};
+use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
+use foretoken_profiler::{Range, Role};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape, Run,
-    Simulation, Speculation, Summary, Workload,
+    Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +33,8 @@ pub struct Setting {
     context_reads: ContextReads,
     drafting: Drafting,
     noise_cv: f64,
+    /// What the profile of its costs covers, where they come from one: target, draft.
+    ranges: Option<(Range, Range)>,
     acceptance: Box<dyn AcceptanceSource>,
     belief: Believed,
     slo: SloSpec,
@@ -45,6 +49,10 @@ impl Setting {
         let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
         let built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
             .map_err(|err| trace_problem(&variant.document, &err))?;
+        let mut built = built;
+        if let Some(live) = &e.live {
+            crate::live::shape_workload(live, &mut built.workload);
+        }
         let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
             variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
@@ -61,6 +69,7 @@ impl Setting {
             context_reads: e.hardware.context_reads,
             drafting: e.hardware.drafting,
             noise_cv: e.hardware.noise_cv,
+            ranges: variant.filled.ranges,
             acceptance,
             belief,
             slo: e.slo,
@@ -107,12 +116,14 @@ impl Setting {
     fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
         let speculation = self.speculation(policy);
         let config = self.config(&speculation);
+        let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
+        let watch = self.ranges.is_some();
         let simulation = Simulation {
             workload: &self.workload,
             arrivals: self.arrivals,
             config,
-            draft: &*self.draft,
-            target: &*self.target,
+            draft: if watch { &draft } else { &*self.draft },
+            target: if watch { &target } else { &*self.target },
             context_reads: self.context_reads,
             drafting: self.drafting,
             noise_cv: self.noise_cv,
@@ -122,7 +133,44 @@ impl Setting {
             keep_steps: self.keep_steps,
             interrupt,
         };
-        simulation.run(speculation)
+        let mut run = simulation.run(speculation);
+        if let Some((of_target, of_draft)) = &self.ranges {
+            run.warnings.extend(target.beyond(Role::Target, of_target));
+            run.warnings.extend(draft.beyond(Role::Draft, of_draft));
+        }
+        run
+    }
+
+    /// How requests come in.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals
+    }
+
+    /// The same world with other arrivals.
+    pub fn set_arrivals(&mut self, arrivals: Arrivals) {
+        self.arrivals = arrivals;
+    }
+
+    /// The engine's settings, with a drafter or without.
+    pub fn engine(&self, drafting: bool) -> &EngineConfig {
+        if drafting { &self.with_drafter } else { &self.plain }
+    }
+
+    /// Keep a record of every step?
+    pub fn keeps_steps(&self) -> bool {
+        self.keep_steps
+    }
+
+    /// A policy as a server runs it: `None` is the plain engine.
+    ///
+    /// # Panics
+    /// For an oracle, which sees what no server sees.
+    pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
+        match self.speculation(spec) {
+            Speculation::Off => None,
+            Speculation::Policy(policy) => Some(policy),
+            Speculation::Oracle(_) => panic!("`{}` sees the hidden truth", spec.label()),
+        }
     }
 
     /// What the policies believe passes cost.

@@ -1,5 +1,6 @@
 //! Which drafted tokens are kept: the greedy scan over trees, and rejection sampling over chains.
 
+use crate::device::Choice;
 use foretoken_sim::Luck;
 use foretoken_sim::tree::ROOT;
 
@@ -84,6 +85,27 @@ pub fn reject<'p>(
 /// A token drawn from a row of probabilities with the uniform `u` in [0, 1).
 pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
+}
+
+/// [`sample`], with the token's probability.
+pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
+    let token = sample(probabilities, u);
+    Choice { token, probability: probabilities[token as usize] }
+}
+
+/// Entropy of a row of probabilities, nats.
+pub fn entropy(probabilities: &[f32]) -> f64 {
+    let of = |&p: &f32| if p > 0.0 { f64::from(-p) * f64::from(p).ln() } else { 0.0 };
+    probabilities.iter().map(of).sum()
+}
+
+/// KL(target ‖ draft) of two rows of probabilities, nats. A draft that rounds a token to 0 counts as the smallest f32.
+pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
+    let of = |(&p, &q): (&f32, &f32)| match p > 0.0 {
+        true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),
+        false => 0.0,
+    };
+    target.iter().zip(draft).map(of).sum()
 }
 
 /// Inverts the distribution that has these weights; they need not sum to one. Never a token of weight 0.

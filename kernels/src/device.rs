@@ -3,10 +3,11 @@
 //! A device owns where things lie (`Matrix`, `Buffer`, `Kv`) and in which order sums are made; it knows nothing of
 //! layers, requests or policies.
 
-use crate::accept::{Accepted, Chain, Tree};
+use crate::accept::{self, Accepted, Chain, Tree};
 use crate::model::LlamaShape;
 use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
+use std::time::Duration;
 
 /// One of the likeliest next tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +55,23 @@ pub trait Device: Sized {
 
     /// `blocks` blocks of KV for each layer of `shape`.
     fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Self::Kv, Self::Error>;
+
+    /// Runs a session: many passes, with host work between them. A device that runs passes on threads of its own runs all
+    /// of it there, so that no pass begins by waking one.
+    fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
+        run(self)
+    }
+
+    /// Starts to measure by the device's own clock, if it has one.
+    fn start_timer(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// What the device spent since [`start_timer`](Device::start_timer), waiting for it to be done. `None` where nothing but
+    /// the host's clock can tell.
+    fn stop_timer(&mut self) -> Result<Option<Duration>, Self::Error> {
+        Ok(None)
+    }
 
     /// Runs one pass, so that a device can set up once what all its operations need.
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R;
@@ -109,6 +127,51 @@ pub trait Device: Sized {
 
     /// Softmax of `logits / temperature` over each row.
     fn softmax(&mut self, logits: &Self::Buffer, temperature: f32, out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// Copies row `i` of `x` to row `rows[i]` of `out`, of which all rows it was made for are then in use.
+    fn scatter(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
+
+    /// A token drawn from each row of probabilities with its uniform in [0, 1), and its probability. See
+    /// [`crate::accept::sample`].
+    fn sample(
+        &mut self,
+        probabilities: &Self::Buffer,
+        uniforms: &[f64],
+        out: &mut Vec<Choice>,
+    ) -> Result<(), Self::Error> {
+        let mut all = Vec::new();
+        self.download(probabilities, &mut all)?;
+        let rows = all.chunks_exact(all.len() / uniforms.len().max(1));
+        out.clear();
+        out.extend(rows.zip(uniforms).map(|(row, &u)| accept::sampled(row, u)));
+        Ok(())
+    }
+
+    /// The entropy, in nats, of each row of probabilities.
+    fn entropy(&mut self, probabilities: &Self::Buffer, rows: usize, out: &mut Vec<f64>) -> Result<(), Self::Error> {
+        let mut all = Vec::new();
+        self.download(probabilities, &mut all)?;
+        out.clear();
+        out.extend(all.chunks_exact(all.len() / rows.max(1)).map(accept::entropy));
+        Ok(())
+    }
+
+    /// KL(target ‖ draft), in nats, of pairs of rows of the two.
+    fn divergence(
+        &mut self,
+        (target, draft): (&Self::Buffer, &Self::Buffer),
+        width: usize,
+        pairs: &[(u32, u32)],
+        out: &mut Vec<f64>,
+    ) -> Result<(), Self::Error> {
+        let (mut p, mut q) = (Vec::new(), Vec::new());
+        self.download(target, &mut p)?;
+        self.download(draft, &mut q)?;
+        let row = |all: &[f32], at: u32| all[at as usize * width..][..width].to_vec();
+        out.clear();
+        out.extend(pairs.iter().map(|&(t, d)| accept::divergence(&row(&p, t), &row(&q, d))));
+        Ok(())
+    }
 
     /// The `k` likeliest tokens of each row, likeliest first, of equal ones the smaller token first.
     fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;

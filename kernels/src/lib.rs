@@ -10,6 +10,7 @@ pub mod cpu;
 mod cuda;
 pub mod device;
 mod doctor;
+pub mod executor;
 pub mod forward;
 pub mod model;
 pub mod paged;

@@ -117,6 +117,27 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
+    /// Adds new tokens of a request that each follow the first `prefix` tokens of the context and then a path of their own:
+    /// the next level of a tree whose levels above were run before. Token `j` lies at index `computed + j`; `path` appends
+    /// to the paths the rising indices of what is above token `j`, from `prefix` on.
+    pub fn push_level(
+        &mut self,
+        tokens: &[u32],
+        prefix: usize,
+        computed: usize,
+        table: &[u32],
+        mut path: impl FnMut(usize, &mut Vec<u32>),
+    ) -> usize {
+        for j in 0..tokens.len() {
+            let start = self.paths.len();
+            path(j, &mut self.paths);
+            self.paths.push((computed + j) as u32);
+            self.positions.push((prefix + self.paths.len() - start - 1) as u32);
+            self.sights.push(Sight { prefix, path: start..self.paths.len() });
+        }
+        self.push(tokens, computed, table, Logits::All)
+    }
+
     fn push(&mut self, tokens: &[u32], computed: usize, table: &[u32], logits: Logits) -> usize {
         let (first, end) = (self.rows(), computed + tokens.len());
         assert!(!tokens.is_empty(), "a request without new tokens");

@@ -74,7 +74,7 @@ const MAX_ERROR: f64 = 0.25;
 /// Diagnostics, section 3.2).
 const CONDITION: f64 = 30.0;
 /// Condition number above which there is no fit: the coefficients would be rounding errors.
-const SINGULAR: f64 = 1e6;
+pub(crate) const SINGULAR: f64 = 1e6;
 
 /// Fits α, γ, δ.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
@@ -146,7 +146,7 @@ fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
 
 /// Square root of the ratio of the largest to the smallest eigenvalue of the Gram matrix of the three columns; infinite when
 /// one of them is a combination of the others.
-fn condition(samples: &[Sample]) -> f64 {
+pub(crate) fn condition(samples: &[Sample]) -> f64 {
     let columns: [fn(&Sample) -> f64; 3] = [|s| s.context / s.seconds, |s| s.batched / s.seconds, |s| 1.0 / s.seconds];
     let dot = |i: usize, j: usize| samples.iter().map(|s| columns[i](s) * columns[j](s)).sum::<f64>();
     let cosine = |i, j| dot(i, j) / (dot(i, i) * dot(j, j)).sqrt();

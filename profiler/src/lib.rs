@@ -1,9 +1,36 @@
-//! Fits latency coefficients to forward passes: `T = α·context + γ·batched + δ`, and says how far the fit can be trusted.
+//! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to them, and says how far both can be trusted.
 //!
-//! Must never be trusted silently: a fit that is bad says so, with reasons.
+//! [`grid`] lists the shapes, [`Timed`] holds the times of one, [`assess`] fits them; [`Profile`] is the file. [`fit_truth`] fits
+//! the same line to a modelled truth. Must never be trusted silently: a fit that is bad says so, with reasons.
 
+mod assess;
+mod busy;
 mod fit;
-mod grid;
+mod linear;
+mod measure;
+mod modelled;
+mod nnls;
+mod pair;
+mod partial;
+mod profile;
+mod setup;
+mod shapes;
+mod table;
+#[cfg(test)]
+mod testing;
 
+pub use assess::{TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, hold_out};
+pub use busy::{Busy, CpuTime};
 pub use fit::{Fit, FitError, Sample, fit};
-pub use grid::fit_truth;
+pub use linear::{fit_linear, fit_ols};
+pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Visit, collect, drift, measure, schedule};
+pub use modelled::fit_truth;
+pub use pair::{PairPasses, memory_needed};
+pub use partial::{Partial, PartialError};
+pub use profile::{
+    ByRegion, DeviceInfo, Errors, LinearFit, Measurement, Measuring, ModelInfo, ModelProfile, OlsFit, Profile,
+    ProfileError, Range, SCHEMA_VERSION, Truth,
+};
+pub use setup::{STEADY, Setup};
+pub use shapes::{Density, Kind, Region, Role, Room, SERVING_TOKENS, Shape, grid};
+pub use table::fit_table;

@@ -1,15 +1,13 @@
 //! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
 
+use crate::acceptance::Truths;
 use crate::executor::{DecisionTime, DraftPass, Executor, Moment, StepPlan};
-use crate::luck::{Luck, Stream, mix};
-use crate::tree::Growth;
+use crate::luck::{Luck, Stream};
 use crate::{
     AcceptanceSource, BatchView, ContextReads, Drafting, Drafts, LatencyModel, PassShape, RequestId, RequestTruth,
-    Time, Truth, TruthRow, Wants, shape,
+    Time, Truth, shape,
 };
 use std::convert::Infallible;
-
-const NO_ROW: u32 = u32::MAX;
 
 /// The true world of a simulation.
 #[derive(Clone, Copy)]
@@ -42,11 +40,7 @@ pub struct EventClock<'a> {
     now: Time,
     step: u64,
     noise: Option<Noise>,
-    /// Truth of the requests in the system; rows are reused.
-    rows: Vec<TruthRow>,
-    requests: Vec<RequestTruth>,
-    free_rows: Vec<u32>,
-    row_of: Vec<u32>,
+    truths: Truths<'a>,
     /// Scratch for oracles.
     runs: Vec<u32>,
 }
@@ -59,10 +53,7 @@ impl<'a> EventClock<'a> {
             now: Time::ZERO,
             step: 0,
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
-            rows: Vec::new(),
-            requests: Vec::new(),
-            free_rows: Vec::new(),
-            row_of: vec![NO_ROW; requests],
+            truths: Truths::new(world.acceptance, world.max_draft_len, requests),
             runs: Vec::new(),
         }
     }
@@ -71,7 +62,7 @@ impl<'a> EventClock<'a> {
     pub(crate) fn truth(&mut self, batch: &BatchView) -> Truth<'_> {
         self.runs.clear();
         for ((&id, &emitted), &limit) in batch.ids.iter().zip(batch.emitted).zip(batch.limit) {
-            self.runs.push(self.rows[self.row_of[id as usize] as usize].run(emitted, limit));
+            self.runs.push(self.truths.row(id).run(emitted, limit));
         }
         Truth {
             run: &self.runs,
@@ -90,79 +81,6 @@ impl<'a> EventClock<'a> {
             Some(noise) => noise.apply(pass, self.step, which),
         };
     }
-
-    /// What the policy looks at of the tokens that pass `pass` drafted.
-    fn reveal(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
-        let (depth, acceptance) = (pass.pass - 1, self.world.acceptance);
-        for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
-            let row = self.row_of[batch.ids[i] as usize] as usize;
-            let start = batch.emitted[i];
-            let on_path = self.rows[row].run(start, depth) == depth;
-            let right = on_path.then(|| self.rows[row].right(start + depth, depth));
-            let c = acceptance.confidence(self.requests[row], start, depth, right, 0);
-            out.set_confidence(i, depth as usize, c.into());
-            if out.wants.entropy {
-                out.set_entropy(i, depth as usize, acceptance.ranks().entropy(c.into()));
-            }
-        }
-    }
-
-    /// Which guess of the draft is the target's token at the depth (from 0) of a round of the request in `row`?
-    fn rank(&self, row: usize, start: u32, depth: u32) -> u32 {
-        match self.rows[row].right(start + depth, depth) {
-            true => 1,
-            false => self.world.acceptance.rank_if_wrong(self.requests[row], start + depth),
-        }
-    }
-
-    /// Grows the trees of the requests in a pass by a level.
-    fn grow_trees(&self, batch: &BatchView, pass: &DraftPass, growth: &Growth, out: &mut Drafts) {
-        let depth = pass.pass - 1;
-        for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
-            let row = self.row_of[batch.ids[i] as usize] as usize;
-            let start = batch.emitted[i];
-            // Where the target goes, down to the parents of this level: a node is on the path when its ranks are the target's.
-            let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
-            let right = self.rows[row].right(start + depth, depth);
-            let confidence = |path: u64, on_path: bool| {
-                let right = on_path.then_some(right);
-                self.world.acceptance.confidence(self.requests[row], start, depth, right, path)
-            };
-            let ranks = self.world.acceptance.ranks();
-            let mut first = (None, 0.0);
-            out.trees[i].grow(growth, |parent, rank| {
-                let path = parent.map_or(0, |n| n.path);
-                if first.0 != Some(path) {
-                    first = (Some(path), confidence(path, path == target));
-                }
-                (ranks.guess(first.1.into(), rank), path_below(path, depth, rank))
-            });
-        }
-    }
-
-    /// KL(target ‖ draft) at the verified positions up to the first rejected one; beyond it the target's distribution is
-    /// off its own path, and nothing is said.
-    fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
-        let ranks = self.world.acceptance.ranks();
-        for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
-            let row = self.row_of[batch.ids[i] as usize] as usize;
-            for j in 0..out.verify_len[i].min(accepted + 1) {
-                let first = out.confidence(i, j as usize);
-                let nats = ranks.divergence(first, self.rank(row, batch.emitted[i], j));
-                out.set_divergence(i, j as usize, nats);
-            }
-        }
-    }
-}
-
-/// The key of a path after one more guess: 0 along first guesses.
-fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
-    if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
-}
-
-/// The key of the path of these ranks from the root on.
-fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
-    ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
 }
 
 impl Executor for EventClock<'_> {
@@ -179,35 +97,15 @@ impl Executor for EventClock<'_> {
     }
 
     fn start(&mut self, request: RequestTruth) {
-        let row = self.free_rows.pop().unwrap_or_else(|| {
-            self.rows.push(TruthRow::default());
-            self.requests.push(request);
-            self.rows.len() as u32 - 1
-        });
-        self.requests[row as usize] = request;
-        self.row_of[request.id as usize] = row;
-        // Without a drafter nobody asks for the truth.
-        if self.world.max_draft_len > 0 {
-            self.world.acceptance.start(request, self.world.max_draft_len, &mut self.rows[row as usize]);
-        }
+        self.truths.start(request);
     }
 
     fn end(&mut self, id: RequestId) {
-        let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
-        if row != NO_ROW {
-            self.free_rows.push(row);
-        }
+        self.truths.end(id);
     }
 
     fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
-        if self.world.max_draft_len == 0 || !self.world.acceptance.may_lack_proposals() {
-            return;
-        }
-        for ((&id, &emitted), limit) in ids.iter().zip(emitted).zip(limit) {
-            if !self.rows[self.row_of[id as usize] as usize].matched(emitted) {
-                *limit = 0;
-            }
-        }
+        self.truths.proposable(ids, emitted, limit);
     }
 
     fn drafts_in_parallel(&self) -> bool {
@@ -232,11 +130,7 @@ impl Executor for EventClock<'_> {
             let time = self.world.draft.pass(shape);
             self.advance(time, u64::from(pass.pass) + 1);
         }
-        match pass.growth {
-            Some(growth) if pass.pass > 0 => self.grow_trees(batch, pass, growth, out),
-            None if pass.pass > 0 && out.wants != Wants::default() => self.reveal(batch, pass, out),
-            _ => {}
-        }
+        self.truths.reveal(batch, pass, out);
         Ok(())
     }
 
@@ -246,23 +140,11 @@ impl Executor for EventClock<'_> {
             return Ok(());
         }
         let reads = self.world.context_reads;
-        if drafts.in_trees() {
-            let trees = &mut drafts.trees[..step.batch.len()];
-            self.plain_step(shape::verify_tree_pass(&step.batch, trees, reads));
-            for (i, a) in accepted.iter_mut().enumerate().take(step.batch.len()) {
-                let row = self.row_of[step.batch.ids[i] as usize] as usize;
-                *a = trees[i].accepted(|depth| self.rank(row, step.batch.emitted[i], depth - 1));
-            }
-            return Ok(());
-        }
-        self.plain_step(shape::verify_pass(&step.batch, &drafts.verify_len, reads));
-        let asked = step.batch.ids.iter().zip(step.batch.emitted).zip(&drafts.verify_len);
-        for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
-            *a = if v == 0 { 0 } else { self.rows[self.row_of[id as usize] as usize].run(emitted, v) };
-        }
-        if drafts.wants.divergence {
-            self.reveal_divergences(&step.batch, accepted, drafts);
-        }
+        self.plain_step(match drafts.in_trees() {
+            true => shape::verify_tree_pass(&step.batch, &drafts.trees[..step.batch.len()], reads),
+            false => shape::verify_pass(&step.batch, &drafts.verify_len, reads),
+        });
+        self.truths.accept(&step.batch, drafts, accepted);
         Ok(())
     }
 

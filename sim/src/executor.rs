@@ -2,9 +2,10 @@
 
 use crate::tree::Growth;
 use crate::{BatchView, Drafts, PassShape, RequestId, RequestTruth, Time};
+use serde::{Deserialize, Serialize};
 
 /// A piece of a prompt that rides in the target pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// Whose prompt.
     pub request: RequestId,
@@ -14,6 +15,9 @@ pub struct Chunk {
     pub tokens: u32,
     /// Does it end the prompt, so that the pass samples the next output token?
     pub last: bool,
+    /// How many tokens up to the chunk's end the draft runs over in its first pass: those it has not seen yet. 0 where it
+    /// does not run over this prompt.
+    pub draft_tokens: u32,
 }
 
 /// What a step is to run: the same for its draft passes and its target pass.
@@ -39,7 +43,8 @@ pub struct DraftPass<'a> {
 }
 
 /// A moment in which a policy decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Moment {
     /// Before drafting.
     Propose,
@@ -82,13 +87,20 @@ pub trait Executor {
     /// The clock.
     fn now(&self) -> Time;
 
+    /// Another round of the engine's loop begins. [`now`](Executor::now) stands still between the calls that move it; a
+    /// clock that runs by itself is read here, and before and after its passes.
+    fn round(&mut self) {}
+
     /// Waits until `at`: the event clock jumps, a wall clock sleeps.
     fn wait_until(&mut self, at: Time);
 
     /// A request is scheduled for the first time.
     fn start(&mut self, request: RequestTruth);
 
-    /// A request has ended.
+    /// A request lost its KV: it waits, and what it had is computed again once it is readmitted.
+    fn preempted(&mut self, _id: RequestId) {}
+
+    /// A request has ended, or was rejected without ever being started.
     fn end(&mut self, id: RequestId);
 
     /// Lowers the draft limits of a batch to what there is to propose: a prompt lookup without a match proposes nothing

@@ -11,11 +11,13 @@ pub mod engine;
 pub mod event_clock;
 pub mod executor;
 pub mod latency;
+pub mod live;
 pub mod luck;
 pub mod metrics;
 pub mod oracle;
 pub mod policy;
 pub mod scripted;
+pub mod serving;
 pub mod shape;
 pub mod simulation;
 pub mod time;
@@ -33,6 +35,7 @@ pub use oracle::{OraclePolicy, Truth};
 pub use policy::{
     BatchView, Candidate, ChunkTotals, Continue, DraftPlan, DraftShape, Drafts, SpecPolicy, StepOutcome, Wants,
 };
+pub use serving::{Served, Serving};
 pub use simulation::{Arrivals, Run, Simulation, Speculation};
 pub use time::Time;
 pub use tree::{DraftTree, Growth, MAX_TREE_TOKENS};

@@ -38,6 +38,16 @@ pub enum Stream {
     Belief = 14,
     /// Random weights of a model whose shape alone matters.
     Weights = 15,
+    /// Documents of the text generator.
+    Text = 16,
+    /// Tokens a live draft samples.
+    DraftSample = 18,
+    /// Rejection sampling of a live draft's tokens.
+    Rejection = 19,
+    /// Prompts of a live run with random weights.
+    Prompt = 20,
+    /// The order in which a profile measures its shapes, and which of them it holds out.
+    Profile = 21,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,12 +1,12 @@
 //! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
 
-use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, Engine, NoDraft};
+use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, NoDraft};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::metrics::{Series, Totals};
 use crate::{
-    AcceptanceSource, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RequestRecords, SpecPolicy,
-    StepRecord, Time, Workload,
+    AcceptanceSource, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RequestRecords, Serving,
+    SpecPolicy, StepRecord, Time, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -110,31 +110,28 @@ impl<'a> Simulation<'a> {
             max_draft_len,
         };
         let clock = EventClock::new(world, self.workload.len());
-        let mut engine =
-            Engine::new(self.config, self.workload, self.arrivals, self.slo_tpot_s, clock, drafter, self.keep_steps);
-        let Ok(ending) = engine.run(self.interrupt);
-        let (out, mut warnings, usable_blocks) = engine.finish();
+        let serving = Serving {
+            workload: self.workload,
+            arrivals: self.arrivals,
+            config: self.config,
+            slo_tpot_s: self.slo_tpot_s,
+            keep_steps: self.keep_steps,
+            interrupt: self.interrupt,
+        };
+        let mut run = serving.with(clock, drafter).run;
         if D::ACTIVE && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
-            warnings.push(
+            run.warnings.push(
                 "prompt lookups run no draft model over prompts, but draft_prefill is on: its passes and gaps are charged"
                     .to_owned(),
             );
         }
         let block = self.config.block_size;
         if self.config.prefix_caching && !self.workload.prefix_block.is_multiple_of(block) {
-            warnings.push(format!(
+            run.warnings.push(format!(
                 "the trace's prefix blocks of {} tokens do not divide into KV blocks of {block}: no prefix is shared",
                 self.workload.prefix_block
             ));
         }
-        Run {
-            records: out.records,
-            totals: out.totals,
-            series: out.series,
-            steps: out.steps,
-            warnings,
-            ending,
-            usable_blocks,
-        }
+        run
     }
 }

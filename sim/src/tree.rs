@@ -6,6 +6,7 @@
 //! distribution by rank: the first choice has rank 1. Verification walks down the kept nodes as long as one of them is
 //! the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
 
+use crate::luck::mix;
 use std::sync::Arc;
 
 /// Most tokens of one request's tree that may be verified in a step.
@@ -26,6 +27,11 @@ pub enum Growth {
 
 /// Parent of the nodes of depth 1.
 pub const ROOT: u32 = u32::MAX;
+
+/// The key of a path after one more guess at `depth`, from 0: 0 along first guesses.
+pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
+    if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
+}
 
 /// A drafted token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +61,9 @@ pub struct DraftTree {
     depth: u32,
     /// Tokens the draft has run over: the sum of the widths so far.
     ran: u32,
-    /// Of the tokens accepted last, those the draft has run over.
+    /// The nodes accepted last, from the root down.
+    accepted: Vec<u32>,
+    /// Of them, those the draft has run over.
     fed: u32,
 }
 
@@ -66,6 +74,7 @@ impl DraftTree {
         self.frontier.clear();
         self.depth = 0;
         self.ran = 0;
+        self.accepted.clear();
         self.fed = 0;
     }
 
@@ -82,6 +91,11 @@ impl DraftTree {
     /// Tokens that the next pass runs over: the root, then the frontier.
     pub fn width(&self) -> u32 {
         if self.depth == 0 { 1 } else { self.frontier.len() as u32 }
+    }
+
+    /// The nodes that the next pass expands, in order; none before the first, which expands the root.
+    pub fn frontier(&self) -> &[u32] {
+        &self.frontier
     }
 
     /// Tokens of this tree (the root included) that the draft has run over.
@@ -171,6 +185,7 @@ impl DraftTree {
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;
+        self.accepted.clear();
         loop {
             let wanted = |n: &Node| n.kept && n.parent == at;
             if !self.nodes.iter().any(wanted) {
@@ -181,12 +196,29 @@ impl DraftTree {
                 Some(next) => at = next as u32,
                 None => break,
             }
+            self.accepted.push(at);
             depth += 1;
         }
-        // A node with children was expanded; those above the last one were.
-        let unfed = at != ROOT && !self.nodes.iter().any(|n| n.parent == at);
-        self.fed = depth - u32::from(unfed);
+        self.count_fed();
         depth
+    }
+
+    /// Accepts these nodes, which are a path from the root down: for an executor that saw which of them the target followed.
+    pub fn accept_path(&mut self, path: impl IntoIterator<Item = u32>) {
+        self.accepted.clear();
+        self.accepted.extend(path);
+        self.count_fed();
+    }
+
+    /// A node with children was expanded; those above the last accepted one were.
+    fn count_fed(&mut self) {
+        let unfed = self.accepted.last().is_some_and(|at| !self.nodes.iter().any(|n| n.parent == *at));
+        self.fed = self.accepted.len() as u32 - u32::from(unfed);
+    }
+
+    /// The nodes [accepted](DraftTree::accepted) last, from the root down.
+    pub fn accepted_path(&self) -> &[u32] {
+        &self.accepted
     }
 
     /// Of the tokens [accepted](DraftTree::accepted) last, those the draft has run over: all but the last one where that was

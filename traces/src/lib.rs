@@ -13,6 +13,7 @@ mod open;
 pub mod readers;
 mod spec;
 mod stats;
+pub mod text;
 mod trace_spec;
 mod transform;
 

@@ -14,7 +14,7 @@ mod tables;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
-pub use figures::{Figure, figures, write_figures};
+pub use figures::{Figure, Profiled, ProfiledFit, ProfiledPass, figures, profile_figures, write_figures};
 pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
 pub use staged::Staged;
 pub use tables::{RequestsWriter, StepsWriter, write_positions, write_summary};

@@ -12,6 +12,8 @@ use std::fmt;
 pub enum Source {
     /// Predicted on the event clock.
     Simulated,
+    /// Predicted on the event clock, with costs of passes that were measured.
+    Profiled,
     /// Measured on hardware while serving.
     Live,
     /// Replayed from a recording.
@@ -22,6 +24,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Source::Simulated => "simulated",
+            Source::Profiled => "simulated on profiled costs",
             Source::Live => "live",
             Source::Recorded => "recorded",
         })

@@ -98,6 +98,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
         (_, true) => Mode::Overwrite,
         _ => Mode::Fresh,
     };
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let (folder, complete) = Folder::open(path, plan, mode)?;
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());
@@ -135,7 +136,7 @@ fn default_folder(plan: &Plan) -> PathBuf {
 }
 
 /// Keeps the comparison beside the tables.
-fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
+pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
     let json = serde_json::to_string_pretty(&results.comparison).expect("plain data always serialises");
     folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
     folder.write(REPORT_JSON, (json + "\n").as_bytes())
@@ -163,7 +164,7 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
 }
 
 /// Ctrl-C and SIGTERM end the run cleanly; a second one ends it at once.
-fn on_interrupt() -> Result<Arc<AtomicBool>> {
+pub fn on_interrupt() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&flag);
     ctrlc::set_handler(move || {

@@ -1,10 +1,13 @@
-//! `foretoken traces inspect`: what a trace holds.
+//! `foretoken traces`: what a trace holds, and text to ask models on.
 
 use super::print;
-use crate::cli::{Format, InspectArgs};
+use crate::cli::{Format, InspectArgs, TextArgs, TextFormat};
 use crate::problem::{Problem, Result, nearest};
 use comfy_table::{CellAlignment, Table, presets};
+use foretoken_report::Staged;
+use foretoken_traces::text::{Document, Family, document};
 use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceStats};
+use std::io::{ErrorKind, Write};
 
 /// Prints a trace's statistics.
 pub fn inspect(args: &InspectArgs) -> Result<()> {
@@ -15,8 +18,52 @@ pub fn inspect(args: &InspectArgs) -> Result<()> {
     })?;
     match args.format {
         Format::Json => print(&(serde_json::to_string_pretty(&stats).expect("plain data always serialises") + "\n")),
-        Format::Table => print(&text(&stats)),
+        Format::Table => print(&report(&stats)),
     }
+}
+
+/// Writes documents: `n` of one family, or `n` of all families in turn.
+pub fn text(args: &TextArgs) -> Result<()> {
+    let families = match args.family.as_deref().map(str::parse::<Family>).transpose() {
+        Ok(one) => one.map_or(Family::ALL.to_vec(), |family| vec![family]),
+        Err(e) => {
+            let problem = Problem::bad_input(format!("no text family is called `{}`", e.name));
+            let all = Family::ALL.map(Family::name).join(", ");
+            return Err(problem.help(format!("did you mean `{}`? All families: {all}", e.nearest)));
+        }
+    };
+    let turns = families.len() as u64;
+    let documents = (0..args.n).map(|i| document(families[(i % turns) as usize], args.seed, i / turns));
+    match &args.output {
+        Some(file) => {
+            if file.file_name().is_none() {
+                return Err(Problem::bad_input(format!("{} is not the name of a file", file.display())));
+            }
+            let failed = |e: foretoken_report::ReportError| Problem::failed(e.to_string());
+            let mut staged = Staged::create(file).map_err(failed)?;
+            write(&mut staged, documents, args.format)
+                .map_err(|e| Problem::failed(format!("cannot write {}: {e}", file.display())))?;
+            staged.commit().map_err(failed)
+        }
+        // Straight to stdout, which may be read by `head` while millions are asked for.
+        None => match write(&mut std::io::stdout().lock(), documents, args.format) {
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn write(out: &mut impl Write, all: impl Iterator<Item = Document>, format: TextFormat) -> std::io::Result<()> {
+    for one in all {
+        match format {
+            TextFormat::Raw => out.write_all(one.text().as_bytes())?,
+            TextFormat::Jsonl => {
+                let line = serde_json::to_string(&one).expect("plain data always serialises");
+                out.write_all((line + "\n").as_bytes())?;
+            }
+        }
+    }
+    out.flush()
 }
 
 fn format_named(name: &str) -> Result<TraceFormat> {
@@ -31,7 +78,7 @@ fn format_named(name: &str) -> Result<TraceFormat> {
 }
 
 /// Everything, one block a topic; topics the trace does not have are left out.
-fn text(s: &TraceStats) -> String {
+fn report(s: &TraceStats) -> String {
     let mut blocks = vec![facts(s)];
     blocks.extend(s.arrivals.as_ref().map(arrivals));
     let lengths = [("prompt", &s.prompt), ("output", &s.output)];

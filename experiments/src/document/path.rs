@@ -49,6 +49,16 @@ impl Path {
         *place = new;
     }
 
+    /// Takes the value at this path out of a plain TOML value, where there is one.
+    pub fn remove(&self, value: &mut toml::Value) {
+        let Some((Step::Key(last), above)) = self.0.split_last() else { return };
+        let parent = above.iter().try_fold(value, |value, step| match step {
+            Step::Key(k) => value.get_mut(k),
+            Step::Index(i) => value.get_mut(*i),
+        });
+        parent.and_then(toml::Value::as_table_mut).map(|table| table.remove(last));
+    }
+
     /// The last key on the path: what a column or axis is called.
     pub fn last_key(&self) -> &str {
         let key = |step: &'_ Step| matches!(step, Step::Key(_));

@@ -35,6 +35,7 @@
     reads: presets.profile?.context_reads ?? "once", drafting: presets.profile?.drafting ?? "autoregressive",
   };
   for (const s of [...SLIDERS, ...LINEAR]) USUAL[s.key] = s.usual;
+  if (presets.profile) USUAL.over = presets.profile.step_overhead_s * 1e3;
 
   // What a hash says; what it does not say, or says wrongly, is as usual.
   const parse = (hash) => {

@@ -34,6 +34,8 @@ pub struct Machine {
     pub context_reads: ContextReads,
     /// How it drafts.
     pub drafting: Drafting,
+    /// Host time of a step outside its passes, seconds.
+    pub step_overhead_s: f64,
     /// What a reader must know of it: where it was measured, how far to trust it.
     pub note: String,
 }
@@ -102,6 +104,7 @@ mod tests {
             draft: linear,
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
+            step_overhead_s: 0.0,
             note: String::new(),
         };
         assert!(!page(Some(&machine)).contains("</script><b>"));

@@ -49,6 +49,23 @@ const Model = (() => {
     };
   };
 
+  // Points of a rising line; outside, the nearest two go on. Whole picoseconds, rounded down, as the simulator's.
+  const lines = (points) => {
+    const at = points.map(([x, time]) => [x, ps(time)]);
+    return (x) => {
+      if (at.length < 2) return at.length === 0 ? 0 : at[0][1];
+      const right = Math.min(Math.max(at.findIndex((p) => p[0] >= x) + 1 || at.length, 2), at.length) - 1;
+      const [[x0, t0], [x1, t1]] = [at[right - 1], at[right]];
+      const rise = (run) => Number((BigInt(t1 - t0) * BigInt(run)) / BigInt(x1 - x0));
+      return x >= x0 ? t0 + rise(x - x0) : Math.max(t0 - rise(x0 - x), 0);
+    };
+  };
+
+  const measured = (s) => {
+    const [batched, pairs, alpha] = [lines(s.batched), lines(s.pairs), ps(s.alpha_s)];
+    return (shape) => batched(shape.batched) + pairs(shape.pairs) + alpha * shape.context;
+  };
+
   const BF16 = 2;
   const attention = (m) => m.hidden * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
   const expert = (m) => 3 * m.hidden * m.intermediate;
@@ -89,6 +106,7 @@ const Model = (() => {
   const latency = (spec, presets) => {
     if (spec.linear) return linear(spec.linear);
     if (spec.staircase) return staircase(spec.staircase);
+    if (spec.measured) return measured(spec.measured);
     return roofline(spec.roofline, presets);
   };
 

@@ -9,7 +9,7 @@ use crate::papers::PaperReport;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_report::{
-    Cdf, Cell, Key, Report, RequestsWriter, Source, StepsWriter, Swept, write_figures, write_positions, write_summary,
+    Cdf, Cell, Key, Report, RequestsWriter, StepsWriter, Swept, write_figures, write_positions, write_summary,
 };
 
 /// The results of a complete run.
@@ -133,7 +133,7 @@ fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {
     let figures = folder.figures();
     std::fs::create_dir_all(&figures)
         .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", figures.display())))?;
-    let report = Report { name: plan.name.clone(), source: Source::Simulated, cells };
+    let report = Report { name: plan.name.clone(), source: plan.source(), cells };
     write_figures(&figures, &report).map_err(write_problem)?;
     Ok(())
 }

@@ -68,7 +68,7 @@ const MANIFEST: &str = "manifest.json";
 const CELLS: &str = "cells";
 const FIGURES: &str = "figures";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 10] = [
+const OURS: [&str; 12] = [
     MANIFEST,
     CELLS,
     FIGURES,
@@ -79,6 +79,8 @@ const OURS: [&str; 10] = [
     "positions.parquet",
     "report.txt",
     "report.json",
+    crate::live::LIVE_JSON,
+    crate::live::TAPES,
 ];
 
 impl Folder {
@@ -113,7 +115,7 @@ impl Folder {
             }
         }
         // The manifest first: it is what --resume recognises a run by.
-        folder.write_manifest(plan, &BTreeMap::new(), None)?;
+        folder.write_manifest(plan, &BTreeMap::new(), None, false)?;
         folder.write("experiment.toml", plan.resolved_for(&folder.path)?.as_bytes())?;
         Ok((folder, false))
     }
@@ -156,28 +158,39 @@ impl Folder {
     /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         let mut files = BTreeMap::new();
-        for name in OURS.iter().filter(|n| ![MANIFEST, CELLS, FIGURES].contains(n)) {
+        for name in OURS.iter().filter(|n| ![MANIFEST, CELLS, FIGURES, crate::live::TAPES].contains(n)) {
             files.extend(digest(&self.path.join(name)).map(|d| ((*name).to_owned(), d)));
         }
         for entry in std::fs::read_dir(self.figures()).into_iter().flatten().flatten() {
             let name = format!("{FIGURES}/{}", entry.file_name().to_string_lossy());
             files.extend(digest(&entry.path()).map(|d| (name, d)));
         }
-        self.write_manifest(plan, &files, Some(speed))?;
+        self.write_manifest(plan, &files, Some(speed), true)?;
         std::fs::remove_dir_all(self.cells())
             .map_err(|e| Problem::failed(format!("cannot remove {}: {e}", self.cells().display())))
     }
 
-    fn write_manifest(&self, plan: &Plan, files: &BTreeMap<String, String>, speed: Option<&Speed>) -> Result<()> {
+    /// Ends a folder that holds a part: the manifest says so.
+    pub fn keep_part(&self, plan: &Plan, speed: &Speed) -> Result<()> {
+        self.write_manifest(plan, &BTreeMap::new(), Some(speed), false)
+    }
+
+    fn write_manifest(
+        &self,
+        plan: &Plan,
+        files: &BTreeMap<String, String>,
+        speed: Option<&Speed>,
+        complete: bool,
+    ) -> Result<()> {
         let timing = speed.map(|s| Timing { cells: s.cells, wall_s: s.wall_s, engine_s: s.engine_s });
         let manifest = Manifest {
             name: plan.name.clone(),
-            source: foretoken_report::Source::Simulated.to_string(),
+            source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             digest: plan.digest(),
             inputs: plan.inputs.clone(),
             cells: plan.cells(),
-            complete: speed.is_some(),
+            complete,
             files: files.clone(),
             timing: timing.unwrap_or_default(),
         };

@@ -9,8 +9,9 @@ mod progress;
 mod store;
 
 pub use assemble::{Assembled, assemble};
-pub use folder::{Folder, Mode};
+pub use folder::{Folder, Manifest, Mode};
 pub use progress::Speed;
+pub use store::{Store, Stored};
 
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -20,7 +21,6 @@ use foretoken_sim::metrics::Slo;
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Store, Stored};
 
 /// Which cell: indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,7 @@ impl Runner<'_> {
             Ending::Done => {}
             Ending::Interrupted => return Err(interrupted()),
             Ending::OutOfTime => return Err(out_of_time(&policy.label())),
+            Ending::Failed => unreachable!("passes on the event clock cannot fail"),
         }
         let slo = slo.unwrap_or_else(|| {
             let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);

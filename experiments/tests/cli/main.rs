@@ -9,3 +9,4 @@ mod papers;
 mod policies;
 mod results;
 mod support;
+mod text;

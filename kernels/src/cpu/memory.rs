@@ -151,6 +151,11 @@ impl Buffer {
         &mut self.numbers[row * self.stride..][..self.width]
     }
 
+    /// Puts all rows it was made for to use.
+    pub(super) fn use_all(&mut self) {
+        self.rows = self.numbers.len() / self.stride;
+    }
+
     /// Says how many rows are in use.
     pub fn set_rows(&mut self, rows: usize) {
         assert!(rows * self.stride <= self.numbers.len(), "{rows} rows in a buffer made for fewer");

@@ -168,6 +168,42 @@ impl Device for Cpu {
         Ok(())
     }
 
+    fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
+        self.pass(run)
+    }
+
+    fn scatter(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), Infallible> {
+        out.use_all();
+        for (from, &to) in rows.iter().enumerate() {
+            out.row_mut(to as usize).copy_from_slice(x.row(from));
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, probabilities: &Buffer, uniforms: &[f64], out: &mut Vec<Choice>) -> Result<(), Infallible> {
+        out.clear();
+        out.extend(uniforms.iter().enumerate().map(|(row, &u)| accept::sampled(probabilities.row(row), u)));
+        Ok(())
+    }
+
+    fn entropy(&mut self, probabilities: &Buffer, rows: usize, out: &mut Vec<f64>) -> Result<(), Infallible> {
+        out.clear();
+        out.extend((0..rows).map(|row| accept::entropy(probabilities.row(row))));
+        Ok(())
+    }
+
+    fn divergence(
+        &mut self,
+        (target, draft): (&Buffer, &Buffer),
+        _: usize,
+        pairs: &[(u32, u32)],
+        out: &mut Vec<f64>,
+    ) -> Result<(), Infallible> {
+        out.clear();
+        out.extend(pairs.iter().map(|&(t, d)| accept::divergence(target.row(t as usize), draft.row(d as usize))));
+        Ok(())
+    }
+
     fn move_kv(&mut self, kv: &mut Kv, moves: &[(u32, u32)]) -> Result<(), Infallible> {
         for &(from, to) in moves {
             kv.copy(from as usize, to as usize);

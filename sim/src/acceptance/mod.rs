@@ -11,12 +11,14 @@ mod ranks;
 mod recorded;
 mod source;
 mod spec;
+mod truths;
 
 pub use confidence::{Confidence, Curve, Misfit};
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
 pub use spec::{AcceptanceSpec, BadAcceptance, Rates};
+pub use truths::Truths;
 
 /// What a source may know of a request when it lays down its truth.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,8 @@ pub struct TruthRow {
     depths: usize,
     /// Bitmap of the positions at which a prompt lookup finds a match; empty when the draft always has a proposal.
     matched: Vec<u64>,
+    /// Bitmaps, laid out as the bits, of what is known and not filled in; empty when all is.
+    known: Vec<u64>,
 }
 
 impl TruthRow {
@@ -53,6 +57,31 @@ impl TruthRow {
         self.words.clear();
         self.words.resize(self.words_per_depth * depths, 0);
         self.matched.clear();
+        self.known.clear();
+    }
+
+    /// From now on only what is [marked known](TruthRow::know) is.
+    pub fn know_nothing(&mut self) {
+        self.known.clear();
+        self.known.resize(self.words.len(), 0);
+    }
+
+    /// Marks the bit of position `n` at `depth` as known. Only after [`know_nothing`](TruthRow::know_nothing).
+    pub fn know(&mut self, depth: usize, n: usize) {
+        self.known[depth * self.words_per_depth + n / 64] |= 1 << (n % 64);
+    }
+
+    /// Is everything known?
+    #[inline]
+    pub fn is_all_known(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Is the bit of position `n` at `depth` known, and not filled in?
+    #[inline]
+    pub fn is_known(&self, n: u32, depth: u32) -> bool {
+        let (row, word) = ((depth as usize).min(self.depths - 1) * self.words_per_depth, n as usize / 64);
+        self.known.is_empty() || word < self.words_per_depth && self.known[row + word] >> (n % 64) & 1 == 1
     }
 
     /// Says where there is a match, word by word: `matched(word, right)` gets the bitmap of what is right there. Only for
@@ -119,6 +148,27 @@ pub trait AcceptanceSource: Send + Sync {
 
     /// The law of the draft's further guesses.
     fn ranks(&self) -> &RankLaw;
+
+    /// The draft's probability of its `rank`-th guess below the node that `path` leads to, at `depth` of the round, when its
+    /// first guess there has probability `first`.
+    fn guess(&self, _request: RequestTruth, _round_start: u32, _depth: u32, _path: u64, rank: u32, first: f32) -> f64 {
+        self.ranks().guess(first.into(), rank)
+    }
+
+    /// The entropy, in nats, of the distribution that the draft token at `depth` of the round came from, when its first
+    /// guess has probability `first`.
+    fn entropy(&self, _request: RequestTruth, _round_start: u32, _depth: u32, first: f32) -> f64 {
+        self.ranks().entropy(first.into())
+    }
+
+    /// KL(target ‖ draft), in nats, at `depth` of the round, where the target picks the draft's `rank`-th guess and its first
+    /// has probability `first`.
+    fn divergence(&self, _request: RequestTruth, _round_start: u32, _depth: u32, rank: u32, first: f64) -> f64 {
+        self.ranks().divergence(first, rank)
+    }
+
+    /// Told that a bit was used which is not [known](TruthRow::is_known).
+    fn unknown_used(&self, _request: RequestTruth, _round_start: u32, _depth: u32) {}
 
     /// May there be nothing to propose ([`TruthRow::matched`])?
     fn may_lack_proposals(&self) -> bool {

@@ -33,9 +33,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use work::Work;
 
-/// How often, in rounds of the loop (a stretch is one), it looks whether it should stop.
-const INTERRUPT_EVERY: u64 = 1024;
-
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -45,6 +42,20 @@ pub enum Ending {
     Interrupted,
     /// The clock ran past its 213 days: some time it was given is absurd.
     OutOfTime,
+    /// A pass failed.
+    Failed,
+}
+
+/// What a run leaves behind.
+pub struct Finished<E> {
+    /// The facts.
+    pub out: Collector,
+    /// The drafter's warnings.
+    pub warnings: Vec<String>,
+    /// Blocks of the target's pool that requests can use.
+    pub usable_blocks: u32,
+    /// The executor, given back.
+    pub executor: E,
 }
 
 /// The engine, over an executor and a drafter.
@@ -108,10 +119,11 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
 
     /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Ending, E::Error> {
-        for round in 0u64.. {
-            if round.is_multiple_of(INTERRUPT_EVERY) && interrupt.load(Ordering::Relaxed) {
+        loop {
+            if interrupt.load(Ordering::Relaxed) {
                 return Ok(Ending::Interrupted);
             }
+            self.executor.round();
             if self.executor.now() == Time::MAX {
                 return Ok(Ending::OutOfTime);
             }
@@ -125,13 +137,20 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
                 self.one_step()?;
             }
         }
-        unreachable!("the loop ends by returning")
     }
 
-    /// What the run left behind, and the drafter's warnings.
-    pub fn finish(mut self) -> (Collector, Vec<String>, u32) {
+    /// Ends it, with what the requests still running have done so far.
+    pub fn finish(mut self) -> Finished<E> {
+        for a in std::mem::take(&mut self.running) {
+            self.flush(&a);
+        }
         self.out.totals.gaps.flush();
-        (self.out, self.drafter.warnings(), self.memory.usable())
+        Finished {
+            out: self.out,
+            warnings: self.drafter.warnings(),
+            usable_blocks: self.memory.usable(),
+            executor: self.executor,
+        }
     }
 
     fn admit_arrivals(&mut self) {

@@ -111,6 +111,7 @@ impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
         self.memory.register(&a, a.computed);
         self.memory.release(&mut a);
         self.flush(&a);
+        self.executor.preempted(a.id);
         self.out.records.preemptions[a.id as usize] += 1;
         self.preempted += 1;
         let (seen, may_draft) = (a.seen, a.may_draft);

@@ -114,12 +114,14 @@ impl Work {
                 n += 1;
             } else if a.new > 0 {
                 let last = a.computed + a.new == a.total;
-                self.chunks.push(Chunk { request: a.id, computed: a.computed, tokens: a.new, last });
+                let mut draft_tokens = 0;
                 self.prefill.add(a.computed, a.new);
                 if drafter && draft_prefill && a.may_draft {
-                    self.draft_prefill.add(a.seen, a.computed + a.new - a.seen);
+                    draft_tokens = a.computed + a.new - a.seen;
+                    self.draft_prefill.add(a.seen, draft_tokens);
                     a.seen = a.computed + a.new;
                 }
+                self.chunks.push(Chunk { request: a.id, computed: a.computed, tokens: a.new, last, draft_tokens });
             }
         }
         self.columns.context_sum = context_sum;
@@ -132,10 +134,10 @@ impl Work {
         self.prefill = ChunkTotals::default();
     }
 
-    /// Adds the prefill chunk that was scheduled for a request.
+    /// Adds the prefill chunk that was scheduled for a request, after the draft's passes.
     pub fn push_chunk(&mut self, a: &Active) {
         let last = a.computed + a.new == a.total;
-        self.chunks.push(Chunk { request: a.id, computed: a.computed, tokens: a.new, last });
+        self.chunks.push(Chunk { request: a.id, computed: a.computed, tokens: a.new, last, draft_tokens: 0 });
         self.prefill.add(a.computed, a.new);
     }
 

@@ -4,18 +4,20 @@ use crate::Time;
 
 pub mod hardware;
 mod linear;
+mod measured;
 pub mod models;
 mod roofline;
 mod spec;
 mod staircase;
 
 pub use linear::Linear;
+pub use measured::{Measured, MeasuredSpec};
 pub use roofline::{Memory, Roofline, RooflineSpec};
 pub use spec::{BadLatency, LatencySpec};
 pub use staircase::{Staircase, StaircaseSpec};
 
 /// One forward pass as a latency model sees it: sums over everything in the pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
     /// New tokens pushed through the model (policies.md 12 `batched`).
     pub batched: u64,

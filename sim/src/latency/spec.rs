@@ -1,6 +1,6 @@
 //! The latency models a user may ask for, by name.
 
-use super::{Coefficients, LatencyModel, Linear, Memory, RooflineSpec, StaircaseSpec};
+use super::{Coefficients, LatencyModel, Linear, MeasuredSpec, Memory, RooflineSpec, StaircaseSpec};
 use serde::{Deserialize, Serialize};
 
 /// A latency model and its settings.
@@ -11,6 +11,8 @@ pub enum LatencySpec {
     Linear(Coefficients),
     /// Padded CUDA-graph sizes, from a measured table.
     Staircase(StaircaseSpec),
+    /// A measured table, read between its sizes.
+    Measured(MeasuredSpec),
     /// A GPU's datasheet and a model's shape.
     Roofline(RooflineSpec),
 }
@@ -46,6 +48,7 @@ impl LatencySpec {
                 }
             }
             LatencySpec::Staircase(s) => s.check(),
+            LatencySpec::Measured(m) => m.check(),
             LatencySpec::Roofline(r) => r.check(),
         }
     }
@@ -56,6 +59,7 @@ impl LatencySpec {
         match self {
             LatencySpec::Linear(c) => Box::new(Linear::new(*c)),
             LatencySpec::Staircase(s) => Box::new(s.build().expect(CHECKED)),
+            LatencySpec::Measured(m) => Box::new(m.build().expect(CHECKED)),
             LatencySpec::Roofline(r) => Box::new(r.build().expect(CHECKED)),
         }
     }

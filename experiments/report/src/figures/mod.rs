@@ -10,10 +10,13 @@ mod canvas;
 mod latency;
 mod over_time;
 mod page;
+mod profile;
 mod style;
 #[cfg(test)]
 mod tests;
 mod view;
+
+pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
 use crate::{Report, ReportError, Staged, Swept};
 use against::Quantity;

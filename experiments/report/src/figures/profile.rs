@@ -1,0 +1,181 @@
+//! A profile: what the fits predict against what was measured, and by how much they are off.
+
+use super::Figure;
+use super::axis::Axis;
+use super::canvas::Canvas;
+use super::page::{Page, Panel};
+use super::style::{GREY, RULE};
+use crate::{Dash, Look, Marker};
+
+/// One measured pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProfiledPass {
+    /// Which of [`Profiled::regions`] it lies in.
+    pub region: usize,
+    /// New tokens.
+    pub batched: u64,
+    /// Median time, seconds, above 0.
+    pub measured_s: f64,
+    /// What the fit says, seconds.
+    pub predicted_s: f64,
+    /// Was it kept from the fit?
+    pub held_out: bool,
+}
+
+/// A fit to passes of one model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledFit {
+    /// Such as `target, linear fit`.
+    pub title: String,
+    /// The passes.
+    pub passes: Vec<ProfiledPass>,
+}
+
+/// What the figures of a profile show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profiled {
+    /// The pair and its device.
+    pub title: String,
+    /// Where the numbers come from, and how many they are.
+    pub source: String,
+    /// Names of the regions, at most four.
+    pub regions: Vec<&'static str>,
+    /// The fits, one panel each.
+    pub fits: Vec<ProfiledFit>,
+}
+
+/// Okabe and Ito's colours, as the policies' (2008, "Color universal design").
+const COLOURS: [(u8, u8, u8); 4] = [(0x00, 0x72, 0xb2), (0xd5, 0x5e, 0x00), (0x00, 0x9e, 0x73), (0xcc, 0x79, 0xa7)];
+const MARKERS: [Marker; 4] = [Marker::Circle, Marker::Square, Marker::Triangle, Marker::Diamond];
+/// Residuals beyond this are drawn at the edge, %.
+const EDGE: f64 = 50.0;
+
+/// Two figures, `predicted.svg` and `residuals.svg`; none where there is nothing to show.
+pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
+    let passes = || profile.fits.iter().flat_map(|fit| &fit.passes);
+    let shown = |p: &&ProfiledPass| p.measured_s > 0.0 && p.predicted_s > 0.0;
+    let times = || passes().filter(shown).flat_map(|p| [p.measured_s * 1e3, p.predicted_s * 1e3]);
+    let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    if low > high {
+        return Vec::new();
+    }
+    let time = Axis::log(low / 1.2, high * 1.2);
+    let predicted = Page {
+        title: format!("Predicted against measured: {}", profile.title),
+        source: profile.source.clone(),
+        x_name: "measured (ms)".to_owned(),
+        y_name: "predicted (ms)".to_owned(),
+        x: time.clone(),
+        y: time,
+        legend: legend(profile),
+        panels: profile.fits.iter().map(|fit| (fit.title.clone(), None)).collect(),
+        panel_height: 300.0,
+        right: 0.0,
+    };
+    let residuals = Page {
+        title: format!("Residuals: {}", profile.title),
+        x_name: "batched tokens".to_owned(),
+        y_name: "predicted / measured − 1 (%)".to_owned(),
+        x: Axis::log(0.9, 1.1 * passes().map(|p| p.batched).max().unwrap_or(1) as f64),
+        y: Axis::linear(-residual_edge(profile), residual_edge(profile), 8),
+        source: predicted.source.clone(),
+        legend: predicted.legend.clone(),
+        panels: predicted.panels.clone(),
+        panel_height: 240.0,
+        right: 0.0,
+    };
+    let fits = &profile.fits;
+    let first = predicted.svg(|c, panel, i| {
+        let ends = [low / 1.1, high * 1.1].map(|t| panel.at(t, t));
+        c.line(&ends, RULE, 1.2, Dash::Dashed);
+        for p in fits[i].passes.iter().filter(shown) {
+            draw(c, panel.at(p.measured_s * 1e3, p.predicted_s * 1e3), p);
+        }
+    });
+    let second = residuals.svg(|c, panel, i| residual_panel(c, panel, &residuals, &fits[i]));
+    vec![
+        Figure { file: "predicted.svg".to_owned(), svg: first },
+        Figure { file: "residuals.svg".to_owned(), svg: second },
+    ]
+}
+
+fn residual_panel(c: &Canvas, panel: &Panel, page: &Page, fit: &ProfiledFit) {
+    for (y, dash) in [(0.0, Dash::Solid), (10.0, Dash::Dashed), (-10.0, Dash::Dashed)] {
+        c.line(&[panel.at(page.x.start(), y), panel.at(page.x.end(), y)], RULE, 1.2, dash);
+    }
+    for p in &fit.passes {
+        draw(c, panel.at(p.batched as f64, page.y.clamp(residual(p))), p);
+    }
+}
+
+fn residual(p: &ProfiledPass) -> f64 {
+    (p.predicted_s / p.measured_s - 1.0) * 100.0
+}
+
+fn residual_edge(profile: &Profiled) -> f64 {
+    let all = profile.fits.iter().flat_map(|fit| &fit.passes);
+    all.map(|p| residual(p).abs()).fold(12.0, f64::max).min(EDGE)
+}
+
+fn draw(c: &Canvas, at: (f64, f64), p: &ProfiledPass) {
+    let look = look(p.region);
+    c.marker(at, look);
+    if p.held_out {
+        c.marker(at, Look { marker: Marker::Ring, ..look });
+    }
+}
+
+fn look(region: usize) -> Look {
+    let at = region % COLOURS.len();
+    Look { colour: COLOURS[at], dash: Dash::Solid, marker: MARKERS[at] }
+}
+
+fn legend(profile: &Profiled) -> Vec<(String, Look)> {
+    let held_out = Look { colour: GREY, dash: Dash::Solid, marker: Marker::Ring };
+    let regions = profile.regions.iter().enumerate().map(|(i, name)| ((*name).to_owned(), look(i)));
+    regions.chain([("held out".to_owned(), held_out)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profiled() -> Profiled {
+        let pass = |i: usize| ProfiledPass {
+            region: i % 4,
+            batched: 1 << i,
+            measured_s: 1e-3 * (1 << i) as f64,
+            predicted_s: 1e-3 * (1 << i) as f64 * (1.0 + 0.2 * i as f64),
+            held_out: i % 3 == 0,
+        };
+        let fit = |title: &str| ProfiledFit { title: title.into(), passes: (0..8).map(pass).collect() };
+        Profiled {
+            title: "a with b".into(),
+            source: "profiled".into(),
+            regions: vec!["decode", "verify", "wide", "prefill"],
+            fits: vec![fit("target, linear fit"), fit("target, table")],
+        }
+    }
+
+    #[test]
+    fn both_figures_say_what_they_show_and_where_it_is_from() {
+        let figures = profile_figures(&profiled());
+        assert_eq!(figures.iter().map(|f| f.file.as_str()).collect::<Vec<_>>(), ["predicted.svg", "residuals.svg"]);
+        for figure in &figures {
+            for text in ["target, linear fit", "target, table", "profiled", "held out", "prefill", "a with b"] {
+                assert!(figure.svg.contains(text), "{text}");
+            }
+        }
+        assert_eq!(figures, profile_figures(&profiled()), "the same bytes");
+    }
+
+    #[test]
+    fn a_residual_too_large_is_drawn_at_the_edge() {
+        assert_eq!(residual_edge(&profiled()), 50.0);
+        let mut far = profiled();
+        far.fits[0].passes[0].predicted_s = 1.0;
+        assert_eq!(profile_figures(&far).len(), 2);
+        let none = Profiled { fits: vec![], ..profiled() };
+        assert!(profile_figures(&none).is_empty());
+    }
+}

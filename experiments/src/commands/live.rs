@@ -1,0 +1,67 @@
+//! `foretoken live`: an experiment on a device, with the results folder of `run`.
+
+use super::print;
+use super::run::{keep_report, on_interrupt};
+use crate::cli::{Format, LiveArgs};
+use crate::live::{LIVE_JSON, required, run_live, with_device};
+use crate::plan::Plan;
+use crate::problem::Result;
+use crate::run::{Folder, Mode, assemble};
+use crate::table;
+use std::path::PathBuf;
+
+/// Runs the command.
+pub fn run(args: &LiveArgs) -> Result<()> {
+    let mut plan = Plan::load(&args.file, &args.sets)?;
+    let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
+    baseline_first(&mut plan);
+    plan.live = true;
+    let interrupt = on_interrupt()?;
+    let usual = || PathBuf::from("results").join(format!("live-{}-{}", plan.name, &plan.digest()[..8]));
+    let path = args.output.clone().unwrap_or_else(usual);
+    let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
+    let (folder, _) = Folder::open(path, &plan, mode)?;
+    let ran = run_live(&plan, &live, &folder, &interrupt).inspect_err(|_| folder.abandon())?;
+    let json = serde_json::to_string_pretty(&ran.report).expect("plain data always serialises");
+    folder.write(LIVE_JSON, (json + "\n").as_bytes())?;
+    let whole = ran.cells == plan.cells();
+    if shorten(&mut plan, ran.cells) {
+        let results = assemble(&plan, &folder, !args.no_figures)?;
+        keep_report(&results, &folder)?;
+        results.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+        match args.format {
+            Format::Table => print(&table::render(&results.comparison, args.show_implied))?,
+            Format::Json => print(&(serde_json::to_string_pretty(&results.comparison).expect("plain data") + "\n"))?,
+        }
+    }
+    match whole && ran.ended.is_none() {
+        true => folder.complete(&plan, &ran.speed)?,
+        false => folder.keep_part(&plan, &ran.speed)?,
+    }
+    eprintln!("results: {} (live on {})", folder.path().display(), ran.report.device);
+    ran.ended.map_or(Ok(()), Err)
+}
+
+/// The baseline is what a bound may depend on and what all others are compared with: it comes first.
+fn baseline_first(plan: &mut Plan) {
+    plan.policies[..=plan.baseline].rotate_right(1);
+    plan.baseline = 0;
+}
+
+/// Leaves the plan with what its first `cells` cells can fill: whole variants, or whole seeds of the first one, or its first
+/// policies. False when there is nothing to show.
+fn shorten(plan: &mut Plan, cells: usize) -> bool {
+    let (policies, seeds) = (plan.policies.len(), plan.seeds.len());
+    let (variants, rows) = (cells / (policies * seeds), cells / policies);
+    if variants > 0 {
+        plan.variants.truncate(variants);
+    } else if rows > 0 {
+        plan.variants.truncate(1);
+        plan.seeds.truncate(rows);
+    } else {
+        plan.variants.truncate(1);
+        plan.seeds.truncate(1);
+        plan.policies.truncate(cells);
+    }
+    cells > 0
+}

@@ -1,0 +1,293 @@
+//! `foretoken profile`: times the passes of a pair of models on this machine, and keeps them with their fits.
+
+use super::print;
+use super::run::on_interrupt;
+use crate::cli::{DeviceName, ProfileArgs, WeightsFrom};
+use crate::machine;
+use crate::models::{AnyWeights, Model};
+use crate::problem::{Exit, Problem, Result};
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::device::Device;
+use foretoken_kernels::model::{LlamaShape, preset};
+use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
+use foretoken_profiler::{
+    CpuTime, Density, DeviceInfo, MeasureError, ModelInfo, PairPasses, Partial, PartialError, Profile, Region, Role,
+    Room, Setup, Visit, measure,
+};
+use foretoken_report::Staged;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Seed of random weights: any will do, and the profile says which.
+const RANDOM_SEED: u64 = 1;
+/// Seconds that `--quick` takes, and a profile without it.
+const BUDGET_S: (f64, f64) = (10.0, 60.0);
+
+/// Runs the command.
+pub fn run(args: &ProfileArgs) -> Result<()> {
+    let profile = measured(args, &*on_interrupt()?)?;
+    write(&args.output, profile.to_toml().as_bytes())?;
+    let _ = std::fs::remove_file(Partial::path_for(&args.output));
+    if args.plot {
+        plot(&args.output, &profile)?;
+    }
+    profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    print(&summary(&profile))?;
+    match profile.distrust() {
+        None => Ok(()),
+        Some(why) => {
+            let message = format!("{} is written, but {why}", args.output.display());
+            let help =
+                "its table may still be good: hardware.truth = \"table\" uses it, and policies believe a bad line";
+            Err(Problem::new(Exit::Negative, message).help(help))
+        }
+    }
+}
+
+/// Measures the pair, or goes on where an interrupted command ended. The caller writes the file.
+pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
+    check_output(args)?;
+    let target = model("--target", &args.target, args.weights)?;
+    let draft = model("--draft", &args.draft, args.weights)?;
+    if target.shape.vocab != draft.shape.vocab {
+        let (t, d) = (target.shape.vocab, draft.shape.vocab);
+        let message = format!("{} has {t} tokens, {} has {d}: one cannot draft for the other", target.name, draft.name);
+        return Err(Problem::bad_input(message).help("give a pair that shares its vocabulary"));
+    }
+    let mut device = match args.device {
+        DeviceName::Cpu => {
+            let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
+            Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))?
+        }
+        DeviceName::Cuda(index) => return Err(no_gpu(index)),
+    };
+    let info = machine::processor(device.threads() as u32);
+    let job = Job { args, target: &target, draft: &draft, interrupt };
+    device.session(|device| job.run(device, info, &CPU_SCALE))
+}
+
+/// A finished profile is not replaced by accident.
+fn check_output(args: &ProfileArgs) -> Result<()> {
+    let out = &args.output;
+    let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let message = format!("there is no folder {} for the profile", folder.display());
+        return Err(Problem::bad_input(message).help("make it, or choose another place with -o"));
+    }
+    if out.exists() && !args.overwrite {
+        let message = format!("{} is already there", out.display());
+        return Err(Problem::bad_input(message).help("replace it with --overwrite, or choose another name with -o"));
+    }
+    Ok(())
+}
+
+fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
+    let without_weights = from.is_none() && preset(name).is_some();
+    match (from, Model::find(key, name, None)) {
+        (Some(WeightsFrom::Random), _) => Model::find(key, name, Some(RANDOM_SEED)),
+        // A preset that is a shape alone: its times are real whatever its weights.
+        (_, Err(_)) if without_weights => Model::find(key, name, Some(RANDOM_SEED)),
+        (_, own) => own,
+    }
+}
+
+fn no_gpu(index: u32) -> Box<Problem> {
+    let message = format!("cuda:{index} cannot be used: this build runs models on the CPU only");
+    Problem::new(Exit::NoHardware, message)
+        .help("`foretoken doctor` says what this machine has; --device cpu works on any")
+}
+
+/// How large passes of a kind of device are measured.
+struct Scale {
+    requests: u32,
+    batched: u32,
+    /// Of one model.
+    kv_bytes: u64,
+    /// At least so many tokens of KV, whatever they take.
+    kv_tokens: u64,
+}
+
+/// Beyond 64 requests or chunks of 512 tokens a CPU is no server.
+const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
+
+impl Scale {
+    /// The shapes there is room for. It depends on nothing but the model and the kind of device, so that an interrupted
+    /// measuring finds the same.
+    fn room(&self, shape: &LlamaShape, bytes_a_number: u64, graph_sizes: Vec<u32>) -> Room {
+        let token = 2 * u64::from(shape.layers) * shape.kv_width() as u64 * bytes_a_number;
+        let most = u64::from(self.requests) * u64::from(shape.max_positions);
+        Room {
+            max_positions: shape.max_positions,
+            kv_tokens: (self.kv_bytes / token).max(self.kv_tokens).min(most),
+            max_batched: self.batched,
+            max_requests: self.requests,
+            graph_sizes,
+        }
+    }
+}
+
+/// One measuring.
+struct Job<'a> {
+    args: &'a ProfileArgs,
+    target: &'a Model,
+    draft: &'a Model,
+    interrupt: &'a AtomicBool,
+}
+
+impl Job<'_> {
+    fn run<D: Device>(&self, device: &mut D, info: DeviceInfo, scale: &Scale) -> Result<Profile> {
+        let (target, draft) = (self.target, self.draft);
+        let room = |model: &Model, device: &D| scale.room(&model.shape, device.kv_bytes(), Vec::new());
+        let budget = if self.args.quick { BUDGET_S.0 } else { BUDGET_S.1 };
+        let setup = Setup {
+            foretoken: env!("CARGO_PKG_VERSION").to_owned(),
+            device: info,
+            target: describe(target),
+            draft: describe(draft),
+            target_room: room(target, device),
+            draft_room: room(draft, device),
+            density: if self.args.quick { Density::Quick } else { Density::Full },
+            budget_s: self.args.time_budget.unwrap_or(budget),
+            seed: self.args.seed,
+        };
+        let side = Partial::path_for(&self.args.output);
+        let (mut file, mut visits) = Partial::open(&side, &setup).map_err(side_file)?;
+        let begun = (Instant::now(), CpuTime::now());
+        let resumed = !visits.is_empty();
+        if resumed {
+            eprintln!("goes on after {} of {} visits in {}", visits.len(), setup.stops().len(), side.display());
+        }
+        let mut passes = PairPasses::load(
+            device,
+            (&target.shape, &target.weights, &setup.target_room),
+            (&draft.shape, &draft.weights, &setup.draft_room),
+        )
+        .map_err(|e| Problem::failed(format!("the pair cannot be loaded: {e}")))?;
+        let stops = setup.stops();
+        let bar = bar(stops.len(), visits.len());
+        let keep = |_: usize, visit: &Visit| {
+            bar.inc(1);
+            file.keep(visit)
+        };
+        let measured = measure(&mut passes, &stops, setup.effort(), &mut visits, self.interrupt, keep);
+        bar.finish_and_clear();
+        measured.map_err(|e| match e {
+            MeasureError::Interrupted => {
+                let message = format!("interrupted: {} of {} visits are kept", visits.len(), stops.len());
+                Problem::new(Exit::Interrupted, message).help("run the same command again to go on")
+            }
+            MeasureError::Keep(e) => side_file(e),
+            failed @ MeasureError::Pass { .. } => Problem::failed(failed.to_string()),
+        })?;
+        let busy = begun.1.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
+        // What several commands measured took no time that could be told.
+        let wall = if resumed { Duration::ZERO } else { begun.0.elapsed() };
+        let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        setup
+            .profile(&visits, wall, busy, now)
+            .map_err(|e| Problem::failed(format!("nothing fits what was measured: {e}")))
+    }
+}
+
+fn side_file(e: PartialError) -> Box<Problem> {
+    match e {
+        PartialError::Other { ref path, .. } => Problem::bad_input(e.to_string())
+            .help(format!("repeat the command it was made with, or remove {} to begin anew", path.display())),
+        PartialError::Io { .. } => {
+            Problem::failed(e.to_string()).help("free some space, or choose another place with -o")
+        }
+    }
+}
+
+fn bar(visits: usize, done: usize) -> ProgressBar {
+    let to = std::io::stderr();
+    let target = if to.is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} visits  {elapsed} (left: {eta})");
+    let bar = ProgressBar::with_draw_target(Some(visits as u64), target);
+    bar.set_style(style.expect("the template is constant"));
+    bar.with_position(done as u64)
+}
+
+/// What of a model decides its speed, and what tells it from another.
+fn describe(model: &Model) -> ModelInfo {
+    let weights = match &model.weights {
+        AnyWeights::Random(random) => format!("random, seed {}", random.seed),
+        AnyWeights::Checkpoint(_) => digest(model),
+    };
+    let dtype = match model.weights.dtype() {
+        Dtype::F32 => "f32",
+        Dtype::Bf16 => "bf16",
+        Dtype::F16 => "f16",
+    };
+    ModelInfo {
+        name: model.name.clone(),
+        weights,
+        dtype: dtype.to_owned(),
+        parameters: tensors(&model.shape).iter().map(|t| t.len() as u64).sum(),
+        vocab: model.shape.vocab,
+        max_positions: model.shape.max_positions,
+    }
+}
+
+/// Of every tensor's name and bytes.
+fn digest(model: &Model) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for spec in tensors(&model.shape) {
+        hasher.update(spec.name.as_bytes());
+        if let TensorData::Stored { bytes, .. } = model.weights.tensor(&spec.name) {
+            hasher.update(bytes);
+        }
+    }
+    format!("blake3:{}", hasher.finalize().to_hex())
+}
+
+/// What was measured is in the side file until the profile is there.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let help = "free some space or make the folder writable; the same command then writes what is already measured";
+    Staged::write_all_to(path, bytes).map_err(|e| Problem::failed(e.to_string()).help(help))
+}
+
+/// The profile in a few lines.
+fn summary(p: &Profile) -> String {
+    let mut out = String::new();
+    let (target, draft) = (&p.target.model, &p.draft.model);
+    let device = format!("{}, {} threads", p.device.name, p.device.threads);
+    let _ = writeln!(out, "profiled: {} with {} on {} ({device})", target.name, draft.name, p.device.kind);
+    let _ = writeln!(out, "        alpha        gamma        delta        held-out error (linear / table), mean %");
+    let _ = write!(out, "        ns/context   us/token     us/pass      ");
+    for region in Region::ALL {
+        let _ = write!(out, "{:<14}", region.name());
+    }
+    let _ = writeln!(out, "all");
+    for role in Role::BOTH {
+        let (m, c) = (p.of(role), p.belief(role));
+        let (alpha, gamma, delta) = (c.alpha_s * 1e9, c.gamma_s * 1e6, c.delta_s * 1e6);
+        let _ = write!(out, "{:<8}{alpha:<13.3}{gamma:<13.3}{delta:<13.2}", role.name());
+        let errors = |linear: f64, table: f64| format!("{:.1} / {:.1}", linear * 100.0, table * 100.0);
+        for region in Region::ALL {
+            let both = m.held_out.linear.of(region).zip(m.held_out.table.of(region));
+            let _ = write!(out, "{:<14}", both.map_or("-".to_owned(), |(l, t)| errors(l, t)));
+        }
+        let _ = writeln!(out, "{}", errors(m.held_out.linear.overall, m.held_out.table.overall));
+    }
+    let percent = |x: f64| format!("{:.1} %", x * 100.0);
+    for role in Role::BOTH {
+        let m = p.of(role);
+        let (spread, repeat, n) = (percent(m.noise_cv), percent(m.repeatability), m.measured.len());
+        let _ = writeln!(out, "{:<8}{n} shapes, spread {spread}, repeatability {repeat}", role.name());
+    }
+    let _ = writeln!(out, "drift   {}", percent(p.measuring.drift));
+    out
+}
+
+fn plot(out: &Path, profile: &Profile) -> Result<()> {
+    for figure in crate::profile_figures::figures(profile) {
+        let path = out.with_extension(figure.file);
+        write(&path, figure.svg.as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! What the host takes of each step: scheduler, policy, and the rest of the loop. Counted in constant memory.
+
+use super::tape::passes;
+use foretoken_sim::live::{MarkKind, StepTrace};
+use foretoken_sim::metrics::Gaps;
+use foretoken_sim::Time;
+use serde::{Deserialize, Serialize};
+
+/// Steps of at least so many decode requests are also counted apart: there the bar for host time lies.
+pub const LARGE_BATCH: usize = 32;
+
+/// Host time of the steps so far.
+#[derive(Default)]
+pub struct HostClock {
+    all: Gaps,
+    large: Gaps,
+    scheduler: Gaps,
+    policy: Gaps,
+    last_end: Time,
+}
+
+/// Median and P99 of a host time, seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostTime {
+    /// Steps counted.
+    pub steps: u64,
+    /// Mean.
+    pub mean_s: f64,
+    /// Half of the steps took at most this.
+    pub p50_s: f64,
+    /// 99 % of them.
+    pub p99_s: f64,
+}
+
+/// The host times of a run; absent where there was no such step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostTimes {
+    /// All time of a step in neither pass nor wait.
+    pub step: Option<HostTime>,
+    /// The same of steps with at least [`LARGE_BATCH`] decode requests.
+    pub step_at_32: Option<HostTime>,
+    /// Of that, scheduling: from the beginning of the round to the first question to a policy.
+    pub scheduler: Option<HostTime>,
+    /// Of that, deciding.
+    pub policy: Option<HostTime>,
+}
+
+impl HostClock {
+    /// Adds a step.
+    pub fn step(&mut self, step: &StepTrace) {
+        let Some(passes) = passes(step, self.last_end) else { return };
+        // The first step's time before its round is the run's start, not a step's.
+        if self.last_end > Time::ZERO {
+            self.all.record(passes.host, 1);
+            if step.rounds.len() >= LARGE_BATCH {
+                self.large.record(passes.host, 1);
+            }
+            let (mut scheduler, mut policy, mut at) = (Time::ZERO, Time::ZERO, self.last_end);
+            for mark in &step.marks {
+                let before = mark.begin.saturating_sub(at);
+                match mark.kind {
+                    MarkKind::Scheduled => scheduler += before,
+                    MarkKind::Decided(_) => policy += before,
+                    _ => {}
+                }
+                at = mark.end;
+            }
+            self.scheduler.record(scheduler, 1);
+            self.policy.record(policy, 1);
+        }
+        self.last_end = step.marks.last().map_or(self.last_end, |m| m.end);
+    }
+
+    /// The times so far.
+    pub fn times(mut self) -> HostTimes {
+        HostTimes {
+            step: time(&mut self.all),
+            step_at_32: time(&mut self.large),
+            scheduler: time(&mut self.scheduler),
+            policy: time(&mut self.policy),
+        }
+    }
+}
+
+fn time(gaps: &mut Gaps) -> Option<HostTime> {
+    gaps.flush();
+    (!gaps.is_empty()).then(|| HostTime {
+        steps: gaps.len(),
+        mean_s: gaps.mean_s(),
+        p50_s: gaps.quantile_s(0.5),
+        p99_s: gaps.quantile_s(0.99),
+    })
+}

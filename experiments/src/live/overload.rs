@@ -1,0 +1,98 @@
+//! Is more asked for than can be served? Then latencies measure how long the run was, and must not be read as the machine's.
+
+use foretoken_sim::{RequestRecords, Time};
+use serde::{Deserialize, Serialize};
+
+/// A run that fell behind its arrivals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overload {
+    /// Requests a second that came.
+    pub offered_req_s: f64,
+    /// Requests a second that finished while they came.
+    pub completed_req_s: f64,
+    /// Requests waiting at a half, three quarters and the end of the arrivals.
+    pub waiting: [u64; 3],
+}
+
+/// Fewer waiting requests than this are no overload, however the queue grew.
+const LEAST_WAITING: u64 = 8;
+
+/// The criterion: the queue grows from the half of the arrivals to three quarters and on to their end, is then at least 8
+/// requests or 5 % of all, whichever is more, and less was completed than came.
+pub fn overload(records: &RequestRecords) -> Option<Overload> {
+    let last = records.arrival.last().copied()?;
+    let first = records.arrival[0];
+    let span = (last - first).as_s();
+    if records.len() < 8 || span <= 0.0 {
+        return None;
+    }
+    let at = |share: f64| first + Time::from_s(share * span);
+    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, at(share)));
+    let completed = (0..records.len()).filter(|&i| records.finished(i) && records.finish[i] <= last).count();
+    let found = Overload {
+        offered_req_s: (records.len() - 1) as f64 / span,
+        completed_req_s: completed as f64 / span,
+        waiting,
+    };
+    let least = LEAST_WAITING.max(records.len() as u64 / 20);
+    let grows = waiting[0] < waiting[1] && waiting[1] < waiting[2] && waiting[2] >= least;
+    (grows && found.completed_req_s < found.offered_req_s).then_some(found)
+}
+
+/// Requests that have arrived by `at` and were first scheduled after it, or never.
+fn waiting(r: &RequestRecords, at: Time) -> u64 {
+    (0..r.len()).filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
+}
+
+impl std::fmt::Display for Overload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [half, three_quarters, end] = self.waiting;
+        write!(
+            f,
+            "overloaded: {:.2} requests/s came and {:.2} were completed while they came; {half}, {three_quarters} and {end} \
+             were waiting at a half, three quarters and the end of the arrivals. Latencies grow with the length of such a run",
+            self.offered_req_s, self.completed_req_s
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Outcome;
+
+    /// One server that takes `service` seconds a request, and one arrival a second.
+    fn queue(n: usize, service: f64) -> RequestRecords {
+        let mut r = RequestRecords::new(n);
+        let mut free = 0.0f64;
+        for i in 0..n {
+            let start = free.max(i as f64);
+            free = start + service;
+            r.arrival[i] = Time::from_s(i as f64);
+            r.first_scheduled[i] = Time::from_s(start);
+            r.finish[i] = Time::from_s(free);
+            r.outcome[i] = Outcome::Finished;
+        }
+        r
+    }
+
+    #[test]
+    fn a_queue_that_grows_to_the_end_is_overload() {
+        assert_eq!(overload(&queue(200, 0.8)), None);
+        let found = overload(&queue(200, 1.25)).unwrap();
+        assert!((found.completed_req_s - 0.8).abs() < 0.01, "{found:?}");
+        assert!((39..=40).contains(&found.waiting[2]), "{found:?}");
+        let words = found.to_string();
+        assert!(words.starts_with("overloaded: 1.00 requests/s came and 0.8"), "{words}");
+    }
+
+    #[test]
+    fn a_short_burst_at_the_end_is_not() {
+        assert_eq!(overload(&queue(4, 9.0)), None);
+        assert_eq!(overload(&RequestRecords::new(0)), None);
+        // Everything at once, as in a closed loop: there is no rate to fall behind of.
+        let mut r = queue(50, 1.0);
+        r.arrival.fill(Time::ZERO);
+        assert_eq!(overload(&r), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! What no device can run, said before anything is loaded, naming the policy.
+
+use super::machine::{Models, acceptance};
+use super::spec::{LiveAcceptance, LiveSpec};
+use crate::document::Path;
+use crate::plan::{Plan, Variant};
+use crate::problem::{Problem, Result};
+use crate::setting::Setting;
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::executor::{CannotServe, Capacity, Needs, Pair};
+use foretoken_sim::Drafting;
+
+/// The room the models need for every policy of the plan; or why one of them cannot run live.
+pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
+    let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
+    if variant.experiment.hardware.drafting == Drafting::Parallel {
+        let message = "hardware.drafting = \"parallel\": a draft model drafts one token a pass, so no device can run it";
+        return Err(at("hardware.drafting", message.into()).help("leave it out, or simulate with `foretoken run`"));
+    }
+    if live.acceptance == LiveAcceptance::Declared && setting.acceptance().may_lack_proposals() {
+        return Err(at("acceptance.source", CannotServe::PromptLookup.to_string()).help("declare another source"));
+    }
+    let mut room: Option<Capacity> = None;
+    for (i, entrant) in plan.policies.iter().enumerate() {
+        let (label, path) = (entrant.spec.label(), format!("policies[{i}]"));
+        if entrant.spec.sees_hidden_truth() || !entrant.spec.definition().tries(1).is_empty() {
+            let message = format!("`{label}` sees what no server sees: it cannot run live");
+            return Err(at(&path, message).help("remove it; `foretoken run` simulates it"));
+        }
+        let policy = setting.policy(&entrant.spec);
+        let config = setting.engine(policy.is_some());
+        let of = acceptance(live.acceptance, setting.acceptance(), 0);
+        let needs = Needs::of(policy.as_deref(), &of).map_err(|e| at(&path, format!("`{label}` cannot run live: {e}")))?;
+        let (target, draft) = (&models.target.shape, &models.draft.shape);
+        Pair::<Cpu>::check_shapes(config, needs, target, Some(draft)).map_err(|e| refused(variant, live, &e))?;
+        let needed = Capacity::of(config, needs);
+        room = Some(room.map_or(needed, |room| largest(room, needed)));
+    }
+    room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
+}
+
+/// A pair or a setting that no policy can run with, pointed at.
+pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<Problem> {
+    let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
+    match error {
+        CannotServe::Engine { key, .. } => at(&format!("engine.{key}"), format!("cannot run live: {error}")),
+        CannotServe::Vocabulary { .. } => {
+            let problem = at("live.draft", format!("{} and {}: {error}", live.target, live.draft));
+            problem.help("take a draft that was made for this target: both must read the same tokens")
+        }
+        CannotServe::Prompt { .. } => at("live.prompts", format!("live.prompts: {error}")),
+        _ => Problem::bad_input(format!("cannot run live: {error}")),
+    }
+}
+
+/// Room for both.
+fn largest(a: Capacity, b: Capacity) -> Capacity {
+    Capacity {
+        blocks: a.blocks.max(b.blocks),
+        draft_blocks: a.draft_blocks.max(b.draft_blocks),
+        rows: a.rows.max(b.rows),
+        logit_rows: a.logit_rows.max(b.logit_rows),
+        draft_logit_rows: a.draft_logit_rows.max(b.draft_logit_rows),
+        kept_requests: a.kept_requests.max(b.kept_requests),
+        kept_len: a.kept_len.max(b.kept_len),
+    }
+}

@@ -1,0 +1,238 @@
+//! All cells of a plan on the device, one after the other, each kept as it ends.
+
+use super::cell::{Bench, Recorded, tape_name};
+use super::host::HostTimes;
+use super::machine::{Machine, Models, open};
+use super::overload::{Overload, overload};
+use super::prompts::prompts;
+use super::refuse;
+use super::spec::{LiveSpec, Prompts};
+use super::tape::TapeEnding;
+use crate::plan::Plan;
+use crate::problem::{Exit, Problem, Result};
+use crate::run::{CellId, Folder, Speed, Store, Stored};
+use crate::setting::Setting;
+use foretoken_sim::metrics::Slo;
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// The folder of recordings.
+pub const TAPES: &str = "tapes";
+/// What only a live run knows: device, host times, overload, how each cell ended.
+pub const LIVE_JSON: &str = "live.json";
+
+/// `live.json`.
+#[derive(Debug, Default, Serialize)]
+pub struct LiveReport {
+    /// What ran it.
+    pub device: String,
+    /// In which order.
+    pub order: &'static str,
+    /// The cells, in the order in which they ran.
+    pub cells: Vec<LiveCell>,
+}
+
+/// What only a live run knows of a cell.
+#[derive(Debug, Serialize)]
+pub struct LiveCell {
+    /// The policy.
+    pub policy: String,
+    /// The seed.
+    pub seed: u64,
+    /// `done`, `interrupted`, or what failed.
+    pub ended: String,
+    /// What the host took of each step.
+    pub host: HostTimes,
+    /// Did it fall behind its arrivals?
+    pub overload: Option<Overload>,
+}
+
+const ORDER: &str = "seed by seed; the baseline first, then the policies in the order of the table";
+
+/// What was run.
+pub struct Ran {
+    /// What only a live run knows.
+    pub report: LiveReport,
+    /// For the line at the end.
+    pub speed: Speed,
+    /// Cells that can be shown: a prefix of the plan's.
+    pub cells: usize,
+    /// Why it ended before its end.
+    pub ended: Option<Box<Problem>>,
+}
+
+/// Runs every cell. What was done when an error or an interrupt comes is kept and told of.
+pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
+    let variant = &plan.variants[0];
+    let models = Models::find(live)?;
+    let mut runner = Runner {
+        plan,
+        live,
+        folder,
+        interrupt,
+        store: Store::open(folder, &plan.digest())?,
+        ran: Ran { report: LiveReport { order: ORDER, ..LiveReport::default() }, speed: Speed::default(), cells: 0, ended: None },
+    };
+    let started = Instant::now();
+    let room = refuse::check(plan, variant, &Setting::new(variant, plan.seeds[0])?, live, &models)?;
+    let mut machine = open(live, &models, room)?;
+    machine.name().clone_into(&mut runner.ran.report.device);
+    std::fs::create_dir_all(folder.path().join(TAPES))
+        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    'cells: for variant in 0..plan.variants.len() {
+        for seed in 0..plan.seeds.len() {
+            if !runner.comparison(&mut *machine, &models, variant, seed)? {
+                break 'cells;
+            }
+        }
+    }
+    runner.ran.speed.wall_s = started.elapsed().as_secs_f64();
+    Ok(runner.ran)
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    live: &'a LiveSpec,
+    folder: &'a Folder,
+    interrupt: &'a AtomicBool,
+    store: Store,
+    ran: Ran,
+}
+
+impl Runner<'_> {
+    /// All policies on one setting; false when it ended early.
+    fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
+        let of = &self.plan.variants[variant];
+        let (number, count) = (self.plan.seeds[seed], self.plan.cells());
+        let mut setting = Setting::new(of, number)?;
+        let tokenizer = tokenizer(self.live, models)?;
+        let all = prompts(
+            &self.live.prompts,
+            &mut setting.workload,
+            number,
+            models.target.shape.vocab,
+            &|text| tokenizer.tokens(text),
+        )?;
+        setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        let mut slo: Option<Slo> = None;
+        for policy in 0..self.plan.policies.len() {
+            if self.interrupt.load(Ordering::Relaxed) {
+                self.ran.ended = Some(interrupted("before its next policy"));
+                return Ok(false);
+            }
+            let mut bench = Bench {
+                machine: &mut *machine,
+                setting: &setting,
+                acceptance: self.live.acceptance,
+                prompts: &all,
+                seed: number,
+                interrupt: self.interrupt,
+            };
+            let spec = &self.plan.policies[policy].spec;
+            bench.warm_up(spec, self.live.warm_up_requests)?;
+            let id = CellId { variant, seed, policy };
+            let tape = self.folder.path().join(TAPES).join(tape_name(variant, seed, policy));
+            let which = format!("[{} of {count}]", self.ran.report.cells.len() + 1);
+            let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
+            let recorded = bench.record(spec, bound, &tape, &which)?;
+            if !self.keep(id, &setting, recorded, &mut slo)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps a cell; false when it ended early.
+    fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
+        let spec = &self.plan.policies[id.policy].spec;
+        let (label, run) = (spec.label(), recorded.run);
+        let slo = *slo.get_or_insert_with(|| {
+            let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
+            setting.slo(p90)
+        });
+        let summary = setting.summary(&run, slo);
+        let fell_behind = overload(&run.records);
+        let done = recorded.ending == TapeEnding::Done;
+        let mut warnings = run.warnings.clone();
+        let unfit = setting.limits(spec, &run).into_iter();
+        warnings.extend(unfit.map(|(l, n)| {
+            format!("{n} requests that can never run were rejected: {}; to change that, {}", l.what, l.fix)
+        }));
+        warnings.extend(fell_behind.as_ref().map(ToString::to_string));
+        let part = format!("after {} of {} requests", summary.finished, summary.requests);
+        if !done {
+            warnings.push(format!("it ended {part}: its numbers are of a part"));
+        }
+        self.ran.report.cells.push(LiveCell {
+            policy: label.clone(),
+            seed: self.plan.seeds[id.seed],
+            ended: match &recorded.ending {
+                TapeEnding::Done => "done".to_owned(),
+                TapeEnding::Interrupted => format!("interrupted {part}"),
+                TapeEnding::Failed(why) => format!("failed {part}: {why}"),
+            },
+            host: recorded.host,
+            overload: fell_behind,
+        });
+        self.ran.ended = match recorded.ending {
+            TapeEnding::Done if summary.finished == 0 => Some(setting.nothing_fits(spec, &run)),
+            TapeEnding::Done => None,
+            TapeEnding::Interrupted => Some(interrupted(&format!("in {label}, {part}"))),
+            TapeEnding::Failed(why) => Some(
+                Problem::failed(format!("{label}: the device failed {part}: {why}"))
+                    .help("what was recorded until then is kept; smaller pools or batches need less memory"),
+            ),
+        };
+        self.ran.speed.cells += 1;
+        self.ran.speed.request_steps += summary.request_steps;
+        let shown = summary.finished > 0;
+        let stored = Stored {
+            summary,
+            series: run.series,
+            records: run.records,
+            steps: run.steps,
+            warnings,
+            usable_blocks: run.usable_blocks,
+        };
+        if shown {
+            self.store.save(id, &stored)?;
+            self.ran.cells += 1;
+        }
+        Ok(self.ran.ended.is_none())
+    }
+}
+
+fn interrupted(when: &str) -> Box<Problem> {
+    Problem::new(Exit::Interrupted, format!("interrupted {when}: what was done is kept"))
+        .help("the folder says that it is partial; `foretoken validate` reads its recordings")
+}
+
+/// How texts become tokens for this target.
+pub struct Tokenizer {
+    vocab: u32,
+}
+
+impl Tokenizer {
+    /// The token ids of a text.
+    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
+        match self.vocab {
+            256 => Ok(text.bytes().map(u32::from).collect()),
+            n => Err(Problem::bad_input(format!("live.prompts: a vocabulary of {n} tokens needs a tokenizer.json"))
+                .help("give the folder of a checkpoint that has one, or take prompts = \"random\"")),
+        }
+    }
+}
+
+/// The tokenizer of the target. Of 256 tokens each is a byte.
+pub fn tokenizer(live: &LiveSpec, models: &Models) -> Result<Tokenizer> {
+    let vocab = models.target.shape.vocab;
+    if live.prompts == Prompts::Families && vocab != 256 {
+        return Err(Problem::bad_input(format!(
+            "live.prompts = \"families\" is text of bytes, and {} has {vocab} tokens",
+            live.target
+        ))
+        .help("take prompts = \"random\", or { jsonl = { path = \"...\" } } with a checkpoint's tokenizer"));
+    }
+    Ok(Tokenizer { vocab })
+}

@@ -1,0 +1,115 @@
+//! What a run did, step by step: enough to tell it again request by request without having been there.
+
+mod facts;
+mod file;
+mod retell;
+
+pub use facts::{Pass, Passes, passes, span};
+pub use file::{TapeWriter, read_tape};
+pub use retell::{Told, retell};
+
+use foretoken_sim::live::StepTrace;
+use foretoken_sim::{Arrivals, Time, Workload};
+use serde::{Deserialize, Serialize};
+
+/// The layout of the file; a reader refuses any other.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What is known before the first step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// [`SCHEMA_VERSION`]
+    pub schema_version: u32,
+    /// The policy's label.
+    pub policy: String,
+    /// The seed of the cell.
+    pub seed: u64,
+    /// What ran it, in words.
+    pub device: String,
+    /// Clients of a closed loop; `None` when requests arrive by themselves.
+    pub clients: Option<u32>,
+    /// Arrival of each request on the run's clock; ignored in a closed loop.
+    pub arrival: Vec<Time>,
+    /// Prompt tokens of each.
+    pub prompt_len: Vec<u32>,
+    /// Output tokens each is to emit.
+    pub output_len: Vec<u32>,
+    /// Category of each.
+    pub category: Vec<u16>,
+    /// `engine.max_model_len`
+    pub max_model_len: u32,
+}
+
+impl Head {
+    /// Of a workload.
+    pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload, most: u32) -> Head {
+        Head {
+            schema_version: SCHEMA_VERSION,
+            policy,
+            seed,
+            device,
+            clients: match arrivals {
+                Arrivals::Open => None,
+                Arrivals::Closed { clients } => Some(clients),
+            },
+            arrival: workload.arrival.clone(),
+            prompt_len: workload.prompt_len.clone(),
+            output_len: workload.output_len.clone(),
+            category: workload.category.clone(),
+            max_model_len: most,
+        }
+    }
+
+    /// How requests came in.
+    pub fn arrivals(&self) -> Arrivals {
+        self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
+    }
+
+    /// Output tokens a request really emits: the model's length bounds it.
+    pub fn stop_at(&self, request: usize) -> u32 {
+        self.output_len[request].min(self.max_model_len.saturating_sub(self.prompt_len[request]))
+    }
+}
+
+/// What is known after the last step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tail {
+    /// How it ended.
+    pub ending: TapeEnding,
+    /// Requests that could never fit.
+    pub rejected: Vec<u32>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TapeEnding {
+    /// Every request has ended.
+    Done,
+    /// Asked to stop.
+    Interrupted,
+    /// The device failed, with what it said.
+    Failed(String),
+}
+
+/// A whole tape in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tape {
+    /// What was known before.
+    pub head: Head,
+    /// The steps.
+    pub steps: Vec<StepTrace>,
+    /// What was known after; `None` when the process was killed.
+    pub tail: Option<Tail>,
+}
+
+impl Tape {
+    /// Did every request end?
+    pub fn complete(&self) -> bool {
+        self.tail.as_ref().is_some_and(|t| t.ending == TapeEnding::Done)
+    }
+
+    /// What happened to each request, and each step.
+    pub fn told(&self) -> Told {
+        retell(&self.head, &self.steps, self.tail.as_ref())
+    }
+}

@@ -1,0 +1,44 @@
+//! What a profile says of the machine it was measured on.
+
+use foretoken_profiler::DeviceInfo;
+
+/// The processor, of which `threads` threads are used.
+pub fn processor(threads: u32) -> DeviceInfo {
+    DeviceInfo {
+        kind: "cpu".to_owned(),
+        name: name().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        features: features(),
+        cores: cores(),
+        threads,
+        driver: None,
+    }
+}
+
+/// Cores this process may use.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
+/// As Linux calls it; other systems do not tell without their libraries.
+fn name() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+/// The vector instructions that kernels are chosen by.
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<String> {
+    let all = [
+        ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+        ("fma", std::arch::is_x86_feature_detected!("fma")),
+        ("avx512f", std::arch::is_x86_feature_detected!("avx512f")),
+        ("avx512bf16", std::arch::is_x86_feature_detected!("avx512bf16")),
+    ];
+    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn features() -> Vec<String> {
+    Vec::new()
+}

@@ -1,0 +1,36 @@
+//! From a profile to what its figures show.
+
+use foretoken_profiler::{Measurement, Profile, Region, Role, Truth};
+use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figures};
+
+/// Predicted against measured, and residuals, of both fits of both models.
+pub fn figures(profile: &Profile) -> Vec<Figure> {
+    let fits = [(Truth::Linear, "linear fit"), (Truth::Table, "table")];
+    let of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));
+    let shapes = profile.target.measured.len() + profile.draft.measured.len();
+    profile_figures(&Profiled {
+        title: format!("{} with {} on {}", profile.target.model.name, profile.draft.model.name, profile.device.name),
+        source: format!(
+            "profiled {}, medians of {} passes over {shapes} shapes",
+            profile.measured_at, profile.measuring.passes
+        ),
+        regions: Region::ALL.iter().map(|region| region.name()).collect(),
+        fits: Role::BOTH.into_iter().flat_map(of).collect(),
+    })
+}
+
+fn fit(profile: &Profile, role: Role, truth: Truth, name: &str) -> ProfiledFit {
+    let model = profile.truth(role, truth).build();
+    let pass = |m: &Measurement| {
+        let pass = m.shape.pass(profile.context_reads);
+        ProfiledPass {
+            region: m.shape.region() as usize,
+            batched: pass.batched,
+            measured_s: m.seconds,
+            predicted_s: model.pass(pass).as_s(),
+            held_out: m.held_out,
+        }
+    };
+    let passes = profile.of(role).measured.iter().map(pass).collect();
+    ProfiledFit { title: format!("{}: {name}", role.name()), passes }
+}

@@ -1,0 +1,191 @@
+//! Is the token flow the same? Who drafted how much from where, what was verified, what was accepted: step by step while the
+//! schedule is the same, and request by request for ever.
+
+use foretoken_sim::live::{Round, StepTrace};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Two runs of the same requests, compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Steps from the first one on that are the same: the same requests in the same order, chunks and decisions.
+    pub same_steps: u64,
+    /// Steps of the first run.
+    pub steps: u64,
+    /// Why they part, where they do.
+    pub parted: Option<Parting>,
+    /// Requests whose rounds are all the same, in the same order.
+    pub same_requests: u64,
+    /// Requests with at least one round in the first run.
+    pub requests: u64,
+    /// Rounds of the first run that start at an output position where the second has a round of that request, too.
+    pub shared_rounds: u64,
+    /// Of those, the rounds with the same drafted and verified lengths: the policy decided alike.
+    pub same_decisions: u64,
+    /// Of those, the rounds in which another number of tokens was accepted. With recorded acceptance it must be 0.
+    pub other_acceptance: u64,
+    /// Rounds of the first run.
+    pub rounds: u64,
+}
+
+/// The first step that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parting {
+    /// Its index.
+    pub step: u64,
+    /// What differs.
+    pub what: Difference,
+    /// In words, with both sides.
+    pub how: String,
+}
+
+/// What may differ first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Difference {
+    /// Other requests or chunks were scheduled: the clocks put an arrival before and after a step's end.
+    Schedule,
+    /// The same requests, and the policy decided otherwise: it saw other times.
+    Decision,
+    /// The same decisions, and another number of tokens accepted.
+    Acceptance,
+    /// One run has ended.
+    End,
+}
+
+impl Flow {
+    /// Share of shared rounds in which the policy decided alike.
+    pub fn agreement(&self) -> Option<f64> {
+        (self.shared_rounds > 0).then(|| self.same_decisions as f64 / self.shared_rounds as f64)
+    }
+}
+
+/// Compares the token flow of two runs; steps without a pass are left out.
+pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> Flow {
+    let ran = |s: &&StepTrace| !(s.rounds.is_empty() && s.chunks.is_empty());
+    let (a, b): (Vec<_>, Vec<_>) = (live.iter().filter(ran).collect(), other.iter().filter(ran).collect());
+    let mut flow = Flow { steps: a.len() as u64, ..Flow::default() };
+    for at in 0..a.len().max(b.len()) {
+        if let Some(parting) = part(a.get(at), b.get(at), at as u64) {
+            flow.parted = Some(parting);
+            break;
+        }
+        flow.same_steps += 1;
+    }
+    by_request(&a, &b, &mut flow);
+    flow
+}
+
+fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut Flow) {
+    let other: HashMap<(u32, u32), &Round> =
+        b.iter().flat_map(|s| &s.rounds).map(|r| ((r.request, r.start), r)).collect();
+    let mut count_of_other = HashMap::<u32, u64>::new();
+    other.keys().for_each(|(request, _)| *count_of_other.entry(*request).or_default() += 1);
+    let mut same = HashMap::<u32, (u64, bool)>::new();
+    for round in a.iter().flat_map(|s| &s.rounds) {
+        flow.rounds += 1;
+        let (count, all) = same.entry(round.request).or_insert((0, true));
+        *count += 1;
+        let Some(twin) = other.get(&(round.request, round.start)) else {
+            *all = false;
+            continue;
+        };
+        flow.shared_rounds += 1;
+        let decided = (round.drafted, round.verified, round.nodes) == (twin.drafted, twin.verified, twin.nodes);
+        flow.same_decisions += u64::from(decided);
+        flow.other_acceptance += u64::from(decided && round.accepted != twin.accepted);
+        *all &= decided && round.accepted == twin.accepted;
+    }
+    flow.requests = same.len() as u64;
+    let whole = |(request, (count, all)): (&u32, &(u64, bool))| *all && count_of_other.get(request) == Some(count);
+    flow.same_requests = same.iter().filter(|&entry| whole(entry)).count() as u64;
+}
+
+/// How two steps differ, if they do.
+fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
+    let (a, b) = match (a, b) {
+        (Some(a), Some(b)) => (a, b),
+        (Some(_), None) => return Some(Parting { step, what: Difference::End, how: "the simulation has ended".into() }),
+        (None, _) => return Some(Parting { step, what: Difference::End, how: "the live run has ended".into() }),
+    };
+    let differ = |what, how| Some(Parting { step, what, how });
+    let ids = |s: &StepTrace| s.rounds.iter().map(|r| r.request).collect::<Vec<_>>();
+    if ids(a) != ids(b) || a.chunks != b.chunks {
+        return differ(Difference::Schedule, schedules(a, b));
+    }
+    for (x, y) in a.rounds.iter().zip(&b.rounds) {
+        let told = |r: &Round| format!("drafted {}, verified {}, accepted {}", r.drafted, r.verified, r.accepted);
+        let how = || format!("request {} at output {}: live {}; simulated {}", x.request, x.start, told(x), told(y));
+        if (x.start, x.drafted, x.verified, x.nodes) != (y.start, y.drafted, y.verified, y.nodes) {
+            return differ(Difference::Decision, how());
+        }
+        if x.accepted != y.accepted {
+            return differ(Difference::Acceptance, how());
+        }
+    }
+    None
+}
+
+fn schedules(a: &StepTrace, b: &StepTrace) -> String {
+    let told = |s: &StepTrace| {
+        let prompts: Vec<String> = s.chunks.iter().map(|c| format!("{} (+{})", c.request, c.tokens)).collect();
+        match prompts.is_empty() {
+            true => format!("{} decodes, no prompts", s.rounds.len()),
+            false => format!("{} decodes, prompts of {}", s.rounds.len(), prompts.join(", ")),
+        }
+    };
+    format!("live {}; simulated {}", told(a), told(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(request: u32, start: u32, drafted: u32, accepted: u32) -> Round {
+        Round { request, start, context: 9, drafted, verified: drafted, accepted, nodes: 0 }
+    }
+
+    fn step(rounds: &[Round]) -> StepTrace {
+        StepTrace { rounds: rounds.to_vec(), ..StepTrace::default() }
+    }
+
+    #[test]
+    fn the_same_run_is_the_same() {
+        let run = [step(&[round(0, 1, 3, 2)]), step(&[round(0, 4, 3, 0), round(1, 1, 3, 3)])];
+        let flow = compare(&run, &run);
+        assert_eq!((flow.same_steps, flow.parted.clone(), flow.same_requests, flow.requests), (2, None, 2, 2));
+        assert_eq!((flow.rounds, flow.shared_rounds, flow.same_decisions, flow.other_acceptance), (3, 3, 3, 0));
+        assert_eq!(flow.agreement(), Some(1.0));
+    }
+
+    /// Another schedule parts the steps, not the requests.
+    #[test]
+    fn another_schedule_leaves_the_requests_alone() {
+        let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];
+        let other = [step(&[round(0, 1, 3, 2)]), step(&[round(1, 1, 3, 3)])];
+        let flow = compare(&live, &other);
+        assert_eq!(flow.parted.as_ref().unwrap().what, Difference::Schedule);
+        assert_eq!((flow.same_steps, flow.same_requests), (0, 2));
+    }
+
+    #[test]
+    fn decisions_and_acceptance_are_told_apart() {
+        let live = [step(&[round(0, 1, 3, 2)]), step(&[round(0, 4, 3, 1)])];
+        let decided = compare(&live, &[step(&[round(0, 1, 3, 2)]), step(&[round(0, 4, 2, 1)])]);
+        assert_eq!(decided.parted.as_ref().unwrap().what, Difference::Decision);
+        assert_eq!((decided.same_steps, decided.same_decisions, decided.other_acceptance), (1, 1, 0));
+        let accepted = compare(&live, &[step(&[round(0, 1, 3, 2)]), step(&[round(0, 4, 3, 0)])]);
+        let parting = accepted.parted.as_ref().unwrap();
+        assert_eq!((parting.what, parting.step, accepted.other_acceptance), (Difference::Acceptance, 1, 1));
+        assert!(parting.how.contains("request 0 at output 4") && parting.how.contains("accepted 0"), "{}", parting.how);
+        assert_eq!((accepted.same_requests, accepted.requests), (0, 1));
+    }
+
+    #[test]
+    fn a_run_that_ends_early_says_so() {
+        let live = [step(&[round(0, 1, 3, 2)]), step(&[round(0, 4, 3, 1)])];
+        let flow = compare(&live, &live[..1]);
+        assert_eq!(flow.parted.as_ref().unwrap().what, Difference::End);
+        assert_eq!((flow.rounds, flow.shared_rounds, flow.same_requests), (2, 1, 0));
+    }
+}

@@ -1,0 +1,96 @@
+//! The `[validate]` table of an experiment: how it is validated, and what counts as good enough.
+
+use crate::document::{Document, Path};
+use crate::problem::Result;
+use serde::{Deserialize, Serialize};
+
+/// The `[validate]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ValidateSpec {
+    /// Arrival rates of the runs, as shares of the policy's own service rate.
+    pub loads: Vec<f64>,
+    /// Arrival rate at which policies are compared with each other, as a share of the baseline's service rate; 0 is none.
+    pub common_load: f64,
+    /// Clients of the closed loop that measures service rates; absent: `engine.max_num_seqs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<u32>,
+    /// How long a closed loop runs, seconds.
+    pub service_s: f64,
+    /// How long requests arrive in each run, seconds.
+    pub run_s: f64,
+    /// Time for profiling before the runs, seconds; only where `hardware` gives no profile.
+    pub profile_s: f64,
+    /// Time for profiling again after the runs, seconds.
+    pub drift_s: f64,
+    /// What counts as good enough.
+    pub tolerance: Tolerance,
+}
+
+/// What counts as good enough. Shares: 0.1 is 10 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tolerance {
+    /// Error of mean TPOT, at every load.
+    pub tpot: f64,
+    /// Error of mean E2E, up to a load of 1. Above it is reported with its sensitivity only.
+    pub e2e: f64,
+    /// Error of completed requests a second, above a load of 1.
+    pub completed: f64,
+    /// Change of the machine between the profile and its repetition.
+    pub drift: f64,
+}
+
+impl Default for ValidateSpec {
+    fn default() -> Self {
+        ValidateSpec {
+            loads: vec![0.5, 0.8, 1.2],
+            common_load: 0.8,
+            clients: None,
+            service_s: 3.0,
+            run_s: 4.0,
+            profile_s: 60.0,
+            drift_s: 10.0,
+            tolerance: Tolerance::default(),
+        }
+    }
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Tolerance { tpot: 0.1, e2e: 0.1, completed: 0.1, drift: 0.05 }
+    }
+}
+
+impl ValidateSpec {
+    /// Checks every value that serde cannot.
+    pub fn check(&self, doc: &Document) -> Result<()> {
+        let above_0 = |key: &str, value: f64| match value > 0.0 && value.is_finite() {
+            true => Ok(()),
+            false => Err(doc
+                .problem_at(&Path::of(&format!("validate.{key}")), format!("validate.{key}: {value} is not above 0"))
+                .help("expected a finite number above 0")),
+        };
+        if self.loads.is_empty() {
+            let problem = doc.problem_at(&Path::of("validate.loads"), "validate.loads is empty: nothing would run");
+            return Err(problem.help("write loads = [0.5, 0.8, 1.2]"));
+        }
+        for (i, &load) in self.loads.iter().enumerate() {
+            above_0(&format!("loads[{i}]"), load)?;
+        }
+        if self.common_load != 0.0 {
+            above_0("common_load", self.common_load)?;
+        }
+        for (key, value) in [("service_s", self.service_s), ("run_s", self.run_s), ("profile_s", self.profile_s), ("drift_s", self.drift_s)] {
+            above_0(key, value)?;
+        }
+        let t = self.tolerance;
+        for (key, value) in [("tpot", t.tpot), ("e2e", t.e2e), ("completed", t.completed), ("drift", t.drift)] {
+            above_0(&format!("tolerance.{key}"), value)?;
+        }
+        match self.clients {
+            Some(0) => above_0("clients", 0.0),
+            _ => Ok(()),
+        }
+    }
+}

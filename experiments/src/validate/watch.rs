@@ -1,0 +1,137 @@
+//! The trace of a simulated run, in the words of a live one, so that both can be compared field by field.
+
+use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
+use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
+use foretoken_sim::{ContextReads, Drafts, PassShape, RequestId, RequestTruth, Time, shape};
+
+/// Keeps what the executor behind it is asked to do.
+pub struct Watched<E> {
+    inner: E,
+    /// The plain engine asks for no drafts: its target passes carry one token a request.
+    plain: bool,
+    step: StepTrace,
+    steps: Vec<StepTrace>,
+}
+
+impl<E: Executor> Watched<E> {
+    /// Watches `inner`. `plain`: is there no drafter?
+    pub fn new(inner: E, plain: bool) -> Watched<E> {
+        Watched { inner, plain, step: StepTrace::default(), steps: Vec::new() }
+    }
+
+    /// The steps it saw.
+    pub fn into_steps(self) -> Vec<StepTrace> {
+        self.steps
+    }
+
+    fn mark(&mut self, kind: MarkKind, begin: Time, shape: PassShape) {
+        let end = self.inner.now();
+        self.step.marks.push(Mark { kind, begin, end, device: end.saturating_sub(begin), shape });
+    }
+
+    fn instant(&mut self, kind: MarkKind) {
+        self.mark(kind, self.inner.now(), PassShape::default());
+    }
+
+    fn note(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &[u32]) {
+        let batch = &step.batch;
+        self.step.step = batch.step;
+        (self.step.num_running, self.step.num_waiting) = (batch.num_running, batch.num_waiting);
+        self.step.chunks.extend_from_slice(step.chunks);
+        for (i, (&request, &start)) in batch.ids.iter().zip(batch.emitted).enumerate() {
+            let context = batch.context[i];
+            let mut round = Round { request, start, context, drafted: 0, verified: 0, accepted: 0, nodes: 0 };
+            if !self.plain {
+                (round.drafted, round.verified) = (drafts.draft_len[i], drafts.verify_len[i]);
+                round.accepted = accepted[i];
+                if drafts.in_trees() {
+                    let nodes = drafts.trees[i].nodes();
+                    round.nodes = nodes.len() as u32;
+                    let told = |n: &foretoken_sim::tree::Node| TracedNode {
+                        parent: n.parent,
+                        rank: n.rank,
+                        confidence: n.confidence,
+                        kept: n.kept,
+                        accepted: false,
+                    };
+                    self.step.nodes.extend(nodes.iter().map(told));
+                }
+            }
+            self.step.rounds.push(round);
+        }
+    }
+}
+
+fn draft_shape(step: &StepPlan, pass: &DraftPass, out: &Drafts) -> PassShape {
+    match pass.pass {
+        0 => shape::draft_idle_pass(&step.batch).unwrap_or_default(),
+        n if pass.growth.is_some() => shape::draft_tree_pass(&step.batch, pass.draft_len, n, &out.trees),
+        n => shape::draft_pass(&step.batch, pass.draft_len, n),
+    }
+}
+
+impl<E: Executor> Executor for Watched<E> {
+    type Error = E::Error;
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn round(&mut self) {
+        self.inner.round();
+        self.instant(MarkKind::Round);
+    }
+
+    fn wait_until(&mut self, at: Time) {
+        let begin = self.inner.now();
+        self.inner.wait_until(at);
+        self.mark(MarkKind::Wait, begin, PassShape::default());
+    }
+
+    fn start(&mut self, request: RequestTruth) {
+        self.inner.start(request);
+    }
+
+    fn preempted(&mut self, id: RequestId) {
+        self.inner.preempted(id);
+    }
+
+    fn end(&mut self, id: RequestId) {
+        self.inner.end(id);
+    }
+
+    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        self.inner.proposable(ids, emitted, limit);
+        self.instant(MarkKind::Scheduled);
+    }
+
+    fn deliberated(&mut self, moment: Moment) {
+        self.inner.deliberated(moment);
+        self.instant(MarkKind::Decided(moment));
+    }
+
+    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
+        // Before the pass: it grows the trees whose width it runs over.
+        let (shape, begin) = (draft_shape(step, pass, out), self.inner.now());
+        self.inner.draft(step, pass, out)?;
+        self.mark(MarkKind::Draft(pass.pass), begin, shape);
+        Ok(())
+    }
+
+    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), E::Error> {
+        let batch = &step.batch;
+        let shape = match self.plain {
+            true => shape::plain_pass(batch),
+            false if drafts.in_trees() => {
+                shape::verify_tree_pass(batch, &drafts.trees[..batch.len()], ContextReads::Once)
+            }
+            false => shape::verify_pass(batch, &drafts.verify_len, ContextReads::Once),
+        };
+        let begin = self.inner.now();
+        self.inner.verify(step, drafts, accepted)?;
+        self.mark(MarkKind::Verify, begin, shape);
+        self.note(step, drafts, accepted);
+        self.steps.push(std::mem::take(&mut self.step));
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! How much room models need for what is to be served with them.
+
+use super::{Acceptance, CannotServe};
+use crate::forward::Limits;
+use crate::paged::BLOCK_SIZE;
+use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
+
+/// Widest level of a tree, a request, that a pass is made for. Wider ones take several forwards.
+const TREE_WIDTH: usize = 32;
+
+/// What a policy needs of an executor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// A draft model.
+    pub draft: bool,
+    /// Room for trees.
+    pub trees: bool,
+    /// Whole distributions, not only the likeliest tokens: to sample, or because a policy looks at them.
+    pub distributions: bool,
+}
+
+impl Needs {
+    /// Of a policy (`None` is the plain engine) under this acceptance.
+    ///
+    /// # Errors
+    /// What no device can do.
+    pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
+        let trees = policy.is_some_and(|p| p.tree_tokens() > 0);
+        let wants = policy.map(|p| p.wants()).unwrap_or_default();
+        let looks = wants.entropy || wants.divergence;
+        match *acceptance {
+            Acceptance::Sampled { temperature, .. } if !(temperature > 0.0 && temperature.is_finite()) => {
+                Err(CannotServe::Temperature(temperature))
+            }
+            Acceptance::Sampled { .. } if trees => Err(CannotServe::SampledTrees),
+            Acceptance::Declared(source) if source.may_lack_proposals() => Err(CannotServe::PromptLookup),
+            Acceptance::Sampled { .. } => Ok(Needs { draft: policy.is_some(), trees, distributions: true }),
+            Acceptance::Greedy => Ok(Needs { draft: policy.is_some(), trees, distributions: looks }),
+            Acceptance::Declared(_) => Ok(Needs { draft: policy.is_some(), trees, distributions: false }),
+        }
+    }
+
+    /// Of both: models loaded once can serve several policies.
+    pub fn and(self, other: Needs) -> Needs {
+        Needs {
+            draft: self.draft || other.draft,
+            trees: self.trees || other.trees,
+            distributions: self.distributions || other.distributions,
+        }
+    }
+}
+
+/// Room for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Blocks of the target's KV. The first is the null block.
+    pub blocks: u32,
+    /// Blocks of the draft's KV. The first is the null block.
+    pub draft_blocks: u32,
+    /// Tokens of a pass.
+    pub rows: usize,
+    /// Rows of a target pass that get logits.
+    pub logit_rows: usize,
+    /// Rows of a draft pass that get logits.
+    pub draft_logit_rows: usize,
+    /// Requests whose drafts' distributions are kept through a step; 0 keeps none.
+    pub kept_requests: usize,
+    /// Tokens of each whose distributions are kept.
+    pub kept_len: usize,
+}
+
+impl Capacity {
+    /// For an engine of these settings. A draft's tree is drafted wider than it is verified, so the draft gets blocks beyond
+    /// those the engine counts: room for [`MAX_TREE_TOKENS`] tokens a request.
+    pub fn of(config: &EngineConfig, needs: Needs) -> Capacity {
+        let (seqs, budget) = (config.max_num_seqs as usize, config.max_num_batched_tokens as usize);
+        let verified = if needs.trees { MAX_TREE_TOKENS.max(config.max_draft_len) } else { config.max_draft_len };
+        let pool = match config.draft_kv {
+            DraftKv::None => config.num_gpu_blocks,
+            DraftKv::EqualSplit { ratio } => (f64::from(config.num_gpu_blocks) / (1.0 + ratio)) as u32,
+            DraftKv::Separate { blocks } => blocks.saturating_add(1),
+        };
+        let tree_blocks = MAX_TREE_TOKENS / BLOCK_SIZE as u32 + 1;
+        let scratch = if needs.trees { config.max_num_seqs.saturating_mul(tree_blocks) } else { 0 };
+        let width = if needs.trees { TREE_WIDTH } else { 1 };
+        let (kept_requests, kept_len) = match needs.distributions {
+            true => (seqs.min(budget), config.max_draft_len as usize),
+            false => (0, 0),
+        };
+        Capacity {
+            blocks: config.num_gpu_blocks,
+            draft_blocks: pool.saturating_add(scratch),
+            rows: budget,
+            logit_rows: seqs.saturating_mul(1 + verified as usize).min(budget),
+            draft_logit_rows: seqs.saturating_mul(width).min(budget),
+            kept_requests,
+            kept_len,
+        }
+    }
+
+    /// The target's limits.
+    pub fn target(&self) -> Limits {
+        Limits { kv_blocks: self.blocks, max_rows: self.rows, max_logit_rows: self.logit_rows }
+    }
+
+    /// The draft's limits.
+    pub fn draft(&self) -> Limits {
+        Limits { kv_blocks: self.draft_blocks, max_rows: self.rows, max_logit_rows: self.draft_logit_rows }
+    }
+
+    /// Rows of distributions kept through a step.
+    pub(super) fn kept_rows(&self) -> usize {
+        self.kept_requests * self.kept_len
+    }
+
+    /// Has it room for everything `needed` has?
+    pub(super) fn covers(&self, needed: &Capacity) -> Result<(), CannotServe> {
+        let pairs = [
+            ("blocks of KV", self.blocks as usize, needed.blocks as usize),
+            ("blocks of the draft's KV", self.draft_blocks as usize, needed.draft_blocks as usize),
+            ("tokens a pass", self.rows, needed.rows),
+            ("rows of logits", self.logit_rows, needed.logit_rows),
+            ("rows of the draft's logits", self.draft_logit_rows, needed.draft_logit_rows),
+            ("requests' distributions", self.kept_requests, needed.kept_requests),
+            ("tokens' distributions a request", self.kept_len, needed.kept_len),
+        ];
+        match pairs.into_iter().find(|&(_, has, needed)| has < needed) {
+            Some((what, has, needed)) => Err(CannotServe::Capacity { what, has, needed }),
+            None => Ok(()),
+        }
+    }
+}

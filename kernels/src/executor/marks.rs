@@ -1,0 +1,100 @@
+//! What the executor tells of a step: when what happened, and what was revealed.
+
+use super::DeviceExecutor;
+use super::clock::time;
+use crate::device::Device;
+use foretoken_sim::executor::{DraftPass, StepPlan};
+use foretoken_sim::live::{Mark, MarkKind, Round, TracedNode};
+use foretoken_sim::{ContextReads, Drafts, PassShape, Time, shape};
+use std::time::Duration;
+
+/// The shape of a draft pass.
+pub(super) fn draft_shape(step: &StepPlan, pass: &DraftPass, out: &Drafts) -> PassShape {
+    match pass.pass {
+        0 => shape::draft_idle_pass(&step.batch).unwrap_or_default(),
+        n if pass.growth.is_some() => shape::draft_tree_pass(&step.batch, pass.draft_len, n, &out.trees),
+        n if n <= pass.common_len => shape::draft_pass_all(&step.batch, n),
+        n => shape::draft_pass(&step.batch, pass.draft_len, n),
+    }
+}
+
+/// The shape of a target pass, which reads context once a request. `accepted` is empty without a drafter.
+pub(super) fn verify_shape(step: &StepPlan, drafts: &Drafts, accepted: &[u32]) -> PassShape {
+    let n = step.batch.len();
+    match () {
+        () if accepted.is_empty() => shape::plain_pass(&step.batch),
+        () if drafts.in_trees() => shape::verify_tree_pass(&step.batch, &drafts.trees[..n], ContextReads::Once),
+        () => shape::verify_pass(&step.batch, &drafts.verify_len, ContextReads::Once),
+    }
+}
+
+impl<D: Device> DeviceExecutor<'_, D> {
+    /// Reads the clock and says what happened then.
+    pub(super) fn mark_instant(&mut self, kind: MarkKind) {
+        let at = self.clock.read();
+        self.mark_span(kind, at);
+    }
+
+    /// Something has ended that began then.
+    pub(super) fn mark_span(&mut self, kind: MarkKind, begin: Time) {
+        let end = self.clock.now();
+        self.trace.marks.push(Mark { kind, begin, end, device: Time::ZERO, shape: PassShape::default() });
+    }
+
+    /// A pass has ended that began then and took the device so long.
+    pub(super) fn mark_pass(&mut self, kind: MarkKind, begin: Time, device: Duration, shape: PassShape) {
+        let end = self.clock.read();
+        self.trace.marks.push(Mark { kind, begin, end, device: time(device), shape });
+    }
+
+    /// Hands the step to the recorder.
+    pub(super) fn record(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &[u32]) {
+        let begin = self.clock.peek();
+        let (batch, trace) = (&step.batch, &mut self.trace);
+        trace.step = batch.step;
+        trace.num_running = batch.num_running;
+        trace.num_waiting = batch.num_waiting;
+        trace.chunks.extend_from_slice(step.chunks);
+        for i in 0..batch.len() {
+            let slot = self.requests.get(batch.ids[i]);
+            let mut nodes = 0;
+            if !accepted.is_empty() && drafts.in_trees() {
+                let tree = &drafts.trees[i];
+                nodes = tree.nodes().len() as u32;
+                let of = |(at, n): (usize, &foretoken_sim::tree::Node)| TracedNode {
+                    parent: n.parent,
+                    rank: n.rank,
+                    confidence: n.confidence,
+                    kept: n.kept,
+                    accepted: tree.accepted_path().contains(&(at as u32)),
+                };
+                trace.nodes.extend(tree.nodes().iter().enumerate().map(of));
+            } else {
+                trace.confidence.extend_from_slice(&slot.confidence);
+                trace.entropy.extend_from_slice(&slot.entropy);
+                trace.divergence.extend_from_slice(&slot.divergence);
+            }
+            trace.rounds.push(Round {
+                request: batch.ids[i],
+                start: batch.emitted[i],
+                context: batch.context[i],
+                drafted: drafts.draft_len.get(i).copied().unwrap_or(0),
+                verified: drafts.verify_len.get(i).copied().unwrap_or(0),
+                accepted: accepted.get(i).copied().unwrap_or(0),
+                nodes,
+            });
+        }
+        self.recorder.step(&self.trace);
+        self.trace.clear();
+        // The next step is not known yet; what follows the last one belongs to none.
+        self.trace.step = batch.step + 1;
+        let end = self.clock.peek();
+        self.trace.marks.push(Mark {
+            kind: MarkKind::Recorded,
+            begin,
+            end,
+            device: Time::ZERO,
+            shape: PassShape::default(),
+        });
+    }
+}

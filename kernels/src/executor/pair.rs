@@ -1,0 +1,163 @@
+//! A target and its draft on one device, loaded once for any number of runs.
+
+use super::{CannotServe, Capacity, Needs};
+use crate::device::Device;
+use crate::forward::{Llama, LoadError};
+use crate::model::{LlamaShape, MemoryNeeded};
+use crate::paged::{BLOCK_SIZE, Batch, Logits};
+use crate::weights::{Dtype, Weights};
+use foretoken_sim::EngineConfig;
+
+/// Whole distributions, where they are needed.
+pub(super) struct Distributions<D: Device> {
+    /// Of the target's rows of a pass.
+    pub(super) target: D::Buffer,
+    /// Of the draft's rows of a pass.
+    pub(super) draft: D::Buffer,
+    /// Of all drafted tokens of a step: request `i`'s token `j` in row `i · kept_len + j`.
+    pub(super) kept: D::Buffer,
+}
+
+/// A target and its draft.
+pub struct Pair<D: Device> {
+    pub(super) target: Llama<D>,
+    pub(super) draft: Option<Llama<D>>,
+    pub(super) distributions: Option<Distributions<D>>,
+    pub(super) capacity: Capacity,
+}
+
+impl<D: Device> Pair<D> {
+    /// Puts both on the device, with this room.
+    ///
+    /// # Errors
+    /// Too little memory for both together, said before any is taken; or the device's.
+    pub fn load(
+        device: &mut D,
+        target: (&LlamaShape, &impl Weights),
+        draft: Option<(&LlamaShape, &impl Weights)>,
+        capacity: Capacity,
+    ) -> Result<Pair<D>, LoadError<D::Error>> {
+        let draft_kind = draft.map(|(shape, weights)| (shape, weights.dtype()));
+        let needed = Pair::memory_needed(device, (target.0, target.1.dtype()), draft_kind, capacity);
+        if let Some(available) = device.available_bytes() {
+            needed.fits(available)?;
+        }
+        let loaded_target = Llama::load(device, target.0, target.1, capacity.target())?;
+        let loaded_draft = match draft {
+            Some((shape, weights)) => Some(Llama::load(device, shape, weights, capacity.draft())?),
+            None => None,
+        };
+        let mut buffer = |rows| device.buffer(rows, target.0.vocab as usize).map_err(LoadError::Device);
+        let distributions = match capacity.kept_rows() {
+            0 => None,
+            kept => Some(Distributions {
+                target: buffer(capacity.logit_rows)?,
+                draft: buffer(capacity.draft_logit_rows)?,
+                kept: buffer(kept)?,
+            }),
+        };
+        Ok(Pair { target: loaded_target, draft: loaded_draft, distributions, capacity })
+    }
+
+    /// What [`Pair::load`] would take of shapes with weights of these types.
+    pub fn memory_needed(
+        device: &D,
+        target: (&LlamaShape, Dtype),
+        draft: Option<(&LlamaShape, Dtype)>,
+        capacity: Capacity,
+    ) -> MemoryNeeded {
+        let mut needed = Llama::<D>::memory_needed(device, target.0, target.1, capacity.target());
+        if let Some((shape, dtype)) = draft {
+            let more = Llama::<D>::memory_needed(device, shape, dtype, capacity.draft());
+            needed.weights += more.weights;
+            needed.kv += more.kv;
+            needed.activations += more.activations;
+        }
+        if capacity.kept_rows() > 0 {
+            let rows = capacity.logit_rows + capacity.draft_logit_rows + capacity.kept_rows();
+            needed.activations += 4 * rows as u64 * u64::from(target.0.vocab);
+        }
+        needed
+    }
+
+    /// Can such a pair serve with these settings? To be asked before loading.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn check_shapes(
+        config: &EngineConfig,
+        needs: Needs,
+        target: &LlamaShape,
+        draft: Option<&LlamaShape>,
+    ) -> Result<(), CannotServe> {
+        let bad = |key, why: String| Err(CannotServe::Engine { key, why });
+        if config.block_size as usize != BLOCK_SIZE {
+            return bad(
+                "block_size",
+                format!("{} is not {BLOCK_SIZE}, the block of the device's KV", config.block_size),
+            );
+        }
+        if config.prefix_caching {
+            return bad("prefix_caching", "a device shares no KV between requests: set it to false".into());
+        }
+        let too_long = |shape: &LlamaShape, which: &str| {
+            let most = shape.max_positions;
+            (config.max_model_len > most)
+                .then(|| format!("{} is more than the {most} positions of the {which}", config.max_model_len))
+        };
+        if let Some(why) = too_long(target, "target") {
+            return bad("max_model_len", why);
+        }
+        if !needs.draft {
+            return Ok(());
+        }
+        if !config.draft_prefill {
+            return bad("draft_prefill", "a draft model needs the prompts' KV: set it to true".into());
+        }
+        let Some(draft) = draft else { return Err(CannotServe::NoDraft) };
+        if draft.vocab != target.vocab {
+            return Err(CannotServe::Vocabulary { target: target.vocab, draft: draft.vocab });
+        }
+        too_long(draft, "draft").map_or(Ok(()), |why| bad("max_model_len", why))
+    }
+
+    pub(super) fn check(&self, config: &EngineConfig, needs: Needs) -> Result<(), CannotServe> {
+        Pair::<D>::check_shapes(config, needs, self.target.shape(), self.draft.as_ref().map(|d| d.shape()))?;
+        let mut needed = Capacity::of(config, needs);
+        if !needs.draft {
+            (needed.draft_blocks, needed.draft_logit_rows) = (0, 0);
+        }
+        self.capacity.covers(&needed)
+    }
+
+    /// The room it was loaded with.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Tokens in the vocabulary.
+    pub fn vocab(&self) -> u32 {
+        self.target.shape().vocab
+    }
+
+    /// Runs each model this many times over one token and over a full pass, so that the first step of a run meets warm
+    /// threads, caches and, on a GPU, compiled kernels. What is in the null block does not matter.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn warm_up(&mut self, device: &mut D, times: usize) -> Result<(), D::Error> {
+        let mut batch = Batch::default();
+        for model in std::iter::once(&mut self.target).chain(&mut self.draft) {
+            let many = model.limits().max_rows.min(64);
+            for rows in (0..times).flat_map(|_| [1, many]) {
+                batch.clear();
+                for _ in 0..rows {
+                    batch.push_chain(&[0], 0, &[0], Logits::Skip);
+                }
+                batch.logit_rows.push(0);
+                model.forward(device, &batch)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! The engine on the CPU device: what it emits is what decoding alone emits, what is declared is what happens, and what
+//! cannot be served is refused.
+
+mod common;
+mod serving;
+
+use common::{Strong, shape};
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::executor::{
+    Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts,
+};
+use foretoken_kernels::model::LlamaShape;
+use foretoken_kernels::weights::{Dtype, RandomWeights};
+use foretoken_sim::acceptance::AcceptanceSpec;
+use foretoken_sim::engine::Ending;
+use foretoken_sim::live::MarkKind;
+use foretoken_sim::*;
+use serving::{Fixed, Kept, World, config, policies, workload};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn speculation_emits_the_autoregressive_tokens() {
+    let world = World::new();
+    let (_, plain) = world.serve(&config(), None, Acceptance::Greedy);
+    assert_eq!(plain.outputs.len(), world.workload.len());
+    for tight in [false, true] {
+        let config = if tight { EngineConfig { num_gpu_blocks: 18, ..config() } } else { config() };
+        for policy in policies() {
+            let said = format!("{policy:?}, tight {tight}");
+            let (run, kept) = world.serve(&config, Some(policy), Acceptance::Greedy);
+            let t = &run.totals;
+            println!("{said}: {} steps, {} of {}, {} preemptions", t.steps, t.accepted(), t.verified, t.preemptions);
+            assert_eq!(kept.outputs, plain.outputs, "{said}");
+            assert!(t.accepted() > 0 && t.accepted() < t.verified, "{said}");
+            assert_eq!(t.preemptions > 0, tight, "{said}");
+        }
+    }
+}
+
+/// A request in a v0 engine, with gaps that are closed at once or never, is the same request.
+#[test]
+fn every_setting_of_the_engine_emits_the_same_tokens() {
+    let world = World::new();
+    let (_, plain) = world.serve(&config(), None, Acceptance::Greedy);
+    let settings = [
+        EngineConfig { scheduler: Scheduler::V0PrefillFirst, max_num_batched_tokens: 128, ..config() },
+        EngineConfig { draft_gap: DraftGap::AlwaysExtend, ..config() },
+        EngineConfig { draft_gap: DraftGap::Permanent, ..config() },
+        EngineConfig { budget_charge: BudgetCharge::Trimmed, max_num_batched_tokens: 24, ..config() },
+        EngineConfig { draft_kv: DraftKv::EqualSplit { ratio: 1.0 }, num_gpu_blocks: 60, ..config() },
+        EngineConfig { draft_kv: DraftKv::Separate { blocks: 30 }, ..config() },
+        EngineConfig { chunked_prefill: false, max_num_batched_tokens: 128, ..config() },
+    ];
+    for config in settings {
+        // Drafts in every third step only, so that there are gaps.
+        let policy = Fixed { every: 3, ..Fixed::chain(4) };
+        let (run, kept) = world.serve(&config, Some(policy), Acceptance::Greedy);
+        assert_eq!(kept.outputs, plain.outputs, "{config:?}");
+        assert!(run.totals.accepted() > 0, "{config:?}");
+    }
+}
+
+/// Everything at once, so that the schedule does not depend on time: then a declared run is the simulated one but for it.
+#[test]
+fn declared_acceptance_is_the_simulators() {
+    let world = World::new();
+    let config = EngineConfig { num_gpu_blocks: 20, ..config() };
+    let source = AcceptanceSpec::default().build(3, &world.workload).unwrap();
+    for policy in policies() {
+        let simulation = Simulation {
+            workload: &world.workload,
+            arrivals: Arrivals::Open,
+            config: &config,
+            draft: &Linear::new(Coefficients::FREE),
+            target: &Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 }),
+            context_reads: ContextReads::Once,
+            drafting: Drafting::Autoregressive,
+            noise_cv: 0.0,
+            acceptance: &*source,
+            seed: 1,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: true,
+            interrupt: &AtomicBool::new(false),
+        };
+        let simulated = simulation.run(Speculation::Policy(Box::new(policy.clone())));
+        let (live, kept) = world.serve(&config, Some(policy.clone()), Acceptance::Declared(&*source));
+        let counts = |run: &Run| {
+            let of = |s: &StepRecord| (s.batch_size, s.chunk_tokens, s.drafted, s.verified, s.accepted, s.preempted);
+            run.steps.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&live), counts(&simulated), "{policy:?}");
+        assert!(live.totals.preemptions > 0 && live.totals.accepted() > 0, "{policy:?}");
+        let emitted: usize = kept.outputs.iter().map(|(_, o)| o.len()).sum();
+        assert_eq!(emitted as u32, world.workload.output_len.iter().sum::<u32>());
+    }
+}
+
+#[test]
+fn what_is_recorded_adds_up() {
+    let world = World::new();
+    let (run, kept) = world.serve(&config(), Some(Fixed::chain(3)), Acceptance::Greedy);
+    let passes = |s: &live::StepTrace| s.marks.iter().filter(|m| matches!(m.kind, MarkKind::Draft(_))).count() as u32;
+    assert_eq!(kept.steps.len(), run.steps.len() + 1, "one more, for what follows the last step");
+    let mut end = Time::ZERO;
+    for (said, s) in kept.steps.iter().zip(&run.steps) {
+        assert_eq!((said.step, said.rounds.len() as u32, passes(said)), (s.step, s.batch_size, s.draft_passes));
+        assert_eq!(said.rounds.iter().map(|r| r.accepted).sum::<u32>(), s.accepted);
+        assert_eq!(said.confidence.len() as u32, s.drafted);
+        assert!(said.confidence.iter().all(|c| (0.0..=1.0).contains(c)));
+        let verify = said.marks.iter().rfind(|m| m.kind == MarkKind::Verify).unwrap();
+        assert_eq!(verify.end, s.end);
+        assert!(verify.device > Time::ZERO && verify.device <= verify.end - verify.begin);
+        let busy: Time = said.marks.iter().map(|m| m.end - m.begin).sum();
+        assert!(said.host(end) + busy >= s.end - end, "nothing is left out");
+        end = s.end;
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_before_it_is_tried() {
+    let refused = |config: EngineConfig, target: LlamaShape, draft: Option<LlamaShape>| {
+        let needs = Needs { draft: true, ..Needs::default() };
+        Pair::<Cpu>::check_shapes(&config, needs, &target, draft.as_ref()).unwrap_err().to_string()
+    };
+    let both = |config| refused(config, shape(), Some(shape()));
+    assert!(both(EngineConfig { block_size: 32, ..config() }).contains("engine.block_size: 32 is not 16"));
+    assert!(both(EngineConfig { prefix_caching: true, ..config() }).contains("engine.prefix_caching"));
+    assert!(both(EngineConfig { draft_prefill: false, ..config() }).contains("engine.draft_prefill"));
+    assert!(both(EngineConfig { max_model_len: 513, ..config() }).contains("513 is more than the 512 positions"));
+    let other = LlamaShape { vocab: 98, ..shape() };
+    assert!(refused(config(), shape(), Some(other)).contains("97 tokens in its vocabulary and the draft 98"));
+    assert!(refused(config(), shape(), None).contains("no draft model"));
+
+    let lookup = serde_json::from_str::<AcceptanceSpec>(r#"{"source": {"prompt-lookup": {}}}"#).unwrap();
+    let lookup = lookup.build(1, &workload().0).unwrap();
+    let policy = Fixed::chain(2);
+    let of = |policy: &Fixed, acceptance: &Acceptance| Needs::of(Some(policy), acceptance);
+    assert_eq!(of(&policy, &Acceptance::Declared(&*lookup)), Err(CannotServe::PromptLookup));
+    let sampled = |temperature| Acceptance::Sampled { temperature, seed: 1 };
+    assert_eq!(of(&policy, &sampled(0.0)), Err(CannotServe::Temperature(0.0)));
+    assert_eq!(of(&policies().pop().unwrap(), &sampled(1.0)), Err(CannotServe::SampledTrees));
+
+    let world = World::new();
+    let refused = |prompts: Vec<Vec<u32>>, config: &EngineConfig| {
+        let mut cpu = Cpu::new(1).unwrap();
+        let mut pair =
+            world.pair(&mut cpu, Capacity::of(&serving::config(), Needs { draft: true, ..Needs::default() }));
+        let (recorder, interrupt) = (&mut (), &AtomicBool::new(false));
+        let live = Live {
+            config,
+            workload: &world.workload,
+            prompts: &prompts,
+            acceptance: Acceptance::Greedy,
+            recorder,
+            interrupt,
+        };
+        DeviceExecutor::new(&mut cpu, &mut pair, Some(&policy), live).err().unwrap().to_string()
+    };
+    let mut prompts = world.prompts.clone();
+    prompts[2].pop();
+    assert_eq!(refused(prompts, &config()), "request 2: its prompt has 4 tokens where the workload says 5");
+    let mut prompts = world.prompts.clone();
+    prompts[1][3] = 97;
+    assert_eq!(refused(prompts, &config()), "request 1: token 3 of its prompt is 97, but the vocabulary has 97");
+    let larger = EngineConfig { num_gpu_blocks: 41, ..config() };
+    let said = refused(world.prompts.clone(), &larger);
+    assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");
+}
+
+/// A prompt that does not fit is rejected and accounted for; everybody else is served.
+#[test]
+fn prompts_too_long_are_rejected() {
+    let mut world = World::new();
+    world.workload.prompt_len[3] = 300;
+    world.prompts[3].clear();
+    let (run, kept) = world.serve(&config(), Some(Fixed::chain(3)), Acceptance::Greedy);
+    assert_eq!(run.records.outcome[3], Outcome::Rejected);
+    assert_eq!((run.ending, kept.outputs.len()), (Ending::Done, 7));
+}
+
+#[test]
+fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
+    let late = [Request::new(Time::ZERO, 4, 3), Request::new(Time::from_s(0.08), 4, 3)];
+    let mut world = World::new();
+    world.workload = late.into_iter().chain([Request::new(Time::from_s(60.0), 4, 3)]).collect();
+    let random = RandomPrompts { seed: 1, vocab: shape().vocab, workload: &world.workload };
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut pair = world.pair(&mut cpu, Capacity::of(&config(), Needs::default()));
+    let interrupt = AtomicBool::new(false);
+    let mut kept = Kept::default();
+    let begun = Instant::now();
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            interrupt.store(true, Ordering::Relaxed);
+        });
+        world.run(&mut cpu, &mut pair, &config(), None, (Acceptance::Greedy, &random), &mut kept, &interrupt)
+    });
+    assert_eq!(run.ending, Ending::Interrupted);
+    assert!(begun.elapsed() < Duration::from_secs(30), "it waited for the third request");
+    assert!(run.records.first_scheduled[1] >= Time::from_s(0.08), "served before it arrived");
+    assert_eq!(kept.outputs.len(), 2);
+}
+
+/// What a device cannot do in the middle of a run ends it with what was done.
+#[test]
+fn a_failing_pass_keeps_what_was_done() {
+    let world = World::new();
+    // Trees far wider than the room that a policy of chains was given.
+    let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 20, tokens: 0, ..Fixed::chain(2) };
+    let (run, error, kept) = world.try_serve(&config(), Some(lying), Acceptance::Greedy);
+    assert!(error.unwrap().contains("draft narrower trees"));
+    assert_eq!((run.ending, run.steps.len()), (Ending::Failed, 20));
+    assert_eq!(kept.steps.len(), 21);
+    let emitted: u32 = run.records.emitted.iter().sum();
+    assert_eq!(u64::from(emitted), run.totals.emitted);
+}
+
+/// The distribution of three tokens that were sampled with speculation is the target's own, and not the draft's.
+#[test]
+fn sampling_keeps_the_targets_distribution() {
+    const N: usize = 12_000;
+    const VOCAB: usize = 5;
+    let world = World::new();
+    let small = LlamaShape { vocab: VOCAB as u32, ..shape() };
+    let workload: Workload = (0..N).map(|_| Request::new(Time::ZERO, 6, 3)).collect();
+    let prompts = vec![vec![1, 2, 0, 4, 3, 1]; N];
+    let (seeds, temperature) = ([5, 6], 1.5);
+    let config = EngineConfig { max_num_seqs: 32, num_gpu_blocks: 80, ..config() };
+    let acceptance = Acceptance::Sampled { temperature, seed: 9 };
+    let needs = Needs::of(Some(&Fixed::chain(2)), &acceptance).unwrap();
+    let mut cpu = Cpu::new(1).unwrap();
+    let weights = seeds.map(|seed| Strong(RandomWeights { seed, dtype: Dtype::F32 }));
+    let capacity = Capacity::of(&config, needs);
+    let mut pair = Pair::load(&mut cpu, (&small, &weights[0]), Some((&small, &weights[1])), capacity).unwrap();
+    let mut kept = Kept::default();
+    let sampling = World { workload, ..world };
+    let policy = Some(Fixed::chain(2));
+    let interrupt = AtomicBool::new(false);
+    let with = (acceptance, &prompts as &dyn foretoken_kernels::executor::Prompts);
+    let run = sampling.run(&mut cpu, &mut pair, &config, policy, with, &mut kept, &interrupt);
+    let rate = run.totals.accepted() as f64 / run.totals.verified as f64;
+    assert!((0.05..0.95).contains(&rate), "acceptance {rate} tries one side only");
+
+    let mut seen = vec![0.0; VOCAB.pow(3)];
+    for (_, o) in &kept.outputs {
+        seen[o.iter().fold(0, |cell, &t| cell * VOCAB + t as usize)] += 1.0;
+    }
+    let [own, drafts] = weights.map(|w| {
+        let p = serving::joint(&small, &w, &prompts[0], temperature);
+        let chi: f64 = p.iter().zip(&seen).map(|(p, n)| (n - p * N as f64).powi(2) / (p * N as f64)).sum();
+        chi
+    });
+    // Five standard deviations of χ² with 124 degrees of freedom.
+    let limit = 124.0 + 5.0 * (2.0f64 * 124.0).sqrt();
+    println!("χ² {own:.0} against the target, {drafts:.0} against the draft, limit {limit:.0}, acceptance {rate:.2}");
+    assert!(own < limit && drafts > limit);
+}

@@ -1,0 +1,212 @@
+//! From measured shapes to a model's part of the profile: fits on four fifths of the shapes, errors on the last fifth.
+
+use crate::fit::Sample;
+use crate::linear::{fit_linear, fit_ols};
+use crate::profile::{ByRegion, Errors, Measurement, ModelInfo, ModelProfile, Range};
+use crate::table::fit_table;
+use crate::{FitError, Region, Role, Shape};
+use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
+
+/// Largest mean held-out error of α, γ, δ over decode and over verify passes that is trusted.
+pub const TRUSTED_ERROR: f64 = 0.10;
+/// Error of the table below which it is good in any case; above, it is compared with twice the repeatability.
+pub const TABLE_ERROR: f64 = 0.05;
+
+/// The times of one shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// The pass.
+    pub shape: Shape,
+    /// Seconds of each pass, by visit: a visit is a few passes in a row.
+    pub visits: Vec<Vec<f64>>,
+}
+
+impl Timed {
+    /// Median over all samples, seconds.
+    pub fn median(&self) -> f64 {
+        median(self.all())
+    }
+
+    /// 1.4826 · median absolute deviation / median: the coefficient of variation of a normal law with that spread.
+    pub fn spread(&self) -> f64 {
+        let middle = self.median();
+        1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
+    }
+
+    /// How far the first visit's median is from the last one's, relative to their mean; `None` with one visit.
+    pub fn repeatability(&self) -> Option<f64> {
+        let [first, .., last] = self.visits.as_slice() else { return None };
+        let (a, b) = (median(first.clone()), median(last.clone()));
+        Some((a - b).abs() / ((a + b) / 2.0))
+    }
+
+    fn all(&self) -> Vec<f64> {
+        self.visits.iter().flatten().copied().collect()
+    }
+}
+
+/// The median; NaN without values.
+pub(crate) fn median(mut x: Vec<f64>) -> f64 {
+    x.sort_unstable_by(f64::total_cmp);
+    match x.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => x[n / 2],
+        n => (x[n / 2 - 1] + x[n / 2]) / 2.0,
+    }
+}
+
+/// Which shapes are kept from the fits: a fifth of each region, chosen by the seed. Never the last shape of its number of
+/// tokens, nor the ends of the measured range: nobody may ask a fit for what lies outside.
+pub fn hold_out(shapes: &[Shape], seed: u64, role: Role) -> Vec<bool> {
+    let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
+    let mut held = vec![false; shapes.len()];
+    let ends: [fn(&Shape) -> u64; 3] =
+        [Shape::batched, |s| s.pass(ContextReads::Once).context, |s| s.pass(ContextReads::Once).pairs];
+    let is_end = |s: &Shape| ends.iter().any(|of| shapes.iter().all(|other| of(other) <= of(s)));
+    for region in Region::ALL {
+        let mut own: Vec<usize> = (0..shapes.len()).filter(|&i| shapes[i].region() == region).collect();
+        let wanted = own.len().div_ceil(5);
+        own.sort_by_key(|&i| luck.bits(i as u64));
+        let mut taken = 0;
+        for i in own {
+            let others = |j: usize| j != i && !held[j] && shapes[j].batched() == shapes[i].batched();
+            if taken < wanted && !is_end(&shapes[i]) && (0..shapes.len()).any(others) {
+                held[i] = true;
+                taken += 1;
+            }
+        }
+    }
+    held
+}
+
+/// Fits one model's passes and says how well. `borders`: see [`fit_table`].
+///
+/// # Errors
+/// Too few shapes, or such that the terms cannot be told apart.
+pub fn assess(
+    role: Role,
+    model: ModelInfo,
+    timed: &[Timed],
+    reads: ContextReads,
+    seed: u64,
+    borders: &[u32],
+) -> Result<ModelProfile, FitError> {
+    let shapes: Vec<Shape> = timed.iter().map(|t| t.shape).collect();
+    let held = hold_out(&shapes, seed, role);
+    let measured: Vec<Measurement> = timed.iter().zip(&held).map(|(t, &held_out)| measurement(t, held_out)).collect();
+    let passes = |held_out: bool| {
+        let of = move |m: &&Measurement| m.held_out == held_out;
+        measured.iter().filter(of).map(|m| (m.shape.pass(reads), m.seconds)).collect::<Vec<_>>()
+    };
+    let linear = fit_linear(&served(&measured, reads))?;
+    let ols = fit_ols(&served(&measured, reads))?;
+    let table = fit_table(&passes(false), borders);
+    let as_model = table.build().map_err(|e| FitError::Regression(e.to_string()))?;
+    let coefficients = linear.coefficients();
+    let held_out = Errors {
+        shapes: held.iter().filter(|&&h| h).count() as u64,
+        linear: by_region(&measured, reads, |p| coefficients.pass_s(p.context as f64, p.batched as f64)),
+        table: by_region(&measured, reads, |p| as_model.pass(p).as_s()),
+    };
+    let spreads = timed.iter().map(Timed::spread).collect();
+    let repeats: Vec<f64> = timed.iter().filter_map(Timed::repeatability).collect();
+    let most = |of: fn(&PassShape) -> u64| shapes.iter().map(|s| of(&s.pass(reads))).max().unwrap_or(0);
+    Ok(ModelProfile {
+        noise_cv: median(spreads),
+        repeatability: mean(&repeats).unwrap_or(0.0),
+        model,
+        linear,
+        ols,
+        held_out,
+        range: Range {
+            requests: shapes.iter().map(|s| u64::from(s.requests)).max().unwrap_or(0),
+            batched: most(|p| p.batched),
+            context: most(|p| p.context),
+            pairs: most(|p| p.pairs),
+        },
+        table,
+        measured,
+    })
+}
+
+/// How a verify pass reads context on this device: the reading whose linear fit is nearer to the passes it was fitted to.
+pub fn context_reads(timed: &[Timed], seed: u64) -> Result<ContextReads, FitError> {
+    let shapes: Vec<Shape> = timed.iter().map(|t| t.shape).collect();
+    let held = hold_out(&shapes, seed, Role::Target);
+    let measured: Vec<Measurement> = timed.iter().zip(held).map(|(t, held_out)| measurement(t, held_out)).collect();
+    let error = |reads| {
+        let samples = served(&measured, reads);
+        let c = fit_linear(&samples)?.coefficients();
+        let errors: Vec<f64> =
+            samples.iter().map(|s| (c.pass_s(s.context, s.batched) / s.seconds - 1.0).abs()).collect();
+        Ok(mean(&errors).unwrap_or(0.0))
+    };
+    let (once, each) = (error(ContextReads::Once)?, error(ContextReads::PerPosition)?);
+    Ok(if each < once { ContextReads::PerPosition } else { ContextReads::Once })
+}
+
+/// The decode and verify passes that fits may see. Prompts are left out of α, γ, δ: what a policy decides is between verify
+/// passes, and a prompt's attention is quadratic.
+fn served(measured: &[Measurement], reads: ContextReads) -> Vec<Sample> {
+    let fitted = measured.iter().filter(|m| !m.held_out && m.shape.region() != Region::Prefill);
+    let sample = |m: &Measurement| {
+        let p = m.shape.pass(reads);
+        Sample { context: p.context as f64, batched: p.batched as f64, seconds: m.seconds }
+    };
+    fitted.map(sample).collect()
+}
+
+fn measurement(t: &Timed, held_out: bool) -> Measurement {
+    let samples = t.visits.iter().map(|v| v.len() as u64).sum();
+    Measurement { shape: t.shape, seconds: t.median(), spread: t.spread(), samples, held_out }
+}
+
+fn by_region(measured: &[Measurement], reads: ContextReads, predict: impl Fn(PassShape) -> f64) -> ByRegion {
+    let error = |m: &Measurement| (predict(m.shape.pass(reads)) / m.seconds - 1.0).abs();
+    let held = || measured.iter().filter(|m| m.held_out);
+    let of = |region| mean(&held().filter(|m| m.shape.region() == region).map(error).collect::<Vec<_>>());
+    ByRegion {
+        overall: mean(&held().map(error).collect::<Vec<_>>()).unwrap_or(0.0),
+        decode: of(Region::Decode),
+        verify: of(Region::Verify),
+        wide: of(Region::Wide),
+        prefill: of(Region::Prefill),
+    }
+}
+
+fn mean(x: &[f64]) -> Option<f64> {
+    (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64)
+}
+
+/// Where the fits of a model fail, in words; the first list is why it is not trusted.
+pub fn failures(role: Role, profile: &ModelProfile) -> (Vec<String>, Vec<String>) {
+    let (mut distrust, mut notes) = (Vec::new(), Vec::new());
+    let name = role.name();
+    for region in Region::ALL {
+        let Some(error) = profile.held_out.linear.of(region).filter(|&e| e > TRUSTED_ERROR) else { continue };
+        let line = format!(
+            "{name}: alpha, gamma, delta are off by {:.0} % on held-out {} passes (bound {:.0} %)",
+            error * 100.0,
+            region.name(),
+            TRUSTED_ERROR * 100.0
+        );
+        match region {
+            Region::Decode | Region::Verify => distrust.push(line),
+            Region::Wide | Region::Prefill => notes.push(line),
+        }
+    }
+    let bound = TABLE_ERROR.max(2.0 * profile.repeatability);
+    let table = profile.held_out.table.overall;
+    if table > bound {
+        notes.push(format!(
+            "{name}: the table is off by {:.1} % on held-out passes (bound {:.1} %)",
+            table * 100.0,
+            bound * 100.0
+        ));
+    }
+    (distrust, notes)
+}
+
+#[cfg(test)]
+#[path = "assess_tests.rs"]
+mod tests;

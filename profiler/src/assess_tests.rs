@@ -1,0 +1,77 @@
+use super::*;
+use crate::testing::{line, model, room, steps, timed};
+use crate::{Density, grid};
+
+fn assessed(cost: fn(&Shape) -> f64, noise: f64) -> ModelProfile {
+    let timed = timed(Role::Target, cost, noise);
+    let reads = context_reads(&timed, 1).unwrap();
+    assess(Role::Target, model("m"), &timed, reads, 1, &[]).unwrap()
+}
+
+#[test]
+fn a_straight_machine_is_recovered_and_trusted() {
+    let p = assessed(line, 0.0);
+    for (got, want) in [(p.linear.alpha_s, 1e-7), (p.linear.gamma_s, 50e-6), (p.linear.delta_s, 1e-3)] {
+        assert!((got / want - 1.0).abs() < 1e-6, "{got} against {want}");
+    }
+    assert!(p.held_out.linear.overall < 1e-6 && p.held_out.table.overall < 1e-4, "{:?}", p.held_out);
+    assert_eq!((p.noise_cv, p.repeatability), (0.0, 0.0));
+    assert_eq!(failures(Role::Target, &p), (vec![], vec![]));
+}
+
+#[test]
+fn noise_and_outliers_move_the_coefficients_little_and_are_reported() {
+    let p = assessed(line, 0.04);
+    for (got, want) in [(p.linear.alpha_s, 1e-7), (p.linear.gamma_s, 50e-6), (p.linear.delta_s, 1e-3)] {
+        assert!((got / want - 1.0).abs() < 0.05, "{got} against {want}");
+    }
+    // Uniform on ±4 % has a standard deviation of 2.3 %, and its median deviation says 1.4826 · 2 % = 3 %.
+    assert!((0.015..0.04).contains(&p.noise_cv), "{}", p.noise_cv);
+    assert!(p.repeatability > 0.002 && p.held_out.linear.overall < 0.04, "{p:?}");
+    assert!(failures(Role::Target, &p).0.is_empty());
+}
+
+#[test]
+fn a_machine_of_steps_is_not_trusted_and_its_table_is_better() {
+    let p = assessed(steps, 0.0);
+    let (distrust, _) = failures(Role::Target, &p);
+    assert!(distrust.iter().any(|d| d.contains("held-out verify passes")), "{distrust:?} {:?}", p.held_out);
+    assert!(p.held_out.table.overall < 0.6 * p.held_out.linear.overall, "{:?}", p.held_out);
+}
+
+#[test]
+fn how_context_is_read_is_found_out() {
+    let once = |s: &Shape| 1e-3 + 1e-6 * s.pass(ContextReads::Once).context as f64;
+    let each = |s: &Shape| 1e-3 + 1e-6 * s.pass(ContextReads::PerPosition).context as f64;
+    assert_eq!(context_reads(&timed(Role::Target, once, 0.02), 1), Ok(ContextReads::Once));
+    assert_eq!(context_reads(&timed(Role::Target, each, 0.02), 1), Ok(ContextReads::PerPosition));
+}
+
+#[test]
+fn a_fifth_of_every_region_is_held_out_and_the_ends_are_not() {
+    let shapes = grid(Role::Target, &room(), Density::Full);
+    let held = hold_out(&shapes, 7, Role::Target);
+    assert_ne!(held, hold_out(&shapes, 8, Role::Target), "the seed decides");
+    assert_eq!(held, hold_out(&shapes, 7, Role::Target));
+    for region in Region::ALL {
+        let own: Vec<usize> = (0..shapes.len()).filter(|&i| shapes[i].region() == region).collect();
+        let n = own.iter().filter(|&&i| held[i]).count();
+        assert!(n >= 1 && n <= own.len().div_ceil(5), "{region:?}: {n} of {}", own.len());
+    }
+    let most = shapes.iter().map(Shape::batched).max().unwrap();
+    for (shape, held) in shapes.iter().zip(&held) {
+        assert!(!held || shape.batched() < most);
+        let seen = |other: &(&Shape, &bool)| !other.1 && other.0.batched() == shape.batched();
+        assert!(shapes.iter().zip(hold_out(&shapes, 7, Role::Target).iter()).any(|o| seen(&o)), "{shape:?}");
+    }
+}
+
+#[test]
+fn spread_and_repeatability_are_robust() {
+    let shape = Shape { kind: crate::Kind::Decode, requests: 1, new: 1, context: 16 };
+    let t = Timed { shape, visits: vec![vec![1.0, 1.01, 50.0], vec![1.1, 1.09, 1.1]] };
+    assert!((t.median() - 1.095).abs() < 1e-12);
+    assert!((t.repeatability().unwrap() - 0.09 / 1.055).abs() < 1e-12);
+    assert!(t.spread() < 0.1, "one outlier is no spread");
+    assert_eq!(Timed { shape, visits: vec![vec![1.0]] }.repeatability(), None);
+}

@@ -1,0 +1,129 @@
+use super::*;
+use crate::testing::{line, room};
+use crate::{Density, grid};
+use std::convert::Infallible;
+
+/// A machine that gets slower by `slope` with every pass.
+struct Machine {
+    passes: u64,
+    slope: f64,
+    /// Fails at this pass.
+    breaks_at: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("out of memory")]
+struct OutOfMemory;
+
+impl Passes for Machine {
+    type Error = OutOfMemory;
+
+    fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, OutOfMemory> {
+        self.passes += 1;
+        if self.passes == self.breaks_at {
+            return Err(OutOfMemory);
+        }
+        let share = if role == Role::Draft { 0.1 } else { 1.0 };
+        Ok(Duration::from_secs_f64(line(shape) * share * (1.0 + self.slope * self.passes as f64)))
+    }
+}
+
+fn machine() -> Machine {
+    Machine { passes: 0, slope: 0.0, breaks_at: 0 }
+}
+
+fn stops(seed: u64) -> Vec<Stop> {
+    schedule(&grid(Role::Target, &room(), Density::Quick), &grid(Role::Draft, &room(), Density::Quick), seed)
+}
+
+fn effort(stops: &[Stop]) -> Effort {
+    Effort::within(Duration::from_secs(10), stops.len())
+}
+
+fn run(machine: &mut Machine, stops: &[Stop], done: &mut Vec<Visit>, until: usize) -> bool {
+    let interrupt = AtomicBool::new(false);
+    let result = measure(machine, stops, effort(stops), done, &interrupt, |n, _| {
+        interrupt.store(n + 1 == until, Ordering::Relaxed);
+        Ok::<_, Infallible>(())
+    });
+    match result {
+        Ok(()) => true,
+        Err(MeasureError::Interrupted) => false,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+#[test]
+fn every_shape_is_visited_in_every_round_in_an_order_of_the_seed() {
+    let all = stops(1);
+    assert_eq!(all, stops(1));
+    assert_ne!(all, stops(2));
+    let shapes: Vec<&Stop> = all.iter().filter(|s| !s.anchor).collect();
+    let half = shapes.len() / ROUNDS;
+    let sorted = |part: &[&Stop]| {
+        let mut part: Vec<_> = part.iter().map(|s| (s.role, s.shape)).collect();
+        part.sort();
+        part
+    };
+    assert_eq!(sorted(&shapes[..half]), sorted(&shapes[half..]));
+    assert_ne!(shapes[..half], shapes[half..], "each round has an order of its own");
+    assert!(all[0].anchor && all.last().unwrap().anchor);
+    assert!(all.windows(2 + ANCHOR_EVERY + 1).all(|w| w.iter().any(|s| s.anchor)));
+}
+
+#[test]
+fn an_interrupted_measuring_goes_on_and_ends_the_same() {
+    let stops = stops(3);
+    let mut whole = Vec::new();
+    assert!(run(&mut machine(), &stops, &mut whole, usize::MAX));
+    let mut parts = Vec::new();
+    assert!(!run(&mut machine(), &stops, &mut parts, 17));
+    assert_eq!(parts.len(), 17);
+    assert!(!run(&mut machine(), &stops, &mut parts, 40));
+    assert!(run(&mut machine(), &stops, &mut parts, usize::MAX));
+    assert_eq!(parts, whole);
+    assert_eq!(collect(&parts, Role::Draft), collect(&whole, Role::Draft));
+}
+
+#[test]
+fn cheap_shapes_get_more_samples_and_none_gets_too_few() {
+    let (stops, mut visits) = (stops(1), Vec::new());
+    run(&mut machine(), &stops, &mut visits, usize::MAX);
+    let effort = effort(&stops);
+    for v in &visits {
+        let (n, total) = (v.seconds.len(), v.seconds.iter().sum::<f64>());
+        assert!((3..=15).contains(&n));
+        assert!(n == 3 || total - v.seconds[0] < effort.visit.as_secs_f64(), "{v:?}");
+    }
+    let samples = |of: fn(&&Visit) -> bool| visits.iter().filter(of).map(|v| v.seconds.len()).min().unwrap();
+    assert!(samples(|v| v.stop.role == Role::Draft && v.stop.anchor) > samples(|v| v.stop.shape.batched() >= 256));
+    assert!(collect(&visits, Role::Target).iter().all(|t| t.visits.len() == ROUNDS));
+}
+
+#[test]
+fn a_machine_that_slows_down_shows_at_the_anchor() {
+    let (stops, mut visits) = (stops(1), Vec::new());
+    run(&mut machine(), &stops, &mut visits, usize::MAX);
+    assert!(drift(&visits, Role::Target).unwrap().abs() < 1e-6);
+    let mut slowing = Machine { slope: 1e-4, ..machine() };
+    visits.clear();
+    run(&mut slowing, &stops, &mut visits, usize::MAX);
+    let end = 1e-4 * slowing.passes as f64;
+    for role in Role::BOTH {
+        let drift = drift(&visits, role).unwrap();
+        assert!(drift > 0.3 * end && drift < end, "{drift} of {end}");
+    }
+    assert_eq!(drift(&visits[..1], Role::Draft), None);
+}
+
+#[test]
+fn a_pass_that_fails_is_named_and_what_was_measured_is_kept() {
+    let (stops, mut visits) = (stops(1), Vec::new());
+    let mut broken = Machine { breaks_at: 100, ..machine() };
+    let error = measure(&mut broken, &stops, effort(&stops), &mut visits, &AtomicBool::new(false), |_, _| {
+        Ok::<_, Infallible>(())
+    });
+    let text = error.unwrap_err().to_string();
+    assert!(text.ends_with("failed: out of memory") && text.contains("new tokens at context"), "{text}");
+    assert!(!visits.is_empty() && visits.iter().zip(&stops).all(|(v, s)| v.stop == *s));
+}

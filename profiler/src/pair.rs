@@ -1,0 +1,203 @@
+//! Passes of a real pair of models on a device, as live serving runs them: the batch is built, the model runs, and the target's
+//! choice is compared or the draft's taken.
+//!
+//! Serving alternates between the models, so a pass finds the other one's weights in the caches. A pass measured alone would
+//! find its own: each timed pass therefore follows one of the other model, while that is cheap enough to matter.
+
+use crate::{Kind, Passes, Role, Room, Shape};
+use foretoken_kernels::accept::{Accepted, Tree};
+use foretoken_kernels::device::{Choice, Device};
+use foretoken_kernels::forward::{Limits, Llama, LoadError};
+use foretoken_kernels::model::{LlamaShape, MemoryNeeded};
+use foretoken_kernels::paged::{BLOCK_SIZE, Batch, Logits};
+use foretoken_kernels::weights::{Dtype, Weights};
+use foretoken_sim::tree::ROOT;
+use foretoken_sim::{Luck, Stream};
+use std::time::{Duration, Instant};
+
+/// A pass of the other model longer than this is not run before each timed one: models so large do not fit caches anyway.
+const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
+/// Draft passes that follow each other in a round; a sample is their mean. The first finds the target's weights in the
+/// caches, the others their own.
+const DRAFTED: u32 = 3;
+/// Tokens whose KV is computed; the pool is filled with copies, so that attention meets numbers of a real size.
+const COMPUTED: usize = 256;
+
+/// One model with its room.
+struct Runner<D: Device> {
+    model: Llama<D>,
+    max_rows: usize,
+}
+
+/// A pair on a device, ready to be timed. Use it inside of [`Device::session`].
+pub struct PairPasses<'a, D: Device> {
+    device: &'a mut D,
+    target: Runner<D>,
+    draft: Runner<D>,
+    /// Is a pass of this model run before each of the other's?
+    alternates: [bool; 2],
+    tokens: Vec<u32>,
+    parents: Vec<u32>,
+    table: Vec<u32>,
+    batch: Batch,
+    choices: Vec<Choice>,
+    accepted: Vec<Accepted>,
+}
+
+/// What a room takes of a model's device.
+fn limits(role: Role, room: &Room) -> Limits {
+    let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
+    let rows = room.max_batched as usize;
+    Limits {
+        kv_blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+        max_rows: rows,
+        // A target's drafted tokens all get logits, of a draft's gap the last one.
+        max_logit_rows: if role == Role::Target { rows } else { room.max_requests as usize },
+    }
+}
+
+/// Memory that a model with this room takes.
+pub fn memory_needed<D: Device>(device: &D, role: Role, shape: &LlamaShape, dtype: Dtype, room: &Room) -> MemoryNeeded {
+    Llama::<D>::memory_needed(device, shape, dtype, limits(role, room))
+}
+
+impl<'a, D: Device> PairPasses<'a, D> {
+    /// Puts both models on the device, fills their KV and runs each once.
+    ///
+    /// # Errors
+    /// Too little memory, said before any is taken; or the device's.
+    pub fn load(
+        device: &'a mut D,
+        target: (&LlamaShape, &impl Weights, &Room),
+        draft: (&LlamaShape, &impl Weights, &Room),
+    ) -> Result<PairPasses<'a, D>, LoadError<D::Error>> {
+        let mut both = memory_needed(device, Role::Target, target.0, target.1.dtype(), target.2);
+        let small = memory_needed(device, Role::Draft, draft.0, draft.1.dtype(), draft.2);
+        both.weights += small.weights;
+        both.kv += small.kv;
+        both.activations += small.activations;
+        if let Some(available) = device.available_bytes() {
+            both.fits(available)?;
+        }
+        let target = Runner::load(device, Role::Target, target)?;
+        let draft = Runner::load(device, Role::Draft, draft)?;
+        let longest = target.max_rows.max(draft.max_rows);
+        let vocab = target.model.shape().vocab.min(draft.model.shape().vocab);
+        let luck = Luck::new(0, Stream::Profile, 7);
+        let mut passes = PairPasses {
+            device,
+            target,
+            draft,
+            alternates: [false; 2],
+            tokens: (0..longest as u64).map(|i| (luck.bits(i) % u64::from(vocab)) as u32).collect(),
+            // A drafted chain: each token follows the one before.
+            parents: std::iter::once(ROOT).chain(0..longest as u32).collect(),
+            table: Vec::new(),
+            batch: Batch::default(),
+            choices: Vec::new(),
+            accepted: Vec::new(),
+        };
+        passes.fill_kv().map_err(LoadError::Device)?;
+        let one = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
+        for role in Role::BOTH {
+            passes.pass(role, &one).map_err(LoadError::Device)?;
+            let took = passes.pass(role, &one).map_err(LoadError::Device)?;
+            passes.alternates[role as usize] = took < WORTH_ALTERNATING;
+        }
+        Ok(passes)
+    }
+
+    /// Computes the KV of some tokens and copies it all over the pools.
+    fn fill_kv(&mut self) -> Result<(), D::Error> {
+        for role in Role::BOTH {
+            let PairPasses { device, target, draft, tokens, batch, .. } = self;
+            let Runner { model, max_rows } = if role == Role::Target { target } else { draft };
+            let slots = model.limits().kv_blocks as usize * BLOCK_SIZE;
+            let most = [COMPUTED, model.shape().max_positions as usize, slots].into_iter().min().unwrap_or(COMPUTED);
+            let table: Vec<u32> = (0..most.div_ceil(BLOCK_SIZE) as u32).collect();
+            let mut at = 0;
+            while at < most {
+                let n = (most - at).min(*max_rows);
+                batch.clear();
+                batch.push_chain(&tokens[..n], at, &table, Logits::Skip);
+                batch.logit_rows.push(0);
+                model.forward(*device, batch)?;
+                at += n;
+            }
+            let moves: Vec<(u32, u32)> = (most..slots).map(|slot| ((slot % most) as u32, slot as u32)).collect();
+            moves.chunks(1 << 14).try_for_each(|part| model.move_kv(*device, part))?;
+        }
+        Ok(())
+    }
+
+    /// Runs one pass as a server does, and times it.
+    fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
+        let PairPasses { device, target, draft, tokens, parents, table, batch, choices, accepted, .. } = self;
+        let model = if role == Role::Target { &mut target.model } else { &mut draft.model };
+        let (new, context) = (shape.new as usize, shape.context as usize);
+        let begin = Instant::now();
+        batch.clear();
+        let blocks = (context + new).div_ceil(BLOCK_SIZE) as u32;
+        let logits = match (role, shape.kind) {
+            (Role::Target, Kind::Verify) => Logits::All,
+            (Role::Draft, Kind::Prefill) => Logits::Skip,
+            _ => Logits::Last,
+        };
+        for request in 0..shape.requests {
+            table.clear();
+            table.extend(1 + request * blocks..1 + (request + 1) * blocks);
+            batch.push_chain(&tokens[..new], context, table, logits);
+        }
+        model.forward(*device, batch)?;
+        match role {
+            Role::Target => {
+                let drafted = if shape.kind == Kind::Verify { new - 1 } else { 0 };
+                let tree = |request: usize| Tree {
+                    first: request * (drafted + 1),
+                    tokens: &tokens[1..1 + drafted],
+                    parents: &parents[..drafted],
+                };
+                let trees: Vec<Tree<'_>> = (0..shape.requests as usize).map(tree).collect();
+                device.accept_greedy(model.logits(), &trees, accepted)?;
+            }
+            Role::Draft if logits == Logits::Skip => {
+                // Nothing to read, so nothing waits for the device.
+                device.download(model.logits(), &mut Vec::new())?;
+            }
+            Role::Draft => device.top_k(model.logits(), 1, choices)?,
+        }
+        Ok(begin.elapsed())
+    }
+}
+
+impl<D: Device> Runner<D> {
+    fn load(
+        device: &mut D,
+        role: Role,
+        (shape, weights, room): (&LlamaShape, &impl Weights, &Room),
+    ) -> Result<Runner<D>, LoadError<D::Error>> {
+        let limits = limits(role, room);
+        Ok(Runner { model: Llama::load(device, shape, weights, limits)?, max_rows: limits.max_rows })
+    }
+}
+
+impl<D: Device> Passes for PairPasses<'_, D> {
+    type Error = D::Error;
+
+    fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
+        let other = if role == Role::Target { Role::Draft } else { Role::Target };
+        if self.alternates[other as usize] {
+            self.pass(other, &Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 })?;
+        }
+        match role {
+            Role::Target => self.pass(role, shape),
+            Role::Draft => {
+                let mut sum = Duration::ZERO;
+                for _ in 0..DRAFTED {
+                    sum += self.pass(role, shape)?;
+                }
+                Ok(sum / DRAFTED)
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Reading and writing the file.
+
+use super::{ModelProfile, Profile};
+use crate::Role;
+use foretoken_sim::latency::LatencySpec;
+
+/// The version of the format that is written, and the newest that is read.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A file that is no profile.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProfileError {
+    /// A later Foretoken wrote it.
+    #[error("schema_version is {found}, and this Foretoken reads up to {SCHEMA_VERSION}: update it, or profile again")]
+    Newer {
+        /// The file's.
+        found: i64,
+    },
+    /// There is no `schema_version`.
+    #[error("no schema_version: this is not a profile; make one with `foretoken profile`")]
+    NotAProfile,
+    /// TOML or a key is wrong.
+    #[error("{0}")]
+    Toml(String),
+    /// A value is.
+    #[error("{key}: {why}")]
+    Value {
+        /// Its path.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+const HEAD: &str = "\
+# Times of forward passes, measured by `foretoken profile`. Keys that end in _s are seconds; errors and spreads are shares
+# (0.05 is 5 %). alpha, gamma, delta: seconds a token of context read, a batched token, a pass. `measured` has one row a
+# shape: [kind, requests, new tokens of each, context of each, median seconds, spread, samples, held out].
+";
+
+impl Profile {
+    /// Reads and checks the text of a profile.
+    ///
+    /// # Errors
+    /// What is wrong, with the line where TOML can tell.
+    pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+        let table: toml::Table = toml::from_str(text).map_err(toml_error)?;
+        Profile::check_version(&table)?;
+        let profile: Profile = toml::from_str(text).map_err(toml_error)?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Is it a profile that this version can read? Asked before its keys are looked at.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check_version(table: &toml::Table) -> Result<(), ProfileError> {
+        match table.get("schema_version").and_then(toml::Value::as_integer) {
+            None => Err(ProfileError::NotAProfile),
+            Some(found) if found > i64::from(SCHEMA_VERSION) => Err(ProfileError::Newer { found }),
+            Some(found) if found < 1 => Err(bad("schema_version", format!("{found} is no version"))),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Checks every value that serde cannot.
+    ///
+    /// # Errors
+    /// The key and what is wrong with it.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
+    }
+
+    /// The text of the file.
+    pub fn to_toml(&self) -> String {
+        let text = toml::to_string(self).expect("plain data always serialises");
+        let mut out = HEAD.to_owned();
+        for line in text.lines() {
+            // Arrays of arrays one row a line; they hold numbers and words without brackets.
+            let table = ["measured = [[", "batched = [[", "pairs = [["].iter().any(|start| line.starts_with(start));
+            match table {
+                true => {
+                    out.push_str(&line.replace("[[", "[\n    [").replace("], [", "],\n    [").replace("]]", "],\n]"))
+                }
+                false => out.push_str(line),
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn toml_error(e: toml::de::Error) -> ProfileError {
+    ProfileError::Toml(e.to_string().trim_end().to_owned())
+}
+
+fn bad(key: impl Into<String>, why: impl Into<String>) -> ProfileError {
+    ProfileError::Value { key: key.into(), why: why.into() }
+}
+
+fn check_model(name: &str, model: &ModelProfile) -> Result<(), ProfileError> {
+    let latency =
+        |key: &str, spec: LatencySpec| spec.check().map_err(|e| bad(format!("{name}.{key}.{}", e.key), e.why));
+    latency("linear", LatencySpec::Linear(model.linear.coefficients()))?;
+    latency("table", LatencySpec::Measured(model.table.clone()))?;
+    for (key, value) in [("noise_cv", model.noise_cv), ("repeatability", model.repeatability)] {
+        if !(value >= 0.0 && value.is_finite()) {
+            return Err(bad(format!("{name}.{key}"), format!("{value} is not a finite number of at least 0")));
+        }
+    }
+    match model.measured.iter().find(|m| !(m.seconds > 0.0 && m.seconds.is_finite())) {
+        Some(m) => Err(bad(format!("{name}.measured"), format!("{} is not a time above 0 s", m.seconds))),
+        None => Ok(()),
+    }
+}

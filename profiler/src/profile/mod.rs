@@ -1,0 +1,123 @@
+//! The profile file: what was measured on which machine, the fits to it, and how far they can be trusted.
+
+mod file;
+mod model;
+#[cfg(test)]
+mod tests;
+
+pub use file::{ProfileError, SCHEMA_VERSION};
+pub use model::{ByRegion, Errors, LinearFit, Measurement, ModelInfo, ModelProfile, OlsFit, Range};
+
+use crate::Role;
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::{Coefficients, ContextReads};
+use serde::{Deserialize, Serialize};
+
+/// A profile of a pair of models on one machine. Written once, by whoever measured; everybody else reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Version of this format.
+    pub schema_version: u32,
+    /// Version of Foretoken that measured.
+    pub foretoken: String,
+    /// When the measuring ended, RFC 3339, UTC.
+    pub measured_at: String,
+    /// Is the linear fit of both models within its bound for decode and verify passes?
+    pub trusted: bool,
+    /// What whoever uses it should know, most serious first.
+    pub warnings: Vec<String>,
+    /// How verify passes read context on this device, by which of the two readings fits better.
+    pub context_reads: ContextReads,
+    /// Host time of a step outside its passes (scheduler, policy), seconds, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_overhead_s: Option<f64>,
+    /// The machine.
+    pub device: DeviceInfo,
+    /// How it was measured, and how steady the machine was.
+    pub measuring: Measuring,
+    /// The target.
+    pub target: ModelProfile,
+    /// The draft.
+    pub draft: ModelProfile,
+}
+
+/// What the passes ran on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceInfo {
+    /// `cpu`, or `cuda:N`.
+    pub kind: String,
+    /// Name of the processor or GPU.
+    pub name: String,
+    /// Instruction sets that matter, or compute capability.
+    pub features: Vec<String>,
+    /// Cores the process may use.
+    pub cores: u32,
+    /// Threads the passes ran on; for a GPU 1.
+    pub threads: u32,
+    /// GPU driver and libraries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+}
+
+/// How it was measured, and how steady the machine was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measuring {
+    /// Decides the order of shapes and which of them were held out.
+    pub seed: u64,
+    /// Passes timed, both models.
+    pub passes: u64,
+    /// Wall time it took, seconds; 0.0 where it was put together from interrupted parts.
+    pub wall_s: f64,
+    /// Largest relative change of the anchor pass over the time of measuring, of both models.
+    pub drift: f64,
+    /// Share of the machine's CPU time that other processes took, where the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_cpu: Option<f64>,
+    /// Share of the machine's CPU time that its hypervisor gave to others, where the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen_cpu: Option<f64>,
+}
+
+/// Which of a profile's descriptions of a pass an experiment takes for the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Truth {
+    /// The measured table, read between its sizes.
+    #[default]
+    Table,
+    /// α, γ, δ.
+    Linear,
+    /// The measured sizes as those of padded graphs.
+    Staircase,
+}
+
+impl Profile {
+    /// One of the two models.
+    pub fn of(&self, role: Role) -> &ModelProfile {
+        match role {
+            Role::Target => &self.target,
+            Role::Draft => &self.draft,
+        }
+    }
+
+    /// The latency model of a pass.
+    pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
+        self.of(role).truth(truth)
+    }
+
+    /// What policies believe of a pass.
+    pub fn belief(&self, role: Role) -> Coefficients {
+        self.of(role).linear.coefficients()
+    }
+
+    /// Why it is not trusted, or nothing.
+    pub fn distrust(&self) -> Option<String> {
+        (!self.trusted).then(|| match self.warnings.first() {
+            Some(first) => format!("the profile is not trusted: {first}"),
+            None => "the profile is not trusted".to_owned(),
+        })
+    }
+}

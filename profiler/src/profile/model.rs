@@ -1,0 +1,220 @@
+//! One model's part of a profile.
+
+use super::Truth;
+use crate::{Kind, Region, Shape};
+use foretoken_sim::Coefficients;
+use foretoken_sim::latency::{LatencySpec, MeasuredSpec, StaircaseSpec};
+use serde::{Deserialize, Serialize};
+
+/// What one model's passes cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelProfile {
+    /// Robust coefficient of variation of a pass around the median of its shape: the noise to simulate.
+    pub noise_cv: f64,
+    /// Mean relative difference of one shape's median between two visits: no model can be expected to do better.
+    pub repeatability: f64,
+    /// The model.
+    pub model: ModelInfo,
+    /// Non-negative least squares on relative errors: what policies believe.
+    pub linear: LinearFit,
+    /// Ordinary least squares on seconds, for its statistics.
+    pub ols: OlsFit,
+    /// Errors on the shapes that no fit has seen.
+    pub held_out: Errors,
+    /// What was measured reaches so far.
+    pub range: Range,
+    /// The measured table.
+    pub table: MeasuredSpec,
+    /// Every shape.
+    pub measured: Vec<Measurement>,
+}
+
+/// A model, as far as its speed depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelInfo {
+    /// Preset, or name of the folder.
+    pub name: String,
+    /// `random, seed N`, or `blake3:…` of the checkpoint's files.
+    pub weights: String,
+    /// Type of the matrices on the device.
+    pub dtype: String,
+    /// Parameters.
+    pub parameters: u64,
+    /// Vocabulary.
+    pub vocab: u32,
+    /// Positions it was made for, tokens.
+    pub max_positions: u32,
+}
+
+/// α, γ, δ and their standard errors. A coefficient that is held at 0 has no standard error: it is 0 too.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinearFit {
+    /// Seconds per token of context read.
+    pub alpha_s: f64,
+    /// Seconds per batched token.
+    pub gamma_s: f64,
+    /// Seconds per pass.
+    pub delta_s: f64,
+    /// Standard error of `alpha_s`.
+    pub alpha_se_s: f64,
+    /// Standard error of `gamma_s`.
+    pub gamma_se_s: f64,
+    /// Standard error of `delta_s`.
+    pub delta_se_s: f64,
+    /// Condition number of the equations, columns scaled: how well the shapes tell the terms apart.
+    pub condition: f64,
+    /// Shapes it was fitted to.
+    pub shapes: u64,
+}
+
+impl LinearFit {
+    /// Without the statistics.
+    pub fn coefficients(&self) -> Coefficients {
+        Coefficients { alpha_s: self.alpha_s, gamma_s: self.gamma_s, delta_s: self.delta_s }
+    }
+}
+
+/// Ordinary least squares; coefficients may be negative.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OlsFit {
+    /// Seconds per token of context read.
+    pub alpha_s: f64,
+    /// Seconds per batched token.
+    pub gamma_s: f64,
+    /// Seconds per pass.
+    pub delta_s: f64,
+    /// Standard error of `alpha_s`.
+    pub alpha_se_s: f64,
+    /// Standard error of `gamma_s`.
+    pub gamma_se_s: f64,
+    /// Standard error of `delta_s`.
+    pub delta_se_s: f64,
+    /// Two-sided p-value of `alpha_s` = 0.
+    pub alpha_p: f64,
+    /// Two-sided p-value of `gamma_s` = 0.
+    pub gamma_p: f64,
+    /// Two-sided p-value of `delta_s` = 0.
+    pub delta_p: f64,
+    /// Share of the variance of times that it explains.
+    pub r2: f64,
+}
+
+/// Mean absolute relative errors on the held-out shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    /// Shapes held out.
+    pub shapes: u64,
+    /// Of α, γ, δ.
+    pub linear: ByRegion,
+    /// Of the table.
+    pub table: ByRegion,
+}
+
+/// Mean absolute relative errors (0.05 is 5 %); absent where a region has no shape.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByRegion {
+    /// Over all shapes.
+    pub overall: f64,
+    /// One token a request, up to 64 tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decode: Option<f64>,
+    /// Several tokens a request, up to 64 tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<f64>,
+    /// Decode and verify above 64 tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wide: Option<f64>,
+    /// Prompts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefill: Option<f64>,
+}
+
+impl ByRegion {
+    /// The error of one region.
+    pub fn of(&self, region: Region) -> Option<f64> {
+        match region {
+            Region::Decode => self.decode,
+            Region::Verify => self.verify,
+            Region::Wide => self.wide,
+            Region::Prefill => self.prefill,
+        }
+    }
+}
+
+/// The largest pass measured, by each of its measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// Requests.
+    pub requests: u64,
+    /// New tokens.
+    pub batched: u64,
+    /// Tokens of context, of all requests, as `context_reads` counts them.
+    pub context: u64,
+    /// Query-key pairs.
+    pub pairs: u64,
+}
+
+/// One shape and its times. In the file an array: `[kind, requests, new tokens, context, seconds, spread, samples, held out]`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Row", into = "Row")]
+pub struct Measurement {
+    /// The pass.
+    pub shape: Shape,
+    /// Median, seconds.
+    pub seconds: f64,
+    /// Robust coefficient of variation of its samples: 1.4826 · median absolute deviation / median.
+    pub spread: f64,
+    /// Samples.
+    pub samples: u64,
+    /// Was it kept from the fits?
+    pub held_out: bool,
+}
+
+type Row = (Kind, u32, u32, u32, f64, f64, u64, bool);
+
+impl From<Row> for Measurement {
+    fn from((kind, requests, new, context, seconds, spread, samples, held_out): Row) -> Self {
+        Measurement { shape: Shape { kind, requests, new, context }, seconds, spread, samples, held_out }
+    }
+}
+
+impl From<Measurement> for Row {
+    fn from(m: Measurement) -> Self {
+        let s = m.shape;
+        (s.kind, s.requests, s.new, s.context, m.seconds, m.spread, m.samples, m.held_out)
+    }
+}
+
+impl ModelProfile {
+    /// The latency model.
+    pub fn truth(&self, truth: Truth) -> LatencySpec {
+        match truth {
+            Truth::Table => LatencySpec::Measured(self.table.clone()),
+            Truth::Linear => LatencySpec::Linear(self.linear.coefficients()),
+            Truth::Staircase => LatencySpec::Staircase(self.staircase()),
+        }
+    }
+
+    /// The table's sizes as captured ones: a pass takes the time of the next size. Context costs what the linear fit says,
+    /// and above the largest size the table's last line goes on.
+    fn staircase(&self) -> StaircaseSpec {
+        let steps = self.table.batched.clone();
+        let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {
+            [.., (x0, t0), (x1, t1)] => {
+                let slope = (t1 - t0) / (x1 - x0) as f64;
+                // A line that would start below zero starts at zero: a staircase has no negative times.
+                (slope, (t1 - slope * *x1 as f64).max(0.0))
+            }
+            [(_, t)] => (0.0, *t),
+            [] => (0.0, 0.0),
+        };
+        StaircaseSpec { steps, alpha_s: self.linear.alpha_s, tail_gamma_s, tail_delta_s }
+    }
+}

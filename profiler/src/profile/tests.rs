@@ -1,0 +1,85 @@
+use super::*;
+use crate::testing::{line, profile, steps};
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::{LatencyModel, PassShape};
+use proptest::prelude::*;
+
+#[test]
+fn what_is_written_is_read_back() {
+    for profile in [profile(line, 0.03), profile(steps, 0.0)] {
+        let text = profile.to_toml();
+        assert_eq!(Profile::parse(&text), Ok(profile.clone()), "{text}");
+        let rows = text.lines().filter(|l| l.starts_with("    [\"")).count();
+        assert_eq!(rows, profile.target.measured.len() + profile.draft.measured.len(), "rows have lines of their own");
+    }
+}
+
+proptest! {
+    /// Numbers come back to the last bit, whatever they are.
+    #[test]
+    fn numbers_come_back(alpha in 0f64..1.0, seconds in 1e-9f64..1e3, noise in 0f64..2.0, name in "[ -~]{0,20}") {
+        let mut p = profile(line, 0.0);
+        p.target.linear.alpha_s = alpha;
+        p.draft.measured[0].seconds = seconds;
+        p.target.noise_cv = noise;
+        p.target.model.name = name;
+        p.step_overhead_s = (noise > 1.0).then_some(alpha);
+        prop_assert_eq!(Profile::parse(&p.to_toml()), Ok(p));
+    }
+}
+
+fn broken(from: &str, to: &str) -> String {
+    let text = profile(line, 0.0).to_toml();
+    assert!(text.contains(from), "{from} in {text}");
+    Profile::parse(&text.replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_no_profile_says_why() {
+    let newer = broken("schema_version = 1", "schema_version = 2\nnew_key = 3");
+    assert!(newer.contains("schema_version is 2") && newer.contains("update"), "{newer}");
+    assert!(broken("schema_version = 1", "schema_version = 0").contains("0 is no version"));
+    assert!(broken("schema_version = 1", "").contains("not a profile"));
+    assert!(broken("trusted = true", "trusted = 1").contains("expected a boolean"));
+    assert!(broken("trusted = true", "trust = true").contains("unknown field `trust`"));
+    assert!(broken("trusted = true", "trusted = ").contains("line"));
+    assert!(broken("noise_cv = 0.0", "noise_cv = -1.0").starts_with("target.noise_cv: -1"));
+    assert!(broken("delta_s = 0.001", "delta_s = -0.001").starts_with("target.linear.delta_s"));
+    assert!(broken("[\"decode\", ", "[\"encode\", ").contains("unknown variant `encode`"));
+    let text = profile(line, 0.0).to_toml();
+    let cut = &text[..text.len() / 2];
+    assert!(Profile::parse(cut).is_err(), "a file that ends early");
+}
+
+#[test]
+fn every_truth_can_be_built_and_stays_near_what_was_measured() {
+    let p = profile(line, 0.0);
+    for truth in [Truth::Table, Truth::Linear, Truth::Staircase] {
+        for role in Role::BOTH {
+            let spec = p.truth(role, truth);
+            assert_eq!(spec.check(), Ok(()));
+            let model = spec.build();
+            for m in &p.of(role).measured {
+                let pass = m.shape.pass(p.context_reads);
+                let error = model.pass(pass).as_s() / m.seconds - 1.0;
+                // A staircase pads to the next size of the table.
+                let above = if truth == Truth::Staircase { 0.2 } else { 0.05 };
+                assert!((-0.05..above).contains(&error), "{truth:?} {role:?} {:?}: {error}", m.shape);
+            }
+        }
+    }
+    let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
+    // Between two sizes the next one's time, above the largest its line.
+    let model = s.build().unwrap();
+    let at = |batched| model.pass(PassShape { batched, context: 0, pairs: 0 }).as_s();
+    let (size, seconds) = s.steps[s.steps.len() - 2];
+    assert!((at(size - 1) - seconds).abs() < 1e-9);
+    assert!(at(s.steps.last().unwrap().0 * 2) > at(s.steps.last().unwrap().0));
+}
+
+#[test]
+fn distrust_is_told_with_its_reason() {
+    assert_eq!(profile(line, 0.0).distrust(), None);
+    let why = profile(steps, 0.0).distrust().unwrap();
+    assert!(why.starts_with("the profile is not trusted: target: alpha, gamma, delta are off by"), "{why}");
+}

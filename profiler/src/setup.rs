@@ -1,0 +1,201 @@
+//! What is measured on what: it fixes the visits, tells two measurings apart, and turns finished visits into a profile.
+
+use crate::assess::{assess, context_reads, failures};
+use crate::measure::{Effort, Stop, Visit, collect, drift, schedule};
+use crate::profile::{DeviceInfo, Measuring, ModelInfo, Profile, SCHEMA_VERSION};
+use crate::shapes::{Density, Role, Room, grid};
+use crate::{Busy, FitError};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A measuring. Two with the same setup make the same visits in the same order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// Version of Foretoken.
+    pub foretoken: String,
+    /// The machine.
+    pub device: DeviceInfo,
+    /// The target.
+    pub target: ModelInfo,
+    /// The draft.
+    pub draft: ModelInfo,
+    /// Shapes of the target there is room for.
+    pub target_room: Room,
+    /// Shapes of the draft there is room for.
+    pub draft_room: Room,
+    /// How close the shapes lie.
+    pub density: Density,
+    /// Time for all visits, seconds; shapes that take long may exceed it.
+    pub budget_s: f64,
+    /// Decides the order of shapes and which of them are held out.
+    pub seed: u64,
+}
+
+/// Change of the anchors above which a machine is not steady.
+pub const STEADY: f64 = 0.05;
+/// Spread of a shape's passes above which it is wide.
+const WIDE_SPREAD: f64 = 0.10;
+/// Share of the CPU time of others above which they disturb.
+const DISTURBED: f64 = 0.10;
+/// Share of stolen CPU time above which it disturbs.
+const STOLEN: f64 = 0.02;
+
+impl Setup {
+    /// The visits, in order.
+    pub fn stops(&self) -> Vec<Stop> {
+        let shapes = |role, room| grid(role, room, self.density);
+        schedule(&shapes(Role::Target, &self.target_room), &shapes(Role::Draft, &self.draft_room), self.seed)
+    }
+
+    /// What each visit may take.
+    pub fn effort(&self) -> Effort {
+        Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
+    }
+
+    /// What differs from another setup, in words: `target.name: was "a", now "b"`. Empty when they are the same.
+    pub fn differences(&self, now: &Setup) -> Vec<String> {
+        let of = |setup: &Setup| toml::Value::try_from(setup).expect("plain data always serialises");
+        let mut out = Vec::new();
+        differences(&of(self), &of(now), "", &mut out);
+        out
+    }
+
+    /// The profile of finished visits. `busy` is what else the machine did, `measured_at` the end of the measuring.
+    ///
+    /// # Errors
+    /// Too few shapes, or such that the terms cannot be told apart.
+    pub fn profile(
+        &self,
+        visits: &[Visit],
+        wall: Duration,
+        busy: Option<Busy>,
+        measured_at: String,
+    ) -> Result<Profile, FitError> {
+        let (target, draft) = (collect(visits, Role::Target), collect(visits, Role::Draft));
+        let reads = context_reads(&target, self.seed)?;
+        let fit = |role, model: &ModelInfo, timed, room: &Room| {
+            assess(role, model.clone(), timed, reads, self.seed, &room.graph_sizes)
+        };
+        let target = fit(Role::Target, &self.target, &target, &self.target_room)?;
+        let draft = fit(Role::Draft, &self.draft, &draft, &self.draft_room)?;
+        let (mut warnings, mut notes) = failures(Role::Target, &target);
+        let (more, more_notes) = failures(Role::Draft, &draft);
+        warnings.extend(more);
+        notes.extend(more_notes);
+        let trusted = warnings.is_empty();
+        let drifts = Role::BOTH.map(|role| drift(visits, role).unwrap_or(0.0));
+        let drift = drifts.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0);
+        if drift.abs() > STEADY {
+            let change = if drift > 0.0 { "slower" } else { "faster" };
+            warnings.push(format!(
+                "the machine is not steady: the same pass was {:.0} % {change} at the end than at the beginning (a clock that throttles, or other work)",
+                drift.abs() * 100.0
+            ));
+        }
+        for (role, model) in [(Role::Target, &target), (Role::Draft, &draft)] {
+            if model.noise_cv > WIDE_SPREAD {
+                let spread = model.noise_cv * 100.0;
+                warnings.push(format!("{}: equal passes spread by {spread:.0} %", role.name()));
+            }
+        }
+        if let Some(busy) = busy {
+            let share = |what: &str, share: f64, bound: f64| {
+                (share > bound).then(|| format!("{what} took {:.0} % of the CPU while it was measured", share * 100.0))
+            };
+            warnings.extend(share("other processes", busy.others, DISTURBED));
+            warnings.extend(share("other virtual machines", busy.stolen, STOLEN));
+        }
+        warnings.extend(notes);
+        Ok(Profile {
+            schema_version: SCHEMA_VERSION,
+            foretoken: self.foretoken.clone(),
+            measured_at,
+            trusted,
+            warnings,
+            context_reads: reads,
+            step_overhead_s: None,
+            device: self.device.clone(),
+            measuring: Measuring {
+                seed: self.seed,
+                passes: visits.iter().map(|v| v.seconds.len() as u64).sum(),
+                wall_s: wall.as_secs_f64(),
+                drift,
+                others_cpu: busy.map(|b| b.others),
+                stolen_cpu: busy.map(|b| b.stolen),
+            },
+            target,
+            draft,
+        })
+    }
+}
+
+fn differences(was: &toml::Value, now: &toml::Value, path: &str, out: &mut Vec<String>) {
+    match (was, now) {
+        (toml::Value::Table(a), toml::Value::Table(b)) => {
+            let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+            keys.sort();
+            keys.dedup();
+            for key in keys {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                match (a.get(key), b.get(key)) {
+                    (Some(was), Some(now)) => differences(was, now, &path, out),
+                    (was, now) => {
+                        let say = |value: Option<&toml::Value>| value.map_or("absent".into(), ToString::to_string);
+                        out.push(format!("{path}: was {}, now {}", say(was), say(now)));
+                    }
+                }
+            }
+        }
+        _ if was != now => out.push(format!("{path}: was {was}, now {now}")),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{line, setup, steps, visits};
+
+    fn profile(visits: &[Visit], busy: Option<Busy>) -> Profile {
+        setup().profile(visits, Duration::from_secs(9), busy, "2026-01-01T00:00:00Z".into()).unwrap()
+    }
+
+    #[test]
+    fn the_same_setup_makes_the_same_visits_and_another_says_what_differs() {
+        let (a, mut b) = (setup(), setup());
+        assert_eq!((a.stops(), a.differences(&b)), (b.stops(), vec![]));
+        b.target.name = "other".into();
+        b.device.driver = Some("13.0".into());
+        b.seed = 2;
+        let said = a.differences(&b);
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said.iter().any(|d| d == r#"target.name: was "big", now "other""#), "{said:?}");
+        assert!(said.iter().any(|d| d == r#"device.driver: was absent, now "13.0""#), "{said:?}");
+        assert_ne!(a.stops(), b.stops());
+    }
+
+    #[test]
+    fn a_straight_steady_machine_has_nothing_to_warn_of() {
+        let p = profile(&visits(line, 0.0), Some(Busy { others: 0.01, stolen: 0.0 }));
+        assert!(p.trusted && p.warnings.is_empty(), "{:?}", p.warnings);
+        assert_eq!(p.check(), Ok(()));
+        assert!(p.measuring.passes > 100 && p.measuring.drift.abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_trouble_is_warned_of_and_distrust_comes_first() {
+        let mut slowing = visits(steps, 0.3);
+        let n = slowing.len() as f64;
+        slowing.iter_mut().enumerate().for_each(|(i, v)| v.seconds.iter_mut().for_each(|s| *s *= 1.0 + i as f64 / n));
+        let p = profile(&slowing, Some(Busy { others: 0.4, stolen: 0.1 }));
+        assert!(!p.trusted);
+        let all = p.warnings.join("\n");
+        assert!(p.warnings[0].contains("held-out"), "{all}");
+        for part in
+            ["not steady", "slower at the end", "spread by", "other processes took 40 %", "virtual machines took 10 %"]
+        {
+            assert!(all.contains(part), "{part} in {all}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The shapes of passes that a profile times, and the grid of them.
+
+use foretoken_sim::{ContextReads, PassShape};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Which of the two models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The one whose tokens are emitted.
+    Target,
+    /// The one that guesses them.
+    Draft,
+}
+
+impl Role {
+    /// Both, the target first.
+    pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
+
+    /// Its name in files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Target => "target",
+            Role::Draft => "draft",
+        }
+    }
+}
+
+/// What the new tokens of a pass are for; it decides which of them get logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// One new token a request.
+    Decode,
+    /// Several new tokens a request, all with logits: drafted ones to verify, or a gap to catch up on.
+    Verify,
+    /// A chunk of a prompt a request, logits for its last token.
+    Prefill,
+}
+
+/// A pass over requests that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// What its new tokens are for.
+    pub kind: Kind,
+    /// Requests.
+    pub requests: u32,
+    /// New tokens of each.
+    pub new: u32,
+    /// Tokens of each whose KV is there before the pass.
+    pub context: u32,
+}
+
+/// Batched tokens up to which a pass counts as decode or verify: what α, γ, δ must be good for.
+pub const SERVING_TOKENS: u64 = 64;
+
+/// Where a shape lies: errors are told by region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Region {
+    /// One token a request, at most [`SERVING_TOKENS`].
+    Decode,
+    /// Several tokens a request, at most [`SERVING_TOKENS`] together.
+    Verify,
+    /// Decodes and verifications above that.
+    Wide,
+    /// Prompts.
+    Prefill,
+}
+
+impl Region {
+    /// All of them.
+    pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
+
+    /// Its name in files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Region::Decode => "decode",
+            Region::Verify => "verify",
+            Region::Wide => "wide",
+            Region::Prefill => "prefill",
+        }
+    }
+}
+
+impl Shape {
+    /// New tokens of the pass.
+    pub fn batched(&self) -> u64 {
+        u64::from(self.requests) * u64::from(self.new)
+    }
+
+    /// Tokens of KV the pass needs room for.
+    pub fn kv_tokens(&self) -> u64 {
+        u64::from(self.requests) * u64::from(self.context + self.new)
+    }
+
+    /// Where it lies.
+    pub fn region(&self) -> Region {
+        match self.kind {
+            Kind::Prefill => Region::Prefill,
+            _ if self.batched() > SERVING_TOKENS => Region::Wide,
+            Kind::Decode => Region::Decode,
+            Kind::Verify => Region::Verify,
+        }
+    }
+
+    /// What a latency model sees of it, as the engine counts (`foretoken_sim::shape`): a chunk's context is read once
+    /// in any case.
+    pub fn pass(&self, reads: ContextReads) -> PassShape {
+        let (r, n, c) = (u64::from(self.requests), u64::from(self.new), u64::from(self.context));
+        let context = match (reads, self.kind) {
+            (ContextReads::PerPosition, Kind::Decode | Kind::Verify) => n * c + n * (n - 1) / 2,
+            _ => c,
+        };
+        PassShape { batched: r * n, context: r * context, pairs: r * (n * c + n * (n + 1) / 2) }
+    }
+}
+
+/// What shapes there is room for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Room {
+    /// Positions the model was made for, tokens of a request.
+    pub max_positions: u32,
+    /// KV of all requests together, tokens.
+    pub kv_tokens: u64,
+    /// New tokens of a pass.
+    pub max_batched: u32,
+    /// Requests of a pass.
+    pub max_requests: u32,
+    /// Sizes at which the device has captured graphs: passes are padded to them, so that each border is a step.
+    pub graph_sizes: Vec<u32>,
+}
+
+/// How close the shapes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Density {
+    /// For a look: a quarter of the shapes.
+    Quick,
+    /// For use.
+    Full,
+}
+
+/// The grid of one model: requests × new tokens × context, each rising by factors, within the room; around the borders of
+/// captured graphs; and chunks of prompts. In rising order, each shape once.
+pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
+    let full = density == Density::Full;
+    let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
+    // What a target verifies, and the gap of at most two tokens that a draft catches up on.
+    let new: &[u32] = match (role, full) {
+        (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
+        (Role::Target, false) => &[1, 3, 6],
+        (Role::Draft, true) => &[1, 2, 4],
+        (Role::Draft, false) => &[1, 2],
+    };
+    let contexts = contexts(room, if full { 4 } else { 8 });
+    let mut shapes = BTreeSet::new();
+    let mut add = |kind, requests: u32, new: u32, context: u32| {
+        let shape = Shape { kind, requests, new, context };
+        let fits = context.saturating_add(new) <= room.max_positions
+            && shape.batched() <= u64::from(room.max_batched)
+            && requests <= room.max_requests
+            && shape.kv_tokens() <= room.kv_tokens;
+        if fits {
+            shapes.insert(shape);
+        }
+    };
+    let kind = |new| if new == 1 { Kind::Decode } else { Kind::Verify };
+    for &r in requests {
+        for &n in new {
+            for (i, &c) in contexts.iter().enumerate() {
+                // The more requests, the less there is to learn from one more length: every other context of verify passes.
+                if n == 1 || r <= 2 || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
+                    add(kind(n), r, n, c);
+                }
+            }
+        }
+    }
+    // Both sides of each border.
+    for &size in &room.graph_sizes {
+        for r in [size, size + 1] {
+            add(Kind::Decode, r, 1, contexts[0]);
+        }
+    }
+    let chunks: &[u32] = if full { &[16, 32, 64, 128, 256, 512, 1024, 2048, 4096] } else { &[32, 128, 512, 2048] };
+    for &chunk in chunks {
+        for context in std::iter::once(0).chain(contexts.iter().copied().skip(1).step_by(2)) {
+            add(Kind::Prefill, 1, chunk, context);
+        }
+        // Short prompts that are admitted together.
+        add(Kind::Prefill, 4, chunk / 4, 0);
+    }
+    shapes.into_iter().collect()
+}
+
+/// Contexts from 16 tokens on by this factor, and the longest that leaves room for what is verified.
+fn contexts(room: &Room, factor: u32) -> Vec<u32> {
+    let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
+    let mut all: Vec<u32> =
+        std::iter::successors(Some(16u32), |c| c.checked_mul(factor)).take_while(|&c| c < longest).collect();
+    // Two contexts that nearly coincide tell less than they cost.
+    if all.last().is_none_or(|&last| u64::from(last) * 3 / 2 < u64::from(longest)) {
+        all.push(longest);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room() -> Room {
+        Room { max_positions: 512, kv_tokens: 16 * 512, max_batched: 512, max_requests: 32, graph_sizes: vec![] }
+    }
+
+    #[test]
+    fn a_shape_counts_as_the_engine_does() {
+        let verify = Shape { kind: Kind::Verify, requests: 2, new: 3, context: 100 };
+        let once = verify.pass(ContextReads::Once);
+        assert_eq!((once.batched, once.context, once.pairs), (6, 200, 2 * (101 + 102 + 103)));
+        assert_eq!(verify.pass(ContextReads::PerPosition).context, 2 * (100 + 101 + 102));
+        let chunk = Shape { kind: Kind::Prefill, requests: 1, new: 64, context: 128 };
+        assert_eq!(chunk.pass(ContextReads::PerPosition).context, 128);
+        assert_eq!((verify.region(), chunk.region()), (Region::Verify, Region::Prefill));
+        assert_eq!(Shape { kind: Kind::Decode, requests: 65, new: 1, context: 9 }.region(), Region::Wide);
+    }
+
+    #[test]
+    fn every_shape_fits_and_every_region_is_there() {
+        for role in Role::BOTH {
+            for density in [Density::Quick, Density::Full] {
+                let shapes = grid(role, &room(), density);
+                for s in &shapes {
+                    assert!(s.context + s.new <= 512 && s.batched() <= 512 && s.requests <= 32, "{s:?}");
+                    assert!(s.kv_tokens() <= 16 * 512, "{s:?}");
+                }
+                for region in Region::ALL {
+                    let n = shapes.iter().filter(|s| s.region() == region).count();
+                    // A draft has few passes so wide.
+                    let few = region == Region::Wide && role == Role::Draft;
+                    assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
+                }
+                assert!(shapes.len() < 160, "{role:?} {density:?}: {} shapes", shapes.len());
+            }
+        }
+        assert!(
+            grid(Role::Target, &room(), Density::Quick).len() * 2 < grid(Role::Target, &room(), Density::Full).len()
+        );
+    }
+
+    #[test]
+    fn both_sides_of_a_captured_size_are_measured() {
+        let shapes = grid(Role::Target, &Room { graph_sizes: vec![24], ..room() }, Density::Quick);
+        for requests in [24, 25] {
+            assert!(shapes.iter().any(|s| s.kind == Kind::Decode && s.requests == requests), "{requests}");
+        }
+    }
+
+    #[test]
+    fn a_tiny_room_still_has_a_grid() {
+        let tiny = Room { max_positions: 24, kv_tokens: 48, max_batched: 8, max_requests: 2, graph_sizes: vec![] };
+        let shapes = grid(Role::Target, &tiny, Density::Full);
+        assert!(
+            shapes.iter().any(|s| s.region() == Region::Decode) && shapes.iter().any(|s| s.region() == Region::Verify)
+        );
+    }
+}

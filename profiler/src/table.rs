@@ -1,0 +1,146 @@
+//! The measured table: piecewise linear in batched tokens and in query-key pairs, by non-negative least squares.
+//!
+//! A rising line through given sizes is a sum of ramps, each flat, rising by up to 1, flat again; with coefficients of at
+//! least 0 the line never falls. So the whole table is one least-squares problem with the linear fit's weights.
+
+use crate::nnls::nnls;
+use foretoken_sim::PassShape;
+use foretoken_sim::latency::MeasuredSpec;
+use nalgebra::{DMatrix, DVector};
+
+/// Sizes up to which each measured number of tokens has a point of its own.
+const DENSE: u64 = 16;
+/// Above that, the least ratio of two neighbouring points.
+const APART: f64 = 1.15;
+/// Query-key pairs at which attention's line may bend: each 8 times the one before.
+const PAIRS: [u64; 6] = [1 << 9, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24];
+
+/// Fits a table to passes and their seconds. `borders` are sizes that keep a point of their own and one behind it: where passes
+/// are padded to captured graphs, time jumps there.
+///
+/// # Panics
+/// If there is no pass.
+pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
+    let batched = batched_points(passes, borders);
+    let pairs = pairs_points(passes);
+    let (bends, turns) = (batched.len() - 1, pairs.len().saturating_sub(1));
+    // A constant, the ramps of tokens, the ramps of pairs, context.
+    let a = DMatrix::from_fn(passes.len(), 1 + bends + turns + 1, |i, j| {
+        let (pass, seconds) = &passes[i];
+        let of = match j {
+            0 => 1.0,
+            _ if j <= bends => ramp(&batched, j - 1, pass.batched),
+            _ if j <= bends + turns => ramp(&pairs, j - 1 - bends, pass.pairs),
+            _ => pass.context as f64,
+        };
+        of / seconds
+    });
+    let x = nnls(&a, &DVector::from_element(passes.len(), 1.0));
+    let line = |points: &[u64], start: f64, rises: &[f64]| {
+        let mut at = start;
+        let mut line = vec![(points[0], start)];
+        for (&point, rise) in points[1..].iter().zip(rises) {
+            at += rise;
+            line.push((point, at));
+        }
+        line
+    };
+    let all = x.as_slice();
+    MeasuredSpec {
+        batched: line(&batched, all[0], &all[1..=bends]),
+        pairs: if turns > 0 { line(&pairs, 0.0, &all[1 + bends..1 + bends + turns]) } else { Vec::new() },
+        alpha_s: all[1 + bends + turns],
+    }
+}
+
+/// How far `value` is from point `at` to the next one: 0 before, 1 behind; the last ramp goes on, the first one goes on below.
+fn ramp(points: &[u64], at: usize, value: u64) -> f64 {
+    let (from, to) = (points[at] as f64, points[at + 1] as f64);
+    let share = (value as f64 - from) / (to - from);
+    let low = if at == 0 { f64::NEG_INFINITY } else { 0.0 };
+    let high = if at + 2 == points.len() { f64::INFINITY } else { 1.0 };
+    share.clamp(low, high)
+}
+
+fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
+    let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let largest = *sizes.last().expect("a table of at least one pass");
+    let is_border = |size: u64| borders.iter().any(|&b| size == u64::from(b) || size == u64::from(b) + 1);
+    let mut points: Vec<u64> = Vec::new();
+    for size in sizes {
+        let far = points.last().is_none_or(|&last| size <= DENSE || size as f64 >= last as f64 * APART);
+        if far || is_border(size) || (size == largest && points.last().is_some_and(|&last| is_border(last))) {
+            points.push(size);
+        } else if size == largest && points.len() > 1 {
+            // The end of the range has a point in any case.
+            *points.last_mut().expect("it has several") = size;
+        }
+    }
+    points
+}
+
+/// From 0 to the largest pass; none where there are no pairs.
+fn pairs_points(passes: &[(PassShape, f64)]) -> Vec<u64> {
+    let largest = passes.iter().map(|p| p.0.pairs).max().unwrap_or(0);
+    let inner = PAIRS.into_iter().filter(|&p| 2 * p < largest);
+    if largest == 0 { Vec::new() } else { std::iter::once(0).chain(inner).chain([largest]).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::LatencyModel;
+
+    /// Padded to 8 tokens up to 32, and attention that costs twice as much a pair above 40,000 of them.
+    fn truth(p: &PassShape) -> f64 {
+        let pairs = p.pairs as f64;
+        1e-3 * (p.batched.min(32).next_multiple_of(8)) as f64 + 1e-8 * (pairs + (pairs - 32_768.0).max(0.0)) + 2e-3
+    }
+
+    fn passes() -> Vec<(PassShape, f64)> {
+        let sizes = [1u64, 2, 4, 7, 8, 9, 15, 16, 17, 24, 25, 32, 40];
+        let all = sizes.into_iter().flat_map(|b| [0u64, 300, 4000].map(|c| (b, c)));
+        let shape = |(batched, context)| PassShape { batched, context, pairs: batched * context };
+        all.map(shape).map(|p| (p, truth(&p))).collect()
+    }
+
+    #[test]
+    fn steps_and_bends_are_followed() {
+        let spec = fit_table(&passes(), &[8, 16, 24]);
+        let model = spec.build().unwrap();
+        for (p, seconds) in passes() {
+            let error = model.pass(p).as_s() / seconds - 1.0;
+            assert!(error.abs() < 0.01, "{p:?}: {error}");
+        }
+        // Between measured sizes too: 20 tokens are padded to 24.
+        let between = PassShape { batched: 20, context: 0, pairs: 0 };
+        assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_table_never_falls_however_noisy_its_passes() {
+        let mut noisy = passes();
+        noisy.iter_mut().enumerate().for_each(|(i, p)| p.1 *= if i % 2 == 0 { 1.4 } else { 0.7 });
+        assert_eq!(fit_table(&noisy, &[]).check(), Ok(()));
+    }
+
+    #[test]
+    fn few_passes_make_a_table_too() {
+        let one = [(PassShape { batched: 4, context: 0, pairs: 0 }, 1e-3)];
+        let spec = fit_table(&one, &[]);
+        assert_eq!((spec.batched, spec.pairs), (vec![(4, 1e-3)], vec![]));
+    }
+
+    #[test]
+    fn points_are_dense_where_tokens_are_few_and_at_borders() {
+        let at = |sizes: &[u64], borders: &[u32]| {
+            let passes: Vec<_> =
+                sizes.iter().map(|&batched| (PassShape { batched, ..Default::default() }, 1.0)).collect();
+            batched_points(&passes, borders)
+        };
+        assert_eq!(at(&[1, 2, 15, 16, 17, 18, 20, 21], &[]), [1, 2, 15, 16, 21]);
+        assert_eq!(at(&[1, 32, 33, 34], &[32]), [1, 32, 33, 34]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Machines whose costs are known, for tests.
+
+use crate::{Density, Measuring};
+use crate::{
+    DeviceInfo, ModelInfo, Profile, Role, Room, SCHEMA_VERSION, Shape, Timed, assess, context_reads, failures, grid,
+};
+use foretoken_sim::{ContextReads, Luck, Stream};
+
+/// Room for a small model.
+pub fn room() -> Room {
+    Room { max_positions: 512, kv_tokens: 16 * 512, max_batched: 512, max_requests: 32, graph_sizes: vec![] }
+}
+
+/// Seconds of a pass on a machine without surprises.
+pub fn line(shape: &Shape) -> f64 {
+    let p = shape.pass(ContextReads::Once);
+    1e-7 * p.context as f64 + 50e-6 * p.batched as f64 + 1e-3
+}
+
+/// Seconds of a pass that is padded to the next power of two of its tokens.
+pub fn steps(shape: &Shape) -> f64 {
+    let p = shape.pass(ContextReads::Once);
+    1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
+}
+
+/// Every shape of the grid in two visits of five passes each, with noise: log-normal-like of this relative size, and one sample
+/// in fifty ten times too long.
+pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
+    let luck = Luck::new(9, Stream::Noise, role as u64);
+    let shapes = grid(role, &room(), Density::Full);
+    let time = |i: usize, shape: Shape| {
+        let sample = |n: u64| {
+            let of = luck.narrow(i as u64).narrow(n);
+            let outlier = noise > 0.0 && of.unit(1) < 0.02;
+            cost(&shape) * (noise * 2.0 * (of.unit(0) - 0.5)).exp() * if outlier { 10.0 } else { 1.0 }
+        };
+        Timed { shape, visits: (0..2).map(|v| (0..5).map(|s| sample(8 * v + s)).collect()).collect() }
+    };
+    shapes.into_iter().enumerate().map(|(i, shape)| time(i, shape)).collect()
+}
+
+/// A model.
+pub fn model(name: &str) -> ModelInfo {
+    ModelInfo {
+        name: name.into(),
+        weights: "random, seed 1".into(),
+        dtype: "bf16".into(),
+        parameters: 1000,
+        vocab: 256,
+        max_positions: 512,
+    }
+}
+
+/// The profile of such a machine.
+pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
+    let wall = std::time::Duration::from_millis(1500);
+    setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
+}
+
+/// All visits of a measuring on such a machine.
+pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
+    let luck = Luck::new(9, Stream::Noise, 7);
+    let visit = |(i, stop): (usize, crate::Stop)| {
+        let of = luck.narrow(i as u64);
+        let sample = |n| cost(&stop.shape) * (noise * 2.0 * (of.unit(n) - 0.5)).exp();
+        Visit { stop, seconds: (0..5).map(sample).collect() }
+    };
+    setup().stops().into_iter().enumerate().map(visit).collect()
+}
+
+/// A measuring of it.
+pub fn setup() -> Setup {
+    Setup {
+        foretoken: "0.0.0".into(),
+        device: DeviceInfo {
+            kind: "cpu".into(),
+            name: "a test".into(),
+            features: vec!["avx2".into()],
+            cores: 2,
+            threads: 2,
+            driver: None,
+        },
+        target: model("big"),
+        draft: model("small"),
+        target_room: room(),
+        draft_room: room(),
+        density: Density::Full,
+        budget_s: 1.5,
+        seed: 1,
+    }
+}

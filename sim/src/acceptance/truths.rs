@@ -1,0 +1,183 @@
+//! The truth of the requests in the system: what a draft would say, and what of it would be accepted. Any executor that
+//! looks acceptance up, and does not compute it, looks here.
+
+use super::{AcceptanceSource, RequestTruth, TruthRow};
+use crate::executor::DraftPass;
+use crate::tree::{Growth, path_below};
+use crate::{BatchView, Drafts, RequestId, Wants};
+
+const NO_ROW: u32 = u32::MAX;
+
+/// The truth of the requests in the system. Rows are reused.
+pub struct Truths<'a> {
+    acceptance: &'a dyn AcceptanceSource,
+    max_draft_len: u32,
+    rows: Vec<TruthRow>,
+    requests: Vec<RequestTruth>,
+    free_rows: Vec<u32>,
+    row_of: Vec<u32>,
+}
+
+impl<'a> Truths<'a> {
+    /// For a workload of `requests` requests. Without drafts (`max_draft_len` 0) nobody asks for the truth.
+    pub fn new(acceptance: &'a dyn AcceptanceSource, max_draft_len: u32, requests: usize) -> Truths<'a> {
+        Truths {
+            acceptance,
+            max_draft_len,
+            rows: Vec::new(),
+            requests: Vec::new(),
+            free_rows: Vec::new(),
+            row_of: vec![NO_ROW; requests],
+        }
+    }
+
+    /// Lays down the truth of a request that starts.
+    pub fn start(&mut self, request: RequestTruth) {
+        let row = self.free_rows.pop().unwrap_or_else(|| {
+            self.rows.push(TruthRow::default());
+            self.requests.push(request);
+            self.rows.len() as u32 - 1
+        });
+        self.requests[row as usize] = request;
+        self.row_of[request.id as usize] = row;
+        if self.max_draft_len > 0 {
+            self.acceptance.start(request, self.max_draft_len, &mut self.rows[row as usize]);
+        }
+    }
+
+    /// Forgets a request, if it ever started.
+    pub fn end(&mut self, id: RequestId) {
+        let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
+        if row != NO_ROW {
+            self.free_rows.push(row);
+        }
+    }
+
+    /// The truth of a request that has started.
+    pub(crate) fn row(&self, id: RequestId) -> &TruthRow {
+        &self.rows[self.row_of[id as usize] as usize]
+    }
+
+    /// Lowers the limits of those that have nothing to propose.
+    pub fn proposable(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
+            return;
+        }
+        for ((&id, &emitted), limit) in ids.iter().zip(emitted).zip(limit) {
+            if !self.row(id).matched(emitted) {
+                *limit = 0;
+            }
+        }
+    }
+
+    /// What a draft pass brings: a level of every tree, or what the policy looks at of the tokens of chains.
+    pub fn reveal(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
+        match pass.growth {
+            Some(growth) if pass.pass > 0 => self.grow_trees(batch, pass, growth, out),
+            None if pass.pass > 0 && out.wants != Wants::default() => self.look(batch, pass, out),
+            _ => {}
+        }
+    }
+
+    /// What verification of `drafts.verify_len`, or of the kept nodes of trees, accepts; and divergences when wanted.
+    pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
+        if drafts.in_trees() {
+            for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
+                let row = self.row_of[batch.ids[i] as usize] as usize;
+                let rank = |depth: u32| {
+                    self.look_at(row, batch.emitted[i], depth - 1);
+                    self.rank(row, batch.emitted[i], depth - 1)
+                };
+                *a = drafts.trees[i].accepted(rank);
+            }
+            return;
+        }
+        let asked = batch.ids.iter().zip(batch.emitted).zip(&drafts.verify_len);
+        for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
+            let row = self.row_of[id as usize] as usize;
+            *a = if v == 0 { 0 } else { self.rows[row].run(emitted, v) };
+            if !self.rows[row].is_all_known() {
+                (0..v.min(*a + 1)).for_each(|depth| self.look_at(row, emitted, depth));
+            }
+        }
+        if drafts.wants.divergence {
+            self.reveal_divergences(batch, accepted, drafts);
+        }
+    }
+
+    /// Tells the source where what decides was not known.
+    #[inline]
+    fn look_at(&self, row: usize, start: u32, depth: u32) {
+        if !self.rows[row].is_known(start + depth, depth) {
+            self.acceptance.unknown_used(self.requests[row], start, depth);
+        }
+    }
+
+    /// What the policy looks at of the tokens that pass `pass` drafted.
+    fn look(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
+        let (depth, acceptance) = (pass.pass - 1, self.acceptance);
+        for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
+            let row = self.row_of[batch.ids[i] as usize] as usize;
+            let start = batch.emitted[i];
+            let on_path = self.rows[row].run(start, depth) == depth;
+            let right = on_path.then(|| self.rows[row].right(start + depth, depth));
+            let c = acceptance.confidence(self.requests[row], start, depth, right, 0);
+            out.set_confidence(i, depth as usize, c.into());
+            if out.wants.entropy {
+                out.set_entropy(i, depth as usize, acceptance.entropy(self.requests[row], start, depth, c));
+            }
+        }
+    }
+
+    /// Which guess of the draft is the target's token at the depth (from 0) of a round of the request in `row`?
+    fn rank(&self, row: usize, start: u32, depth: u32) -> u32 {
+        match self.rows[row].right(start + depth, depth) {
+            true => 1,
+            false => self.acceptance.rank_if_wrong(self.requests[row], start + depth),
+        }
+    }
+
+    /// Grows the trees of the requests in a pass by a level.
+    fn grow_trees(&self, batch: &BatchView, pass: &DraftPass, growth: &Growth, out: &mut Drafts) {
+        let depth = pass.pass - 1;
+        for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
+            let row = self.row_of[batch.ids[i] as usize] as usize;
+            let start = batch.emitted[i];
+            // Where the target goes, down to the parents of this level: a node is on the path when its ranks are the target's.
+            let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
+            let right = self.rows[row].right(start + depth, depth);
+            let confidence = |path: u64, on_path: bool| {
+                let right = on_path.then_some(right);
+                self.acceptance.confidence(self.requests[row], start, depth, right, path)
+            };
+            let mut first = (None, 0.0);
+            out.trees[i].grow(growth, |parent, rank| {
+                let path = parent.map_or(0, |n| n.path);
+                if first.0 != Some(path) {
+                    first = (Some(path), confidence(path, path == target));
+                }
+                let guess = self.acceptance.guess(self.requests[row], start, depth, path, rank, first.1);
+                (guess, path_below(path, depth, rank))
+            });
+        }
+    }
+
+    /// KL(target ‖ draft) at the verified positions up to the first rejected one; beyond it the target's distribution is
+    /// off its own path, and nothing is said.
+    fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
+        for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
+            let row = self.row_of[batch.ids[i] as usize] as usize;
+            for j in 0..out.verify_len[i].min(accepted + 1) {
+                let first = out.confidence(i, j as usize);
+                let (request, start) = (self.requests[row], batch.emitted[i]);
+                let nats = self.acceptance.divergence(request, start, j, self.rank(row, start, j), first);
+                out.set_divergence(i, j as usize, nats);
+            }
+        }
+    }
+}
+
+/// The key of the path of these ranks from the root on.
+fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
+    ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
+}

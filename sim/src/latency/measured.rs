@@ -1,0 +1,142 @@
+//! `measured`: what a profile measured, read between its sizes: a pass costs what its batched tokens cost, what its
+//! query-key pairs cost, and `alpha_s` a token of context. The first two are piecewise linear and never fall.
+//!
+//! On a CPU a pass grows with its tokens from the first one on, and attention's work with its pairs; on a GPU passes are
+//! flat between captured sizes and jump behind them. Both are lines between measured sizes, which a staircase is not.
+
+use super::spec::{BadLatency, bad};
+use super::{LatencyModel, PassShape};
+use crate::Time;
+use serde::{Deserialize, Serialize};
+
+/// A measured table. Below its first size the first two points go on, above its last one the last two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredSpec {
+    /// `[batched tokens, seconds]` of a pass without context; sizes rise, times do not fall.
+    pub batched: Vec<(u64, f64)>,
+    /// `[query-key pairs, seconds]` of attention on top of that; sizes rise, times do not fall. Empty for none.
+    #[serde(default)]
+    pub pairs: Vec<(u64, f64)>,
+    /// Seconds per token of context read.
+    #[serde(default)]
+    pub alpha_s: f64,
+}
+
+impl MeasuredSpec {
+    /// Checks every value that serde cannot.
+    pub fn check(&self) -> Result<(), BadLatency> {
+        if self.batched.is_empty() {
+            return Err(bad("batched", "needs at least one [tokens, seconds]"));
+        }
+        for (key, points) in [("batched", &self.batched), ("pairs", &self.pairs)] {
+            if let Some((_, x)) = points.iter().find(|(_, x)| !(*x >= 0.0 && x.is_finite())) {
+                return Err(bad(key, format!("{x} is not a time ≥ 0 s")));
+            }
+            if let Some(p) = points.windows(2).find(|p| p[1].0 <= p[0].0) {
+                return Err(bad(key, format!("sizes must rise, but {} follows {}", p[1].0, p[0].0)));
+            }
+            if let Some(p) = points.windows(2).find(|p| p[1].1 < p[0].1) {
+                return Err(bad(key, format!("times must not fall, but {} s follows {} s", p[1].1, p[0].1)));
+            }
+        }
+        match self.alpha_s >= 0.0 && self.alpha_s.is_finite() {
+            true => Ok(()),
+            false => Err(bad("alpha_s", format!("{} is not a time ≥ 0 s", self.alpha_s))),
+        }
+    }
+
+    /// The model.
+    pub fn build(&self) -> Result<Measured, BadLatency> {
+        self.check()?;
+        let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());
+        Ok(Measured { batched: curve(&self.batched), pairs: curve(&self.pairs), alpha: Time::from_s(self.alpha_s) })
+    }
+}
+
+/// A built table.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    batched: Curve,
+    pairs: Curve,
+    alpha: Time,
+}
+
+impl LatencyModel for Measured {
+    fn pass(&self, shape: PassShape) -> Time {
+        self.batched.at(shape.batched) + self.pairs.at(shape.pairs) + self.alpha * shape.context
+    }
+}
+
+/// Points of a rising line.
+#[derive(Clone, Debug)]
+struct Curve(Vec<(u64, Time)>);
+
+impl Curve {
+    /// The time at `x`, on the line through the two points around it or, outside, nearest to it. Whole picoseconds,
+    /// rounded down, so that it is the same on every machine.
+    fn at(&self, x: u64) -> Time {
+        let [(x0, t0), (x1, t1)] = match self.0.as_slice() {
+            [] => return Time::ZERO,
+            [(_, t)] => return *t,
+            points => {
+                let right = points.partition_point(|p| p.0 < x).clamp(1, points.len() - 1);
+                [points[right - 1], points[right]]
+            }
+        };
+        let rise = |run: u64| {
+            let ps = u128::from(t1.0 - t0.0) * u128::from(run) / u128::from(x1 - x0);
+            Time(u64::try_from(ps).unwrap_or(u64::MAX))
+        };
+        if x >= x0 { t0 + rise(x - x0) } else { t0.saturating_sub(rise(x0 - x)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> MeasuredSpec {
+        MeasuredSpec {
+            batched: vec![(2, 2e-3), (4, 3e-3), (8, 3e-3), (9, 5e-3)],
+            pairs: vec![(0, 0.0), (1000, 1e-3), (2000, 4e-3)],
+            alpha_s: 1e-6,
+        }
+    }
+
+    #[test]
+    fn times_lie_on_lines_between_and_beyond_the_points() {
+        let m = spec().build().unwrap();
+        let us = |batched, context, pairs| m.pass(PassShape { batched, context, pairs }).0 / 1_000_000;
+        assert_eq!((us(2, 0, 0), us(3, 0, 0), us(4, 0, 0), us(6, 0, 0)), (2000, 2500, 3000, 3000));
+        // Below the first point and above the last one: the nearest line goes on.
+        assert_eq!((us(1, 0, 0), us(10, 0, 0), us(12, 0, 0)), (1500, 7000, 11_000));
+        assert_eq!((us(2, 10, 0), us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2010, 2500, 4500, 9000));
+    }
+
+    #[test]
+    fn one_point_is_a_constant_and_no_pairs_are_free() {
+        let m = MeasuredSpec { batched: vec![(1, 1e-3)], pairs: vec![], alpha_s: 0.0 }.build().unwrap();
+        assert_eq!(m.pass(PassShape { batched: 99, context: 5, pairs: 7 }), Time::from_s(1e-3));
+    }
+
+    #[test]
+    fn a_huge_pass_saturates() {
+        let m = spec().build().unwrap();
+        assert_eq!(m.pass(PassShape { batched: u64::MAX, context: 0, pairs: u64::MAX }), Time::MAX);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused_at_its_key() {
+        let of = |change: fn(&mut MeasuredSpec)| {
+            let mut s = spec();
+            change(&mut s);
+            s.check().unwrap_err().key
+        };
+        assert_eq!(of(|s| s.batched.clear()), "batched");
+        assert_eq!(of(|s| s.batched[1].0 = 2), "batched");
+        assert_eq!(of(|s| s.pairs[2].1 = 0.5e-3), "pairs");
+        assert_eq!(of(|s| s.pairs[2].1 = f64::NAN), "pairs");
+        assert_eq!(of(|s| s.alpha_s = -1.0), "alpha_s");
+    }
+}

@@ -1,0 +1,126 @@
+//! A clock that repeats what a real one showed: with the recorded acceptance behind it, the engine must do again, step by
+//! step, what it did live.
+
+use super::{Mark, MarkKind, StepTrace};
+use crate::acceptance::{AcceptanceSource, Truths};
+use crate::executor::{DraftPass, Executor, Moment, StepPlan};
+use crate::{Drafts, RequestId, RequestTruth, Time};
+
+/// The replay asked for something else than what was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the replay left the recording at step {step}: {}, but it now asks for {asked:?}",
+    recorded.map_or_else(|| "the recording ends here".to_owned(), |m| format!("{m:?} came next"))
+)]
+pub struct Diverged {
+    /// The step.
+    pub step: u64,
+    /// What was recorded next, if anything.
+    pub recorded: Option<MarkKind>,
+    /// What was asked for.
+    pub asked: MarkKind,
+}
+
+/// An executor on recorded time.
+pub struct ReplayClock<'a> {
+    truths: Truths<'a>,
+    /// Marks with the step that they belong to.
+    marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
+    now: Time,
+    step: u64,
+    diverged: Option<Diverged>,
+}
+
+impl<'a> ReplayClock<'a> {
+    /// Over the recorded steps, in order. `acceptance` is what was recorded with them ([`super::RecordedRounds`]), or the source
+    /// that was forced onto the live run; `max_draft_len` is the engine's, 0 without a drafter.
+    pub fn new(
+        steps: &'a [StepTrace],
+        acceptance: &'a dyn AcceptanceSource,
+        max_draft_len: u32,
+        requests: usize,
+    ) -> ReplayClock<'a> {
+        let marks = steps.iter().flat_map(|s| s.marks.iter().map(|&m| (s.step, m)));
+        let marks = marks.filter(|(_, m)| m.kind != MarkKind::Recorded);
+        ReplayClock {
+            truths: Truths::new(acceptance, max_draft_len, requests),
+            marks: Box::new(marks),
+            now: Time::ZERO,
+            step: 0,
+            diverged: None,
+        }
+    }
+
+    /// Moves to the end of the next mark, which must be of this kind.
+    fn pass(&mut self, asked: MarkKind) {
+        if self.diverged.is_some() {
+            return;
+        }
+        let next = self.marks.next();
+        match next {
+            Some((step, mark)) if mark.kind == asked => {
+                self.step = step;
+                self.now = mark.end;
+            }
+            other => {
+                let step = other.map_or(self.step, |(step, _)| step);
+                self.diverged = Some(Diverged { step, recorded: other.map(|(_, m)| m.kind), asked });
+            }
+        }
+    }
+
+    fn result(&self) -> Result<(), Diverged> {
+        self.diverged.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Executor for ReplayClock<'_> {
+    type Error = Diverged;
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn round(&mut self) {
+        self.pass(MarkKind::Round);
+    }
+
+    fn wait_until(&mut self, _: Time) {
+        self.pass(MarkKind::Wait);
+        // Nothing else could end a loop that waits for ever.
+        if self.diverged.is_some() {
+            self.now = Time::MAX;
+        }
+    }
+
+    fn start(&mut self, request: RequestTruth) {
+        self.truths.start(request);
+    }
+
+    fn end(&mut self, id: RequestId) {
+        self.truths.end(id);
+    }
+
+    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        self.pass(MarkKind::Scheduled);
+        self.truths.proposable(ids, emitted, limit);
+    }
+
+    fn deliberated(&mut self, moment: Moment) {
+        self.pass(MarkKind::Decided(moment));
+    }
+
+    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Diverged> {
+        self.pass(MarkKind::Draft(pass.pass));
+        self.truths.reveal(&step.batch, pass, out);
+        self.result()
+    }
+
+    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Diverged> {
+        self.pass(MarkKind::Verify);
+        if !accepted.is_empty() {
+            self.truths.accept(&step.batch, drafts, accepted);
+        }
+        self.result()
+    }
+}

@@ -1,0 +1,266 @@
+//! Acceptance as a live run revealed it, by request, round start and depth.
+//!
+//! A replay that makes the same rounds meets what was recorded and nothing else. One that goes elsewhere asks for what was
+//! never revealed: at an output position that another round decided, that round's bit is taken; beyond that a fallback
+//! fills in. Both are counted, never silent.
+
+use super::{Round, StepTrace, TracedNode};
+use crate::acceptance::{AcceptanceSource, RankLaw, RequestTruth, TruthRow};
+use crate::tree::{ROOT, path_below};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How often something was asked for that was not recorded so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misses {
+    /// Bits that decided an acceptance and were revealed at that output position, but by another round or depth.
+    pub other_round: u64,
+    /// Bits that decided an acceptance and were never revealed: the fallback's.
+    pub invented: u64,
+    /// Confidences, entropies, divergences or guesses that were never revealed: the fallback's.
+    pub looks: u64,
+}
+
+impl Misses {
+    /// Was everything found as recorded?
+    pub fn none(&self) -> bool {
+        *self == Misses::default()
+    }
+}
+
+/// A recorded round, and where its entries begin.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    round: Round,
+    confidence: usize,
+    entropy: Option<usize>,
+    divergence: Option<usize>,
+    nodes: usize,
+}
+
+/// One request's rounds, by rising start.
+#[derive(Clone, Debug, Default)]
+struct Request {
+    entries: Vec<Entry>,
+}
+
+/// Recorded acceptance.
+pub struct RecordedRounds<'a> {
+    fallback: &'a dyn AcceptanceSource,
+    requests: Vec<Request>,
+    confidence: Vec<f32>,
+    entropy: Vec<f64>,
+    divergence: Vec<f64>,
+    /// Nodes with the key of the path that leads to each.
+    nodes: Vec<(TracedNode, u64)>,
+    other_round: AtomicU64,
+    invented: AtomicU64,
+    looks: AtomicU64,
+}
+
+impl<'a> RecordedRounds<'a> {
+    /// Nothing recorded yet, of a workload of `requests` requests. What is missing comes from `fallback`.
+    pub fn new(requests: usize, fallback: &'a dyn AcceptanceSource) -> RecordedRounds<'a> {
+        RecordedRounds {
+            fallback,
+            requests: vec![Request::default(); requests],
+            confidence: Vec::new(),
+            entropy: Vec::new(),
+            divergence: Vec::new(),
+            nodes: Vec::new(),
+            other_round: AtomicU64::new(0),
+            invented: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a step's rounds. Steps come in order.
+    pub fn add(&mut self, step: &StepTrace) {
+        let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
+        for &round in &step.rounds {
+            let entry = Entry {
+                round,
+                confidence: self.confidence.len(),
+                entropy: (!step.entropy.is_empty()).then_some(self.entropy.len()),
+                divergence: (!step.divergence.is_empty()).then_some(self.divergence.len()),
+                nodes: self.nodes.len(),
+            };
+            let drafted = if round.nodes > 0 { 0 } else { round.drafted as usize };
+            self.confidence.extend_from_slice(&step.confidence[confidence..confidence + drafted]);
+            if entry.entropy.is_some() {
+                self.entropy.extend_from_slice(&step.entropy[confidence..confidence + drafted]);
+            }
+            if entry.divergence.is_some() {
+                let said = round.verified.min(round.accepted + 1) as usize;
+                self.divergence.extend_from_slice(&step.divergence[looks..looks + said]);
+                looks += said;
+            }
+            confidence += drafted;
+            for &node in &step.nodes[nodes..nodes + round.nodes as usize] {
+                let above = (node.parent != ROOT).then(|| self.nodes[entry.nodes + node.parent as usize].1);
+                let depth = self.depth(entry.nodes, node.parent);
+                self.nodes.push((node, path_below(above.unwrap_or(0), depth, node.rank)));
+            }
+            nodes += round.nodes as usize;
+            if round.drafted > 0 {
+                self.requests[round.request as usize].entries.push(entry);
+            }
+        }
+    }
+
+    /// Depth, from 0, of a node below `parent` in the tree whose nodes begin at `first`.
+    fn depth(&self, first: usize, mut parent: u32) -> u32 {
+        let mut depth = 0;
+        while parent != ROOT {
+            parent = self.nodes[first + parent as usize].0.parent;
+            depth += 1;
+        }
+        depth
+    }
+
+    /// What was asked for and not recorded, so far.
+    pub fn misses(&self) -> Misses {
+        Misses {
+            other_round: self.other_round.load(Ordering::Relaxed),
+            invented: self.invented.load(Ordering::Relaxed),
+            looks: self.looks.load(Ordering::Relaxed),
+        }
+    }
+
+    fn round(&self, request: RequestTruth, start: u32) -> Option<&Entry> {
+        let entries = &self.requests[request.id as usize].entries;
+        entries.binary_search_by_key(&start, |e| e.round.start).ok().map(|at| &entries[at])
+    }
+
+    /// The nodes of a round's tree.
+    fn tree(&self, entry: &Entry) -> &[(TracedNode, u64)] {
+        &self.nodes[entry.nodes..][..entry.round.nodes as usize]
+    }
+
+    /// The node of a round that is the `rank`-th guess at `depth` below the node with this path.
+    fn node(&self, entry: &Entry, depth: u32, path: u64, rank: u32) -> Option<&TracedNode> {
+        let wanted = path_below(path, depth, rank);
+        let at_depth = |n: &TracedNode| self.depth(entry.nodes, n.parent) == depth;
+        self.tree(entry).iter().find(|(n, p)| *p == wanted && n.rank == rank && at_depth(n)).map(|(n, _)| n)
+    }
+
+    /// The ranks of the target's tokens that a round revealed, from its first depth on: 1 is right. A tree that had no right
+    /// guess says only that none of its guesses was.
+    fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
+        let Round { accepted, verified, nodes, .. } = entry.round;
+        let of_tree = |depth: u32| match nodes {
+            0 => 1,
+            _ => self
+                .tree(entry)
+                .iter()
+                .filter(|(n, _)| n.accepted)
+                .nth(depth as usize)
+                .map_or(u32::MAX, |(n, _)| n.rank),
+        };
+        let path = (0..accepted).map(of_tree).collect::<Vec<_>>();
+        // Where the walk stopped below a kept node that had no kept children nothing was revealed.
+        let stopped = match nodes {
+            0 => accepted < verified,
+            _ => {
+                let accepted_nodes = self.tree(entry).iter().enumerate().filter(|(_, (n, _))| n.accepted);
+                let end = accepted_nodes.last().map_or(ROOT, |(at, _)| at as u32);
+                self.tree(entry).iter().any(|(n, _)| n.kept && n.parent == end)
+            }
+        };
+        path.into_iter().chain(stopped.then_some(u32::MAX))
+    }
+
+    fn look<T>(&self, found: Option<T>, fallback: impl FnOnce() -> T) -> T {
+        found.unwrap_or_else(|| {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            fallback()
+        })
+    }
+}
+
+impl AcceptanceSource for RecordedRounds<'_> {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        let positions = (request.output_len + max_draft_len) as usize;
+        let mut filled = TruthRow::default();
+        self.fallback.start(request, max_draft_len, &mut filled);
+        out.reset(positions, max_draft_len.max(1) as usize);
+        out.know_nothing();
+        // What any round says of a position is good at every depth; then what was revealed there is exact.
+        let mut at_position = vec![None; positions];
+        for entry in &self.requests[request.id as usize].entries {
+            for (depth, rank) in self.revealed(entry).enumerate() {
+                if let Some(known) = at_position.get_mut(entry.round.start as usize + depth) {
+                    *known = Some((depth, rank == 1));
+                }
+            }
+        }
+        for (n, known) in at_position.iter().enumerate() {
+            for depth in 0..(max_draft_len as usize).min(n + 1) {
+                if known.map_or_else(|| filled.right(n as u32, depth as u32), |(_, right)| right) {
+                    out.set(depth, n);
+                }
+            }
+            if let Some((depth, _)) = known {
+                out.know((*depth).min(max_draft_len.max(1) as usize - 1), n);
+            }
+        }
+    }
+
+    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
+        let entry = self.round(request, round_start);
+        let chain =
+            |e: &Entry| (path == 0 && depth < e.round.drafted).then(|| self.confidence[e.confidence + depth as usize]);
+        let found = entry.and_then(|e| match e.round.nodes {
+            0 => chain(e),
+            _ => self.node(e, depth, path, 1).map(|n| n.confidence as f32),
+        });
+        self.look(found, || self.fallback.confidence(request, round_start, depth, right, path))
+    }
+
+    fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
+        let entries = &self.requests[request.id as usize].entries;
+        // The round that decided this position is the last one that starts at or before it.
+        let last = entries.partition_point(|e| e.round.start <= position).checked_sub(1);
+        let revealed = last.and_then(|at| {
+            let e = &entries[at];
+            self.revealed(e).nth((position - e.round.start) as usize)
+        });
+        // What was never revealed is counted where it decides something.
+        revealed.unwrap_or_else(|| self.fallback.rank_if_wrong(request, position))
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        self.fallback.ranks()
+    }
+
+    fn guess(&self, request: RequestTruth, round_start: u32, depth: u32, path: u64, rank: u32, first: f32) -> f64 {
+        let entry = self.round(request, round_start).filter(|e| e.round.nodes > 0);
+        let found = entry.and_then(|e| self.node(e, depth, path, rank)).map(|n| n.confidence);
+        self.look(found, || self.fallback.guess(request, round_start, depth, path, rank, first))
+    }
+
+    fn entropy(&self, request: RequestTruth, round_start: u32, depth: u32, first: f32) -> f64 {
+        let chain = |e: &Entry| (depth < e.round.drafted).then_some(e.entropy? + depth as usize);
+        let found = self.round(request, round_start).and_then(chain).map(|at| self.entropy[at]);
+        self.look(found, || self.fallback.entropy(request, round_start, depth, first))
+    }
+
+    fn divergence(&self, request: RequestTruth, round_start: u32, depth: u32, rank: u32, first: f64) -> f64 {
+        let said = |e: &Entry| {
+            let said = e.round.verified.min(e.round.accepted + 1);
+            (depth < said).then_some(e.divergence? + depth as usize)
+        };
+        let found = self.round(request, round_start).and_then(said).map(|at| self.divergence[at]);
+        self.look(found, || self.fallback.divergence(request, round_start, depth, rank, first))
+    }
+
+    fn unknown_used(&self, request: RequestTruth, round_start: u32, depth: u32) {
+        let position = round_start + depth;
+        let entries = &self.requests[request.id as usize].entries;
+        let revealed = entries.partition_point(|e| e.round.start <= position).checked_sub(1).is_some_and(|at| {
+            let e = &entries[at];
+            self.revealed(e).nth((position - e.round.start) as usize).is_some()
+        });
+        let which = if revealed { &self.other_round } else { &self.invented };
+        which.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,64 @@
+//! A run on any executor: the engine over what arrives, with whoever decides the draft lengths.
+
+use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft};
+use crate::executor::Executor;
+use crate::{Arrivals, EngineConfig, Run, SpecPolicy, Workload};
+use std::sync::atomic::AtomicBool;
+
+/// What is to be served, and how. An executor says what it is served with.
+#[derive(Clone, Copy)]
+pub struct Serving<'a> {
+    /// What arrives.
+    pub workload: &'a Workload,
+    /// How it arrives.
+    pub arrivals: Arrivals,
+    /// The engine's settings.
+    pub config: &'a EngineConfig,
+    /// The run's TPOT limit shown to policies, seconds; infinity is none. A request's own comes before it.
+    pub slo_tpot_s: f64,
+    /// Keep a record of every step.
+    pub keep_steps: bool,
+    /// Set from outside to end the run early.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// What came of it.
+pub struct Served<E: Executor> {
+    /// The run: all of it, or the part before it was interrupted or failed.
+    pub run: Run,
+    /// The executor, given back.
+    pub executor: E,
+    /// What failed, where the run ended by [`Ending::Failed`].
+    pub error: Option<E::Error>,
+}
+
+impl Serving<'_> {
+    /// Serves the whole workload. `None` is the plain engine (invariant 7). Oracles have no place here: they see a truth that
+    /// only the event clock has. Panics on a configuration that [`EngineConfig::check`] refuses.
+    pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
+        match policy {
+            None => self.with(executor, NoDraft),
+            Some(policy) => self.with(executor, ByPolicy(policy)),
+        }
+    }
+
+    pub(crate) fn with<E: Executor, D: Drafter<E>>(&self, executor: E, drafter: D) -> Served<E> {
+        let Serving { workload, arrivals, config, slo_tpot_s, keep_steps, interrupt } = *self;
+        let mut engine = Engine::new(config, workload, arrivals, slo_tpot_s, executor, drafter, keep_steps);
+        let (ending, error) = match engine.run(interrupt) {
+            Ok(ending) => (ending, None),
+            Err(error) => (Ending::Failed, Some(error)),
+        };
+        let Finished { out, warnings, usable_blocks, executor } = engine.finish();
+        let run = Run {
+            records: out.records,
+            totals: out.totals,
+            series: out.series,
+            steps: out.steps,
+            warnings,
+            ending,
+            usable_blocks,
+        };
+        Served { run, executor, error }
+    }
+}

@@ -1,0 +1,48 @@
+//! Draws of one document, one after another.
+
+use foretoken_sim::Luck;
+
+/// A position in a keyed sequence.
+pub(super) struct Dice {
+    luck: Luck,
+    position: u64,
+}
+
+impl Dice {
+    pub(super) fn new(luck: Luck) -> Dice {
+        Dice { luck, position: 0 }
+    }
+
+    /// A uniform number below `n`.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        self.position += 1;
+        (self.luck.unit(self.position - 1) * n as f64) as usize
+    }
+
+    /// A uniform number of the range, both ends included.
+    pub(super) fn within(&mut self, least: usize, most: usize) -> usize {
+        least + self.below(most - least + 1)
+    }
+
+    /// True in `percent` of a hundred cases.
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of them.
+    pub(super) fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+        all[self.below(all.len())]
+    }
+
+    /// `n` different numbers below `all`, in random order.
+    pub(super) fn distinct(&mut self, n: usize, all: usize) -> Vec<usize> {
+        let mut chosen = Vec::with_capacity(n);
+        while chosen.len() < n.min(all) {
+            let one = self.below(all);
+            if !chosen.contains(&one) {
+                chosen.push(one);
+            }
+        }
+        chosen
+    }
+}

@@ -1,0 +1,64 @@
+//! The families by name.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A kind of task. The order is that of Spec-Bench's categories they stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// Translation: a sentence is enciphered as its key says.
+    Cipher,
+    /// Summarisation: sentences are repeated or stripped of their ornaments.
+    Copy,
+    /// Question answering: facts of an invented world that the text does not give.
+    Facts,
+    /// Mathematical reasoning: running totals of one to four digits.
+    Arithmetic,
+    /// Retrieval-augmented generation: values of keys that a list in the prompt gives.
+    Retrieval,
+    /// Conversation: an agent answers in set phrases.
+    Dialogue,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 6] =
+        [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
+
+    /// The stable name, as written in files and on the command line.
+    pub fn name(self) -> &'static str {
+        ["cipher", "copy", "facts", "arithmetic", "retrieval", "dialogue"][self as usize]
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no family has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no text family is called `{name}`; did you mean `{nearest}`? All families: {all}", all = all_names())]
+pub struct UnknownFamily {
+    /// The name.
+    pub name: String,
+    /// The family whose name is nearest.
+    pub nearest: Family,
+}
+
+fn all_names() -> String {
+    Family::ALL.map(Family::name).join(", ")
+}
+
+impl FromStr for Family {
+    type Err = UnknownFamily;
+
+    fn from_str(name: &str) -> Result<Family, UnknownFamily> {
+        let distance = |family: &Family| strsim::damerau_levenshtein(name, family.name());
+        let nearest = Family::ALL.into_iter().min_by_key(distance).expect("there are families");
+        if nearest.name() == name { Ok(nearest) } else { Err(UnknownFamily { name: name.to_owned(), nearest }) }
+    }
+}

@@ -1,0 +1,88 @@
+//! Text that the project makes itself: six families of documents after Spec-Bench's categories.
+//!
+//! A document is a prompt that ends in an open question and a one-line answer that follows from it, plain ASCII, so that
+//! a byte is a token and any cut is a text. Everything is a pure function of (family, seed, index). The shipped pair of
+//! models is trained on it; documents of other seeds or indices are held out.
+
+mod arithmetic;
+mod cipher;
+mod copy;
+mod dialogue;
+mod dice;
+mod facts;
+mod family;
+mod retrieval;
+mod words;
+
+pub use family::{Family, UnknownFamily};
+
+use dice::Dice;
+use foretoken_sim::{Luck, Stream};
+use serde::{Deserialize, Serialize};
+
+/// The byte that ends an answer. No answer holds it; a prompt may.
+pub const END: u8 = b'\n';
+
+/// A question and its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// What kind of task it is.
+    pub family: Family,
+    /// Everything up to where the answer begins.
+    pub prompt: String,
+    /// The answer, without [`END`].
+    pub answer: String,
+}
+
+impl Document {
+    /// Prompt, answer and [`END`]: what a model is trained on, and what a further document may follow.
+    pub fn text(&self) -> String {
+        format!("{}{}{}", self.prompt, self.answer, END as char)
+    }
+}
+
+/// Document `index` of a family.
+pub fn document(family: Family, seed: u64, index: u64) -> Document {
+    drawn(family, key(family, seed, index))
+}
+
+/// A prompt of exactly `len` bytes that ends in the open question of document `index`.
+///
+/// Other documents of the family stand in front as worked examples, and the first of them is cut at its left. A prompt
+/// that is itself longer than `len` loses its beginning.
+pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u8> {
+    let luck = key(family, seed, index);
+    let mut parts = vec![drawn(family, luck).prompt];
+    let mut have = parts[0].len();
+    for example in 1.. {
+        if have >= len {
+            break;
+        }
+        // Examples are drawn below the key of their question, so no two prompts share one.
+        parts.push(drawn(family, luck.narrow(example)).text());
+        have += parts[parts.len() - 1].len();
+    }
+    parts.reverse();
+    parts.concat().into_bytes().split_off(have - len)
+}
+
+fn key(family: Family, seed: u64, index: u64) -> Luck {
+    Luck::new(seed, Stream::Text, index).narrow(family as u64)
+}
+
+fn drawn(family: Family, luck: Luck) -> Document {
+    let mut dice = Dice::new(luck);
+    let (prompt, answer) = match family {
+        Family::Cipher => cipher::draw(&mut dice),
+        Family::Copy => copy::draw(&mut dice),
+        Family::Facts => facts::draw(&mut dice),
+        Family::Arithmetic => arithmetic::draw(&mut dice),
+        Family::Retrieval => retrieval::draw(&mut dice),
+        Family::Dialogue => dialogue::draw(&mut dice),
+    };
+    Document { family, prompt, answer }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
