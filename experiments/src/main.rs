@@ -41,9 +41,7 @@ fn main() -> ExitCode {
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
         cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),
         cli::Command::Policies(cli::PoliciesCommand::List { format }) => commands::policies::list(format),
-        cli::Command::Policies(cli::PoliciesCommand::Show { name, format }) => {
-            commands::policies::show(&name, format)
-        }
+        cli::Command::Policies(cli::PoliciesCommand::Show { name, format }) => commands::policies::show(&name, format),
         cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
         cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
@@ -70,7 +68,8 @@ fn report(problem: problem::Problem) {
     // https://no-color.org: set to anything but nothing.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let fancy = std::io::stderr().is_terminal();
-    let options = miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
+    let options =
+        miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
     // Fails only when a hook is set already, and this is the one place that sets it.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
     eprintln!("{:?}", miette::Report::new(problem));

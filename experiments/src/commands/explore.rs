@@ -38,7 +38,8 @@ fn measured(file: &Path) -> Result<Machine> {
 
 /// What a reader of the page must know of the profile.
 fn note(profile: &Profile) -> String {
-    let mut parts = vec![format!("Profiled {} on {} ({}).", profile.measured_at, profile.device.name, profile.device.kind)];
+    let mut parts =
+        vec![format!("Profiled {} on {} ({}).", profile.measured_at, profile.device.name, profile.device.kind)];
     let range = &profile.target.range;
     parts.push(format!(
         "The target was measured up to {} requests, {} tokens and {} tokens of context a pass; beyond that its last line goes on.",

@@ -33,7 +33,8 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
     let recorded = Recorded { key, source: &source, steps: &steps, requests: &requests, blocks };
     let Some(timeline) = Timeline::of(&recorded, window) else {
-        let (first, last) = (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
+        let (first, last) =
+            (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
         let problem = Problem::bad_input(format!("no step of {key} starts in this window"));
         return Err(problem.help(format!("it has {} steps, which start from {first:.3} s to {last:.3} s", steps.len())));
     };
@@ -69,7 +70,9 @@ fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     if let Some(to) = args.to
         && to <= from
     {
-        return Err(Problem::bad_input(format!("--to {to} is not after --from {from}")).help("seconds on the run's clock"));
+        return Err(
+            Problem::bad_input(format!("--to {to} is not after --from {from}")).help("seconds on the run's clock")
+        );
     }
     Ok(Window { from: Time::from_s(from), to: args.to.map(Time::from_s) })
 }
@@ -80,8 +83,8 @@ fn source(folder: &Path) -> Result<String> {
     let help = "give the folder that `foretoken run` wrote: the one with manifest.json in it";
     let text = fs_err::read_to_string(&path)
         .map_err(|_| Problem::bad_input(format!("{} is not a results folder", folder.display())).help(help))?;
-    let manifest: Manifest = serde_json::from_str(&text)
-        .map_err(|e| Problem::bad_input(format!("{}: {e}", path.display())).help(help))?;
+    let manifest: Manifest =
+        serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: {e}", path.display())).help(help))?;
     match manifest.complete {
         true => Ok(manifest.source),
         false => Err(Problem::bad_input(format!("the run in {} is not complete", folder.display()))
@@ -97,7 +100,9 @@ fn unreadable(error: ReportError) -> Box<Problem> {
 fn write_file(path: &Path, timeline: &Timeline) -> Result<()> {
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("cannot write {}: {e}", path.display()));
     if path.file_name().is_none() {
-        return Err(Problem::bad_input(format!("{} cannot name a file", path.display())).help("for example -o timeline.json"));
+        return Err(
+            Problem::bad_input(format!("{} cannot name a file", path.display())).help("for example -o timeline.json")
+        );
     }
     let mut file = Staged::create(path).map_err(|e| Problem::failed(e.to_string()))?;
     if path.extension().is_some_and(|e| e == "gz") {

@@ -22,6 +22,7 @@ pub struct BeliefLength {
     pub context: u32,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
@@ -95,6 +96,7 @@ pub struct ImpliedLength {
     pub context: u32,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -50,6 +50,7 @@ pub struct Value {
     pub policy: String,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
     /// What to keep of several variants.
     #[serde(default, skip_serializing_if = "is_range")]
@@ -68,6 +69,7 @@ pub struct Gain {
     pub over: Vec<String>,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
     /// What to keep of several variants.
     #[serde(default, skip_serializing_if = "is_range")]
@@ -84,6 +86,7 @@ pub struct Best {
     pub among: Vec<String>,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
@@ -104,6 +107,7 @@ pub struct Crossing {
     pub turns: Turns,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
@@ -122,6 +126,7 @@ pub struct Change {
     pub relative: bool,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -17,6 +17,7 @@ pub struct Estimate {
     pub length: u32,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -19,6 +19,7 @@ pub struct Windows {
     pub batch: [f64; 2],
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -5,7 +5,7 @@ use crate::problem::Result;
 use serde::{Deserialize, Serialize};
 
 /// The `[validate]` table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidateSpec {
     /// Arrival rates of the runs, as shares of the policy's own service rate.
@@ -28,7 +28,7 @@ pub struct ValidateSpec {
 }
 
 /// What counts as good enough. Shares: 0.1 is 10 %.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
     /// Error of mean TPOT, at every load.
@@ -81,7 +81,12 @@ impl ValidateSpec {
         if self.common_load != 0.0 {
             above_0("common_load", self.common_load)?;
         }
-        for (key, value) in [("service_s", self.service_s), ("run_s", self.run_s), ("profile_s", self.profile_s), ("drift_s", self.drift_s)] {
+        for (key, value) in [
+            ("service_s", self.service_s),
+            ("run_s", self.run_s),
+            ("profile_s", self.profile_s),
+            ("drift_s", self.drift_s),
+        ] {
             above_0(key, value)?;
         }
         let t = self.tolerance;
