@@ -1,5 +1,7 @@
 //! The command line.
 
+#[cfg(test)]
+mod examples;
 mod tools;
 
 pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};

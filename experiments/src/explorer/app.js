@@ -236,6 +236,11 @@
 
   build();
   show();
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth !== width) draw();
+    width = window.innerWidth;
+  });
   window.addEventListener("hashchange", () => { state = parse(location.hash.slice(1)); show(); });
 
   // For tests: `#check=[hash, …]` writes every number of those states into the page.

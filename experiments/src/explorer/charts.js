@@ -10,16 +10,32 @@ const Charts = (() => {
     return made;
   };
 
-  const clear = (svg, width, height, says) => {
+  // An empty drawing, as wide as it is shown, so that letters keep their size on a phone.
+  const begin = (svg, says) => {
     svg.replaceChildren();
-    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    setSize(svg, Math.min(Math.max(svg.clientWidth, 320), 860), 10);
     svg.setAttribute("aria-label", says);
   };
-
-  const WIDTH = 720;
+  const setSize = (svg, width, height) => svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const end = (svg, height) => setSize(svg, widthOf(svg), height);
+  const widthOf = (svg) => svg.viewBox.baseVal.width;
   const LEFT = 58;
   const RIGHT = 16;
-  const inner = WIDTH - LEFT - RIGHT;
+  const innerOf = (svg) => widthOf(svg) - LEFT - RIGHT;
+
+  // Keys below a drawing, in as many rows as they need: [width, draw(x, y), text] each. Returns where they end.
+  const legend = (svg, top, keys) => {
+    let [x, y] = [LEFT, top];
+    for (const [width, draw, text] of keys) {
+      const whole = width + 8 + text.length * 6.4;
+      if (x > LEFT && x + whole > widthOf(svg)) [x, y] = [LEFT, y + 20];
+      draw(x, y - 4);
+      element(svg, "text", { x: x + width + 6, y }, text);
+      x += whole + 14;
+    }
+    return y;
+  };
+  const lineKey = (svg, kind) => (x, y) => element(svg, "line", { x1: x, x2: x + 26, y1: y, y2: y, class: kind });
   const r = (x) => Math.round(x * 100) / 100;
 
   // Names of a step's parts: only where they fit.
@@ -39,8 +55,9 @@ const Charts = (() => {
   const steps = (svg, p, format) => {
     const plain = p.expected_tokens * p.plain_step_s;
     const says = `${format.count(p.expected_tokens)} tokens a request take ${format.ms(p.step_s)} with drafting and ${format.ms(plain)} without`;
-    clear(svg, WIDTH, 96, says);
-    const scale = (inner - 70) / Math.max(p.step_s, plain);
+    begin(svg, says);
+    const narrow = widthOf(svg) < 560;
+    const scale = (innerOf(svg) - 70) / Math.max(p.step_s, plain);
     const each = p.length > 0 ? p.draft_s / p.passes : 0;
     const drafts = Array.from({ length: p.passes }, () => ({ width: each, fill: "var(--draft)", name: "draft" }));
     const host = { width: p.overhead_s, fill: "var(--plain)", name: "host" };
@@ -51,18 +68,19 @@ const Charts = (() => {
     bar(svg, 38, [...Array.from({ length: whole }, () => one), { ...one, width: rest * p.plain_step_s }], scale);
     element(svg, "text", { x: LEFT + 62, y: 22, "text-anchor": "end" }, "drafting");
     element(svg, "text", { x: LEFT + 62, y: 54, "text-anchor": "end" }, "without");
-    element(svg, "text", { x: LEFT + 70, y: 84, class: "soft" }, `${says}.`);
+    const [first, second] = narrow ? [says.slice(0, says.indexOf(" and ")), says.slice(says.indexOf(" and ") + 1)] : [says, ""];
+    element(svg, "text", { x: narrow ? 4 : LEFT + 70, y: 84, class: "soft" }, first);
+    element(svg, "text", { x: 4, y: 102, class: "soft" }, second);
+    end(svg, narrow ? 110 : 92);
   };
 
-  const xOf = (batch, most) => LEFT + (inner * Math.log(batch)) / Math.log(most);
-
   const batchAxis = (svg, most, bottom, place) => {
-    for (let b = 1; b <= most; b *= 2) {
+    for (let b = 1; b <= most; b *= innerOf(svg) < 420 ? 4 : 2) {
       const x = r(place(b));
       element(svg, "line", { x1: x, x2: x, y1: bottom, y2: bottom + 5, class: "axis" });
       element(svg, "text", { x, y: bottom + 18, "text-anchor": "middle" }, String(b));
     }
-    element(svg, "text", { x: LEFT + inner / 2, y: bottom + 36, "text-anchor": "middle", class: "soft" }, "batch size (requests)");
+    element(svg, "text", { x: LEFT + innerOf(svg) / 2, y: bottom + 36, "text-anchor": "middle", class: "soft" }, "batch size (requests)");
   };
 
   const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${r(x)} ${r(y)}`).join("");
@@ -81,9 +99,10 @@ const Charts = (() => {
     const [top, bottom] = [14, 230];
     const highest = Math.max(1.2, ...rows.map((row) => Math.max(row.chosen, row.best)));
     const y = (s) => bottom - ((bottom - top) * Math.min(s, highest)) / highest;
-    const x = (b) => xOf(b, most);
+    const x = (b) => LEFT + (inner * Math.log(b)) / Math.log(most);
     const stops = length === 0 ? "" : even === null ? `pays up to batch ${most}` : `stops paying at batch ${even}`;
-    clear(svg, WIDTH, bottom + 62, `Speedup against batch size: length ${length} ${stops}`);
+    begin(svg, `Speedup against batch size: length ${length} ${stops}`);
+    const inner = innerOf(svg);
     element(svg, "rect", { x: LEFT, y: r(y(1)), width: inner, height: r(bottom - y(1)), class: "loses" });
     for (const t of ticks(highest)) {
       element(svg, "line", { x1: LEFT, x2: LEFT + inner, y1: r(y(t)), y2: r(y(t)), class: "axis", opacity: 0.5 });
@@ -100,18 +119,16 @@ const Charts = (() => {
       const side = at > LEFT + inner * 0.7 ? "end" : "start";
       element(svg, "text", { x: r(at + (side === "end" ? -6 : 6)), y: top + 10, "text-anchor": side }, `stops paying at ${even}`);
     }
-    const legend = bottom + 56;
-    element(svg, "line", { x1: LEFT, x2: LEFT + 26, y1: legend - 4, y2: legend - 4, class: "chosen" });
-    element(svg, "text", { x: LEFT + 32, y: legend }, `length ${length}`);
-    element(svg, "line", { x1: LEFT + 130, x2: LEFT + 156, y1: legend - 4, y2: legend - 4, class: "best" });
-    element(svg, "text", { x: LEFT + 162, y: legend }, "best length at each batch size");
-    element(svg, "circle", { cx: LEFT + 370, cy: legend - 4, r: 5, class: "here" });
-    element(svg, "text", { x: LEFT + 381, y: legend }, "your settings");
+    end(svg, 8 + legend(svg, bottom + 56, [
+      [26, lineKey(svg, "chosen"), `length ${length}`],
+      [26, lineKey(svg, "best"), "best length at each batch size"],
+      [10, (cx, cy) => element(svg, "circle", { cx: cx + 5, cy, r: 5, class: "here" }), "your settings"],
+    ]));
   };
 
-  // From even (no colour) to a full colour at twice or half the speed.
-  const fill = (s) => {
-    const strength = Math.round(Math.min(1, Math.abs(Math.log2(s))) * 100);
+  // From even (no colour) to a full colour at `full` times the speed, or one `full`-th of it.
+  const fill = (s, full) => {
+    const strength = Math.round(Math.min(1, Math.abs(Math.log(s)) / Math.log(full)) * 100);
     return `color-mix(in srgb, var(${s >= 1 ? "--pays" : "--costs"}) ${strength}%, var(--even))`;
   };
 
@@ -119,16 +136,19 @@ const Charts = (() => {
   const map = (svg, data, format, under, pick) => {
     const { columns, lengths, here } = data;
     const [top, bottom] = [8, 8 + 17 * lengths.length];
-    const width = inner / columns.length;
+    const highest = Math.max(...columns.flatMap((c) => c.speedups));
+    const full = [1.5, 2, 3, 4, 6, 8].find((s) => s >= highest) || 8;
     const height = (bottom - top) / lengths.length;
     const says = columns.map((c) => `batch ${c.batch}: ${c.best}`).join(", ");
-    clear(svg, WIDTH, bottom + 66, `Best draft length by batch size: ${says}`);
+    begin(svg, `Best draft length by batch size: ${says}`);
+    const inner = innerOf(svg);
+    const width = inner / columns.length;
     const yOf = (length) => bottom - height * (length - lengths[0] + 0.5);
     columns.forEach((column, i) => {
       column.speedups.forEach((s, j) => {
         const cell = element(svg, "rect", {
           x: r(LEFT + i * width), y: r(yOf(lengths[j]) - height / 2), width: r(width + 0.3), height: r(height + 0.3),
-          style: `fill: ${fill(s)}`, class: "cell",
+          style: `fill: ${fill(s, full)}`, class: "cell",
         });
         const words = `batch ${column.batch}, length ${lengths[j]}: ${format.speedup(s)}`;
         element(cell, "title", {}, words);
@@ -146,24 +166,22 @@ const Charts = (() => {
     const middle = (top + bottom) / 2;
     element(svg, "text", { x: 14, y: middle, "text-anchor": "middle", class: "soft", transform: `rotate(-90 14 ${middle})` }, "draft length (tokens)");
     columns.forEach((column, i) => {
-      if (Number.isInteger(Math.log2(column.batch))) {
+      if (Number.isInteger(Math.log2(column.batch) / (inner < 420 ? 2 : 1)) && (column.batch !== 2 || inner > 600)) {
         element(svg, "text", { x: r(LEFT + (i + 0.5) * width), y: bottom + 18, "text-anchor": "middle" }, String(column.batch));
       }
     });
-    element(svg, "text", { x: LEFT + inner / 2, y: bottom + 36, "text-anchor": "middle", class: "soft" }, "batch size (requests)");
+    element(svg, "text", { x: LEFT + innerOf(svg) / 2, y: bottom + 36, "text-anchor": "middle", class: "soft" }, "batch size (requests)");
     const near = columns.reduce((a, c, i) => (Math.abs(Math.log(c.batch / here.batch)) < Math.abs(Math.log(columns[a].batch / here.batch)) ? i : a), 0);
     if (here.length >= lengths[0] && here.length <= lengths[lengths.length - 1]) {
       element(svg, "rect", {
         x: r(LEFT + near * width), y: r(yOf(here.length) - height / 2), width: r(width), height: r(height), class: "here", "pointer-events": "none",
       });
     }
-    const legend = bottom + 60;
-    [0.5, 0.7, 1, 1.4, 2].forEach((s, i) => {
-      element(svg, "rect", { x: LEFT + i * 62, y: legend - 12, width: 18, height: 14, style: `fill: ${fill(s)}`, stroke: "var(--line)" });
-      element(svg, "text", { x: LEFT + 22 + i * 62, y: legend }, `${s}×`);
-    });
-    element(svg, "line", { x1: LEFT + 330, x2: LEFT + 356, y1: legend - 5, y2: legend - 5, class: "best" });
-    element(svg, "text", { x: LEFT + 362, y: legend }, "best length (below 1: do not draft)");
+    const swatch = (s) => (x, y) => {
+      element(svg, "rect", { x, y: y - 8, width: 18, height: 14, style: `fill: ${fill(s, full)}`, stroke: "var(--line)" });
+    };
+    const keys = [1 / full, 1 / Math.sqrt(full), 1, Math.sqrt(full), full].map((s) => [18, swatch(s), `${format.short(s)}×`]);
+    end(svg, 8 + legend(svg, bottom + 60, [...keys, [26, lineKey(svg, "best"), "best length (below 1: do not draft)"]]));
   };
 
   return { steps, curve, map };

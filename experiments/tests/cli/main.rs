@@ -1,12 +1,17 @@
 //! The command line from outside: what it prints, where it points, how it exits, what it leaves behind.
 
 mod bad_input;
+mod browser;
 mod commands;
 mod decide;
 mod directions;
+mod explore;
+mod habits;
 mod interrupted;
 mod papers;
+mod perfetto;
 mod policies;
 mod results;
+mod schema;
 mod support;
 mod text;
