@@ -1,5 +1,11 @@
 //! The command line.
 
+#[cfg(test)]
+mod examples;
+mod tools;
+
+pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -11,7 +17,12 @@ pub struct Cli {
     pub command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative, \
+const EXIT_CODES: &str = "Examples:
+  foretoken run experiments/quickstart.toml
+  foretoken policies show adaspec
+  foretoken explore
+
+Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative, \
                           4 hardware missing, 130 interrupted";
 
 #[derive(Debug, Subcommand)]
@@ -26,17 +37,20 @@ pub enum Command {
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Look at request traces
-    #[command(subcommand)]
+    #[command(subcommand, after_help = TRACES_EXAMPLES)]
     Traces(TracesCommand),
     /// Look at the policies there are
-    #[command(subcommand)]
+    #[command(subcommand, after_help = POLICIES_EXAMPLES)]
     Policies(PoliciesCommand),
     /// Say what each policy would do in a state written by hand
     #[command(after_help = DECIDE_EXAMPLES)]
     Decide(DecideArgs),
-    /// Write settings in the words of the engines people run
-    #[command(subcommand)]
+    /// Write settings in the words of the engines people run, and timelines
+    #[command(subcommand, after_help = EXPORT_EXAMPLES)]
     Export(ExportCommand),
+    /// Write a page that shows where speculation stops paying, as you move sliders
+    #[command(after_help = tools::EXPLORE_EXAMPLES)]
+    Explore(ExploreArgs),
     /// Time the forward passes of a target and a draft on this machine, and keep them as a profile
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
@@ -46,6 +60,15 @@ pub enum Command {
     /// Say what this machine can do
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Print the JSON schema of experiments, for editors
+    #[command(after_help = tools::SCHEMA_EXAMPLES)]
+    Schema,
+    /// Print what makes a shell complete foretoken's commands
+    #[command(after_help = tools::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Write manual pages
+    #[command(after_help = tools::MAN_EXAMPLES)]
+    Man(ManArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -240,7 +263,32 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 const BENCH_EXAMPLES: &str = "Examples:
   foretoken bench
-  foretoken bench experiments/bench-poisson-fixed4.toml --repeat 21";
+  foretoken bench experiments/bench-poisson-fixed4.toml --repeat 21
+  foretoken bench --repeat 3 --format json";
+
+const TRACES_EXAMPLES: &str = "Examples:
+  foretoken traces inspect BurstGPT_1.csv";
+
+const POLICIES_EXAMPLES: &str = "Examples:
+  foretoken policies list
+  foretoken policies show adaspec
+  foretoken policies defaults adaspec";
+
+const LIST_EXAMPLES: &str = "Examples:
+  foretoken policies list
+  foretoken policies list --format json";
+
+const SHOW_EXAMPLES: &str = "Examples:
+  foretoken policies show adaspec
+  foretoken policies show sglang-gen3 --format json";
+
+const DEFAULTS_EXAMPLES: &str = "Examples:
+  foretoken policies defaults adaspec";
+
+const EXPORT_EXAMPLES: &str = "Examples:
+  foretoken export sglang sglang-gen3
+  foretoken export vllm experiments/quickstart.toml
+  foretoken export perfetto results/small -o timeline.json";
 
 const INSPECT_EXAMPLES: &str = "Examples:
   foretoken traces inspect BurstGPT_1.csv
@@ -315,6 +363,9 @@ pub enum ExportCommand {
     /// vLLM's speculative_config with the best length for each batch size, found by a sweep
     #[command(after_help = EXPORT_VLLM_EXAMPLES)]
     Vllm(ExportVllmArgs),
+    /// A timeline for Perfetto (Chrome trace events) of one cell of a results folder
+    #[command(after_help = tools::PERFETTO_EXAMPLES)]
+    Perfetto(ExportPerfettoArgs),
 }
 
 #[derive(Debug, Args)]
@@ -380,6 +431,9 @@ pub struct BenchArgs {
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
+    /// How to print the times
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
     /// Runs of each policy
     #[arg(long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
     pub repeat: u16,
@@ -439,13 +493,23 @@ pub enum TextFormat {
 #[derive(Debug, Subcommand)]
 pub enum PoliciesCommand {
     /// List the policies
-    List,
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// How to print them
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
     /// Show a policy: what it does and sees, where it comes from and how it differs, its settings with defaults
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Its name
         name: String,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
     /// Print a policy's settings with their defaults, as an experiment gives them
+    #[command(after_help = DEFAULTS_EXAMPLES)]
     Defaults {
         /// Its name
         name: String,

@@ -9,6 +9,8 @@ use foretoken_policies::PolicySpec;
 use foretoken_profiler::Truth;
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::latency::hardware::GPUS;
+use foretoken_sim::latency::models::MODELS;
 use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig};
 use foretoken_traces::WorkloadSpec;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 pub const UNSWEPT: [&str; 5] = ["name", "seeds", "policies", "output", "paper"];
 
 /// One experiment without sweeps.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Names the results folder.
@@ -59,7 +61,7 @@ pub struct Experiment {
 }
 
 /// The true cost of forward passes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
     /// A measured profile that gives `target`, `draft`, `context_reads` and the belief (`profiled.rs`).
@@ -87,7 +89,7 @@ pub struct Hardware {
 }
 
 /// What the policies believe the passes cost, and how it is wrong. What is absent is the least-squares fit to the truth.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BeliefSpec {
     /// α, γ, δ of a target pass.
@@ -124,7 +126,7 @@ impl Default for BeliefSpec {
 }
 
 /// The true models of another machine.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FittedTo {
     /// Time of a target pass.
@@ -134,7 +136,7 @@ pub struct FittedTo {
 }
 
 /// Factors on the believed times; 1 is none.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scale {
     /// On the target's.
@@ -150,7 +152,7 @@ impl Default for Scale {
 }
 
 /// What policies with a cost table fill it from, once, before serving starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tables {
     /// Passes timed on the machine, as engines do when they start.
@@ -161,7 +163,7 @@ pub enum Tables {
 }
 
 /// What requests are promised. Absent bounds are no bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SloSpec {
     /// TPOT bound = this × P90 TPOT of the autoregressive run on the same draws (AdaSpec, section 6.1).
@@ -176,7 +178,7 @@ pub struct SloSpec {
 }
 
 /// What is written beside the tables that always are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Output {
     /// `steps.parquet`: one row a step.
@@ -370,8 +372,19 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     let path = format!("{path}.{name}");
     spec.check().map_err(|e| {
         let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
-        problem.help("expected a finite number, 0 or more")
+        problem.help(preset_help(spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
     })
+}
+
+/// The preset that was probably meant, when `key` names one.
+fn preset_help(spec: &LatencySpec, key: &str) -> Option<String> {
+    let LatencySpec::Roofline(roofline) = spec else { return None };
+    let near = match key {
+        "gpu" => nearest(&roofline.gpu, GPUS.iter().map(|g| g.name)),
+        "model" => nearest(&roofline.model, MODELS.iter().map(|m| m.name)),
+        _ => return None,
+    };
+    Some(near.map_or_else(|| "use one of these presets".into(), |near| format!("did you mean `{near}`?")))
 }
 
 fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {

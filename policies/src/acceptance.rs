@@ -13,7 +13,7 @@ pub fn expected_tokens(a: f64, k: u32) -> f64 {
 }
 
 /// What counts as a try when a step's acceptance rate is taken (policies.md 14).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rate {
     /// Drafts up to and including the first rejected one: consistent for the conditional rate that E(a, k) needs.

@@ -11,7 +11,7 @@ use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculat
 use serde::{Deserialize, Serialize};
 
 /// Parameters, with the implementation's values; its longest draft of 20 is `max_spec_tokens`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaedl {
     /// γ: what the entropy, in nats, is multiplied with under the root.

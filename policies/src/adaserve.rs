@@ -16,7 +16,7 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaserve {
     /// Shallowest beam.

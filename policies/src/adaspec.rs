@@ -17,7 +17,7 @@ use foretoken_sim::{BatchView, Candidate, Continue, DraftPlan, Drafts, SpecPolic
 use serde::{Deserialize, Serialize};
 
 /// How far to draft.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafter {
     /// Alg. 1: while the predicted throughput is above that of what was drafted.
@@ -28,7 +28,7 @@ pub enum Drafter {
 }
 
 /// When a speculative step is out of bounds, so that its estimate is −1 (Alg. 3). A step without drafts never is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SloMode {
     /// Never.
@@ -41,7 +41,7 @@ pub enum SloMode {
 }
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaspec {
     /// How far to draft.

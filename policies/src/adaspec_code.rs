@@ -16,7 +16,7 @@ use foretoken_sim::{BatchView, Candidate, Continue, DraftPlan, Drafts, SpecPolic
 use serde::{Deserialize, Serialize};
 
 /// What is dropped before verification.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Eliminate {
     /// As many tokens as reach the next lower capture size, if that is no worse (`--rsd`).
@@ -27,7 +27,7 @@ pub enum Eliminate {
 }
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaspecCode {
     /// What is dropped before verification.

@@ -6,7 +6,7 @@ use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
 /// No parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Autoregressive {}
 

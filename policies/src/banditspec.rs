@@ -12,7 +12,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, SpecPolicy, Speculation, St
 use serde::{Deserialize, Serialize};
 
 /// What is added to an arm's mean reward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bonus {
     /// √(exploration · ln t / pulls of all arms), as shipped. Rewards are as they are.
@@ -25,7 +25,7 @@ pub enum Bonus {
 }
 
 /// Parameters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Banditspec {
     /// Draft lengths to choose from.

@@ -8,7 +8,7 @@ use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPo
 use serde::{Deserialize, Serialize};
 
 /// Parameters. vLLM's threshold has no default that turns it on; this one is that of `threshold`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceStop {
     /// A chain goes on while every token drafted so far had at least this confidence.

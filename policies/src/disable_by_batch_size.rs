@@ -8,7 +8,7 @@ use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
 /// Parameters. vLLM leaves the threshold unset, which is `fixed`; the default here is an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DisableByBatchSize {
     /// Draft tokens a request and step while speculation is on.

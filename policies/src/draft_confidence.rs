@@ -10,7 +10,7 @@ use foretoken_sim::{BatchView, DraftPlan, Drafts, SpecPolicy, Speculation, Wants
 use serde::{Deserialize, Serialize};
 
 /// Parameters. Off in vLLM by default; 10 tokens and 0.6 are the best setting its pull request reports.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftConfidence {
     /// `draft_confidence_threshold`: mean confidence below which the rest is not verified.

@@ -9,7 +9,7 @@ use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 
 /// Parameters. The default is the example in TensorRT-LLM's code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftLenSchedule {
     /// `[largest batch size, draft length]`, ascending. Larger batches than the last one draft nothing.

@@ -20,7 +20,7 @@ use foretoken_sim::{BatchView, DraftPlan, SpecPolicy, Speculation, StepOutcome, 
 use serde::{Deserialize, Serialize};
 
 /// Parameters, with the implementation's values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dsde {
     /// Divergences remembered of a request; the warm-up lasts until there are so many (`dsl_activation_tokens`).

@@ -22,7 +22,7 @@ const SURVIVAL_EPS: f64 = 1e-6;
 const LAG: usize = 2;
 
 /// Where steps per second come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpsTable {
     /// Timed at start-up.
@@ -33,7 +33,7 @@ pub enum SpsTable {
 }
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dspark {
     /// Tokens of a block, drafted for every request; absent is the engine's longest draft.

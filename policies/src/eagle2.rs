@@ -10,7 +10,7 @@ use foretoken_sim::{BatchView, DraftPlan, DraftShape, Drafts, Growth, MAX_TREE_T
 use serde::{Deserialize, Serialize};
 
 /// Parameters, under SGLang's names (`--speculative-num-steps` and so on).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Eagle2 {
     /// Levels of the tree; as many draft passes.

@@ -11,7 +11,7 @@ use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation,
 use serde::{Deserialize, Serialize};
 
 /// What becomes of an initial length that is no candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffList {
     /// It snaps to the nearest candidate, the larger one on a tie (generation 1).
@@ -21,7 +21,7 @@ pub enum OffList {
 }
 
 /// Parameters, with SGLang's defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmaTier {
     /// Draft lengths it may use (`candidate_steps`); order and repetitions do not matter.

@@ -7,7 +7,7 @@ use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation}
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fixed {
     /// Draft tokens a request and step; 0 runs the plain engine, without a drafter.

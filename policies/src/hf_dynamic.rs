@@ -13,7 +13,7 @@ use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculat
 use serde::{Deserialize, Serialize};
 
 /// How the length moves (`num_assistant_tokens_schedule`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// It stays.
@@ -25,7 +25,7 @@ pub enum Schedule {
 }
 
 /// Parameters, with the defaults of transformers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HfDynamic {
     /// Length to start from.

@@ -16,7 +16,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, Luck, SpecPolicy, Speculati
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NightjarLike {
     /// Longest draft; cut to the engine's.

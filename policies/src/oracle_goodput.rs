@@ -25,7 +25,7 @@ use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Time, Truth
 use serde::{Deserialize, Serialize};
 
 /// What it chooses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// A length for each request.
@@ -36,7 +36,7 @@ pub enum Form {
 }
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleGoodput {
     /// What it chooses.

@@ -8,7 +8,7 @@ use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};
 use serde::{Deserialize, Serialize};
 
 /// No parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleLength {}
 

@@ -7,7 +7,7 @@ use foretoken_sim::{BatchView, DraftPlan, Luck, SpecPolicy, Speculation, Stream}
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Random {
     /// A draw for each request, or one for the batch.

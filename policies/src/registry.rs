@@ -13,8 +13,10 @@ use crate::{
     Threshold, Turbospec, VllmAdaptive, VllmDynamic,
 };
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
+use std::borrow::Cow;
 
 /// What a policy is built with.
 #[derive(Clone, Copy)]
@@ -159,6 +161,20 @@ macro_rules! policies {
             }
         }
 
+        impl JsonSchema for PolicySpec {
+            fn schema_name() -> Cow<'static, str> {
+                "Policy".into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                let each: Vec<Schema> = vec![$({
+                    let settings = generator.subschema_for::<$policy>();
+                    named($name, PolicySpec::$variant($preset).summary(), settings)
+                }),*];
+                json_schema!({ "description": "A policy and its settings.", "oneOf": each })
+            }
+        }
+
         impl<'de> Deserialize<'de> for PolicySpec {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
                 struct OneOf;
@@ -183,6 +199,17 @@ macro_rules! policies {
             }
         }
     };
+}
+
+/// The schema of `{ name = { settings } }`.
+fn named(name: &str, summary: &str, settings: Schema) -> Schema {
+    json_schema!({
+        "type": "object",
+        "description": summary,
+        "properties": { name: settings },
+        "required": [name],
+        "additionalProperties": false,
+    })
 }
 
 /// A name of the table.

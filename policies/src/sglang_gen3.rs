@@ -10,7 +10,7 @@ use foretoken_sim::{BatchView, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation,
 use serde::{Deserialize, Serialize};
 
 /// The settings of a range of batch sizes; those left out are the policy's.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slot {
     /// Smallest batch size, after padding to a captured size, that the slot is for.
@@ -38,7 +38,7 @@ pub struct Slot {
 }
 
 /// Parameters, with SGLang's defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangGen3 {
     /// One slot for each range of batch sizes, ascending.

@@ -14,7 +14,7 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 
 /// The candidates of a range of batch sizes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CandidateSlot {
     /// Smallest batch size, after padding to a captured size, that the slot is for.
@@ -24,7 +24,7 @@ pub struct CandidateSlot {
 }
 
 /// Parameters. The slots are the example in SGLang's code, which has no default; the rest are its defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangThroughput {
     /// One slot for each range of batch sizes, ascending.

@@ -19,7 +19,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, PassShape, SpecPolicy, Spec
 use serde::{Deserialize, Serialize};
 
 /// Parameters. The paper leaves the average's window open; 0.7 and 0.85 are those of its public code.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Smartspec {
     /// Acceptance rate believed before anything was verified.

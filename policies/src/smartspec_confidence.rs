@@ -12,7 +12,7 @@ use foretoken_sim::{BatchView, Candidate, Continue, DraftPlan, Drafts, MAX_SPEC_
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecConfidence {
     /// T: a request goes on drafting while the confidence of its last token is above it. Not in the paper.

@@ -15,7 +15,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, SpecPolicy, Specula
 use serde::{Deserialize, Serialize};
 
 /// Where drafts come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proposer {
     /// A model: the length is decided before drafting.
@@ -26,7 +26,7 @@ pub enum Proposer {
 }
 
 /// Parameters, the branch's constants.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecDsd {
     /// Where drafts come from.

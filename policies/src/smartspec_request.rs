@@ -18,7 +18,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, SpecPolicy, Speculation, St
 use serde::{Deserialize, Serialize};
 
 /// Parameters, those of the req-dsd branch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecRequest {
     /// Acceptance rate believed of the batch before anything was verified.

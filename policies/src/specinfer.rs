@@ -12,7 +12,7 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Specinfer {
     /// Children of each node, by depth from the root on; its length is the tree's depth.

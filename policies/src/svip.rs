@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, SpecPolicy, Speculat
 use serde::{Deserialize, Serialize};
 
 /// Parameters, with the repository's values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Svip {
     /// What the entropy, in nats, is multiplied with under the root.

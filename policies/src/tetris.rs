@@ -11,7 +11,7 @@ use foretoken_sim::{BatchView, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Spec
 use serde::{Deserialize, Serialize};
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tetris {
     /// Draft tokens a request that the target can take on average; the paper tries 1 to 6.

@@ -11,7 +11,7 @@ use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPo
 use serde::{Deserialize, Serialize};
 
 /// Whose confidence is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Each request's own: it leaves the draft batch alone.
@@ -21,7 +21,7 @@ pub enum Scope {
 }
 
 /// What a stop saves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
     /// The draft passes that are not run.
@@ -31,7 +31,7 @@ pub enum Cost {
 }
 
 /// Parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Threshold {
     /// Confidence below which drafting stops.

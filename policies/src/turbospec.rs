@@ -14,7 +14,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, MAX_SPEC_LEN, SpecP
 use serde::{Deserialize, Serialize};
 
 /// Parameters, the branch's constants.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Turbospec {
     /// Whose step times. The published ones are fits that only hold near what they were fitted to.

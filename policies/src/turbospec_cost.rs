@@ -9,7 +9,7 @@ use foretoken_sim::{BatchView, Drafting};
 use serde::{Deserialize, Serialize};
 
 /// Whose coefficients.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coefficients {
     /// The belief's.

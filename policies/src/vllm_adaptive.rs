@@ -16,7 +16,7 @@ use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, SpecPolicy, Specula
 use serde::{Deserialize, Serialize};
 
 /// Parameters, with vLLM's defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmAdaptive {
     /// Tokens every request drafts (`num_speculative_tokens`); absent is the engine's longest draft.

@@ -12,7 +12,7 @@ use crate::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
 /// What a size costs that was not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostLookup {
     /// What the next captured size does; interpolated above the largest.

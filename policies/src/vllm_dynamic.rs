@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 pub type BatchRange = (u32, u32, u32);
 
 /// Parameters. The default table is the one of vLLM's documentation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmDynamic {
     /// `[first, last, K]` of each range of batch sizes, ascending, the first one from 1. A batch size between two

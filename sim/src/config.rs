@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Which scheduler orders the work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
     /// vLLM V1: running first, then waiting, prompts and decodes in one step (policies.md 4.2).
@@ -14,7 +14,7 @@ pub enum Scheduler {
 }
 
 /// What happens to tokens the draft has not seen because a request did not draft (policies.md 0.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftGap {
     /// They are fed to the draft in the first pass of its next use, at their cost as batched tokens.
@@ -27,7 +27,7 @@ pub enum DraftGap {
 }
 
 /// What draft tokens charge to the token budget (policies.md 9.11).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetCharge {
     /// The policy's limit + 1 for each decode request, as vLLM.
@@ -38,7 +38,7 @@ pub enum BudgetCharge {
 }
 
 /// Where the draft keeps its KV.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DraftKv {
     /// Costs nothing: a draft without KV, or memory set aside beforehand.
@@ -58,7 +58,7 @@ pub enum DraftKv {
 }
 
 /// Host time of a policy's decisions, seconds each. None by default: simulated policies think for nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DecisionSeconds {
     /// A proposal, once a step.
@@ -70,7 +70,7 @@ pub struct DecisionSeconds {
 }
 
 /// The engine's settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
     /// Scheduler generation.

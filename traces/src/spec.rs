@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// A workload: arrivals, what each request asks for, and transformations in order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// When requests come.
@@ -35,7 +35,7 @@ pub struct WorkloadSpec {
 }
 
 /// Where arrival instants come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ArrivalSpec {
     /// A trace file.
@@ -67,7 +67,7 @@ pub enum ArrivalSpec {
 }
 
 /// [`Poisson`] with the rate of the Mooncake synthetic trace as default.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MooncakePoisson {
     /// Requests a second (Mooncake FAST'25 synthetic: 3.907, KS of the gaps 0.012).
@@ -81,7 +81,7 @@ impl Default for MooncakePoisson {
 }
 
 /// [`Poisson`] with the middle of T3's range (4.2 to 4.8/s) as default.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct T3 {
     /// Requests a second.
@@ -95,7 +95,7 @@ impl Default for T3 {
 }
 
 /// Where lengths (and categories, recordings, prefixes, SLOs) come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LengthSpec {
     /// The same for all.
@@ -109,7 +109,7 @@ pub enum LengthSpec {
 }
 
 /// The same lengths for every request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLengths {
     /// Prompt tokens.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// A trace file and how to read it. Options of other formats are errors, not ignored.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceSpec {
     /// The file: plain, gzip or zstd.
@@ -61,7 +61,7 @@ impl TraceSpec {
 }
 
 /// What to do with timestamps that go back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsorted {
     /// Refuse the file.
@@ -72,7 +72,7 @@ pub enum Unsorted {
 }
 
 /// What to do with rows of 0 prompt or output tokens, which no engine can run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZeroTokens {
     /// Refuse the file.
@@ -85,7 +85,7 @@ pub enum ZeroTokens {
 }
 
 /// What to do with BurstGPT rows of 0 response tokens: requests that failed at the source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailedRows {
     /// Leave them out and count them.
@@ -99,7 +99,7 @@ pub enum FailedRows {
 }
 
 /// What to do with requests in the same second when the trace has whole seconds only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {
     /// They arrive together.
@@ -110,7 +110,7 @@ pub enum Ties {
 }
 
 /// Which turns of multi-turn questions to use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turns {
     /// Turn 0 alone.
@@ -121,7 +121,7 @@ pub enum Turns {
 }
 
 /// The order in which a length source's rows are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sample {
     /// As in the file, from the top again at the end.

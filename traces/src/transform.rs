@@ -10,7 +10,7 @@ use foretoken_sim::{Luck, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 
 /// One transformation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Transform {
     /// Keeps arrivals in [`start_s`, `end_s`) and makes `start_s` the new zero.

@@ -21,3 +21,4 @@ pub use figures::{
 pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
 pub use staged::Staged;
 pub use tables::{RequestsWriter, StepsWriter, write_positions, write_summary};
+pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};

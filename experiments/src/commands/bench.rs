@@ -2,29 +2,51 @@
 //! process; the median over the repeats is what counts, the spread says whether to believe it.
 
 use super::print;
-use crate::cli::BenchArgs;
+use crate::cli::{BenchArgs, Format};
 use crate::plan::Plan;
 use crate::problem::Result;
 use crate::setting::Setting;
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+
+/// The engine's time on one policy.
+#[derive(Serialize)]
+struct Timed {
+    /// The swept values, `name=value` each.
+    sweep: String,
+    /// The policy's label.
+    policy: String,
+    /// Request-steps of a run.
+    request_steps: u64,
+    /// Median over the repeats, seconds.
+    median_s: f64,
+    /// Fastest run, seconds.
+    min_s: f64,
+    /// Slowest run, seconds.
+    max_s: f64,
+}
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let plan = Plan::load(&args.file, &args.sets)?;
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
-        "sweep",
-        "policy",
-        "request-steps",
-        "ms",
-        "min",
-        "max",
-        "ns a request-step",
-        "M request-steps/s",
-    ]);
+    let timed = time(args, &plan)?;
+    let (repeats, seed) = (args.repeat, plan.seeds[0]);
+    print(&match args.format {
+        Format::Json => {
+            let json = serde_json::json!({ "name": plan.name, "runs": repeats, "seed": seed, "policies": timed });
+            format!("{json:#}\n")
+        }
+        Format::Table => {
+            format!("{}: median of {repeats} runs, seed {seed}, engine alone\n{}", plan.name, table(&timed))
+        }
+    })
+}
+
+/// Every policy under every combination of swept values.
+fn time(args: &BenchArgs, plan: &Plan) -> Result<Vec<Timed>> {
+    let mut all = Vec::new();
     for variant in &plan.variants {
         let setting = Setting::new(variant, plan.seeds[0])?;
         let choices: Vec<String> = variant.choices.iter().map(|c| format!("{}={}", c.name, c.value)).collect();
@@ -41,22 +63,46 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 })
                 .collect();
             times.sort_by(f64::total_cmp);
-            let (median, min, max) = (times[times.len() / 2], times[0], times[times.len() - 1]);
-            table.add_row([
-                choices.join(" "),
-                entrant.spec.label(),
-                request_steps.to_string(),
-                format!("{:.3}", median * 1e3),
-                format!("{:.3}", min * 1e3),
-                format!("{:.3}", max * 1e3),
-                format!("{:.2}", median * 1e9 / request_steps as f64),
-                format!("{:.1}", request_steps as f64 / median / 1e6),
-            ]);
+            all.push(Timed {
+                sweep: choices.join(" "),
+                policy: entrant.spec.label(),
+                request_steps,
+                median_s: times[times.len() / 2],
+                min_s: times[0],
+                max_s: times[times.len() - 1],
+            });
         }
+    }
+    Ok(all)
+}
+
+fn table(timed: &[Timed]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "sweep",
+        "policy",
+        "request-steps",
+        "ms",
+        "min",
+        "max",
+        "ns a request-step",
+        "M request-steps/s",
+    ]);
+    for t in timed {
+        table.add_row([
+            t.sweep.clone(),
+            t.policy.clone(),
+            t.request_steps.to_string(),
+            format!("{:.3}", t.median_s * 1e3),
+            format!("{:.3}", t.min_s * 1e3),
+            format!("{:.3}", t.max_s * 1e3),
+            format!("{:.2}", t.median_s * 1e9 / t.request_steps as f64),
+            format!("{:.1}", t.request_steps as f64 / t.median_s / 1e6),
+        ]);
     }
     table.column_iter_mut().skip(2).for_each(|c| {
         c.set_cell_alignment(CellAlignment::Right);
     });
-    let lines = table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n");
-    print(&format!("{}: median of {} runs, seed {}, engine alone\n{lines}", plan.name, args.repeat, plan.seeds[0]))
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }

@@ -4,7 +4,7 @@ use super::print;
 use crate::cli::{ExportSglangArgs, ExportVllmArgs};
 use crate::experiment::unknown_policy;
 use crate::plan::{Plan, Variant, with_defaults};
-use crate::problem::{Problem, Result};
+use crate::problem::{Problem, Result, nearest};
 use crate::setting::Setting;
 use foretoken_policies::{BatchRange, Fixed, PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
@@ -24,7 +24,9 @@ pub fn sglang(args: &ExportSglangArgs) -> Result<()> {
         found.cloned().ok_or_else(|| {
             let labels: Vec<String> = plan.policies.iter().map(|e| e.spec.label()).collect();
             let what = args.label.as_ref().map_or("no policy of SGLang".into(), |l| format!("no policy `{l}`"));
-            Problem::bad_input(format!("{}: {what}", args.policy)).help(format!("it has {}", labels.join(", ")))
+            let near = args.label.as_ref().and_then(|l| nearest(l, labels.iter().map(String::as_str)));
+            let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+            Problem::bad_input(format!("{}: {what}", args.policy)).help(format!("{near}It has {}", labels.join(", ")))
         })?
     } else {
         with_defaults(&args.policy).ok_or_else(|| unknown_policy(&args.policy, PolicySpec::all_names()))?

@@ -1,14 +1,19 @@
 //! One file a command.
 
 pub mod bench;
+pub mod complete;
 pub mod decide;
 pub mod doctor;
+pub mod explore;
 pub mod export;
 pub mod live;
+pub mod man;
+pub mod perfetto;
 pub mod policies;
 pub mod profile;
 pub mod profile_acceptance;
 pub mod run;
+pub mod schema;
 pub mod traces;
 
 use crate::problem::{Problem, Result};

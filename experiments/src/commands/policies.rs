@@ -1,15 +1,48 @@
 //! `foretoken policies`: the registry, for people.
 
 use super::print;
+use crate::cli::Format;
 use crate::experiment::unknown_policy;
 use crate::plan::with_defaults;
 use crate::problem::Result;
 use foretoken_policies::PolicySpec;
+use serde::Serialize;
 use std::fmt::Write;
 
+/// A policy as JSON.
+#[derive(Serialize)]
+struct Described {
+    name: &'static str,
+    summary: &'static str,
+    source: &'static str,
+    sees: &'static str,
+    differences: &'static str,
+    /// A bound, not a policy a server can run.
+    sees_hidden_truth: bool,
+    /// Its settings with their defaults, under its name, as an experiment gives them.
+    settings: PolicySpec,
+}
+
+impl Described {
+    fn of(spec: PolicySpec) -> Described {
+        Described {
+            name: spec.name(),
+            summary: spec.summary(),
+            source: spec.source(),
+            sees: spec.definition().sees(),
+            differences: spec.definition().differences(),
+            sees_hidden_truth: spec.sees_hidden_truth(),
+            settings: spec,
+        }
+    }
+}
+
 /// Lists every policy with a line on what it does.
-pub fn list() -> Result<()> {
+pub fn list(format: Format) -> Result<()> {
     let names = PolicySpec::all_names();
+    if format == Format::Json {
+        return print_json(&names.iter().map(|name| known(name).map(Described::of)).collect::<Result<Vec<_>>>()?);
+    }
     let width = names.iter().map(|n| n.len()).max().unwrap_or(0);
     let mut text = String::new();
     for name in names {
@@ -20,8 +53,11 @@ pub fn list() -> Result<()> {
 }
 
 /// Shows a policy: what it does, its source, what it sees, how it differs from what was published, its settings.
-pub fn show(name: &str) -> Result<()> {
+pub fn show(name: &str, format: Format) -> Result<()> {
     let spec = known(name)?;
+    if format == Format::Json {
+        return print_json(&Described::of(spec));
+    }
     let truth =
         if spec.sees_hidden_truth() { "\nsees hidden truth: a bound, not a policy a server can run\n" } else { "" };
     print(&format!(
@@ -37,6 +73,10 @@ pub fn show(name: &str) -> Result<()> {
 /// Prints a policy with its defaults as an experiment gives it, for pasting.
 pub fn defaults(name: &str) -> Result<()> {
     print(&format!("{}\n", settings(&known(name)?)))
+}
+
+fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&(serde_json::to_string_pretty(value).expect("plain data always serialises") + "\n"))
 }
 
 fn settings(spec: &PolicySpec) -> String {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The `[live]` table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LiveSpec {
     /// `cpu` or `cuda:N`; `--device` comes before it.
@@ -38,7 +38,7 @@ pub struct LiveSpec {
 }
 
 /// Where weights come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightSource {
     /// The checkpoint's, or those that the shipped pair brings.
@@ -49,7 +49,7 @@ pub enum WeightSource {
 }
 
 /// What requests ask.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Prompts {
     /// The shipped generator's text, its families in turn, of the workload's lengths. One byte is one token.
@@ -65,7 +65,7 @@ pub enum Prompts {
 }
 
 /// What decides which draft tokens are accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LiveAcceptance {
     /// The models: the target takes its likeliest token, drafts are right or wrong.

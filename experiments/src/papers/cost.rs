@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The length `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most expected tokens
 /// a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefLength {
     /// Probability that a draft token is accepted when those before it were.
@@ -22,6 +22,7 @@ pub struct BeliefLength {
     pub context: u32,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
@@ -80,7 +81,7 @@ impl BeliefLength {
 }
 
 /// Tokens a round that `tokens_per_s` of one request implies: that rate times the time of a round under the true costs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImpliedLength {
     /// The published throughput.
@@ -95,6 +96,7 @@ pub struct ImpliedLength {
     pub context: u32,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub type At = BTreeMap<String, toml::Value>;
 
 /// What is measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Measure {
     /// A metric of a policy.
@@ -41,7 +41,7 @@ pub enum Measure {
 }
 
 /// See [`Measure::Value`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
     /// The metric.
@@ -50,6 +50,7 @@ pub struct Value {
     pub policy: String,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
     /// What to keep of several variants.
     #[serde(default, skip_serializing_if = "is_range")]
@@ -57,7 +58,7 @@ pub struct Value {
 }
 
 /// See [`Measure::Gain`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gain {
     /// The metric.
@@ -68,6 +69,7 @@ pub struct Gain {
     pub over: Vec<String>,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
     /// What to keep of several variants.
     #[serde(default, skip_serializing_if = "is_range")]
@@ -75,7 +77,7 @@ pub struct Gain {
 }
 
 /// See [`Measure::Best`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Best {
     /// The metric.
@@ -84,11 +86,12 @@ pub struct Best {
     pub among: Vec<String>,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
 /// See [`Measure::Crossing`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Crossing {
     /// The metric.
@@ -104,11 +107,12 @@ pub struct Crossing {
     pub turns: Turns,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
 /// See [`Measure::Change`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// The metric.
@@ -122,11 +126,12 @@ pub struct Change {
     pub relative: bool,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
 /// What to keep of the values of several variants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
     /// From the least to the most.
@@ -139,7 +144,7 @@ pub enum Keep {
 }
 
 /// Which way a policy crosses another as the swept number grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turns {
     /// From ahead to behind: the first value at which it is no longer ahead.
@@ -158,7 +163,7 @@ fn is_behind(turns: &Turns) -> bool {
 }
 
 /// What came out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
     /// From one number to another (the same for a single one); an absent end is beyond what was swept.

@@ -6,7 +6,7 @@ use foretoken_sim::metrics::Quantiles;
 use serde::{Deserialize, Serialize};
 
 /// A number of one policy's run on one seed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     /// Mean end-to-end latency of autoregressive / that of the policy.

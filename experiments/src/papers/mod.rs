@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use stated::Stated;
 
 /// The `[paper]` table of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
     /// The document.
@@ -34,7 +34,7 @@ pub struct Paper {
 }
 
 /// One statement and how it is looked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Names it within its experiment.

@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Rounds of `length` drafts over every output: the sum of cumulative confidences over the drafts accepted, less 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// Draft tokens a round.
     pub length: u32,
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -19,6 +19,24 @@ pub enum Stated {
 const FIGURE_ONLY: &str = "figure only";
 const WANTED: &str = "a number, a range [low, high], \"figure only\", or a list of policies";
 
+impl schemars::JsonSchema for Stated {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Stated".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": format!("What the document says: {WANTED}."),
+            "anyOf": [
+                { "type": "number" },
+                { "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 },
+                { "const": FIGURE_ONLY },
+                { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+            ],
+        })
+    }
+}
+
 impl TryFrom<toml::Value> for Stated {
     type Error = String;
 

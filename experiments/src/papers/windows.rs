@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The 10th to the 90th percentile of a policy's mean draft length in windows of `seconds`, over windows whose mean batch
 /// size is from `batch[0]` to below `batch[1]`, of all seeds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Windows {
     /// Label of the policy.
@@ -19,6 +19,7 @@ pub struct Windows {
     pub batch: [f64; 2],
     /// Which variants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 

@@ -9,7 +9,7 @@ mod progress;
 mod store;
 
 pub use assemble::{Assembled, assemble};
-pub use folder::{Folder, Mode};
+pub use folder::{Folder, Manifest, Mode};
 pub use progress::Speed;
 pub use store::{Store, Stored};
 

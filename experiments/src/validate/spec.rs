@@ -5,7 +5,7 @@ use crate::problem::Result;
 use serde::{Deserialize, Serialize};
 
 /// The `[validate]` table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidateSpec {
     /// Arrival rates of the runs, as shares of the policy's own service rate.
@@ -28,7 +28,7 @@ pub struct ValidateSpec {
 }
 
 /// What counts as good enough. Shares: 0.1 is 10 %.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
     /// Error of mean TPOT, at every load.

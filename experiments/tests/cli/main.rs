@@ -1,15 +1,20 @@
 //! The command line from outside: what it prints, where it points, how it exits, what it leaves behind.
 
 mod bad_input;
+mod browser;
 mod commands;
 mod decide;
 mod directions;
 mod doctor;
+mod explore;
+mod habits;
 mod interrupted;
 mod papers;
+mod perfetto;
 mod policies;
 mod profile_acceptance;
 mod profile;
 mod results;
+mod schema;
 mod support;
 mod text;

@@ -82,7 +82,7 @@ pub struct Measuring {
 }
 
 /// Which of a profile's descriptions of a pass an experiment takes for the truth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truth {
     /// The measured table, read between its sizes.

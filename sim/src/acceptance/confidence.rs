@@ -11,7 +11,7 @@ use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
 /// P(right | q) = σ(slope · logit q + intercept of the depth).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Curve {
     /// Slope, > 0. vLLM PR #52228 fitted 0.44 to 0.83, by model; the default is the middle.
@@ -27,7 +27,7 @@ impl Default for Curve {
 }
 
 /// What stands between the true confidence and what a policy sees: logit' = scale · logit + shift.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Misfit {
     /// Factor on the logit.
@@ -43,7 +43,7 @@ impl Default for Misfit {
 }
 
 /// Confidences of a draft.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confidence {
     /// The calibration curve of the true confidence.

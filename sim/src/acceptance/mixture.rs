@@ -10,7 +10,7 @@ use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
 
 /// A Beta law of per-request acceptance rates.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Beta {
     /// First shape, > 0.
@@ -21,7 +21,7 @@ pub struct Beta {
 
 /// Per-request rates and their autocorrelation. The default is what was measured on Spec-Bench, Vicuna-68M drafting for
 /// Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation 0.078.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mixture {
     /// The law of requests whose category has none of its own.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Matches and runs. The defaults are assumed: with 3 or 4 tokens a proposal, rounds accept 0.3 to 0.4 of what is verified, the
 /// range SmartSpec's section 7.1.2 gives. Rounds meet fewer right matches than `precision` says, which is over all positions:
 /// a round starts where the last one went wrong, hence seldom inside a stretch that repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptLookup {
     /// Share of positions at which a lookup finds a match.

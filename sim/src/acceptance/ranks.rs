@@ -14,7 +14,7 @@ const RANKS: usize = 64;
 /// trees that SpecForge publishes, those of Qwen3-Next are 7 % longer than the chains of the same depth and budget, and these
 /// values give 4 %; a fit (all values times 1.1 to 1.3) is hardly better. Other models' trees are 12 % shorter than their
 /// chains, which no law explains (`policies/tests/specforge.rs`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
 pub struct RankLaw {
     hazards: Vec<f64>,

@@ -10,7 +10,7 @@ use crate::Time;
 use serde::{Deserialize, Serialize};
 
 /// A measured table. Below its first size the first two points go on, above its last one the last two.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredSpec {
     /// `[batched tokens, seconds]` of a pass without context; sizes rise, times do not fall.

@@ -31,7 +31,7 @@ pub struct PassShape {
 ///
 /// vLLM V1's variable-length attention reads it once; v0's batch expansion, and the AdaSpec paper's Eq. 4, once per
 /// position. It flips whether longer context means longer or shorter speculation, so it is stated everywhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextReads {
     /// Once a pass.
@@ -42,7 +42,7 @@ pub enum ContextReads {
 }
 
 /// How a draft comes by its tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafting {
     /// One pass a token (or a level of a tree).
@@ -60,7 +60,7 @@ pub trait LatencyModel: Send + Sync {
 }
 
 /// α, γ, δ of `T = α·context + γ·batched + δ`, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {
     /// Seconds per token of context read.

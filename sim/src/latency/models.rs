@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A mixture of experts: the shape's feed-forward block is one expert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
     /// Experts a layer.

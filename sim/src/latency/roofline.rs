@@ -15,7 +15,7 @@ use crate::Time;
 use serde::{Deserialize, Serialize};
 
 /// What a roofline is made of. Efficiencies and overheads are assumptions; measure a profile to replace them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RooflineSpec {
     /// GPU preset.

@@ -4,7 +4,7 @@ use super::{Coefficients, LatencyModel, Linear, MeasuredSpec, Memory, RooflineSp
 use serde::{Deserialize, Serialize};
 
 /// A latency model and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencySpec {
     /// `T = α·context + γ·batched + δ`.

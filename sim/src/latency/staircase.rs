@@ -7,7 +7,7 @@ use crate::Time;
 use serde::{Deserialize, Serialize};
 
 /// A measured table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StaircaseSpec {
     /// `[tokens, seconds]` of each captured size, both rising (a running maximum keeps a noisy table monotone).

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const CELLS: f64 = 20.0;
 
 /// Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7 %, gap CV 1.05 (data 1.09), KS 0.016.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogOuPoisson {
     /// Mean requests a second.
@@ -36,7 +36,7 @@ impl Default for LogOuPoisson {
 }
 
 /// T1, the shape "busy half, then quiet half" of AdaSpec's first trace (Huang et al., SoCC 2025).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TwoRate {
     /// Mean requests a second before the switch.

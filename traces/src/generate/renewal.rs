@@ -9,7 +9,7 @@ use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
 
 /// Independent exponential gaps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Poisson {
     /// Requests a second.
@@ -17,7 +17,7 @@ pub struct Poisson {
 }
 
 /// Independent gamma gaps: shape 1/cv², mean 1/rate (vLLM's `burstiness` is the shape).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gamma {
     /// Requests a second.
@@ -27,7 +27,7 @@ pub struct Gamma {
 }
 
 /// The BurstGPT project's generator: gamma gaps, shape drawn uniformly anew every minute (Wang et al., KDD 2025).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BurstGptArrivals {
     /// Requests a second (BurstGPT_1: 1,429,737 in 61 days).

@@ -26,7 +26,7 @@ const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
 /// Which draws are kept. The defaults are AdaSpec's: prompts and outputs of at least 4 tokens, prompts and outputs up
 /// to 1024, together up to 2048 (Huang et al., SoCC 2025, artifact; policies.md 2.1). Others are drawn again, category
 /// included, as if the data set had been filtered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecBenchLengths {
     /// Shortest prompt and shortest output, tokens.

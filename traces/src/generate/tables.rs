@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
 /// The tables' names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableName {
     /// Azure LLM inference 2023, conversation (Patel et al., ISCA 2024).

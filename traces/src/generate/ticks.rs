@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Calibrated on the Mooncake FAST'25 conversation trace (count variance 11.2, gap CV 3.03). Also T2, AdaSpec's
 /// second shape.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ticks {
     /// Distance of ticks, seconds.
@@ -38,7 +38,7 @@ impl Default for Ticks {
 ///
 /// Calibrated on AdaSpec's `mooncake.csv` (1.795/s). The count is Binomial(n, p) with p = 1 − variance/mean and
 /// n = mean/p rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaSpecBins {
     /// Length of a bin, seconds.

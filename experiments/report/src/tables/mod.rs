@@ -7,12 +7,14 @@ mod positions;
 mod requests;
 mod steps;
 mod summary;
+mod timeline;
 mod writer;
 
 pub use positions::write_positions;
 pub use requests::RequestsWriter;
 pub use steps::StepsWriter;
 pub use summary::write_summary;
+pub use timeline::{read_keys, read_kv_peaks, read_requests, read_steps};
 
 #[cfg(test)]
 mod tests;

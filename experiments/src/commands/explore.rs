@@ -1,0 +1,50 @@
+//! `foretoken explore`: writes the break-even explorer.
+
+use super::print;
+use crate::cli::ExploreArgs;
+use crate::explorer::{Machine, PAGE, page};
+use crate::problem::{Problem, Result};
+use crate::profiled;
+use foretoken_profiler::{Profile, Role, Truth};
+use foretoken_report::Staged;
+use foretoken_sim::Drafting;
+use std::path::Path;
+
+/// Writes the page and says where it is.
+pub fn run(args: &ExploreArgs) -> Result<()> {
+    let machine = args.profile.as_deref().map(measured).transpose()?;
+    let folder = &args.output;
+    fs_err::create_dir_all(folder).map_err(|e| Problem::failed(e.to_string()).help("choose another folder with -o"))?;
+    let path = folder.join(PAGE);
+    Staged::write_all_to(&path, page(machine.as_ref()).as_bytes()).map_err(|e| Problem::failed(e.to_string()))?;
+    print(&format!("{}\n", path.display()))
+}
+
+/// The machine of a profile: its measured tables.
+fn measured(file: &Path) -> Result<Machine> {
+    let text = fs_err::read_to_string(file)
+        .map_err(|e| Problem::bad_input(format!("cannot read the profile: {e}")).help("foretoken profile makes one"))?;
+    let profile = profiled::read(&file.display().to_string(), &text)?;
+    Ok(Machine {
+        name: format!("{} + {} on {}", profile.target.model.name, profile.draft.model.name, profile.device.name),
+        target: profile.truth(Role::Target, Truth::Table),
+        draft: profile.truth(Role::Draft, Truth::Table),
+        context_reads: profile.context_reads,
+        drafting: Drafting::Autoregressive,
+        step_overhead_s: profile.step_overhead_s.unwrap_or(0.0),
+        note: note(&profile),
+    })
+}
+
+/// What a reader of the page must know of the profile.
+fn note(profile: &Profile) -> String {
+    let mut parts =
+        vec![format!("Profiled {} on {} ({}).", profile.measured_at, profile.device.name, profile.device.kind)];
+    let range = &profile.target.range;
+    parts.push(format!(
+        "The target was measured up to {} requests, {} tokens and {} tokens of context a pass; beyond that its last line goes on.",
+        range.requests, range.batched, range.context
+    ));
+    parts.extend(profile.distrust());
+    parts.join(" ")
+}

@@ -1,0 +1,18 @@
+//! `foretoken man`: manual pages, from the same words as `--help`.
+
+use super::print;
+use crate::cli::{Cli, ManArgs};
+use crate::problem::{Problem, Result};
+use clap::CommandFactory;
+
+/// Writes a page a command and says where they are.
+pub fn run(args: &ManArgs) -> Result<()> {
+    let folder = &args.output;
+    fs_err::create_dir_all(folder)
+        .map_err(|e| e.to_string())
+        .and_then(|()| {
+            clap_mangen::generate_to(Cli::command(), folder).map_err(|e| format!("{}: {e}", folder.display()))
+        })
+        .map_err(|e| Problem::failed(e).help("choose another folder with -o"))?;
+    print(&format!("man {}\n", folder.join("foretoken.1").display()))
+}

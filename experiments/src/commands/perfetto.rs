@@ -1,0 +1,119 @@
+//! `foretoken export perfetto`: a timeline of one cell of a results folder.
+
+use super::print;
+use crate::cli::ExportPerfettoArgs;
+use crate::perfetto::{Recorded, Timeline, Wanted, Window, choose, write};
+use crate::problem::{Problem, Result};
+use crate::run::Manifest;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use foretoken_report::{ReportError, Staged, read_keys, read_kv_peaks, read_requests, read_steps};
+use foretoken_sim::Time;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+/// Writes the timeline and says what was cut.
+pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
+    let folder = args.dir.as_path();
+    let window = window(args)?;
+    let source = source(folder)?;
+    if !folder.join("steps.parquet").exists() {
+        let problem = Problem::bad_input(format!("{} has no steps.parquet: its steps were not kept", folder.display()));
+        return Err(problem.help("run the experiment again with --set output.steps=true"));
+    }
+    let keys = read_keys(folder).map_err(unreadable)?;
+    let wanted = Wanted { policy: args.policy.as_deref(), seed: args.seed, sweep: &args.sweep };
+    let at = choose(&keys, &wanted)?;
+    let key = &keys[at];
+    let steps = read_steps(folder, key).map_err(unreadable)?;
+    let requests = read_requests(folder, key).map_err(unreadable)?;
+    let most_used = steps.iter().map(|s| s.used_blocks).max().unwrap_or(0);
+    let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
+    // The summary's peak is the blocks used over those there are.
+    let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
+    let recorded = Recorded { key, source: &source, steps: &steps, requests: &requests, blocks };
+    let Some(timeline) = Timeline::of(&recorded, window) else {
+        let (first, last) =
+            (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
+        let problem = Problem::bad_input(format!("no step of {key} starts in this window"));
+        return Err(problem.help(format!("it has {} steps, which start from {first:.3} s to {last:.3} s", steps.len())));
+    };
+    if keys.len() > 1 && (args.policy.is_none() || args.seed.is_none()) {
+        eprintln!("timeline of {key} (others: --policy, --seed, --sweep)");
+    }
+    if let Some(cut) = &timeline.cut {
+        eprintln!("cut: {cut} (others: --from, --to)");
+    }
+    match &args.output {
+        Some(path) => write_file(path, &timeline),
+        None if std::io::stdout().is_terminal() => {
+            Err(Problem::bad_input("a timeline is for a file, not for a terminal").help("add -o timeline.json"))
+        }
+        None => {
+            let mut text = Vec::new();
+            write(&mut text, &timeline.events, &timeline.about)
+                .map_err(|e| Problem::failed(format!("cannot write the timeline: {e}")))?;
+            print(&String::from_utf8_lossy(&text))
+        }
+    }
+}
+
+/// What `--from` and `--to` ask for.
+fn window(args: &ExportPerfettoArgs) -> Result<Window> {
+    for (name, given) in [("--from", args.from), ("--to", args.to)] {
+        if given.is_some_and(|s| !(s >= 0.0 && s.is_finite())) {
+            let problem = Problem::bad_input(format!("{name}: {} is not an instant", given.unwrap_or_default()));
+            return Err(problem.help("expected seconds on the run's clock, 0 or more"));
+        }
+    }
+    let from = args.from.unwrap_or(0.0);
+    if let Some(to) = args.to
+        && to <= from
+    {
+        return Err(
+            Problem::bad_input(format!("--to {to} is not after --from {from}")).help("seconds on the run's clock")
+        );
+    }
+    Ok(Window { from: Time::from_s(from), to: args.to.map(Time::from_s) })
+}
+
+/// Where the folder's numbers come from. Refuses a folder without complete results.
+fn source(folder: &Path) -> Result<String> {
+    let path = folder.join("manifest.json");
+    let help = "give the folder that `foretoken run` wrote: the one with manifest.json in it";
+    let text = fs_err::read_to_string(&path)
+        .map_err(|_| Problem::bad_input(format!("{} is not a results folder", folder.display())).help(help))?;
+    let manifest: Manifest =
+        serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: {e}", path.display())).help(help))?;
+    match manifest.complete {
+        true => Ok(manifest.source),
+        false => Err(Problem::bad_input(format!("the run in {} is not complete", folder.display()))
+            .help("complete it with foretoken run --resume")),
+    }
+}
+
+fn unreadable(error: ReportError) -> Box<Problem> {
+    Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
+}
+
+/// Compressed when the name says so.
+fn write_file(path: &Path, timeline: &Timeline) -> Result<()> {
+    let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("cannot write {}: {e}", path.display()));
+    if path.file_name().is_none() {
+        return Err(
+            Problem::bad_input(format!("{} cannot name a file", path.display())).help("for example -o timeline.json")
+        );
+    }
+    let mut file = Staged::create(path).map_err(|e| Problem::failed(e.to_string()))?;
+    if path.extension().is_some_and(|e| e == "gz") {
+        let mut packed = GzEncoder::new(&mut file, Compression::default());
+        write(&mut packed, &timeline.events, &timeline.about).map_err(|e| failed(&e))?;
+        packed.finish().map_err(|e| failed(&e))?;
+    } else {
+        write(&mut file, &timeline.events, &timeline.about).map_err(|e| failed(&e))?;
+    }
+    file.flush().map_err(|e| failed(&e))?;
+    file.commit().map_err(|e| Problem::failed(e.to_string()))?;
+    eprintln!("{}: open it at https://ui.perfetto.dev or chrome://tracing", path.display());
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! `foretoken schema`: what an experiment may say, for editors.
+
+use super::print;
+use crate::problem::Result;
+
+/// Prints the JSON schema.
+pub fn run() -> Result<()> {
+    let text = serde_json::to_string_pretty(&crate::schema::experiment()).expect("plain data always serialises");
+    print(&format!("{text}\n"))
+}

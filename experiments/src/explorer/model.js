@@ -1,0 +1,225 @@
+"use strict";
+// The arithmetic of a step as the simulator does it: the shapes of sim/src/shape.rs for a batch of equal requests, and the
+// latency models of sim/src/latency. Times are whole picoseconds, rounded where the simulator rounds. A test compares every
+// number with the library's, so a change there is a change here.
+const Model = (() => {
+  const PS_PER_S = 1e12;
+  const ps = (seconds) => Math.round(seconds * PS_PER_S);
+  const seconds = (time) => time / PS_PER_S;
+
+  // Draft pass `pass` (from 1) of n requests that hold `context` tokens each.
+  const draftPass = (n, context, pass) => {
+    const read = n * context + n * (pass - 1);
+    return { batched: n, context: read, pairs: read + n };
+  };
+
+  // The only draft pass where drafting is parallel: `length` tokens for each request at once.
+  const draftBlock = (n, context, length) => ({
+    batched: n * length,
+    context: n * context,
+    pairs: n * (length * context + (length * (length + 1)) / 2),
+  });
+
+  // The target pass over `length` drafts and the newest token of each request.
+  const verifyPass = (n, context, length, reads) => {
+    const positions = n * ((length + 1) * context + (length * (length + 1)) / 2);
+    const decodes = n * (length + 1);
+    return {
+      batched: decodes,
+      context: reads === "per-position" ? positions : n * context,
+      pairs: positions + decodes,
+    };
+  };
+
+  const linear = (c) => {
+    const [alpha, gamma, delta] = [ps(c.alpha_s), ps(c.gamma_s), ps(c.delta_s)];
+    return (shape) => alpha * shape.context + gamma * shape.batched + delta;
+  };
+
+  const staircase = (s) => {
+    let highest = 0;
+    const steps = s.steps.map(([tokens, time]) => {
+      highest = Math.max(highest, time);
+      return [tokens, ps(highest)];
+    });
+    const [alpha, gamma, delta] = [ps(s.alpha_s), ps(s.tail_gamma_s), ps(s.tail_delta_s)];
+    return (shape) => {
+      const step = steps.find(([tokens]) => tokens >= shape.batched);
+      return (step ? step[1] : gamma * shape.batched + delta) + alpha * shape.context;
+    };
+  };
+
+  // Points of a rising line; outside, the nearest two go on. Whole picoseconds, rounded down, as the simulator's.
+  const lines = (points) => {
+    const at = points.map(([x, time]) => [x, ps(time)]);
+    return (x) => {
+      if (at.length < 2) return at.length === 0 ? 0 : at[0][1];
+      const right = Math.min(Math.max(at.findIndex((p) => p[0] >= x) + 1 || at.length, 2), at.length) - 1;
+      const [[x0, t0], [x1, t1]] = [at[right - 1], at[right]];
+      const rise = (run) => Number((BigInt(t1 - t0) * BigInt(run)) / BigInt(x1 - x0));
+      return x >= x0 ? t0 + rise(x - x0) : Math.max(t0 - rise(x0 - x), 0);
+    };
+  };
+
+  const measured = (s) => {
+    const [batched, pairs, alpha] = [lines(s.batched), lines(s.pairs), ps(s.alpha_s)];
+    return (shape) => batched(shape.batched) + pairs(shape.pairs) + alpha * shape.context;
+  };
+
+  const BF16 = 2;
+  const attention = (m) => m.hidden * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
+  const expert = (m) => 3 * m.hidden * m.intermediate;
+  const head = (m) => m.hidden * m.vocab;
+  const kvCopies = (spec, m) => Math.max(spec.tensor_parallel / m.kv_heads, 1);
+  const kvBytesToken = (m) => 2 * m.layers * m.kv_heads * m.head_dim * BF16;
+
+  const roofline = (spec, presets) => {
+    const gpu = presets.gpus[spec.gpu];
+    const m = presets.models[spec.model];
+    const n = spec.tensor_parallel;
+    const speedup = n === 1 ? 1 : n * spec.parallel_efficiency;
+    const bandwidth = gpu.bandwidth * spec.bandwidth_efficiency * speedup;
+    const flops = gpu.peak_flops * spec.compute_efficiency * speedup;
+    const experts = spec.experts || m.experts || { total: 1, active: 1 };
+    const reduceBytes = ((2 * (n - 1)) / n) * m.hidden * 2;
+    const reduces = n === 1 ? 0 : 2 * m.layers;
+    const fixed = spec.pass_overhead_s + m.layers * spec.layer_overhead_s + reduces * spec.all_reduce_s;
+    const sharedBytes = (2 * m.layers * attention(m)) / bandwidth;
+    const expertBytes = (2 * m.layers * expert(m)) / bandwidth;
+    const tokenFlops = (2 * m.layers * (attention(m) + experts.active * expert(m))) / flops;
+    const headBytes = (2 * head(m)) / bandwidth;
+    const headFlops = (2 * head(m)) / flops;
+    const kvBytes = (kvBytesToken(m) * kvCopies(spec, m)) / bandwidth;
+    const pairFlops = (4 * m.layers * m.heads * m.head_dim) / flops;
+    const reduceToken = (reduces * reduceBytes) / gpu.link;
+    const miss = 1 - experts.active / experts.total;
+    return ({ batched, context, pairs }) => {
+      const visited = experts.total > 1 ? experts.total * (1 - Math.pow(miss, batched)) : 1;
+      const weights = Math.max(sharedBytes + visited * expertBytes, tokenFlops * batched);
+      const attended = Math.max(kvBytes * (context + batched), pairFlops * pairs);
+      const sampled = Math.max(headBytes, headFlops * batched);
+      return ps(fixed + weights + attended + sampled + reduceToken * batched);
+    };
+  };
+
+  // A latency model as an experiment's [hardware] gives it: the time of a pass, in picoseconds, from its shape.
+  const latency = (spec, presets) => {
+    if (spec.linear) return linear(spec.linear);
+    if (spec.staircase) return staircase(spec.staircase);
+    if (spec.measured) return measured(spec.measured);
+    return roofline(spec.roofline, presets);
+  };
+
+  // Bytes of KV that fit beside the weights, and bytes a token takes; null where the model does not say.
+  const memory = (spec, presets) => {
+    if (!spec.roofline) return null;
+    const r = spec.roofline;
+    const gpu = presets.gpus[r.gpu];
+    const m = presets.models[r.model];
+    const experts = r.experts || m.experts || { total: 1 };
+    const embeddings = head(m) * (m.tied ? 1 : 2);
+    const parameters = m.layers * (attention(m) + experts.total * expert(m)) + embeddings;
+    const room = r.tensor_parallel * (gpu.memory * r.memory_utilization - r.activation_bytes);
+    return { kv_bytes: room - parameters * BF16, kv_bytes_token: kvBytesToken(m) * kvCopies(r, m) };
+  };
+
+  // E(a, k) = 1 + a + … + a^k: tokens of a round, the target's own one included.
+  const expectedTokens = (a, k) => {
+    let sum = 0;
+    for (let j = 0, power = 1; j <= k; j++, power *= a) sum += power;
+    return sum;
+  };
+
+  // A server at one point: what a decode step of `batch` requests with `context` tokens each costs and brings.
+  const server = (hardware, presets) => {
+    const target = latency(hardware.target, presets);
+    const bareDraft = latency(hardware.draft, presets);
+    const factor = hardware.draft_cost;
+    const draft = factor === 1 ? bareDraft : (shape) => ps(seconds(bareDraft(shape)) * factor);
+    const overhead = ps(hardware.step_overhead_s);
+    const parallel = hardware.drafting === "parallel";
+
+    const draftTime = (batch, context, length) => {
+      if (length === 0) return 0;
+      if (parallel) return draft(draftBlock(batch, context, length));
+      let sum = 0;
+      for (let pass = 1; pass <= length; pass++) sum += draft(draftPass(batch, context, pass));
+      return sum;
+    };
+    const verifyTime = (batch, context, length) =>
+      target(verifyPass(batch, context, length, hardware.context_reads));
+    const stepTime = (batch, context, length) =>
+      draftTime(batch, context, length) + verifyTime(batch, context, length) + overhead;
+    const speedup = (a, batch, context, length) =>
+      (expectedTokens(a, length) * stepTime(batch, context, 0)) / stepTime(batch, context, length);
+
+    // The length, from 0, with the most expected tokens a second; of equals the shortest.
+    const bestLength = (a, batch, context, longest) => {
+      let best = { length: 0, speedup: 1 };
+      for (let length = 1; length <= longest; length++) {
+        const s = speedup(a, batch, context, length);
+        if (s > best.speedup) best = { length, speedup: s };
+      }
+      return best;
+    };
+
+    // The least acceptance at which drafting `length` tokens is no slower than not drafting; null: not even at 1.
+    const breakEvenAcceptance = (batch, context, length) => {
+      if (length === 0 || speedup(1, batch, context, length) < 1) return null;
+      if (speedup(0, batch, context, length) >= 1) return 0;
+      let [low, high] = [0, 1];
+      for (let i = 0; i < 60; i++) {
+        const middle = (low + high) / 2;
+        if (speedup(middle, batch, context, length) >= 1) high = middle;
+        else low = middle;
+      }
+      return high;
+    };
+
+    // The first batch size from which drafting `length` tokens stops paying; null: it pays up to `most`.
+    const breakEvenBatch = (a, context, length, most) => {
+      for (let batch = 1; batch <= most; batch++) {
+        if (speedup(a, batch, context, length) <= 1) return batch;
+      }
+      return null;
+    };
+
+    // The longest draft that still pays; 0: none does.
+    const breakEvenLength = (a, batch, context, longest) => {
+      for (let length = longest; length > 0; length--) {
+        if (speedup(a, batch, context, length) > 1) return length;
+      }
+      return 0;
+    };
+
+    return {
+      draftTime, verifyTime, stepTime, speedup, bestLength, breakEvenAcceptance, breakEvenBatch, breakEvenLength,
+    };
+  };
+
+  // Every number of a point, in seconds and tokens, under the names of the page and of the test.
+  const at = (point, presets, longest, most) => {
+    const s = server(point, presets);
+    const { acceptance: a, batch, context, length } = point;
+    const expected = expectedTokens(a, length);
+    const step = s.stepTime(batch, context, length);
+    const best = s.bestLength(a, batch, context, longest);
+    return {
+      expected_tokens: expected,
+      draft_s: seconds(s.draftTime(batch, context, length)),
+      verify_s: seconds(s.verifyTime(batch, context, length)),
+      step_s: seconds(step),
+      plain_step_s: seconds(s.stepTime(batch, context, 0)),
+      token_goodput_tok_s: (batch * expected) / seconds(step),
+      speedup: s.speedup(a, batch, context, length),
+      best_length: best.length,
+      best_speedup: best.speedup,
+      break_even_acceptance: s.breakEvenAcceptance(batch, context, length),
+      break_even_batch: length === 0 ? null : s.breakEvenBatch(a, context, length, most),
+      break_even_length: s.breakEvenLength(a, batch, context, longest),
+      kv: memory(point.target, presets),
+    };
+  };
+
+  return { at, server, memory, expectedTokens, seconds };
+})();

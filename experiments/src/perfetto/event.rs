@@ -1,0 +1,77 @@
+//! Trace events as the format has them (Google, "Trace Event Format", JSON object form): microseconds, one event a line.
+
+use foretoken_sim::Time;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::io::{self, Write};
+
+/// One event.
+#[derive(Clone, Debug, Serialize)]
+pub struct Event {
+    /// What is shown.
+    pub name: String,
+    /// Phase: `X` a span, `C` a counter, `i` an instant, `M` metadata.
+    ph: &'static str,
+    /// Start, microseconds.
+    ts: f64,
+    /// Length, microseconds, of a span.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<f64>,
+    /// Scope of an instant: its thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<&'static str>,
+    pid: u32,
+    tid: u32,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    args: Map<String, Value>,
+}
+
+/// Microseconds, exact to the picosecond for two hours.
+fn micros(time: Time) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+/// An event's numbers: an object.
+fn object(args: Value) -> Map<String, Value> {
+    match args {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+impl Event {
+    /// A span from `start` to `end` on a thread.
+    pub fn span(name: &str, on: (u32, u32), start: Time, end: Time, args: Value) -> Event {
+        let dur = Some(micros(end.saturating_sub(start)));
+        Event { name: name.into(), ph: "X", ts: micros(start), dur, s: None, pid: on.0, tid: on.1, args: object(args) }
+    }
+
+    /// A counter's new values.
+    pub fn counter(name: &str, pid: u32, at: Time, values: Value) -> Event {
+        Event { name: name.into(), ph: "C", ts: micros(at), dur: None, s: None, pid, tid: 0, args: object(values) }
+    }
+
+    /// Something that happened on a thread.
+    pub fn instant(name: &str, on: (u32, u32), at: Time, args: Value) -> Event {
+        let (pid, tid) = on;
+        Event { name: name.into(), ph: "i", ts: micros(at), dur: None, s: Some("t"), pid, tid, args: object(args) }
+    }
+
+    /// A fact about a process or a thread: `process_name`, `thread_name`, `process_sort_index`.
+    pub fn about(fact: &str, on: (u32, u32), args: Value) -> Event {
+        Event { name: fact.into(), ph: "M", ts: 0.0, dur: None, s: None, pid: on.0, tid: on.1, args: object(args) }
+    }
+}
+
+/// Writes a trace.
+///
+/// # Errors
+/// When `out` refuses.
+pub fn write(out: &mut dyn Write, events: &[Event], about: &Value) -> io::Result<()> {
+    write!(out, "{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[")?;
+    for (i, event) in events.iter().enumerate() {
+        out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(&mut *out, event)?;
+    }
+    out.write_all(b"\n]}\n")
+}

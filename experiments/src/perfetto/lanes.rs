@@ -1,0 +1,99 @@
+//! Requests in lanes: each gets the lowest lane that is free when it arrives, and shows how long it queued, waited for its first token,
+//! and decoded.
+
+use super::REQUESTS;
+use super::event::Event;
+use foretoken_sim::{Outcome, RequestRecords, Time};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// Adds the requests that are there between `from` and `to`, cut to that window. `ends`: when the run does, for those still there.
+pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: Time, ends: Time) {
+    let mut lanes = Lanes::default();
+    let clip = |t: Time| t.clamp(from, to);
+    for i in 0..requests.len() {
+        let finish = requests.finish[i].min(ends.max(requests.arrival[i]));
+        if requests.arrival[i] >= to || finish < from {
+            continue;
+        }
+        let (start, end) = (clip(requests.arrival[i]), clip(finish));
+        let lane = lanes.take(events, start, end);
+        let on = (REQUESTS, lane);
+        events.push(Event::span(&format!("request {i}"), on, start, end, numbers(requests, i)));
+        let scheduled = requests.first_scheduled[i].min(finish);
+        let first_token = requests.first_token[i].min(finish);
+        let rejected = requests.outcome[i] == Outcome::Rejected;
+        let phases = [
+            (if rejected { "rejected" } else { "queued" }, requests.arrival[i], scheduled),
+            ("prefill", scheduled, first_token),
+            ("decode", first_token, finish),
+        ];
+        for (name, a, b) in phases.map(|(name, a, b)| (name, clip(a), clip(b))) {
+            if a < b {
+                events.push(Event::span(name, on, a, b, Value::Null));
+            }
+        }
+    }
+}
+
+fn numbers(r: &RequestRecords, i: usize) -> Value {
+    let outcome = match r.outcome[i] {
+        Outcome::Finished => "finished",
+        Outcome::Rejected => "rejected",
+        Outcome::InFlight => "in flight",
+    };
+    json!({
+        "outcome": outcome,
+        "emitted": r.emitted[i],
+        "drafted": r.drafted[i],
+        "accepted": r.accepted[i],
+        "rounds": r.rounds[i],
+        "preemptions": r.preemptions[i],
+        "cached_tokens": r.cached_tokens[i],
+        "ttft_s": (r.first_token[i] != Time::MAX).then(|| r.ttft_s(i)),
+        "e2e_s": r.finished(i).then(|| r.e2e_s(i)),
+    })
+}
+
+#[derive(Default)]
+struct Lanes {
+    /// Lanes in use, by when they end.
+    busy: BinaryHeap<Reverse<(Time, u32)>>,
+    free: BTreeSet<u32>,
+    made: u32,
+}
+
+impl Lanes {
+    /// The lowest lane that is free at `start`, from 1. A new one gets its name.
+    fn take(&mut self, events: &mut Vec<Event>, start: Time, end: Time) -> u32 {
+        while let Some(&Reverse((until, lane))) = self.busy.peek()
+            && until <= start
+        {
+            self.busy.pop();
+            self.free.insert(lane);
+        }
+        let lane = self.free.pop_first().unwrap_or_else(|| {
+            self.made += 1;
+            let name = json!({ "name": format!("lane {}", self.made) });
+            events.push(Event::about("thread_name", (REQUESTS, self.made), name));
+            self.made
+        });
+        self.busy.push(Reverse((end, lane)));
+        lane
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_lane_is_taken() {
+        let mut lanes = Lanes::default();
+        let mut events = Vec::new();
+        let mut take = |a, b| lanes.take(&mut events, Time(a), Time(b));
+        assert_eq!([take(0, 10), take(1, 5), take(2, 30), take(5, 8), take(10, 11)], [1, 2, 3, 2, 1]);
+        assert_eq!(events.len(), 3, "each lane is named once");
+    }
+}

@@ -1,0 +1,61 @@
+//! Opening a page in a headless browser: what it made of the page, and what it complained about.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A page that was opened.
+pub struct Opened {
+    /// The document after its scripts ran.
+    pub dom: String,
+    /// What the page wrote to the console: errors, warnings, exceptions.
+    pub console: Vec<String>,
+}
+
+/// Opens a file with what follows its name in the URL. `None`, and loudly, where there is no Chromium (`FORETOKEN_CHROMIUM` names
+/// one that is not in the PATH).
+pub fn open(page: &Path, after: &str) -> Option<Opened> {
+    let named = std::env::var("FORETOKEN_CHROMIUM").ok();
+    let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);
+    let profile = tempfile::tempdir().unwrap();
+    for name in names {
+        let output = Command::new(name)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"])
+            .args(["--virtual-time-budget=10000", "--window-size=1200,2400", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("file://{}{after}", page.display()))
+            .output();
+        let Ok(output) = output else { continue };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} cannot open {}:\n{stderr}", page.display());
+        let console = stderr.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();
+        return Some(Opened { dom: String::from_utf8(output.stdout).unwrap(), console });
+    }
+    eprintln!("SKIPPED: there is no Chromium to open {} in", page.display());
+    None
+}
+
+/// The text of the element with this id.
+pub fn text_of(dom: &str, id: &str) -> String {
+    let (_, after) = dom.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no element `{id}` in\n{dom}"));
+    let (_, text) = after.split_once('>').unwrap();
+    let text = text.split_once('<').unwrap().0;
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+/// The value of an attribute of the element with this id.
+pub fn attribute_of(dom: &str, id: &str, attribute: &str) -> String {
+    let (_, after) = dom.split_once(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("no element `{id}` in\n{dom}"));
+    let tag = after.split_once('>').unwrap().0;
+    let (_, value) = tag.split_once(&format!("{attribute}=\"")).unwrap();
+    value.split_once('"').unwrap().0.to_owned()
+}
+
+#[test]
+fn what_a_page_complains_about_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("broken.html");
+    std::fs::write(&page, "<p id=\"p\" data-x=\"7\">a &amp; b</p><script>nothing.here();</script>").unwrap();
+    let Some(opened) = open(&page, "") else { return };
+    assert_eq!((text_of(&opened.dom, "p").as_str(), attribute_of(&opened.dom, "p", "data-x").as_str()), ("a & b", "7"));
+    assert!(opened.console.iter().any(|line| line.contains("nothing is not defined")), "{:?}", opened.console);
+}

@@ -1,0 +1,288 @@
+//! The explorer's page, driven in a browser: its numbers are the library's.
+
+use crate::browser::{Opened, attribute_of, open, text_of};
+use crate::support::Place;
+use foretoken_policies::expected_tokens;
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::latency::hardware::GPUS;
+use foretoken_sim::latency::models::MODELS;
+use foretoken_sim::{BatchView, ChunkTotals, ContextReads, Drafting, LatencyModel, PassShape, Time, shape};
+use serde_json::{Value, json};
+
+/// As far as the page looks.
+const LONGEST: u32 = 16;
+const MOST: u32 = 1024;
+
+/// One state of the page.
+struct Point {
+    hash: String,
+    target: LatencySpec,
+    draft: LatencySpec,
+    draft_cost: f64,
+    acceptance: f64,
+    length: u32,
+    batch: u32,
+    context: u32,
+    overhead_s: f64,
+    reads: ContextReads,
+    drafting: Drafting,
+}
+
+/// Numbers in [0, 1), the same in every run (SplitMix64).
+struct Draws(u64);
+
+impl Draws {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.unit() * n as f64) as usize
+    }
+
+    /// Between two positive numbers, evenly in their logarithms.
+    fn log(&mut self, least: f64, most: f64) -> f64 {
+        least * (most / least).powf(self.unit())
+    }
+}
+
+fn spec(value: Value) -> LatencySpec {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Any state: half of them rooflines of any presets, half of them coefficients.
+fn any_point(draws: &mut Draws) -> Point {
+    let (target, draft, machine) = if draws.unit() < 0.5 {
+        let gpu = GPUS[draws.below(GPUS.len())].name;
+        let (target, draft) = (MODELS[draws.below(MODELS.len())].name, MODELS[draws.below(MODELS.len())].name);
+        let n = [1, 2, 4, 8][draws.below(4)];
+        (
+            spec(json!({ "roofline": { "gpu": gpu, "model": target, "tensor_parallel": n } })),
+            spec(json!({ "roofline": { "gpu": gpu, "model": draft } })),
+            format!("hw={gpu}&target={target}&draft={draft}&tp={n}"),
+        )
+    } else {
+        let c: Vec<f64> = [(1.0, 300.0), (1.0, 200.0), (0.5, 50.0), (0.01, 30.0), (0.1, 50.0), (0.05, 10.0)]
+            .iter()
+            .map(|&(least, most)| draws.log(least, most))
+            .collect();
+        let linear = |c: &[f64]| {
+            spec(json!({ "linear": { "alpha_s": c[0] / 1e9, "gamma_s": c[1] / 1e6, "delta_s": c[2] / 1e3 } }))
+        };
+        let names = ["ta", "tg", "td", "da", "dg", "dd"];
+        let said: Vec<String> = names.iter().zip(&c).map(|(name, x)| format!("{name}={x}")).collect();
+        (linear(&c[..3]), linear(&c[3..]), format!("hw=linear&{}", said.join("&")))
+    };
+    let mut point = Point {
+        hash: String::new(),
+        target,
+        draft,
+        draft_cost: if draws.unit() < 0.3 { 1.0 } else { draws.log(0.05, 20.0) },
+        acceptance: draws.unit(),
+        length: draws.below(LONGEST as usize + 1) as u32,
+        batch: draws.log(1.0, f64::from(MOST)) as u32,
+        context: draws.log(16.0, 131_072.0) as u32,
+        overhead_s: 0.0,
+        reads: [ContextReads::Once, ContextReads::PerPosition][draws.below(2)],
+        drafting: [Drafting::Autoregressive, Drafting::Parallel][draws.below(2)],
+    };
+    let over_ms = draws.unit() * 3.0;
+    point.overhead_s = over_ms / 1e3;
+    let word = |value: Value| value.as_str().unwrap().to_owned();
+    point.hash = format!(
+        "{machine}&cost={}&a={}&k={}&n={}&c={}&over={over_ms}&reads={}&drafting={}",
+        point.draft_cost,
+        point.acceptance,
+        point.length,
+        point.batch,
+        point.context,
+        word(json!(point.reads)),
+        word(json!(point.drafting)),
+    );
+    point
+}
+
+/// The library's numbers of a point.
+struct Library<'a> {
+    point: &'a Point,
+    target: Box<dyn LatencyModel>,
+    draft: Box<dyn LatencyModel>,
+}
+
+impl Library<'_> {
+    fn of(point: &Point) -> Library<'_> {
+        Library { point, target: point.target.build(), draft: point.draft.build() }
+    }
+
+    fn draft_pass(&self, shape: PassShape) -> Time {
+        let pass = self.draft.pass(shape);
+        if self.point.draft_cost == 1.0 { pass } else { Time::from_s(pass.as_s() * self.point.draft_cost) }
+    }
+
+    /// Draft passes and the verify pass of a step, as the event clock charges them.
+    fn passes(&self, batch: u32, length: u32) -> (Time, Time) {
+        let n = batch as usize;
+        let (contexts, zeros, lengths) = (vec![self.point.context; n], vec![0; n], vec![length; n]);
+        let view = BatchView {
+            now: Time::ZERO,
+            step: 0,
+            ids: &zeros,
+            context: &contexts,
+            emitted: &zeros,
+            limit: &lengths,
+            draft_gap: &zeros,
+            slo_tpot_s: &vec![f64::INFINITY; n],
+            context_sum: u64::from(self.point.context) * n as u64,
+            prefill: ChunkTotals::default(),
+            draft_prefill: ChunkTotals::default(),
+            always_extend: false,
+            num_running: batch,
+            num_waiting: 0,
+            max_tokens: 1 << 20,
+        };
+        let draft = match self.point.drafting {
+            _ if length == 0 => Time::ZERO,
+            Drafting::Parallel => self.draft_pass(shape::draft_block(&view, &lengths)),
+            Drafting::Autoregressive => {
+                (1..=length).map(|pass| self.draft_pass(shape::draft_pass(&view, &lengths, pass))).sum()
+            }
+        };
+        (draft, self.target.pass(shape::verify_pass(&view, &lengths, self.point.reads)))
+    }
+
+    fn step_s(&self, batch: u32, length: u32) -> f64 {
+        let (draft, verify) = self.passes(batch, length);
+        (draft + verify + Time::from_s(self.point.overhead_s)).as_s()
+    }
+
+    fn speedup(&self, a: f64, batch: u32, length: u32) -> f64 {
+        expected_tokens(a, length) * self.step_s(batch, 0) / self.step_s(batch, length)
+    }
+}
+
+fn close(name: &str, page: &Value, library: f64, point: &Point) {
+    let page = page.as_f64().unwrap_or_else(|| panic!("{name} is {page} at {}", point.hash));
+    let off = (page - library).abs() / library.abs().max(1e-300);
+    assert!(page == library || off <= 1e-9, "{name}: the page has {page}, the library {library} at {}", point.hash);
+}
+
+/// Every number of the page against the library.
+fn compare(page: &Value, point: &Point) {
+    let library = Library::of(point);
+    let (a, n, k) = (point.acceptance, point.batch, point.length);
+    let (draft, verify) = library.passes(n, k);
+    close("expected_tokens", &page["expected_tokens"], expected_tokens(a, k), point);
+    close("draft_s", &page["draft_s"], draft.as_s(), point);
+    close("verify_s", &page["verify_s"], verify.as_s(), point);
+    close("step_s", &page["step_s"], library.step_s(n, k), point);
+    close("plain_step_s", &page["plain_step_s"], library.step_s(n, 0), point);
+    let goodput = f64::from(n) * expected_tokens(a, k) / library.step_s(n, k);
+    close("token_goodput_tok_s", &page["token_goodput_tok_s"], goodput, point);
+    close("speedup", &page["speedup"], library.speedup(a, n, k), point);
+    let best = (1..=LONGEST).map(|k| library.speedup(a, n, k)).fold(1.0, f64::max);
+    close("best_speedup", &page["best_speedup"], best, point);
+    let best_length = page["best_length"].as_u64().unwrap() as u32;
+    close("best_length's speedup", &json!(library.speedup(a, n, best_length)), best, point);
+    let pays = (1..=LONGEST).rev().find(|&k| library.speedup(a, n, k) > 1.0).unwrap_or(0);
+    assert_eq!(page["break_even_length"], json!(pays), "{}", point.hash);
+    if k > 0 {
+        let stops = (1..=MOST).find(|&n| library.speedup(a, n, k) <= 1.0);
+        assert_eq!(page["break_even_batch"], json!(stops), "{}", point.hash);
+        match page["break_even_acceptance"].as_f64() {
+            None => assert!(library.speedup(1.0, n, k) < 1.0, "{}", point.hash),
+            Some(0.0) => assert!(library.speedup(0.0, n, k) >= 1.0, "{}", point.hash),
+            Some(needed) => close("speedup at break-even", &json!(library.speedup(needed, n, k)), 1.0, point),
+        }
+    }
+    match point.target.memory() {
+        None => assert!(page["kv"].is_null()),
+        Some(memory) => {
+            close("kv_bytes", &page["kv"]["kv_bytes"], memory.kv_bytes, point);
+            close("kv_bytes_token", &page["kv"]["kv_bytes_token"], memory.kv_bytes_token, point);
+        }
+    }
+}
+
+/// For a URL: everything but letters, digits and what need not be escaped.
+fn escaped(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+fn explorer(more: &[&str]) -> (Place, std::path::PathBuf) {
+    let place = Place::new();
+    let output = place.foretoken().args(["explore", "-o", "pages"]).args(more).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "pages/explore.html\n");
+    let page = place.path("pages/explore.html");
+    (place, page)
+}
+
+fn silent(opened: &Opened) {
+    assert!(opened.console.is_empty(), "the page complains: {:#?}", opened.console);
+}
+
+#[test]
+fn the_pages_numbers_are_the_librarys() {
+    let (_place, page) = explorer(&[]);
+    let mut draws = Draws(6);
+    let points: Vec<Point> = (0..100).map(|_| any_point(&mut draws)).collect();
+    let hashes: Vec<&str> = points.iter().map(|p| p.hash.as_str()).collect();
+    let Some(opened) = open(&page, &format!("#check={}", escaped(&json!(hashes).to_string()))) else { return };
+    silent(&opened);
+    let all: Vec<Value> = serde_json::from_str(&text_of(&opened.dom, "checked")).unwrap();
+    assert_eq!(all.len(), points.len());
+    all.iter().zip(&points).for_each(|(page, point)| compare(page, point));
+}
+
+#[test]
+fn the_hash_is_the_state_of_the_page() {
+    let (_place, page) = explorer(&[]);
+    let hash = "hw=a100-80g&target=vicuna-7b&draft=vicuna-68m&a=0.6&k=3&n=32&c=512";
+    let Some(opened) = open(&page, &format!("#{hash}")) else { return };
+    silent(&opened);
+    let point = Point {
+        hash: hash.into(),
+        target: spec(json!({ "roofline": { "gpu": "a100-80g", "model": "vicuna-7b" } })),
+        draft: spec(json!({ "roofline": { "gpu": "a100-80g", "model": "vicuna-68m" } })),
+        draft_cost: 1.0,
+        acceptance: 0.6,
+        length: 3,
+        batch: 32,
+        context: 512,
+        overhead_s: 0.0,
+        reads: ContextReads::Once,
+        drafting: Drafting::Autoregressive,
+    };
+    let shown = |id: &str| json!(attribute_of(&opened.dom, id, "data-value").parse::<f64>().unwrap());
+    close("speedup", &shown("speedup"), Library::of(&point).speedup(0.6, 32, 3), &point);
+    close("step_s", &shown("step_s"), Library::of(&point).step_s(32, 3), &point);
+    assert!(text_of(&opened.dom, "headline").starts_with("Drafting 3 tokens pays: 1."), "{}", opened.dom);
+    // Curves, cells of the map and rows of the table were drawn.
+    for (part, least) in [("<path", 3), ("class=\"cell\"", 16 * 30), ("<tr>", 30)] {
+        assert!(opened.dom.matches(part).count() >= least, "{part}");
+    }
+}
+
+#[test]
+fn a_hash_that_makes_no_sense_changes_nothing() {
+    let (_place, page) = explorer(&[]);
+    let of = |hash: &str| open(&page, hash).inspect(silent).map(|o| attribute_of(&o.dom, "speedup", "data-value"));
+    let Some(usual) = of("") else { return };
+    assert_eq!(of("#hw=a9000&a=x&k=&n=NaN&zzz=1&%"), Some(usual.clone()));
+    assert_ne!(of("#n=1024&k=16&a=0"), Some(usual));
+}
+
+#[test]
+fn a_page_that_cannot_be_written_and_a_profile_that_is_none() {
+    let place = Place::new();
+    std::fs::write(place.path("file"), "").unwrap();
+    assert!(place.fails(&["explore", "-o", "file/below"], 1).contains("choose another folder with -o"));
+    assert!(place.fails(&["explore", "--profile", "none.toml"], 2).contains("cannot read the profile"));
+    let error = place.fails(&["explore", "--profile", "x.toml"], 2);
+    assert!(error.contains("x.toml") && error.contains("foretoken profile"), "{error}");
+}

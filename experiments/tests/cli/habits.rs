@@ -1,0 +1,189 @@
+//! What every command does alike: examples in its help that work, JSON beside tables, colours only where they are wanted.
+
+use crate::support::{EXPERIMENT, Place};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Commands whose examples need models or a device, or take long. That theirs parse is a unit test (`src/cli/examples.rs`).
+const NOT_RUN: [&str; 6] = ["live", "validate", "profile", "profile-acceptance", "report", "doctor"];
+/// Files that no small experiment makes.
+const NOT_HERE: [&str; 2] = ["profile.toml", "conversation_trace"];
+
+const BIN: &str = env!("CARGO_BIN_EXE_foretoken");
+
+/// The commands that a help text lists.
+fn commands(help: &str) -> Vec<&str> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
+}
+
+/// Every command below some words with its help, themselves first.
+fn walk(words: &[&str], all: &mut Vec<(String, String)>) {
+    let output = Command::new(BIN).args(words).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{words:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    all.push((words.join(" "), help.clone()));
+    commands(&help).iter().for_each(|name| walk(&[words, &[name]].concat(), all));
+}
+
+fn examples(help: &str) -> impl Iterator<Item = &str> {
+    help.lines().map(str::trim).filter(|line| line.starts_with("foretoken "))
+}
+
+/// A folder with everything that examples name, all of it small.
+fn stage(decide_help: &str) -> Place {
+    let place = Place::new();
+    for folder in ["experiments/papers", "home/.zfunc", "home/.config/fish/completions"] {
+        std::fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    std::fs::create_dir_all(place.path("home/.local/share/bash-completion/completions")).unwrap();
+    let small = EXPERIMENT.replace("requests = 200", "requests = 20").replace("{ sweep = [8, 64] }", "8");
+    for name in ["quickstart", "bench-poisson", "bench-poisson-fixed4", "papers/one"] {
+        std::fs::write(place.path(&format!("experiments/{name}.toml")), &small).unwrap();
+    }
+    let sglang = small.replace("{ adaspec = {} }", "{ sglang-gen1 = { ema_alpha = 0.1 } }");
+    std::fs::write(place.path("experiment.toml"), sglang).unwrap();
+    let trace = "t_s,input_tokens,output_tokens\n0.0,10,1\n1.0,30,3\n";
+    std::fs::write(place.path("BurstGPT_1.csv"), trace).unwrap();
+    let (_, state) = decide_help.split_once('{').expect("the help of decide shows a state");
+    let (state, _) = state.split_once("\n\n").unwrap();
+    std::fs::write(place.path("state.json"), format!("{{{state}")).unwrap();
+    place.run("results/kept", &["--no-figures"]);
+    place
+}
+
+#[test]
+fn every_help_has_examples_and_they_run() {
+    let mut all = Vec::new();
+    walk(&[], &mut all);
+    assert!(all.len() > 15, "commands were not found: {all:?}");
+    let place = stage(&all.iter().find(|(name, _)| name == "decide").unwrap().1);
+    let mut ran = 0;
+    for (name, help) in all.iter().filter(|(name, _)| !NOT_RUN.contains(&name.as_str())) {
+        assert!(examples(help).next().is_some(), "`foretoken {name} --help` has no example:\n{help}");
+        for example in examples(help).filter(|e| !NOT_HERE.iter().any(|file| e.contains(file))) {
+            // Timelines are of a run that kept its steps under both policies and seeds that the examples name.
+            let line = match name.starts_with("export") {
+                true => example.replace("results/small", "results/kept"),
+                false => example.to_owned(),
+            };
+            // The top command's examples are those of others, run there.
+            if name.is_empty() {
+                continue;
+            }
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &format!("foretoken() {{ '{BIN}' \"$@\"; }}\n{line}")]);
+            let output = shell.current_dir(place.path(".")).env("HOME", place.path("home")).output().unwrap();
+            assert!(output.status.success(), "{example}\n{}", String::from_utf8_lossy(&output.stderr));
+            ran += 1;
+        }
+    }
+    assert!(ran >= 30, "only {ran} examples ran");
+}
+
+#[test]
+fn whatever_prints_a_table_prints_json() {
+    let place = Place::new();
+    std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,10,1\n1.0,30,3\n").unwrap();
+    let json = |args: &[&str]| -> Value {
+        let output = place.foretoken().args(args).args(["--format", "json"]).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let listed = json(&["policies", "list"]);
+    let adaspec = listed.as_array().unwrap().iter().find(|p| p["name"] == "adaspec").unwrap().clone();
+    assert_eq!(json(&["policies", "show", "adaspec"]), adaspec);
+    assert!(adaspec["settings"]["adaspec"].is_object() && adaspec["sees_hidden_truth"] == false);
+    let timed = json(&["bench", "x.toml", "--repeat", "3", "--set", "engine.max_num_seqs=8", "--set", "workload.requests=20"]);
+    let rows = timed["policies"].as_array().unwrap();
+    assert_eq!((rows.len(), timed["runs"].as_u64(), rows[0]["policy"].as_str()), (4, Some(3), Some("fixed-1")));
+    assert!(rows.iter().all(|r| r["min_s"].as_f64() <= r["median_s"].as_f64() && r["request_steps"].as_u64() > Some(0)));
+    assert_eq!(json(&["traces", "inspect", "t.csv"])["requests"], 2);
+    assert_eq!(json(&["run", "x.toml", "-o", "out", "--no-figures", "--set", "workload.requests=20"])["name"], "small");
+}
+
+fn has_colour(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| pair == b"\x1b[")
+}
+
+#[test]
+fn a_pipe_gets_neither_colours_nor_progress() {
+    let place = Place::new();
+    let output = place.foretoken().args(["run", "x.toml", "-o", "out"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(!has_colour(&output.stdout) && !has_colour(&output.stderr), "{stderr}");
+    assert!(!stderr.contains('\r') && !stderr.contains("cells  "), "{stderr}");
+    let help = place.foretoken().args(["run", "--help"]).output().unwrap();
+    let error = place.foretoken().args(["run", "x.toml", "--set", "engine.wat=1"]).output().unwrap();
+    assert!(!has_colour(&help.stdout) && !has_colour(&error.stderr));
+}
+
+/// Runs a command line on a terminal; `None`, and loudly, without util-linux's `script`.
+fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Output> {
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("'{BIN}' {line}"), "/dev/null"]).current_dir(place.path("."));
+    command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+    no_color.into_iter().for_each(|value| drop(command.env("NO_COLOR", value)));
+    let output = command.output().ok();
+    if output.is_none() {
+        eprintln!("SKIPPED: there is no `script` to make a terminal with");
+    }
+    output
+}
+
+#[test]
+fn no_color_is_obeyed() {
+    let place = Place::new();
+    for line in ["run x.toml --set engine.wat=1", "run --help", "run --wat"] {
+        let colour = |no_color| on_a_terminal(&place, line, no_color).map(|output| has_colour(&output.stdout));
+        let Some(plain) = colour(None) else { return };
+        assert!(plain, "{line}: a terminal gets colours");
+        assert_eq!(colour(Some("")), Some(true), "{line}: an empty NO_COLOR means nothing");
+        assert_eq!(colour(Some("1")), Some(false), "{line}");
+    }
+}
+
+#[test]
+fn shells_and_man_get_every_command() {
+    let place = Place::new();
+    let script = |shell: &str| {
+        let output = place.foretoken().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let text = script(shell);
+        for word in ["policies", "perfetto", "no-figures"] {
+            assert!(text.contains(word), "{word} is missing in {shell}'s");
+        }
+    }
+    std::fs::write(place.path("completions.bash"), script("bash")).unwrap();
+    let parsed = Command::new("bash").args(["-n", "completions.bash"]).current_dir(place.path(".")).status().unwrap();
+    assert!(parsed.success(), "bash does not understand its completions");
+    assert!(place.fails(&["completions", "bsh"], 2).contains("'bash'"));
+
+    let output = place.foretoken().args(["man", "-o", "man"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "man man/foretoken.1\n");
+    for page in ["foretoken.1", "foretoken-run.1", "foretoken-export-perfetto.1"] {
+        let text = std::fs::read_to_string(place.path("man").join(page)).unwrap();
+        assert!(text.contains(".TH") && text.contains("foretoken"), "{page}");
+    }
+    let run = std::fs::read_to_string(place.path("man/foretoken-run.1")).unwrap();
+    assert!(run.contains("quickstart.toml"), "examples are missing in the manual");
+}
+
+#[test]
+fn presets_and_labels_that_are_nearly_right() {
+    let place = Place::new();
+    let target = |gpu: &str, model: &str| {
+        let set = format!("hardware.target={{ roofline = {{ gpu = \"{gpu}\", model = \"{model}\" }} }}");
+        place.fails(&["run", "x.toml", "--set", &set], 2)
+    };
+    assert!(target("a100-80gb", "vicuna-7b").contains("did you mean `a100-80g`?"));
+    assert!(target("h100", "vicuna7b").contains("did you mean `vicuna-7b`?"));
+    assert!(target("tpu-something-else", "vicuna-7b").contains("use one of these presets"));
+    std::fs::write(place.path("s.toml"), EXPERIMENT.replace("{ adaspec = {} }", "{ sglang-gen1 = {} }")).unwrap();
+    let error = place.fails(&["export", "sglang", "s.toml", "--label", "sglang-gen"], 2);
+    assert!(error.contains("did you mean `sglang-gen1`?"), "{error}");
+}

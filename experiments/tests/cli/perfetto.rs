@@ -1,0 +1,162 @@
+//! Timelines: valid trace events, which agree with the tables they were made from.
+
+use crate::support::{EXPERIMENT, Place};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+fn ran() -> Place {
+    let place = Place::new();
+    place.run("out", &["--no-figures"]);
+    place
+}
+
+/// A timeline and what was said on stderr.
+fn export(place: &Place, more: &[&str]) -> (Value, String) {
+    let output = place.foretoken().args(["export", "perfetto", "out"]).args(more).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    (serde_json::from_slice(&output.stdout).unwrap(), stderr)
+}
+
+/// Picoseconds of an event's field, exactly.
+fn ps(event: &Value, field: &str) -> i128 {
+    let micros = event[field].as_f64().unwrap_or_else(|| panic!("no {field} in {event}"));
+    (micros * 1e6).round() as i128
+}
+
+fn events(trace: &Value) -> &Vec<Value> {
+    trace["traceEvents"].as_array().unwrap()
+}
+
+fn named<'a>(trace: &'a Value, phase: &'a str, name: &'a str) -> impl Iterator<Item = &'a Value> {
+    events(trace).iter().filter(move |e| e["ph"] == phase && e["name"] == name)
+}
+
+/// What the format asks for: known phases with their fields, spans that nest, and time that does not go back on a track.
+fn check(trace: &Value) {
+    assert!(!events(trace).is_empty());
+    let mut open: BTreeMap<(u64, u64), Vec<(i128, i128)>> = BTreeMap::new();
+    let mut counted: BTreeMap<String, i128> = BTreeMap::new();
+    for event in events(trace) {
+        let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        let at = ps(event, "ts");
+        assert!(at >= 0, "{event}");
+        match event["ph"].as_str().unwrap() {
+            "X" => {
+                let end = at + ps(event, "dur");
+                assert!(end >= at, "a negative duration: {event}");
+                let stack = open.entry(track).or_default();
+                assert!(stack.first().is_none_or(|&(first, _)| at >= first), "time goes back: {event}");
+                // A span that is over is no parent; the first of the stack keeps the track's time.
+                while stack.last().is_some_and(|&(_, until)| until <= at && stack.len() > 1) {
+                    stack.pop();
+                }
+                if let Some(&(from, until)) = stack.last()
+                    && at < until
+                {
+                    assert!(from <= at && end <= until, "it reaches beyond its parent: {event}");
+                } else {
+                    stack.clear();
+                }
+                stack.push((at, end));
+            }
+            "C" => {
+                let last = counted.insert(event["name"].to_string(), at);
+                assert!(last.is_none_or(|last| last <= at), "a counter goes back: {event}");
+                let values = event["args"].as_object().unwrap();
+                assert!(!values.is_empty() && values.values().all(Value::is_number), "{event}");
+            }
+            "M" => assert!(event["args"]["name"].is_string() || event["args"]["sort_index"].is_u64(), "{event}"),
+            "i" => assert_eq!(event["s"], "t", "{event}"),
+            other => panic!("phase {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_timeline_is_valid_and_has_everything() {
+    let place = ran();
+    let (trace, said) = export(&place, &["--policy", "adaspec", "--seed", "2"]);
+    check(&trace);
+    assert_eq!(said, "timeline of adaspec, engine.max_num_seqs = 8, seed 2 (others: --policy, --seed, --sweep)\n");
+    let about = &trace["otherData"];
+    assert_eq!((about["cut"].as_str(), about["source"].as_str()), (Some("nothing"), Some("simulated")));
+    for name in ["step", "draft", "verify", "prefill", "queued", "decode"] {
+        assert!(named(&trace, "X", name).count() > 0, "{name} is missing");
+    }
+    for name in ["running", "waiting", "free KV blocks", "draft length", "acceptance"] {
+        assert!(named(&trace, "C", name).count() > 1, "{name} is missing");
+    }
+    let requests = events(&trace).iter().filter(|e| e["name"].as_str().unwrap().starts_with("request ")).count();
+    assert_eq!(requests, 200);
+    // Draft and target passes fill their step.
+    let total = |name: &str| -> i128 {
+        let mine = named(&trace, "X", name).filter(|e| e["pid"] == 1 && e["tid"] == 1);
+        mine.map(|e| ps(e, "dur")).sum()
+    };
+    assert_eq!(total("step"), total("draft") + total("verify") + total("decode") + total("prefill"));
+    // Every token was emitted in some step: 200 requests of 64.
+    let emitted: u64 = events(&trace).iter().filter_map(|e| e["args"]["emitted"].as_u64().filter(|_| e["pid"] == 1)).sum();
+    assert_eq!(emitted, 200 * 64);
+}
+
+#[test]
+fn a_window_cuts_and_says_so() {
+    let place = ran();
+    let (trace, said) = export(&place, &["--policy", "fixed-3", "--from", "10", "--to", "12.5"]);
+    check(&trace);
+    let steps: Vec<i128> = named(&trace, "X", "step").map(|e| ps(e, "ts")).collect();
+    assert!(!steps.is_empty() && steps.iter().all(|&at| (10_000_000_000_000..12_500_000_000_000).contains(&at)));
+    assert!(said.contains("cut: shows") && said.contains("of a run of"), "{said}");
+    assert!(said.contains(trace["otherData"]["cut"].as_str().unwrap()));
+    let whole = export(&place, &["--policy", "fixed-3"]).0;
+    assert!(events(&trace).len() < events(&whole).len() / 2);
+    // Requests that were there before are cut at its start, none begins before it.
+    assert!(events(&trace).iter().filter(|e| e["ph"] == "X").all(|e| ps(e, "ts") >= 10_000_000_000_000));
+}
+
+#[test]
+fn files_are_written_whole_and_packed_when_their_name_says_so() {
+    let place = ran();
+    for name in ["t.json", "t.json.gz"] {
+        let output = place.foretoken().args(["export", "perfetto", "out", "-o", name]).output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("{name}: open it at")));
+    }
+    let plain = std::fs::read(place.path("t.json")).unwrap();
+    let mut unpacked = Vec::new();
+    GzDecoder::new(std::fs::File::open(place.path("t.json.gz")).unwrap()).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(plain, unpacked);
+    check(&serde_json::from_slice(&plain).unwrap());
+}
+
+#[test]
+fn what_cannot_be_shown_says_why() {
+    let place = Place::holding(&EXPERIMENT.replace("steps = true", "steps = false"));
+    place.run("out", &["--no-figures"]);
+    let fails = |more: &[&str]| {
+        let args: Vec<&str> = ["export", "perfetto"].iter().chain(more).copied().collect();
+        place.fails(&args, 2)
+    };
+    assert!(fails(&["out"]).contains("--set output.steps=true"));
+    assert!(fails(&["."]).contains("is not a results folder"));
+    assert!(fails(&["nowhere"]).contains("is not a results folder"));
+    assert!(fails(&["out", "--from", "3", "--to", "2"]).contains("is not after"));
+    assert!(fails(&["out", "--from", "NaN"]).contains("is not an instant"));
+    let manifest = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
+    std::fs::write(place.path("out/manifest.json"), manifest.replace("\"complete\": true", "\"complete\": false")).unwrap();
+    assert!(fails(&["out"]).contains("is not complete"));
+
+    let place = ran();
+    let fails = |more: &[&str]| {
+        let args: Vec<&str> = ["export", "perfetto", "out"].iter().chain(more).copied().collect();
+        place.fails(&args, 2)
+    };
+    assert!(fails(&["--policy", "adaspek"]).contains("did you mean `adaspec`?"));
+    assert!(fails(&["--seed", "7"]).contains("no seed `7`"));
+    assert!(fails(&["--from", "1e6"]).contains("no step of"));
+    std::fs::write(place.path("out/steps.parquet"), "broken").unwrap();
+    assert!(fails(&[]).contains("steps.parquet"));
+}
