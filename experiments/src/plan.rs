@@ -86,7 +86,20 @@ impl Plan {
     }
 
     /// The plan of a document; relative paths in it start at `folder`.
-    pub fn of(mut document: Document, folder: &FilePath) -> Result<Plan> {
+    pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
+        Plan::build(document, folder, true)
+    }
+
+    /// The plan of a results folder, from the experiment it keeps. The files it was run on need not be there any more.
+    pub fn of_results(folder: &FilePath) -> Result<Plan> {
+        let file = folder.join("experiment.toml");
+        let text = fs_err::read_to_string(&file).map_err(|e| {
+            Problem::bad_input(format!("cannot read what was run: {e}")).help("the folder is not whole: run it again")
+        })?;
+        Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false)
+    }
+
+    fn build(mut document: Document, folder: &FilePath, with_files: bool) -> Result<Plan> {
         read_policy_files(&mut document, folder)?;
         let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
@@ -99,7 +112,7 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, derived, &sweeps)?);
             }
-            for path in experiment.workload.paths_mut() {
+            for path in experiment.workload.paths_mut().into_iter().filter(|_| with_files) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);

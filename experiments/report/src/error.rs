@@ -1,8 +1,8 @@
-//! What can go wrong while writing results.
+//! What can go wrong while writing results and reading them back.
 
 use std::path::{Path, PathBuf};
 
-/// A result file that could not be written. Nothing half-written is left under its final name.
+/// A result file that could not be written or read. Nothing half-written is left under its final name.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The file system refused: disk full, read-only, missing folder.
@@ -20,6 +20,14 @@ pub enum ReportError {
         path: PathBuf,
         /// What polars said.
         cause: polars::error::PolarsError,
+    },
+    /// A result file that cannot be read back.
+    #[error("cannot read {}: {cause}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
     },
     /// Cells of one report differ in their swept settings.
     #[error("cell {cell} does not have the swept settings of the first cell ({expected})")]

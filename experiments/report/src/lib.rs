@@ -15,7 +15,9 @@ mod tables;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
-pub use figures::{Figure, figures, write_figures};
-pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
+pub use figures::{Figure, Kind, figures, write_figures};
+pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept, relate};
 pub use staged::Staged;
-pub use tables::{RequestsWriter, StepsWriter, write_positions, write_summary};
+pub use tables::{
+    RequestsWriter, StepsWriter, read_cells, write_calibration, write_lengths, write_positions, write_series, write_summary,
+};

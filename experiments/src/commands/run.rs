@@ -112,7 +112,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
     let results = assemble(plan, &folder, !args.no_figures)?;
     keep_report(&results, &folder)?;
     folder.complete(plan, &speed)?;
-    results.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
     Ok((folder, Some(results)))
 }

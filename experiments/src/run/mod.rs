@@ -8,8 +8,8 @@ mod folder;
 mod progress;
 mod store;
 
-pub use assemble::{Assembled, assemble};
-pub use folder::{Folder, Mode};
+pub use assemble::{Assembled, assemble, entries, finished_cells};
+pub use folder::{Folder, Manifest, Mode};
 pub use progress::Speed;
 
 use crate::plan::Plan;
@@ -114,6 +114,8 @@ impl Runner<'_> {
                 steps: run.steps,
                 warnings,
                 usable_blocks: run.usable_blocks,
+                lengths: run.totals.lengths.rows(),
+                calibration: run.totals.calibration.bins().to_vec(),
             },
         )?;
         Ok(slo)

@@ -52,6 +52,37 @@ impl Axis {
         Axis { low, high, log, ticks: values.to_vec() }
     }
 
+    /// An axis of whole numbers from 0 to `high`, each with half a unit of room on both sides.
+    pub fn whole(high: u32) -> Axis {
+        let every = match high {
+            0..=12 => 1,
+            13..=24 => 2,
+            _ => 5,
+        };
+        let ticks = (0..=high).step_by(every).map(|i| (f64::from(i), i.to_string())).collect();
+        Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
+    }
+
+    /// An axis of batch sizes: logarithmic unless they are few, with half a request of room on both sides.
+    pub fn batch_sizes(least: u32, most: u32) -> Axis {
+        if most > 12 && least > 0 {
+            let axis = Axis::log(f64::from(least) - 0.5, f64::from(most) + 0.5);
+            let ticks = axis.ticks.into_iter().filter(|t| t.0 >= f64::from(least) && t.0.fract() == 0.0).collect();
+            return Axis { ticks, ..axis };
+        }
+        Axis { low: f64::from(least) - 0.5, ..Axis::whole(most) }.without_ticks_below(f64::from(least))
+    }
+
+    /// An axis of positions counted from 1.
+    pub fn positions(most: u32) -> Axis {
+        Axis { low: 0.5, ..Axis::whole(most) }.without_ticks_below(1.0)
+    }
+
+    fn without_ticks_below(mut self, least: f64) -> Axis {
+        self.ticks.retain(|t| t.0 >= least);
+        self
+    }
+
     /// An axis of rows, the first at the axis' end (the top of a panel).
     pub fn rows(labels: &[&str]) -> Axis {
         let ticks = labels.iter().enumerate().map(|(i, label)| (i as f64, (*label).to_owned())).collect();

@@ -124,7 +124,7 @@ fn the_list_follows_what_was_swept() {
 #[test]
 fn cells_with_nothing_to_show_draw_nothing_and_implied_ones_are_left_out() {
     let mut report = report(2, &[], &[], 2, 40);
-    report.cells.iter_mut().filter(|c| c.key.policy == "autoregressive").for_each(|c| c.implied = true);
+    report.cells.iter_mut().filter(|c| c.key().policy == "autoregressive").for_each(|c| c.entry.implied = true);
     for Figure { file, svg } in figures(&report) {
         assert!(!texts(&svg).iter().any(|t| t.text == "autoregressive"), "{file}");
     }

@@ -20,12 +20,12 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// The view of a report.
     pub fn new(report: &'a Report) -> View<'a> {
-        let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.implied).collect();
+        let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.entry.implied).collect();
         View {
             name: &report.name,
-            policies: told_apart(distinct(cells.iter().map(|c| (c.key.policy.as_str(), c.look)), |a, b| a.0 == b.0)),
-            combinations: distinct(cells.iter().map(|c| c.key.sweep.as_slice()), |a, b| a == b),
-            seeds: distinct(cells.iter().map(|c| c.key.seed), |a, b| a == b),
+            policies: told_apart(distinct(cells.iter().map(|c| (c.key().policy.as_str(), c.entry.look)), |a, b| a.0 == b.0)),
+            combinations: distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b),
+            seeds: distinct(cells.iter().map(|c| c.key().seed), |a, b| a == b),
             cells,
             source: report.source,
         }
@@ -33,7 +33,7 @@ impl<'a> View<'a> {
 
     /// The cells of a policy whose swept values pass, one a seed when they fix a combination.
     pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
-        self.cells.iter().copied().filter(|c| c.key.policy == policy && sweep(&c.key.sweep)).collect()
+        self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
 
     /// The interval over seeds of a number; `None` when no cell has it (or only an infinite one).
