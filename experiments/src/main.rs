@@ -15,6 +15,7 @@ mod papers;
 mod plan;
 mod problem;
 mod rejection;
+mod report;
 mod run;
 mod setting;
 mod state;
@@ -35,19 +36,20 @@ fn main() -> ExitCode {
         cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
+        cli::Command::Report(args) => commands::report::run(&args),
         cli::Command::Doctor => commands::doctor::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let exit = problem.exit as u8;
-            report(*problem);
+            tell(*problem);
             ExitCode::from(exit)
         }
     }
 }
 
-fn report(problem: problem::Problem) {
+fn tell(problem: problem::Problem) {
     let fancy = std::io::stderr().is_terminal();
     let options = miette::MietteHandlerOpts::new().unicode(fancy).color(fancy).width(if fancy { 100 } else { 160 });
     // Fails only when a hook is set already, and this is the one place that sets it.

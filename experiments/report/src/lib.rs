@@ -10,6 +10,7 @@ mod figures;
 mod fixtures;
 pub mod html;
 mod model;
+mod run_page;
 mod staged;
 mod tables;
 
@@ -17,7 +18,9 @@ pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{Figure, Kind, figures, write_figures};
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept, relate};
+pub use run_page::{Compared, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
 pub use tables::{
-    RequestsWriter, StepsWriter, read_cells, write_calibration, write_lengths, write_positions, write_series, write_summary,
+    RequestsWriter, StepsWriter, read_cells, write_calibration, write_lengths, write_positions, write_series,
+    write_summary,
 };

@@ -5,6 +5,7 @@ pub mod decide;
 pub mod doctor;
 pub mod export;
 pub mod policies;
+pub mod report;
 pub mod run;
 pub mod traces;
 

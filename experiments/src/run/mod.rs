@@ -11,6 +11,7 @@ mod store;
 pub use assemble::{Assembled, assemble, entries, finished_cells};
 pub use folder::{Folder, Manifest, Mode};
 pub use progress::Speed;
+pub use store::write_problem;
 
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};

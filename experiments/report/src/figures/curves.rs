@@ -74,7 +74,9 @@ pub fn by_depth(cell: &Cell) -> Vec<Counts> {
 /// Share right of the drafts with a confidence in each bin.
 pub fn calibration(cell: &Cell) -> Vec<Counts> {
     let filled = (0..).zip(&cell.calibration).filter(|(_, b)| b.drafts > 0);
-    filled.map(|(key, b)| Counts { key, x: b.confidence * 100.0, y: b.right as f64 * 100.0, of: b.drafts as f64 }).collect()
+    filled
+        .map(|(key, b)| Counts { key, x: b.confidence * 100.0, y: b.right as f64 * 100.0, of: b.drafts as f64 })
+        .collect()
 }
 
 /// A policy's line: (x, y with its interval over seeds), by x.
@@ -161,7 +163,8 @@ mod tests {
         let sizes = lengths(&report.cells[2]);
         assert!(!sizes.is_empty());
         for at in sizes {
-            let steps: u64 = report.cells[2].lengths.iter().filter(|r| r.batch_size == at.key).map(|r| r.sums.steps).sum();
+            let steps: u64 =
+                report.cells[2].lengths.iter().filter(|r| r.batch_size == at.key).map(|r| r.sums.steps).sum();
             assert!(steps >= FEWEST_STEPS && at.x / at.of >= f64::from(at.key));
         }
     }

@@ -71,7 +71,8 @@ pub fn draw(view: &View) -> Option<String> {
                 let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
                 c.area(corners[0], corners[1], class(goodput(field) / best(map, size).1 * 100.0));
             }
-            let sizes: Vec<u32> = map.keys().map(|k| k.0).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+            let sizes: Vec<u32> =
+                map.keys().map(|k| k.0).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
             let line: Vec<_> = sizes.iter().map(|&s| panel.at(middle(map, s), f64::from(best(map, s).0))).collect();
             c.line(&line, PAPER, 4.0, Dash::Solid);
             c.line(&line, BEST.colour, 2.0, Dash::Solid);
@@ -124,7 +125,12 @@ mod tests {
     #[test]
     fn the_best_length_is_the_one_with_most_tokens_a_second() {
         let field = |emitted, busy| Field { to: 4, steps: 20, busy, emitted };
-        let map = Map::from([((4, 0), field(80, 10)), ((4, 2), field(150, 15)), ((4, 5), field(180, 25)), ((8, 1), field(1, 1))]);
+        let map = Map::from([
+            ((4, 0), field(80, 10)),
+            ((4, 2), field(150, 15)),
+            ((4, 5), field(180, 25)),
+            ((8, 1), field(1, 1)),
+        ]);
         assert_eq!(best(&map, 4).0, 2);
         assert_eq!(class(goodput(&map[&(4, 0)]) / best(&map, 4).1 * 100.0), CLASSES[3].2);
         assert_eq!(class(100.0), CLASSES[0].2);

@@ -135,19 +135,11 @@ const PREEMPTIONS: Quantity = Quantity {
     ends: None,
 };
 
-const E2E: Latency = Latency {
-    title: "End-to-end latency",
-    axis: "end-to-end latency",
-    whose: "finished requests",
-    of: |c| &c.e2e,
-};
+const E2E: Latency =
+    Latency { title: "End-to-end latency", axis: "end-to-end latency", whose: "finished requests", of: |c| &c.e2e };
 
-const TTFT: Latency = Latency {
-    title: "Time to first token",
-    axis: "time to first token",
-    whose: "finished requests",
-    of: |c| &c.ttft,
-};
+const TTFT: Latency =
+    Latency { title: "Time to first token", axis: "time to first token", whose: "finished requests", of: |c| &c.ttft };
 
 const TPOT: Latency = Latency {
     title: "Time per output token",
@@ -223,7 +215,9 @@ pub fn figures(report: &Report) -> Vec<Figure> {
     heat::draw(&view).into_iter().for_each(|svg| add(Kind::Heat, "goodput-map".to_owned(), svg));
     by_policy::draw(&view, &KV_USE).into_iter().for_each(|svg| add(Kind::Memory, "kv-use".to_owned(), svg));
     if report.cells.iter().any(|c| !c.entry.implied && c.summary.preemptions > 0) {
-        by_policy::draw(&view, &PREEMPTIONS).into_iter().for_each(|svg| add(Kind::Memory, "preemptions".to_owned(), svg));
+        by_policy::draw(&view, &PREEMPTIONS)
+            .into_iter()
+            .for_each(|svg| add(Kind::Memory, "preemptions".to_owned(), svg));
     }
     figures
 }

@@ -98,7 +98,8 @@ fn fill_lengths(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) ->
     let Some(frame) = Frame::read_if_there(&folder.join("lengths.parquet"), None)? else { return Ok(()) };
     let (batch_size, batch_size_to) = (frame.small("batch_size")?, frame.small("batch_size_to")?);
     let (draft_len, prefilling) = (frame.small("draft_len")?, frame.flags("prefilling")?);
-    let (steps, request_steps, busy) = (frame.counts("steps")?, frame.counts("request_steps")?, frame.counts("busy_ps")?);
+    let (steps, request_steps, busy) =
+        (frame.counts("steps")?, frame.counts("request_steps")?, frame.counts("busy_ps")?);
     let (drafted, accepted, emitted) = (frame.counts("drafted")?, frame.counts("accepted")?, frame.counts("emitted")?);
     for_each(&frame, entries, cells, |cell, row| {
         cell.lengths.push(LengthRow {
