@@ -113,6 +113,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
             "oracle-length" => Role::Oracle,
             _ => Role::Contender,
         },
+        blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
         implied: false,
     };
     let cell = Cell::new(entry, Summary::new(&records, &totals, slo, &[], 1000, 16)).with_latencies(&records);

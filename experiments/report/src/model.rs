@@ -133,6 +133,9 @@ pub struct Entry {
     pub look: Look,
     /// What its policy is in the comparison.
     pub role: Role,
+    /// Does it choose lengths whatever it knows of the requests at hand? Then what its lengths bring is what they would bring any
+    /// request, and not what they brought those that they were chosen for.
+    pub blind: bool,
     /// Added as the yardstick and not asked for: in the tables, left out of the figures.
     pub implied: bool,
 }

@@ -21,7 +21,8 @@ pub fn compare(own: &Results, other: Results) -> Result<Compared> {
         return Err(problem.help("a pair has the same policy, the same swept values and the same seed in both"));
     }
     let differs = differences(&other.config, &own.config);
-    let mut warnings: Vec<String> = other.partial.iter().map(|_| format!("{} did not end.", other.manifest.name)).collect();
+    let mut warnings: Vec<String> =
+        other.partial.iter().map(|_| format!("{} did not end.", other.manifest.name)).collect();
     let draws: Vec<&str> = differs.iter().map(|d| d.0.as_str()).filter(|p| is_draw(p)).collect();
     if !draws.is_empty() {
         let what = draws.join(", ");
@@ -65,7 +66,8 @@ fn reasons(own: &Results, other: &Results) -> Vec<String> {
     if swept_here != swept_there {
         reasons.push(format!("one sweeps {} and the other {}", say(&swept_here), say(&swept_there)));
     } else {
-        let setting = |e: &Entry| e.key.sweep.iter().map(|s| format!("{} = {}", s.path, s.value)).collect::<Vec<_>>().join(", ");
+        let setting =
+            |e: &Entry| e.key.sweep.iter().map(|s| format!("{} = {}", s.path, s.value)).collect::<Vec<_>>().join(", ");
         only(&mut reasons, "the setting", &here, &there, setting);
     }
     only(&mut reasons, "the policy", &here, &there, |e| e.key.policy.clone());
@@ -96,7 +98,8 @@ fn is_draw(path: &str) -> bool {
 fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     let (was, is) = (leaves(was), leaves(is));
     let absent = || "not set".to_owned();
-    let paths: std::collections::BTreeSet<&String> = was.keys().chain(is.keys()).filter(|p| was.get(*p) != is.get(*p)).collect();
+    let paths: std::collections::BTreeSet<&String> =
+        was.keys().chain(is.keys()).filter(|p| was.get(*p) != is.get(*p)).collect();
     let value = |all: &BTreeMap<String, String>, path: &String| all.get(path).cloned().unwrap_or_else(absent);
     paths.into_iter().map(|p| (p.clone(), value(&was, p), value(&is, p))).collect()
 }

@@ -13,8 +13,6 @@ pub struct Results {
     pub folder: PathBuf,
     /// What it says it is.
     pub manifest: Manifest,
-    /// What was asked.
-    pub plan: Plan,
     /// The experiment with every default, as TOML.
     pub config: String,
     /// Where its numbers come from.
@@ -52,8 +50,9 @@ impl Results {
                 manifest.cells
             )
         });
-        let config = fs_err::read_to_string(folder.join("experiment.toml")).map_err(|e| Problem::failed(e.to_string()))?;
-        Ok(Results { folder: folder.to_path_buf(), manifest, plan, config, source, cells, warnings, partial })
+        let config =
+            fs_err::read_to_string(folder.join("experiment.toml")).map_err(|e| Problem::failed(e.to_string()))?;
+        Ok(Results { folder: folder.to_path_buf(), manifest, config, source, cells, warnings, partial })
     }
 
     /// The script that tells the page how fast the simulator was.
@@ -62,7 +61,10 @@ impl Results {
         let steps: u64 = self.cells.iter().map(|c| c.summary.request_steps).sum();
         let mut text = match timing.cells {
             0 => return "// Nothing was timed.\n".to_owned(),
-            n => format!("{n} runs in {:.2} s, {:.2} s of them in the engine, summed over threads", timing.wall_s, timing.engine_s),
+            n => format!(
+                "{n} runs in {:.2} s, {:.2} s of them in the engine, summed over threads",
+                timing.wall_s, timing.engine_s
+            ),
         };
         // The last command may have run a part only: then steps and time do not belong together.
         if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
@@ -75,7 +77,8 @@ impl Results {
 
 fn from_tables(folder: &Path, plan: &Plan) -> Result<Vec<Cell>> {
     let mut cells = read_cells(folder, &entries(plan)).map_err(|e| {
-        Problem::bad_input(e.to_string()).help("the folder is damaged or of another version: run it again with --overwrite")
+        Problem::bad_input(e.to_string())
+            .help("the folder is damaged or of another version: run it again with --overwrite")
     })?;
     relate(&mut cells);
     Ok(cells)

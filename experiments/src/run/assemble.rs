@@ -10,8 +10,8 @@ use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, Report, RequestsWriter, Role, Source, StepsWriter, Swept, relate, write_calibration, write_figures,
-    write_lengths, write_positions, write_series, write_summary,
+    Cell, Entry, Key, Report, RequestsWriter, Role, Source, StepsWriter, Swept, relate, write_calibration,
+    write_figures, write_lengths, write_positions, write_series, write_summary,
 };
 
 /// The results of a complete run.
@@ -28,7 +28,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let keys: Vec<&Key> = entries.iter().map(|e| &e.key).collect();
     let path = |name: &str| folder.path().join(name);
 
-    let mut requests = RequestsWriter::create(&path("requests.parquet"), keys.iter().copied()).map_err(write_problem)?;
+    let mut requests =
+        RequestsWriter::create(&path("requests.parquet"), keys.iter().copied()).map_err(write_problem)?;
     let mut steps = match output.steps {
         true => Some(StepsWriter::create(&path("steps.parquet"), keys.iter().copied()).map_err(write_problem)?),
         false => None,
@@ -69,6 +70,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison })
 }
 
+/// Policies whose lengths do not depend on anything they see.
+const BLIND: [&str; 3] = ["autoregressive", "fixed", "random"];
+
 /// The cells of a plan, in its order, before they have results.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let entry = |id: CellId| {
@@ -82,6 +86,7 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
                 _ if id.policy == plan.baseline => Role::Baseline,
                 _ => Role::Contender,
             },
+            blind: BLIND.contains(&entrant.spec.name()),
             implied: entrant.implied,
         }
     };

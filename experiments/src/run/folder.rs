@@ -104,9 +104,8 @@ impl Manifest {
         let Ok(bytes) = std::fs::read(&path) else {
             return Err(Problem::bad_input(format!("{} is no results folder", folder.display())).help(help));
         };
-        let unreadable = |e: serde_json::Error| {
-            Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help)
-        };
+        let unreadable =
+            |e: serde_json::Error| Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help);
         // The schema first: nothing else of a newer one can be relied on.
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(unreadable)?;
         let schema = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);

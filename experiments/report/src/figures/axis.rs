@@ -22,6 +22,16 @@ impl Axis {
         Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
     }
 
+    /// A linear axis that ends where the data does, with about `ticks` round ticks.
+    pub fn exact(low: f64, high: f64, ticks: usize) -> Axis {
+        let rounded = Axis::linear(low, high, ticks);
+        if high <= low {
+            return rounded;
+        }
+        let inside = |v: f64| v >= low - 1e-9 * (high - low) && v <= high + 1e-9 * (high - low);
+        Axis { low, high, ticks: rounded.ticks.into_iter().filter(|t| inside(t.0)).collect(), ..rounded }
+    }
+
     /// A logarithmic axis over positive values; ticks at 1, 2, 5 a decade, over more than three decades at powers of ten.
     pub fn log(low: f64, high: f64) -> Axis {
         // At least a factor of two, so that there is something to mark.
@@ -63,24 +73,23 @@ impl Axis {
         Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
     }
 
-    /// An axis of batch sizes: logarithmic unless they are few, with half a request of room on both sides.
-    pub fn batch_sizes(least: u32, most: u32) -> Axis {
-        if most > 12 && least > 0 {
-            let axis = Axis::log(f64::from(least) - 0.5, f64::from(most) + 0.5);
-            let ticks = axis.ticks.into_iter().filter(|t| t.0 >= f64::from(least) && t.0.fract() == 0.0).collect();
-            return Axis { ticks, ..axis };
+    /// An axis of batch sizes between two ends: logarithmic unless they are few.
+    pub fn batch_sizes(low: f64, high: f64) -> Axis {
+        if high > 12.5 && low > 0.0 {
+            let mut axis = Axis::log(low, high);
+            axis.ticks.retain(|t| t.0.fract() == 0.0);
+            return axis;
         }
-        Axis { low: f64::from(least) - 0.5, ..Axis::whole(most) }.without_ticks_below(f64::from(least))
+        let mut axis = Axis { low, high, ..Axis::whole(high as u32) };
+        axis.ticks.retain(|t| t.0 >= low);
+        axis
     }
 
     /// An axis of positions counted from 1.
     pub fn positions(most: u32) -> Axis {
-        Axis { low: 0.5, ..Axis::whole(most) }.without_ticks_below(1.0)
-    }
-
-    fn without_ticks_below(mut self, least: f64) -> Axis {
-        self.ticks.retain(|t| t.0 >= least);
-        self
+        let mut axis = Axis { low: 0.5, ..Axis::whole(most) };
+        axis.ticks.retain(|t| t.0 >= 1.0);
+        axis
     }
 
     /// An axis of rows, the first at the axis' end (the top of a panel).

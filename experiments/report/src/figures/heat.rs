@@ -1,11 +1,12 @@
 //! Goodput by batch size and draft length, and the best length at each batch size (SmartSpec, Fig. 5).
 //!
 //! What the steps of a run gave, not what a model promises: steps without prompts in them, pooled over seeds and over the
-//! policies that do not see the hidden truth. A colour says how much of the best length's goodput another one gives at the same
+//! policies that choose lengths blindly. Those that draft more where they expect luck would make long drafts look as good as
+//! luck is, and a fixed length does not get that. A colour says how much of the best length's goodput another one gives at the same
 //! batch size: across batch sizes goodput differs so much that nothing else would show.
 
 use super::axis::Axis;
-use super::curves::FEWEST_STEPS;
+use super::curves::FEWEST;
 use super::page::{Page, columns};
 use super::style::{INK, PAPER, Rgb};
 use super::view::{View, count, words};
@@ -39,7 +40,7 @@ struct Field {
 /// The fields of a combination by (least batch size, draft length).
 type Map = BTreeMap<(u32, u32), Field>;
 
-/// The figure; `None` when no batch size saw two lengths.
+/// The figure; `None` when no batch size saw two lengths that were chosen blindly.
 pub fn draw(view: &View) -> Option<String> {
     let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
     let all = || maps.iter().flatten();
@@ -56,7 +57,7 @@ pub fn draw(view: &View) -> Option<String> {
         source: view.source(&[&seeds, &format!("{steps} steps without prompts"), "% of the best at that batch size"]),
         x_name: "decode batch size (requests)".to_owned(),
         y_name: "draft length (tokens a request-step)".to_owned(),
-        x: Axis::batch_sizes(least, most),
+        x: Axis::batch_sizes(f64::from(least) - 0.5, f64::from(most) + 0.5),
         y: Axis::whole(longest),
         legend,
         panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
@@ -69,7 +70,9 @@ pub fn draw(view: &View) -> Option<String> {
             for (&(size, length), field) in map {
                 let (from, y) = (f64::from(size) - 0.5, f64::from(length));
                 let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
-                c.area(corners[0], corners[1], class(goodput(field) / best(map, size).1 * 100.0));
+                // A trace wider, or the page would show through between two fields.
+                let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
+                c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
             }
             let sizes: Vec<u32> =
                 map.keys().map(|k| k.0).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
@@ -84,7 +87,7 @@ pub fn draw(view: &View) -> Option<String> {
 fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
     let mut map = Map::new();
     for (policy, _) in &view.policies {
-        for cell in view.cells(policy, &sweep).into_iter().filter(|c| !c.entry.role.sees_hidden_truth()) {
+        for cell in view.cells(policy, &sweep).into_iter().filter(|c| c.entry.blind) {
             for row in cell.lengths.iter().filter(|r| !r.prefilling) {
                 let field = map.entry((row.batch_size, row.draft_len)).or_default();
                 field.to = row.batch_size_to;
@@ -94,7 +97,7 @@ fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
             }
         }
     }
-    map.retain(|_, field| field.steps >= FEWEST_STEPS && field.busy > 0);
+    map.retain(|_, field| field.steps as f64 >= FEWEST && field.busy > 0);
     map
 }
 

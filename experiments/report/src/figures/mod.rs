@@ -24,7 +24,7 @@ use curves::Curves;
 use latency::Latency;
 use over_time::Course;
 use std::path::Path;
-pub(crate) use style::{FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
+pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
 use view::View;
 
 /// What a figure is about.
@@ -153,9 +153,7 @@ const CHOSEN: Curves = Curves {
     x_name: "decode batch size (requests)",
     y_name: "mean draft length (tokens a request-step)",
     counts: curves::lengths,
-    axes: |(least, most), top| {
-        (Axis::batch_sizes(least.floor() as u32, most.ceil() as u32), Axis::linear(0.0, top.max(1.0), 6))
-    },
+    axes: |(least, most), top| (Axis::batch_sizes(least / 1.12, most * 1.12), Axis::linear(0.0, top.max(1.0), 6)),
     diagonal: false,
 };
 

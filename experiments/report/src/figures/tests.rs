@@ -185,7 +185,13 @@ fn bytes_stay() {
             "515a98bef5a92624 slo-attainment.svg",
             "c264c10c76d0a499 batch-size.svg",
             "af2127cfd8bcd8a2 draft-length.svg",
-            "544ad5b09f275066 e2e-latency.svg"
+            "544ad5b09f275066 e2e-latency.svg",
+            "8c843444313f627c ttft.svg",
+            "1061f8e202476408 tpot.svg",
+            "01f32b5ec907b13d length-by-batch-size.svg",
+            "244f99c153035777 acceptance-by-depth.svg",
+            "b6bc455b516c4cd6 goodput-map.svg",
+            "7d386e7240958930 kv-use.svg"
         ]
     );
 }

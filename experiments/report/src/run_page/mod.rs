@@ -9,7 +9,7 @@ pub use compared::{Compared, Pair};
 
 use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
-use crate::{Figure, Kind, Report, figures};
+use crate::{Figure, Kind, Report, Source, figures};
 
 /// Everything the page shows beside the cells.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     sections.push(results::section(report, &view));
     sections.extend(shown(&view, pick));
     sections.push(warnings(run));
-    sections.push(speed());
+    sections.push(speed(report.source));
     Page {
         title: report.name.clone(),
         kind: format!("Foretoken run · {} · {}", report.source, count(view.seeds.len(), "seed")),
@@ -151,7 +151,7 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
             "chosen",
             "Chosen length against batch size",
             &[Kind::Chosen],
-            "Batch sizes with fewer than 10 steps in a seed are left out.",
+            "Batch sizes with fewer than 30 steps in a seed are left out.",
             "Nothing was drafted, or the results hold no lengths.parquet: run again with this version.",
         ),
         section(
@@ -173,9 +173,11 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
             "goodput",
             "Goodput by batch size and length",
             &[Kind::Heat],
-            "Counted, not modelled: steps without prompts of all policies that do not see the hidden truth, fields with at least 10 \
-             steps. Policies that draft more where they expect luck make long drafts look better than a fixed length would.",
-            "No batch size saw two draft lengths: compare several, for example fixed = { k = { sweep = [1, 3, 5] } }.",
+            "Counted, not modelled: steps without prompts, fields of at least 30 steps, of the policies that choose blindly \
+             (autoregressive, fixed, random). Others draft more where they expect luck, and would make long drafts look better \
+             than they are.",
+            "No batch size saw two lengths that were chosen blindly: compare several, for example \
+             { fixed = { k = { sweep = [1, 3, 5] } } } and { random = {} }.",
         ),
         section("memory", "KV use and preemptions", &[Kind::Memory], "", "The results hold no KV use."),
     ]
@@ -211,8 +213,9 @@ fn warnings(run: &RunFacts) -> Section {
     section
 }
 
-fn speed() -> Section {
-    let mut section = Section::new("speed", "Simulator speed");
+fn speed(source: Source) -> Section {
+    let title = if source == Source::Live { "Time it took" } else { "Simulator speed" };
+    let mut section = Section::new("speed", title);
     let text = "How long it took is in manifest.json under `timing`, and here when timing.js lies beside this page.";
     section.parts.push(Part::Html(format!("<p id=\"timing\">{text}</p>")));
     section

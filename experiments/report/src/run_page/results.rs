@@ -32,7 +32,7 @@ const fn column(
 const COLUMNS: [Column; 17] = [
     Column {
         interval: true,
-        ..column("speedup\n×", "mean E2E of autoregressive / mean E2E of the policy, same draws", |c| c.speedup, 1.0, 3)
+        ..column("speedup\n×", "mean E2E of autoregressive / mean E2E of the policy, same draws", |c| c.speedup, 1.0, 2)
     },
     column("E2E mean\ns", "mean end-to-end latency", |c| c.e2e_mean_s(), 1.0, 3),
     column("regret\n%", "mean E2E over oracle-goodput's, in excess", |c| c.regret, 100.0, 1),
