@@ -49,7 +49,7 @@ fn a_report_opens_without_a_word_on_the_console_and_its_tables_sort() {
     let path = place.path("out/report/index.html");
     let Some(quiet) = visit(&path, "") else { return };
     assert!(quiet.console.is_empty(), "{:?}", quiet.console);
-    assert!(quiet.dom.contains("10 runs in"), "timing.js beside the page was not read");
+    assert!(quiet.dom.contains("20 runs in"), "timing.js beside the page was not read");
 
     // A script of the test presses a heading twice and writes the column's values after each into the title.
     let driver = "<script>\

@@ -17,12 +17,11 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
     let place = Place::new();
     place.run("out", &[]);
     let first = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
-    for part in
-        ["<h1>small</h1>", "× [", "the oracle", "Student t over 2 seeds", "simulated", "engine.max_num_seqs = 8"]
+    for part in ["<h1>small</h1>", "× [", "the oracle", "Student t over 2 seeds", "simulated", "<li>max_num_seqs = 8: "]
     {
         assert!(first.contains(part), "{part} is missing");
     }
-    assert!(std::fs::read_to_string(place.path("out/report/timing.js")).unwrap().contains("10 runs in"));
+    assert!(std::fs::read_to_string(place.path("out/report/timing.js")).unwrap().contains("20 runs in"));
     std::fs::remove_dir_all(place.path("out/report")).unwrap();
     std::fs::remove_dir_all(place.path("out/figures")).unwrap();
     std::fs::remove_file(place.path("x.toml")).unwrap();
