@@ -10,6 +10,7 @@ mod figures;
 mod fixtures;
 pub mod html;
 mod model;
+mod number;
 mod run_page;
 mod staged;
 mod tables;

@@ -1,6 +1,7 @@
 //! Which cells of two results belong together, why others do not, and where the two experiments differ.
 
 use super::Results;
+use crate::experiment::UNSWEPT;
 use crate::problem::{Problem, Result};
 use foretoken_report::{Compared, Entry, Key, Pair};
 use std::collections::BTreeMap;
@@ -94,7 +95,7 @@ fn is_draw(path: &str) -> bool {
     DRAWS.iter().any(|d| path == *d || path.strip_prefix(d).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// Where two experiments differ: path, the first's value and the second's.
+/// Where the settings of two experiments differ: path, the first's value and the second's.
 fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     let (was, is) = (leaves(was), leaves(is));
     let absent = || "not set".to_owned();
@@ -104,7 +105,8 @@ fn differences(was: &str, is: &str) -> Vec<(String, String, String)> {
     paths.into_iter().map(|p| (p.clone(), value(&was, p), value(&is, p))).collect()
 }
 
-/// The values of a TOML text by their paths; a list is one value.
+/// The settings of an experiment by their paths; a list is one value. Policies and seeds are paired instead, and the other keys
+/// that cannot be swept change no number.
 fn leaves(text: &str) -> BTreeMap<String, String> {
     fn walk(path: &str, value: &toml::Value, all: &mut BTreeMap<String, String>) {
         match value {
@@ -116,8 +118,9 @@ fn leaves(text: &str) -> BTreeMap<String, String> {
         }
     }
     let mut all = BTreeMap::new();
-    if let Ok(value) = toml::from_str::<toml::Value>(text) {
-        walk("", &value, &mut all);
+    if let Ok(toml::Value::Table(mut top)) = toml::from_str::<toml::Value>(text) {
+        UNSWEPT.iter().for_each(|key| drop(top.remove(*key)));
+        walk("", &toml::Value::Table(top), &mut all);
     }
     all
 }
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn experiments_differ_by_path() {
         let was = "name = \"a\"\nseeds = [1, 2]\n[engine]\nblock_size = 16\n[workload.arrivals.poisson]\nrate = 4.0\n";
-        let is = "name = \"a\"\nseeds = [1, 2]\n[engine]\nblock_size = 32\nmax_num_seqs = 8\n[workload.arrivals.poisson]\nrate = 4.0\n";
+        let is = "name = \"a\"\nseeds = [3]\n[engine]\nblock_size = 32\nmax_num_seqs = 8\n[workload.arrivals.poisson]\nrate = 4.0\n";
         let expected = [("engine.block_size", "16", "32"), ("engine.max_num_seqs", "not set", "8")];
         let found = differences(was, is);
         assert_eq!(found.iter().map(|d| (d.0.as_str(), d.1.as_str(), d.2.as_str())).collect::<Vec<_>>(), expected);

@@ -87,7 +87,7 @@ fn a_baseline_gives_paired_differences() {
     }
     assert!(!page.contains("not their requests"), "the same workload");
     let (page, _) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
-    assert!(page.contains("The two experiments are the same.") && page.contains(">0.0 [0.0, 0.0]<"));
+    assert!(page.contains("The settings of the two experiments are the same.") && page.contains(">0.0 [0.0, 0.0]<"));
     place.run("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
     let (page, _) = report(&place, &["other", "--baseline", "before", "-o", "both"]);
     assert!(

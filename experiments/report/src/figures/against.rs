@@ -5,6 +5,7 @@ use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
 use super::style::RULE;
 use super::view::{View, distinct, words};
+use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::Interval;
 
@@ -27,12 +28,7 @@ pub struct Quantity {
 impl Quantity {
     /// A value in words.
     pub fn say(&self, value: f64) -> String {
-        let text = format!("{value:.*}", self.decimals);
-        // Zero has no sign.
-        match text.strip_prefix('-') {
-            Some(zero) if zero.chars().all(|c| c == '0' || c == '.') => zero.to_owned(),
-            _ => text,
-        }
+        fixed(value, self.decimals)
     }
 
     /// A value kept within what is possible: an interval over seeds knows nothing of 100 %.

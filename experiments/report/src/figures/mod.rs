@@ -153,7 +153,9 @@ const CHOSEN: Curves = Curves {
     x_name: "decode batch size (requests)",
     y_name: "mean draft length (tokens a request-step)",
     counts: curves::lengths,
-    axes: |(least, most), top| (Axis::batch_sizes(least / 1.12, most * 1.12), Axis::linear(0.0, top.max(1.0), 6)),
+    axes: |(least, most), top| {
+        (Axis::batch_sizes(least / 1.12, most * 1.12), Axis::linear(0.0, top.max(1.0) * 1.02, 6))
+    },
     diagonal: false,
 };
 

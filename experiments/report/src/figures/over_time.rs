@@ -75,7 +75,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         x_name: "time (s)".to_owned(),
         y_name: course.axis.to_owned(),
         x: Axis::exact(0.0, end, [8, 6, 4][columns - 1]),
-        y: Axis::linear(0.0, top, 4),
+        y: Axis::linear(0.0, top * 1.02, 4),
         legend: Vec::new(),
         panels: lines.iter().map(|l| (l.0.to_owned(), Some(l.1))).collect(),
         panel_height: [260.0, 180.0, 120.0][columns - 1],

@@ -79,7 +79,7 @@ pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Sec
     );
     section.parts.push(Part::Text(text));
     section.parts.push(match compared.differs.as_slice() {
-        [] => Part::Text("The two experiments are the same.".into()),
+        [] => Part::Text("The settings of the two experiments are the same.".into()),
         all => {
             let mut table = Table::new("Where the experiments differ", &[("setting", ""), ("there", ""), ("here", "")]);
             table.rows = all.iter().map(|(p, was, is)| Row::of([p, was, is].map(Value::text))).collect();

@@ -71,11 +71,12 @@ fn best(report: &Report, view: &View, combination: &[Swept]) -> Option<Said> {
         });
         let (side, share) = if regret.mean < 0.0 { ("below", -regret.mean) } else { ("above", regret.mean) };
         let interval = if regret.mean < 0.0 { String::new() } else { interval };
-        text += &format!("; its mean latency is {:.1} %{interval} {side} the oracle's", share * 100.0);
+        text += &format!("; its mean latency is {:.1}\u{a0}%{interval} {side} the oracle's", share * 100.0);
     }
     let alike: Vec<&str> =
         ranked[1..].iter().map(|r| r.0).filter(|name| !differs(view, combination, leader, name)).collect();
     text += &match (view.seeds.len(), alike.as_slice()) {
+        (1, _) if ranked.len() < 2 => ". One seed: no interval.".to_owned(),
         (_, []) if ranked.len() < 2 => ".".to_owned(),
         (1, _) => ". One seed: no interval, and nothing is told apart.".to_owned(),
         (_, []) => format!(". The next, {}, is told apart.", ranked[1].0),

@@ -3,6 +3,7 @@
 use super::say;
 use crate::figures::view::View;
 use crate::html::{Part, Row, Section, Table, Value};
+use crate::number::fixed;
 use crate::{Cell, Report, Swept};
 use foretoken_sim::metrics::Interval;
 
@@ -117,6 +118,6 @@ fn value(column: &Column, cells: &[&Cell]) -> Value {
     match each.and_then(|v| Interval::of(&v)) {
         None => Value::none(),
         Some(i) if column.interval => Value::number(i.mean, say::with_interval(&i, column.unit, column.decimals)),
-        Some(i) => Value::number(i.mean, format!("{:.*}", column.decimals, i.mean * column.unit)),
+        Some(i) => Value::number(i.mean, fixed(i.mean * column.unit, column.decimals)),
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers in words.
 
 use crate::Source;
+use crate::number::fixed;
 use foretoken_sim::metrics::Interval;
 
 /// Where the numbers come from, in words.
@@ -22,13 +23,10 @@ pub fn interval(seeds: usize) -> String {
 
 /// A mean with its interval in a unit: `1.31 [1.28, 1.34]`.
 pub fn with_interval(i: &Interval, unit: f64, decimals: usize) -> String {
-    let mean = i.mean * unit;
+    let say = |value: f64| fixed(value * unit, decimals);
     match i.half_width {
-        Some(half) => {
-            let (low, high) = (mean - half * unit, mean + half * unit);
-            format!("{mean:.decimals$} [{low:.decimals$}, {high:.decimals$}]")
-        }
-        None => format!("{mean:.decimals$}"),
+        Some(half) => format!("{} [{}, {}]", say(i.mean), say(i.mean - half), say(i.mean + half)),
+        None => say(i.mean),
     }
 }
 
