@@ -36,6 +36,9 @@ pub enum Command {
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Make the page of a results folder, to be opened in a browser
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
     /// Look at request traces
     #[command(subcommand, after_help = TRACES_EXAMPLES)]
     Traces(TracesCommand),
@@ -261,6 +264,10 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+const REPORT_EXAMPLES: &str = "Examples:
+  foretoken report results/quickstart-1a2b3c4d
+  foretoken report results/after --baseline results/before -o compared";
+
 const BENCH_EXAMPLES: &str = "Examples:
   foretoken bench
   foretoken bench experiments/bench-poisson-fixed4.toml --repeat 21
@@ -336,7 +343,7 @@ pub struct RunArgs {
     /// Cells to run at a time [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
-    /// Write no figures
+    /// Write no figures and no page
     #[arg(long)]
     pub no_figures: bool,
     /// Show the autoregressive run that was added as the yardstick
@@ -345,6 +352,19 @@ pub struct RunArgs {
     /// Add oracle-goodput, and with it every policy's regret to it
     #[arg(long)]
     pub regret: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The folder that a run wrote its results to
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Other results to compare with: differences paired by policy, swept values and seed
+    #[arg(long, value_name = "DIR")]
+    pub baseline: Option<PathBuf>,
+    /// Folder for the page [default: DIR/report]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
 }
 
 const EXPORT_SGLANG_EXAMPLES: &str = "Examples:

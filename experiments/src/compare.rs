@@ -23,6 +23,9 @@ pub struct Comparison {
     pub seeds: Vec<u64>,
     /// One a combination of swept values.
     pub variants: Vec<VariantResult>,
+    /// What policies and engine want the user to know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What a paper says of it, and what came out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
@@ -106,6 +109,7 @@ impl Comparison {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
             variants: variants.map(|((v, cells), kv)| variant(plan, v, cells, kv)).collect(),
+            warnings: Vec::new(),
             paper: None,
         }
     }

@@ -11,7 +11,6 @@ mod compare;
 mod document;
 mod experiment;
 mod explorer;
-#[expect(dead_code, unused_imports, reason = "the commands that use it follow")]
 mod live;
 mod look;
 mod machine;
@@ -24,14 +23,14 @@ mod profile_figures;
 mod profiled;
 mod recorded;
 mod rejection;
+mod report;
 mod run;
 mod schema;
 mod setting;
 mod state;
 mod table;
-#[expect(dead_code, unused_imports, reason = "the commands that use it follow")]
-mod validate;
 mod tokens;
+mod validate;
 
 use clap::Parser;
 use std::io::IsTerminal;
@@ -58,18 +57,19 @@ fn main() -> ExitCode {
         cli::Command::Schema => commands::schema::run(),
         cli::Command::Completions(args) => commands::complete::run(&args),
         cli::Command::Man(args) => commands::man::run(&args),
+        cli::Command::Report(args) => commands::report::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             let exit = problem.exit as u8;
-            report(*problem);
+            tell(*problem);
             ExitCode::from(exit)
         }
     }
 }
 
-fn report(problem: problem::Problem) {
+fn tell(problem: problem::Problem) {
     // https://no-color.org: set to anything but nothing.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let fancy = std::io::stderr().is_terminal();

@@ -92,7 +92,20 @@ impl Plan {
     }
 
     /// The plan of a document; relative paths in it start at `folder`.
-    pub fn of(mut document: Document, folder: &FilePath) -> Result<Plan> {
+    pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
+        Plan::build(document, folder, true)
+    }
+
+    /// The plan of a results folder, from the experiment it keeps. The files it was run on need not be there any more.
+    pub fn of_results(folder: &FilePath) -> Result<Plan> {
+        let file = folder.join("experiment.toml");
+        let text = fs_err::read_to_string(&file).map_err(|e| {
+            Problem::bad_input(format!("cannot read what was run: {e}")).help("the folder is not whole: run it again")
+        })?;
+        Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false)
+    }
+
+    fn build(mut document: Document, folder: &FilePath, with_files: bool) -> Result<Plan> {
         read_policy_files(&mut document, folder)?;
         let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
@@ -115,7 +128,7 @@ impl Plan {
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
             }
-            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()) {
+            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| with_files) {
                 let given = std::mem::take(model);
                 let full = locate(&variant.document, &given)?;
                 let path = folder.join(&full);
@@ -126,7 +139,9 @@ impl Plan {
             }
             let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
             let of_acceptance = experiment.acceptance.source.path_mut();
-            for path in experiment.workload.paths_mut().into_iter().chain(texts).chain(of_acceptance) {
+            for path in
+                experiment.workload.paths_mut().into_iter().chain(texts).chain(of_acceptance).filter(|_| with_files)
+            {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);

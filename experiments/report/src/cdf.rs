@@ -33,7 +33,21 @@ impl Cdf {
 
     /// Of the end-to-end latencies of finished requests.
     pub fn e2e(records: &RequestRecords) -> Cdf {
-        Cdf::of((0..records.len()).filter(|&i| records.finished(i)).map(|i| records.e2e_s(i)).collect())
+        Cdf::of_finished(records, |i| Some(records.e2e_s(i)))
+    }
+
+    /// Of the times to first token of finished requests.
+    pub fn ttft(records: &RequestRecords) -> Cdf {
+        Cdf::of_finished(records, |i| Some(records.ttft_s(i)))
+    }
+
+    /// Of the times per output token of finished requests; one-token outputs have none.
+    pub fn tpot(records: &RequestRecords) -> Cdf {
+        Cdf::of_finished(records, |i| records.tpot_s(i))
+    }
+
+    fn of_finished(records: &RequestRecords, of: impl Fn(usize) -> Option<f64>) -> Cdf {
+        Cdf::of((0..records.len()).filter(|&i| records.finished(i)).filter_map(of).collect())
     }
 
     /// The steps of the mixture in which each part weighs as many samples as it stands for: (value in seconds, share of

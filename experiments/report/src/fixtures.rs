@@ -1,7 +1,7 @@
 //! Made-up cells for the tests: shaped like real ones, drawn from a keyed hash, no simulation behind them.
 
-use crate::{Cdf, Cell, Dash, Key, Look, Marker, Report, Source, Swept};
-use foretoken_sim::metrics::{Series, Slo, Totals};
+use crate::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept};
+use foretoken_sim::metrics::{CalibrationBin, Series, Slo, Totals};
 use foretoken_sim::{Outcome, RequestRecords, StepRecord, Summary, Time};
 
 /// Label, speedup, draft length, colour.
@@ -80,6 +80,8 @@ fn steps(seconds: f64, fast: f64, draft: u32, rate: f64, seed: u64) -> Vec<StepR
             end: Time::from_s(start + 0.45),
             batch_size,
             drafted,
+            accepted: drafted / 2,
+            emitted: batch_size + drafted / 2,
             ..StepRecord::default()
         }
     };
@@ -102,15 +104,31 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
         .map(|r| swept("workload.rate_scale", r.to_string(), Some(r)))
         .into_iter()
         .chain(scheduler.map(|s| swept("engine.scheduler", s.to_owned(), None)));
-    Cell {
+    let entry = Entry {
         key: Key { policy: label.to_owned(), sweep: sweep.collect(), seed },
         look: Look { colour, dash: DASHES[policy % 4], marker: MARKERS[policy % 8] },
-        e2e: Cdf::e2e(&records),
-        summary: Summary::new(&records, &totals, slo, &[], 1000, 16),
-        speedup: Some(if policy == 0 { 1.0 } else { fast }),
+        role: match label {
+            "autoregressive" => Role::Baseline,
+            "oracle-goodput" => Role::Bound,
+            "oracle-length" => Role::Oracle,
+            _ => Role::Contender,
+        },
+        blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
         implied: false,
-        series,
-    }
+    };
+    let cell = Cell::new(entry, Summary::new(&records, &totals, slo, &[], 1000, 16)).with_latencies(&records);
+    let speedup = Some(if policy == 0 { 1.0 } else { fast });
+    Cell { speedup, series, lengths: totals.lengths.rows(), calibration: calibration(policy, seed), ..cell }
+}
+
+/// Confidences of the policies that look at them: a draft that is a little too sure of itself.
+fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
+    let bin = |i: u64| {
+        let (drafts, confidence) = (40 + 30 * i, (i as f64 + 0.5) / 20.0);
+        let right = (drafts as f64 * confidence.powf(1.2) * (0.95 + 0.1 * unit(seed, 11, i))) as u64;
+        CalibrationBin { drafts, right, confidence: confidence * drafts as f64 }
+    };
+    if (6..10).contains(&policy) { (0..20).map(bin).collect() } else { Vec::new() }
 }
 
 /// A report of the first policies at swept rates and schedulers (both may be empty: not swept), with seeds 1, 2, ….

@@ -10,15 +10,22 @@ mod figures;
 mod fixtures;
 pub mod html;
 mod model;
+mod number;
+mod run_page;
 mod staged;
 mod tables;
 
 pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{
-    Accepted, Figure, Profiled, ProfiledFit, ProfiledPass, acceptance_figures, figures, profile_figures, write_figures,
+    Accepted, Figure, Kind, Profiled, ProfiledFit, ProfiledPass, acceptance_figures, figures, profile_figures,
+    write_figures,
 };
-pub use model::{Cell, Dash, Key, Look, Marker, Report, Source, Swept};
+pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept, relate};
+pub use run_page::{Compared, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
-pub use tables::{RequestsWriter, StepsWriter, write_positions, write_summary};
+pub use tables::{
+    RequestsWriter, StepsWriter, read_cells, write_calibration, write_lengths, write_positions, write_series,
+    write_summary,
+};
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};

@@ -1,8 +1,8 @@
 //! What a report is made of: plain data, handed over by whoever ran the cells.
 
 use crate::Cdf;
-use foretoken_sim::Summary;
-use foretoken_sim::metrics::Series;
+use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
+use foretoken_sim::{RequestRecords, Summary};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -106,23 +106,120 @@ impl fmt::Display for Key {
     }
 }
 
-/// One finished cell: a policy at one combination of swept values with one seed.
+/// What a policy is in a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// One of those compared.
+    #[default]
+    Contender,
+    /// What speedups are over: the plain engine.
+    Baseline,
+    /// The bound that regret is measured to; it sees the hidden truth.
+    Bound,
+    /// Another one that sees the hidden truth.
+    Oracle,
+}
+
+impl Role {
+    /// Does it see what no server sees?
+    pub fn sees_hidden_truth(self) -> bool {
+        matches!(self, Role::Bound | Role::Oracle)
+    }
+}
+
+/// A cell before it has results: what was asked.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct Entry {
     /// Which one.
     pub key: Key,
     /// The look of its policy.
     pub look: Look,
+    /// What its policy is in the comparison.
+    pub role: Role,
+    /// Does it choose lengths whatever it knows of the requests at hand? Then what its lengths bring is what they would bring any
+    /// request, and not what they brought those that they were chosen for.
+    pub blind: bool,
+    /// Added as the yardstick and not asked for: in the tables, left out of the figures.
+    pub implied: bool,
+}
+
+/// One finished cell: a policy at one combination of swept values with one seed.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Which one, and what was asked of it.
+    pub entry: Entry,
     /// Its numbers.
     pub summary: Summary,
     /// Mean E2E of autoregressive / mean E2E of this policy on the same draws; `None` when there is no such run.
     pub speedup: Option<f64>,
-    /// Added as the yardstick and not asked for: in the tables, left out of the figures.
-    pub implied: bool,
+    /// Mean E2E of this policy / mean E2E of the bound − 1 on the same draws; `None` when there is no such run.
+    pub regret: Option<f64>,
+    /// Mean E2E of this policy / mean E2E of the same policy in the results compared with − 1; `None` without any.
+    pub change: Option<f64>,
     /// Load over time.
     pub series: Series,
+    /// Time to first token of its finished requests.
+    pub ttft: Cdf,
+    /// Time per output token of its finished requests, one value a request.
+    pub tpot: Cdf,
     /// End-to-end latencies of its finished requests.
     pub e2e: Cdf,
+    /// Draft lengths by batch size.
+    pub lengths: Vec<LengthRow>,
+    /// Confidences against what was right; empty when its policy does not look at them.
+    pub calibration: Vec<CalibrationBin>,
+}
+
+impl Cell {
+    /// A cell with its numbers; everything else is still empty.
+    pub fn new(entry: Entry, summary: Summary) -> Cell {
+        Cell {
+            entry,
+            summary,
+            speedup: None,
+            regret: None,
+            change: None,
+            series: Series::default(),
+            ttft: Cdf::default(),
+            tpot: Cdf::default(),
+            e2e: Cdf::default(),
+            lengths: Vec::new(),
+            calibration: Vec::new(),
+        }
+    }
+
+    /// The distributions of a run's latencies.
+    pub fn with_latencies(mut self, records: &RequestRecords) -> Cell {
+        (self.ttft, self.tpot, self.e2e) = (Cdf::ttft(records), Cdf::tpot(records), Cdf::e2e(records));
+        self
+    }
+
+    /// Which one.
+    pub fn key(&self) -> &Key {
+        &self.entry.key
+    }
+
+    /// Mean end-to-end latency, seconds.
+    pub fn e2e_mean_s(&self) -> Option<f64> {
+        self.summary.e2e.map(|q| q.mean)
+    }
+}
+
+/// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed.
+pub fn relate(cells: &mut [Cell]) {
+    let with = |role| {
+        let of = |c: &Cell| Some((c.key().sweep.clone(), c.key().seed, c.e2e_mean_s()?));
+        cells.iter().filter(|c| c.entry.role == role).filter_map(of).collect::<Vec<_>>()
+    };
+    let (baselines, bounds) = (with(Role::Baseline), with(Role::Bound));
+    for cell in cells {
+        let of = |all: &[(Vec<Swept>, u64, f64)]| {
+            all.iter().find(|(sweep, seed, _)| *sweep == cell.key().sweep && *seed == cell.key().seed).map(|x| x.2)
+        };
+        let (own, baseline, bound) = (cell.e2e_mean_s(), of(&baselines), of(&bounds));
+        cell.speedup = baseline.zip(own).map(|(ar, own)| ar / own);
+        cell.regret = bound.zip(own).map(|(bound, own)| own / bound - 1.0);
+    }
 }
 
 /// Everything the tables and figures of one result folder are made from.

@@ -12,6 +12,7 @@ pub mod perfetto;
 pub mod policies;
 pub mod profile;
 pub mod profile_acceptance;
+pub mod report;
 pub mod run;
 pub mod schema;
 pub mod traces;

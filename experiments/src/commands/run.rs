@@ -103,6 +103,9 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());
         say_what_is_missing(args, plan, &folder);
+        if wants_figures(args, plan) && !folder.report().exists() {
+            draw_page(&folder)?;
+        }
         return Ok((folder, None));
     }
     let speed = machine.pool.install(|| run_cells(plan, &folder, &machine.interrupt)).inspect_err(|problem| {
@@ -113,9 +116,23 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
     let results = assemble(plan, &folder, !args.no_figures)?;
     keep_report(&results, &folder)?;
     folder.complete(plan, &speed)?;
-    results.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    if wants_figures(args, plan) {
+        draw_page(&folder)?;
+    }
+    results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
     Ok((folder, Some(results)))
+}
+
+fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
+    plan.variants[0].experiment.output.figures && !args.no_figures
+}
+
+/// Makes the page of complete results.
+fn draw_page(folder: &Folder) -> Result<()> {
+    let page = crate::report::make_in(folder.path())?;
+    eprintln!("report: {}", page.display());
+    Ok(())
 }
 
 /// The claims that the folder keeps with its comparison.
@@ -144,8 +161,7 @@ pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
 
 /// What was asked for and cannot be made from finished results: the cells it takes are gone.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
-    let figures = plan.variants[0].experiment.output.figures && !args.no_figures;
-    if figures && !folder.figures().exists() {
+    if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");
     }
     if args.show_implied && args.format == Format::Table && plan.policies[plan.baseline].implied {

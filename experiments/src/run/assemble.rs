@@ -8,60 +8,57 @@ use crate::compare::Comparison;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
+use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cdf, Cell, Key, Report, RequestsWriter, StepsWriter, Swept, write_figures, write_positions, write_summary,
+    Cdf, Cell, Entry, Key, Report, RequestsWriter, Role, Source, StepsWriter, Swept, relate, write_calibration,
+    write_figures, write_lengths, write_positions, write_series, write_summary,
 };
 
 /// The results of a complete run.
 pub struct Assembled {
     /// What the table shows.
     pub comparison: Comparison,
-    /// What policies and engine want the user to know.
-    pub warnings: Vec<String>,
 }
 
 /// Writes tables and figures of a plan whose cells are all stored, and draws the comparison.
 pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
-    let keys: Vec<Key> = ids(plan).map(|id| key(plan, id)).collect();
+    let entries = entries(plan);
+    let keys: Vec<&Key> = entries.iter().map(|e| &e.key).collect();
     let path = |name: &str| folder.path().join(name);
 
-    let mut requests = RequestsWriter::create(&path("requests.parquet"), &keys).map_err(write_problem)?;
+    let mut requests =
+        RequestsWriter::create(&path("requests.parquet"), keys.iter().copied()).map_err(write_problem)?;
     let mut steps = match output.steps {
-        true => Some(StepsWriter::create(&path("steps.parquet"), &keys).map_err(write_problem)?),
+        true => Some(StepsWriter::create(&path("steps.parquet"), keys.iter().copied()).map_err(write_problem)?),
         false => None,
     };
     let mut cells: Vec<Cell> = Vec::with_capacity(keys.len());
     let mut warnings = Warnings::default();
     let mut usable_blocks = Vec::with_capacity(keys.len());
-    for (id, key) in ids(plan).zip(keys) {
+    for (id, entry) in ids(plan).zip(&entries) {
         let stored = store.load(id)?.ok_or_else(|| {
             Problem::failed(format!("the finished cell {id:?} is gone from {}", folder.cells().display()))
                 .help("run the same command with --resume: it runs again what is missing")
         })?;
-        requests.push(&key, &stored.records).map_err(write_problem)?;
+        let (cell, records, all_steps, said, blocks) = stored.into_cell(entry.clone());
+        requests.push(cell.key(), &records).map_err(write_problem)?;
         if let Some(steps) = &mut steps {
-            steps.push(&key, &stored.steps).map_err(write_problem)?;
+            steps.push(cell.key(), &all_steps).map_err(write_problem)?;
         }
-        warnings.collect(&key.policy, stored.warnings);
-        usable_blocks.push(stored.usable_blocks);
-        let entrant = &plan.policies[id.policy];
-        cells.push(Cell {
-            look: crate::look::of(&entrant.spec),
-            implied: entrant.implied,
-            speedup: None,
-            summary: stored.summary,
-            series: stored.series,
-            e2e: Cdf::e2e(&stored.records),
-            key,
-        });
+        warnings.collect(&cell.key().policy, said);
+        usable_blocks.push(blocks);
+        cells.push(cell);
     }
     requests.finish().map_err(write_problem)?;
     steps.map_or(Ok(()), |s| s.finish().map_err(write_problem))?;
-    set_speedups(plan, &mut cells);
+    relate(&mut cells);
     write_summary(&path("summary.parquet"), &cells).map_err(write_problem)?;
     write_positions(&path("positions.parquet"), &cells).map_err(write_problem)?;
+    write_series(&path("series.parquet"), &cells).map_err(write_problem)?;
+    write_lengths(&path("lengths.parquet"), &cells).map_err(write_problem)?;
+    write_calibration(&path("calibration.parquet"), &cells).map_err(write_problem)?;
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
     if let Some(paper) = &plan.variants[0].experiment.paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
@@ -69,7 +66,45 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     if figures && output.figures {
         draw(plan, folder, cells)?;
     }
-    Ok(Assembled { comparison, warnings: warnings.texts(plan.policies.len()) })
+    comparison.warnings = warnings.texts(plan.policies.len());
+    Ok(Assembled { comparison })
+}
+
+/// Policies whose lengths do not depend on anything they see.
+const BLIND: [&str; 3] = ["autoregressive", "fixed", "random"];
+
+/// The cells of a plan, in its order, before they have results.
+pub fn entries(plan: &Plan) -> Vec<Entry> {
+    let entry = |id: CellId| {
+        let entrant = &plan.policies[id.policy];
+        Entry {
+            key: key(plan, id),
+            look: crate::look::of(&entrant.spec),
+            role: match &entrant.spec {
+                PolicySpec::OracleGoodput(_) => Role::Bound,
+                spec if spec.sees_hidden_truth() => Role::Oracle,
+                _ if id.policy == plan.baseline => Role::Baseline,
+                _ => Role::Contender,
+            },
+            blind: BLIND.contains(&entrant.spec.name()),
+            implied: entrant.implied,
+        }
+    };
+    ids(plan).map(entry).collect()
+}
+
+/// The cells that an unfinished run has so far, in the order of its plan, and their warnings. `digest` is its manifest's.
+pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<(Vec<Cell>, Vec<String>)> {
+    let store = Store::open(folder, digest)?;
+    let (mut cells, mut warnings) = (Vec::new(), Warnings::default());
+    for (id, entry) in ids(plan).zip(entries(plan)) {
+        let Some(stored) = store.load(id)? else { continue };
+        let (cell, _, _, said, _) = stored.into_cell(entry);
+        warnings.collect(&cell.key().policy, said);
+        cells.push(cell);
+    }
+    relate(&mut cells);
+    Ok((cells, warnings.texts(plan.policies.len())))
 }
 
 /// All cells: swept values slowest, then seeds, then policies.
@@ -89,16 +124,6 @@ fn key(plan: &Plan, id: CellId) -> Key {
         number: c.number.filter(|n| n.is_finite()),
     });
     Key { policy: plan.policies[id.policy].spec.label(), sweep: swept.collect(), seed: plan.seeds[id.seed] }
-}
-
-/// Speedup of each cell over the baseline of its own setting.
-fn set_speedups(plan: &Plan, cells: &mut [Cell]) {
-    for setting in cells.chunks_mut(plan.policies.len()) {
-        let baseline = setting[plan.baseline].summary.e2e.map(|q| q.mean);
-        for cell in setting {
-            cell.speedup = baseline.zip(cell.summary.e2e).map(|(ar, own)| ar / own.mean);
-        }
-    }
 }
 
 /// Warnings with the policies that gave them: each is said once, however many cells it comes from.

@@ -33,6 +33,9 @@ pub struct Folder {
 /// `manifest.json`: what the results are, and of what.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Manifest {
+    /// What the files look like; absent in results from before it was written.
+    #[serde(default)]
+    pub schema: u32,
     /// The experiment's name.
     pub name: String,
     /// Where the numbers come from.
@@ -67,25 +70,61 @@ pub struct Timing {
 const MANIFEST: &str = "manifest.json";
 const CELLS: &str = "cells";
 const FIGURES: &str = "figures";
+/// Made from the other files, at any time: not a result of its own.
+const REPORT: &str = "report";
+/// What the files of a results folder look like. It rises when a reader of the old ones would misread the new ones.
+const SCHEMA: u32 = 1;
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 12] = [
+const OURS: [&str; 16] = [
     MANIFEST,
     CELLS,
     FIGURES,
+    REPORT,
     "experiment.toml",
     "summary.parquet",
     "requests.parquet",
     "steps.parquet",
     "positions.parquet",
+    "series.parquet",
+    "lengths.parquet",
+    "calibration.parquet",
     "report.txt",
     "report.json",
     crate::live::LIVE_JSON,
     crate::live::TAPES,
 ];
 
+impl Manifest {
+    /// The manifest of a results folder.
+    pub fn read(folder: &Path) -> Result<Manifest> {
+        let path = folder.join(MANIFEST);
+        let help = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
+        if !folder.is_dir() {
+            let what = if folder.exists() { "is not a folder" } else { "does not exist" };
+            return Err(Problem::bad_input(format!("{} {what}", folder.display())).help(help));
+        }
+        let Ok(bytes) = std::fs::read(&path) else {
+            return Err(Problem::bad_input(format!("{} is no results folder", folder.display())).help(help));
+        };
+        let unreadable =
+            |e: serde_json::Error| Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help);
+        // The schema first: nothing else of a newer one can be relied on.
+        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(unreadable)?;
+        let schema = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if schema > u64::from(SCHEMA) {
+            let version = value.get("version").and_then(|v| v.as_str()).unwrap_or("a newer one");
+            let message = format!(
+                "{} has results of schema {schema}, and this version of Foretoken reads up to {SCHEMA}",
+                folder.display()
+            );
+            return Err(Problem::bad_input(message).help(format!("they were written by Foretoken {version}: use that")));
+        }
+        serde_json::from_value(value).map_err(unreadable)
+    }
+}
+
 impl Folder {
     /// A folder without looking into it.
-    #[cfg(test)]
     pub fn at(path: PathBuf) -> Folder {
         Folder { path, made: Vec::new(), fresh: false }
     }
@@ -150,6 +189,11 @@ impl Folder {
         self.path.join(FIGURES)
     }
 
+    /// The folder of the report.
+    pub fn report(&self) -> PathBuf {
+        self.path.join(REPORT)
+    }
+
     /// Writes a whole file.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
@@ -158,7 +202,7 @@ impl Folder {
     /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         let mut files = BTreeMap::new();
-        for name in OURS.iter().filter(|n| ![MANIFEST, CELLS, FIGURES, crate::live::TAPES].contains(n)) {
+        for name in OURS.iter().filter(|n| ![MANIFEST, CELLS, FIGURES, REPORT, crate::live::TAPES].contains(n)) {
             files.extend(digest(&self.path.join(name)).map(|d| ((*name).to_owned(), d)));
         }
         for entry in std::fs::read_dir(self.figures()).into_iter().flatten().flatten() {
@@ -184,6 +228,7 @@ impl Folder {
     ) -> Result<()> {
         let timing = speed.map(|s| Timing { cells: s.cells, wall_s: s.wall_s, engine_s: s.engine_s });
         let manifest = Manifest {
+            schema: SCHEMA,
             name: plan.name.clone(),
             source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

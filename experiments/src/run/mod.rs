@@ -8,10 +8,10 @@ mod folder;
 mod progress;
 mod store;
 
-pub use assemble::{Assembled, assemble};
+pub use assemble::{Assembled, assemble, entries, finished_cells};
 pub use folder::{Folder, Manifest, Mode};
 pub use progress::Speed;
-pub use store::{Store, Stored};
+pub use store::{Store, Stored, write_problem};
 
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -115,6 +115,8 @@ impl Runner<'_> {
                 steps: run.steps,
                 warnings,
                 usable_blocks: run.usable_blocks,
+                lengths: run.totals.lengths.rows(),
+                calibration: run.totals.calibration.bins().to_vec(),
             },
         )?;
         Ok(slo)

@@ -5,8 +5,8 @@
 
 use super::{CellId, Folder};
 use crate::problem::{Problem, Result};
-use foretoken_report::{ReportError, Staged};
-use foretoken_sim::metrics::Series;
+use foretoken_report::{Cell, Entry, ReportError, Staged};
+use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
 use foretoken_sim::{RequestRecords, StepRecord, Summary};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -27,6 +27,19 @@ pub struct Stored {
     pub warnings: Vec<String>,
     /// Blocks of the target's pool that requests could use.
     pub usable_blocks: u32,
+    /// Draft lengths by batch size.
+    pub lengths: Vec<LengthRow>,
+    /// Confidences against what was right.
+    pub calibration: Vec<CalibrationBin>,
+}
+
+impl Stored {
+    /// What tables and figures show of it, with its records, its steps, its warnings and the blocks it could use.
+    pub fn into_cell(self, entry: Entry) -> (Cell, RequestRecords, Vec<StepRecord>, Vec<String>, u32) {
+        let cell = Cell::new(entry, self.summary).with_latencies(&self.records);
+        let cell = Cell { series: self.series, lengths: self.lengths, calibration: self.calibration, ..cell };
+        (cell, self.records, self.steps, self.warnings, self.usable_blocks)
+    }
 }
 
 /// The folder of finished cells.
@@ -114,7 +127,16 @@ mod tests {
         let records = RequestRecords::new(3);
         let summary = Summary::new(&records, &Totals::default(), Slo::default(), &[], 10, 16);
         let warnings = vec!["w".into()];
-        Stored { summary, series: Series::default(), records, steps: vec![], warnings, usable_blocks: 9 }
+        Stored {
+            summary,
+            series: Series::default(),
+            records,
+            steps: vec![],
+            warnings,
+            usable_blocks: 9,
+            lengths: vec![],
+            calibration: vec![],
+        }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 pub mod flow;
 pub mod maths;
 pub mod numbers;
-mod spec;
 mod regions;
 mod simulate;
+mod spec;
 mod watch;
 
 pub use spec::ValidateSpec;

@@ -177,7 +177,10 @@ mod tests {
         let draft = Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 11e-6 });
         let target = Linear::new(Coefficients { alpha_s: 1e-6, gamma_s: 20e-6, delta_s: 0.0 });
         let (found, points) = regions(&tape, &draft, &target, ContextReads::Once);
-        assert_eq!(found.iter().map(|r| (r.region, r.passes)).collect::<Vec<_>>(), [(Region::Verify, 1), (Region::Draft, 2)]);
+        assert_eq!(
+            found.iter().map(|r| (r.region, r.passes)).collect::<Vec<_>>(),
+            [(Region::Verify, 1), (Region::Draft, 2)]
+        );
         let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(close(found[0].error, -0.3) && close(found[0].share, 100.0 / 120.0), "{found:?}");
         assert!(close(found[1].error, 0.1) && close(found[1].mean_absolute_error, 0.1), "{found:?}");

@@ -7,9 +7,7 @@ use foretoken_policies::PolicySpec;
 use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::DecisionTime;
 use foretoken_sim::live::StepTrace;
-use foretoken_sim::{
-    AcceptanceSource, LatencyModel, Outcome, PassShape, Request, Serving, SpecPolicy, Time, Workload,
-};
+use foretoken_sim::{AcceptanceSource, LatencyModel, Outcome, PassShape, Request, Serving, SpecPolicy, Time, Workload};
 use std::sync::atomic::AtomicBool;
 
 /// What a simulation of a live run takes over from it, and what it predicts with.

@@ -1,5 +1,6 @@
 //! Opening a page in a headless browser: what it made of the page, and what it complained about.
 
+use crate::support::Place;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,6 +21,7 @@ pub fn open(page: &Path, after: &str) -> Option<Opened> {
     for name in names {
         let output = Command::new(name)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"])
+            .args(["--proxy-server=127.0.0.1:9"])
             .args(["--virtual-time-budget=10000", "--window-size=1200,2400", "--dump-dom"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg(format!("file://{}{after}", page.display()))
@@ -58,4 +60,32 @@ fn what_a_page_complains_about_is_seen() {
     let Some(opened) = open(&page, "") else { return };
     assert_eq!((text_of(&opened.dom, "p").as_str(), attribute_of(&opened.dom, "p", "data-x").as_str()), ("a & b", "7"));
     assert!(opened.console.iter().any(|line| line.contains("nothing is not defined")), "{:?}", opened.console);
+}
+
+#[test]
+fn a_report_opens_without_a_word_on_the_console_and_its_tables_sort() {
+    let place = Place::new();
+    place.run("out", &[]);
+    let path = place.path("out/report/index.html");
+    let Some(quiet) = open(&path, "") else { return };
+    assert!(quiet.console.is_empty(), "{:?}", quiet.console);
+    assert!(quiet.dom.contains("20 runs in"), "timing.js beside the page was not read");
+
+    // A script of the test presses a heading twice and writes the column's values after each into the title.
+    let driver = "<script>\
+        const button = document.querySelectorAll('#results th button')[2];\
+        const values = () => [...document.querySelectorAll('#results tbody tr')].map(r => r.cells[2].dataset.by).join(' ');\
+        button.click(); const first = values(); button.click();\
+        document.title = first + '|' + values() + '|' + button.parentElement.ariaSort;</script></body>";
+    let page = std::fs::read_to_string(&path).unwrap().replacen("</body>", driver, 1);
+    std::fs::write(place.path("out/report/driven.html"), page).unwrap();
+    let driven = open(&place.path("out/report/driven.html"), "").unwrap();
+    assert!(driven.console.is_empty(), "{:?}", driven.console);
+    let title = driven.dom.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
+    let parts: Vec<&str> = title.split('|').collect();
+    let numbers = |text: &str| text.split(' ').map(|n| n.parse::<f64>().unwrap()).collect::<Vec<_>>();
+    let (down, up) = (numbers(parts[0]), numbers(parts[1]));
+    assert!(down.len() == 8 && down.is_sorted_by(|a, b| a >= b), "largest first: {title}");
+    assert!(up.is_sorted() && down != up, "then smallest first: {title}");
+    assert_eq!(parts[2], "ascending");
 }

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Enough cells that there is always one to interrupt.
-fn long() -> Place {
+pub fn long() -> Place {
     let many: Vec<String> = (1..=10).map(|s| s.to_string()).collect();
     let text = EXPERIMENT.replacen("seeds = [1, 2]", &format!("seeds = [{}]", many.join(", ")), 1);
     Place::holding(&text.replacen("requests = 200", "requests = 1000", 1).replacen("steps = true", "steps = false", 1))
 }
 
 /// Starts a run on one thread and waits until some cells are finished.
-fn start(place: &Place) -> Child {
+pub fn start(place: &Place) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
         .args(["run", "x.toml", "-o", "out", "--threads", "1"])
         .current_dir(place.path(""))

@@ -98,7 +98,8 @@ fn a_timeline_is_valid_and_has_everything() {
     };
     assert_eq!(total("step"), total("draft") + total("verify") + total("decode") + total("prefill"));
     // Every token was emitted in some step: 200 requests of 64.
-    let emitted: u64 = events(&trace).iter().filter_map(|e| e["args"]["emitted"].as_u64().filter(|_| e["pid"] == 1)).sum();
+    let emitted: u64 =
+        events(&trace).iter().filter_map(|e| e["args"]["emitted"].as_u64().filter(|_| e["pid"] == 1)).sum();
     assert_eq!(emitted, 200 * 64);
 }
 
@@ -146,7 +147,8 @@ fn what_cannot_be_shown_says_why() {
     assert!(fails(&["out", "--from", "3", "--to", "2"]).contains("is not after"));
     assert!(fails(&["out", "--from", "NaN"]).contains("is not an instant"));
     let manifest = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
-    std::fs::write(place.path("out/manifest.json"), manifest.replace("\"complete\": true", "\"complete\": false")).unwrap();
+    std::fs::write(place.path("out/manifest.json"), manifest.replace("\"complete\": true", "\"complete\": false"))
+        .unwrap();
     assert!(fails(&["out"]).contains("is not complete"));
 
     let place = ran();

@@ -39,16 +39,28 @@ fn faults(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> 
             "const" => check(value == rule, format!("{value} is not {rule}")),
             "enum" => check(rule.as_array().unwrap().contains(value), format!("{value} is not in {rule}")),
             "type" => {
-                let names: Vec<&str> = rule.as_array().map_or(vec![rule], |all| all.iter().collect()).into_iter().map(|n| n.as_str().unwrap()).collect();
+                let names: Vec<&str> = rule
+                    .as_array()
+                    .map_or(vec![rule], |all| all.iter().collect())
+                    .into_iter()
+                    .map(|n| n.as_str().unwrap())
+                    .collect();
                 check(names.iter().any(|name| is_a(value, name)), format!("{value} is no {rule}"));
             }
             "minimum" => check(value.as_f64().is_none_or(|x| x >= rule.as_f64().unwrap()), format!("{value} < {rule}")),
             "maximum" => check(value.as_f64().is_none_or(|x| x <= rule.as_f64().unwrap()), format!("{value} > {rule}")),
-            "minItems" => check(value.as_array().is_none_or(|a| a.len() as u64 >= rule.as_u64().unwrap()), "too few".into()),
-            "maxItems" => check(value.as_array().is_none_or(|a| a.len() as u64 <= rule.as_u64().unwrap()), "too many".into()),
+            "minItems" => {
+                check(value.as_array().is_none_or(|a| a.len() as u64 >= rule.as_u64().unwrap()), "too few".into())
+            }
+            "maxItems" => {
+                check(value.as_array().is_none_or(|a| a.len() as u64 <= rule.as_u64().unwrap()), "too many".into())
+            }
             "required" => {
                 for name in rule.as_array().unwrap() {
-                    check(!value.is_object() || value.get(name.as_str().unwrap()).is_some(), format!("{name} is missing"));
+                    check(
+                        !value.is_object() || value.get(name.as_str().unwrap()).is_some(),
+                        format!("{name} is missing"),
+                    );
                 }
             }
             "items" if value.is_array() => {

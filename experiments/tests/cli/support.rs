@@ -78,10 +78,11 @@ impl Place {
     }
 }
 
-/// Every file below a folder with its bytes; the manifest without its timing.
+/// Every file below a folder with its bytes; the manifest without its timing, and without the file that tells it to the page.
 pub fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     collect(folder, "", &mut all);
+    all.remove("report/timing.js");
     if let Some(bytes) = all.get_mut("manifest.json") {
         let mut manifest: serde_json::Value = serde_json::from_slice(bytes).unwrap();
         manifest.as_object_mut().unwrap().remove("timing").expect("the manifest has a timing");

@@ -242,6 +242,9 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         self.commit(&mut record);
         self.out.step(&record);
         if D::ACTIVE {
+            if self.drafts.wants.confidence && !self.drafts.in_trees() {
+                self.out.totals.calibration.step(&self.drafts, &self.accepted);
+            }
             self.drafter.observe(&StepOutcome {
                 ids: self.work.columns.ids(),
                 drafted: &self.drafts.draft_len,

@@ -1,14 +1,18 @@
 //! What a run leaves behind: per-request records, totals, a time series, and the numbers drawn from them.
 
+mod calibration;
 mod gaps;
 mod interval;
+mod lengths;
 mod records;
 mod series;
 mod summary;
 mod totals;
 
+pub use calibration::{Calibration, CalibrationBin};
 pub use gaps::Gaps;
 pub use interval::{Interval, student_t_975};
+pub use lengths::{LengthRow, LengthSums, Lengths};
 pub use records::{Outcome, RequestRecords, StepRecord};
 pub use series::{Bin, Series};
 pub use summary::{PositionCounts, Quantiles, Slo, Summary, quantile_sorted};

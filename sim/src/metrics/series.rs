@@ -62,6 +62,12 @@ impl Default for Series {
 }
 
 impl Series {
+    /// The series of bins `width` wide, from time zero on.
+    pub fn of(width: Time, bins: Vec<Bin>) -> Series {
+        let last_end = width * bins.len() as u64;
+        Series { width, bins, last_end }
+    }
+
     /// Adds a step to the bin in which it ends.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {

@@ -1,6 +1,6 @@
 //! Counters of a whole run, updated once a step; everything that needs no list of samples.
 
-use super::Gaps;
+use super::{Calibration, Gaps, Lengths};
 use crate::config::MAX_SPEC_LEN;
 use crate::{StepRecord, Time};
 
@@ -41,6 +41,10 @@ pub struct Totals {
     pub gaps: Gaps,
     /// `verified_accepted[v][a]`: request-steps that verified v drafts in a row (the depth of a tree) and accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
+    /// Draft lengths by batch size.
+    pub lengths: Lengths,
+    /// Confidences against what was right, of policies that look at them.
+    pub calibration: Calibration,
 }
 
 impl Default for Totals {
@@ -62,6 +66,8 @@ impl Default for Totals {
             context_time: 0,
             gaps: Gaps::default(),
             verified_accepted: Box::new([[0; LENGTHS]; LENGTHS]),
+            lengths: Lengths::default(),
+            calibration: Calibration::default(),
         }
     }
 }
@@ -85,6 +91,7 @@ impl Totals {
         self.peak_blocks = self.peak_blocks.max(s.used_blocks);
         self.batch_time += u128::from(s.batch_size) * u128::from(span.0);
         self.context_time += u128::from(s.context) * u128::from(span.0);
+        self.lengths.step(s);
     }
 
     /// Adds `steps` plain decode steps of one batch size, `busy` long in all; `context_time` as in the field.
@@ -98,6 +105,7 @@ impl Totals {
         self.batch_time += u128::from(batch_size) * u128::from(busy.0);
         self.context_time += context_time;
         self.verified_accepted[0][0] += n;
+        self.lengths.plain_steps(batch_size, steps, busy);
     }
 
     /// Request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).

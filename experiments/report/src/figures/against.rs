@@ -5,6 +5,7 @@ use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
 use super::style::RULE;
 use super::view::{View, distinct, words};
+use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::Interval;
 
@@ -20,14 +21,14 @@ pub struct Quantity {
     pub decimals: usize,
     /// A value to mark with a line.
     pub reference: Option<f64>,
-    /// Ends of the axis; `None` fits it to the data.
+    /// The least and greatest value that are possible; `None` when there are none.
     pub ends: Option<(f64, f64)>,
 }
 
 impl Quantity {
     /// A value in words.
     pub fn say(&self, value: f64) -> String {
-        format!("{value:.*}", self.decimals)
+        fixed(value, self.decimals)
     }
 
     /// A value kept within what is possible: an interval over seeds knows nothing of 100 %.
@@ -43,8 +44,13 @@ impl Quantity {
         if of.is_empty() {
             return None;
         }
-        if let Some((low, high)) = self.ends {
-            return Some(Axis::linear(low, high, ticks));
+        if let Some((least, most)) = self.ends {
+            // All of what is possible, unless everybody is in one corner of it.
+            let near = (high - low).max((most - least) * 0.02) * 0.5;
+            return Some(match high - low < (most - least) * 0.4 {
+                true => Axis::linear((low - near).max(least), (high + near).min(most), ticks),
+                false => Axis::linear(least, most, ticks),
+            });
         }
         let slack = ((high - low) * 0.5).max(high.abs() * 0.02);
         let whisker = |sign: f64| of.iter().map(move |i| i.mean + sign * i.half_width.unwrap_or(0.0));

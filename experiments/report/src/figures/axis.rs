@@ -22,6 +22,16 @@ impl Axis {
         Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
     }
 
+    /// A linear axis that ends where the data does, with about `ticks` round ticks.
+    pub fn exact(low: f64, high: f64, ticks: usize) -> Axis {
+        let rounded = Axis::linear(low, high, ticks);
+        if high <= low {
+            return rounded;
+        }
+        let inside = |v: f64| v >= low - 1e-9 * (high - low) && v <= high + 1e-9 * (high - low);
+        Axis { low, high, ticks: rounded.ticks.into_iter().filter(|t| inside(t.0)).collect(), ..rounded }
+    }
+
     /// A logarithmic axis over positive values; ticks at 1, 2, 5 a decade, over more than three decades at powers of ten.
     pub fn log(low: f64, high: f64) -> Axis {
         // At least a factor of two, so that there is something to mark.
@@ -50,6 +60,36 @@ impl Axis {
         let pad = if log { (high / low).powf(0.04) } else { (high - low) * 0.04 };
         let (low, high) = if log { (low / pad, high * pad) } else { (low - pad, high + pad) };
         Axis { low, high, log, ticks: values.to_vec() }
+    }
+
+    /// An axis of whole numbers from 0 to `high`, each with half a unit of room on both sides.
+    pub fn whole(high: u32) -> Axis {
+        let every = match high {
+            0..=12 => 1,
+            13..=24 => 2,
+            _ => 5,
+        };
+        let ticks = (0..=high).step_by(every).map(|i| (f64::from(i), i.to_string())).collect();
+        Axis { low: -0.5, high: f64::from(high) + 0.5, log: false, ticks }
+    }
+
+    /// An axis of batch sizes between two ends: logarithmic unless they are few.
+    pub fn batch_sizes(low: f64, high: f64) -> Axis {
+        if high > 12.5 && low > 0.0 {
+            let mut axis = Axis::log(low, high);
+            axis.ticks.retain(|t| t.0.fract() == 0.0);
+            return axis;
+        }
+        let mut axis = Axis { low, high, ..Axis::whole(high as u32) };
+        axis.ticks.retain(|t| t.0 >= low);
+        axis
+    }
+
+    /// An axis of positions counted from 1.
+    pub fn positions(most: u32) -> Axis {
+        let mut axis = Axis { low: 0.5, ..Axis::whole(most) };
+        axis.ticks.retain(|t| t.0 >= 1.0);
+        axis
     }
 
     /// An axis of rows, the first at the axis' end (the top of a panel).

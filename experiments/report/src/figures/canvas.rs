@@ -10,7 +10,7 @@ use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::{
     Circle, Color, DrawingArea, FontFamily, FontStyle, FontTransform, IntoDrawingArea, IntoTextStyle, PathElement,
-    Polygon, RGBColor, ShapeStyle, Text,
+    Polygon, RGBColor, Rectangle, ShapeStyle, Text,
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -88,6 +88,12 @@ impl Canvas<'_> {
             Dash::LongDash => (14.0, 4.0),
         };
         self.0.draw(&DashedPathElement::new(path, px(on), px(off), style)).expect(IN_MEMORY);
+    }
+
+    /// A filled rectangle between two corners.
+    pub fn area(&self, from: Point, to: Point, colour: Rgb) {
+        let style = rgb(colour).filled();
+        self.0.draw(&Rectangle::new([fine(from), fine(to)], style)).expect(IN_MEMORY);
     }
 
     /// An empty rectangle between two corners.

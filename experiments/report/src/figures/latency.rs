@@ -1,9 +1,21 @@
-//! The distribution of end-to-end latency, one line a policy, one panel a combination, all seeds pooled.
+//! The distribution of a latency, one line a policy, one panel a combination, all seeds pooled.
 
 use super::axis::Axis;
 use super::page::{Page, columns};
 use super::view::{View, count, words};
-use crate::{Cdf, Look};
+use crate::{Cdf, Cell, Look};
+
+/// Which latency.
+pub struct Latency {
+    /// What it is, in a title.
+    pub title: &'static str,
+    /// Its name on an axis.
+    pub axis: &'static str,
+    /// Whose it is, in the source line.
+    pub whose: &'static str,
+    /// Its distribution.
+    pub of: fn(&Cell) -> &Cdf,
+}
 
 /// Points of a line at most.
 const POINTS: usize = 256;
@@ -12,13 +24,13 @@ const POINTS: usize = 256;
 type Line = (Look, Vec<(f64, f64)>);
 
 /// The figure, `None` when nothing finished.
-pub fn draw(view: &View) -> Option<String> {
+pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     let panels: Vec<Vec<Line>> = view
         .combinations
         .iter()
         .map(|&c| {
             let line = |policy: &str| {
-                let parts: Vec<&Cdf> = view.cells(policy, |s| s == c).into_iter().map(|cell| &cell.e2e).collect();
+                let parts: Vec<&Cdf> = view.cells(policy, |s| s == c).into_iter().map(latency.of).collect();
                 thin(Cdf::mixture(&parts))
             };
             view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
@@ -28,9 +40,9 @@ pub fn draw(view: &View) -> Option<String> {
     let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
     let seeds = if view.seeds.len() == 1 { "1 seed".to_owned() } else { count(view.seeds.len(), "seed") + " pooled" };
     let page = Page {
-        title: view.title("End-to-end latency"),
-        source: view.source(&[&seeds, "finished requests"]),
-        x_name: "end-to-end latency (s, logarithmic)".to_owned(),
+        title: view.title(latency.title),
+        source: view.source(&[&seeds, latency.whose]),
+        x_name: format!("{} (s, logarithmic)", latency.axis),
         y_name: "requests at or below (%)".to_owned(),
         x: Axis::log(low, high),
         y: Axis::linear(0.0, 100.0, 5),

@@ -8,6 +8,8 @@ mod against;
 mod axis;
 mod by_policy;
 mod canvas;
+mod curves;
+mod heat;
 mod latency;
 mod over_time;
 mod page;
@@ -15,21 +17,55 @@ mod profile;
 mod style;
 #[cfg(test)]
 mod tests;
-mod view;
+pub(crate) mod view;
 
 pub use acceptance::{Accepted, acceptance_figures};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
 use crate::{Report, ReportError, Staged, Swept};
 use against::Quantity;
+use axis::Axis;
+use curves::Curves;
+use latency::Latency;
 use over_time::Course;
 use std::path::Path;
-pub(crate) use style::{FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
+pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
 use view::View;
+
+/// What a figure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Speedup over autoregressive.
+    Speedup,
+    /// SLO attainment.
+    Attainment,
+    /// Batch size over time.
+    BatchSize,
+    /// Draft length over time.
+    DraftLength,
+    /// Distributions of latencies.
+    Latency,
+    /// Chosen draft length against batch size.
+    Chosen,
+    /// Acceptance by draft position.
+    Depth,
+    /// Confidence calibration.
+    Calibration,
+    /// Goodput by batch size and draft length.
+    Heat,
+    /// Regret to the oracle.
+    Regret,
+    /// KV use and preemptions.
+    Memory,
+    /// Differences to other results.
+    Change,
+}
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
+    /// What it is about.
+    pub kind: Kind,
     /// Its file name, such as `speedup.svg`; unique in a report.
     pub file: String,
     /// The SVG document.
@@ -68,23 +104,126 @@ const DRAFT_LEN: Course = Course {
     backdrop: false,
 };
 
+const REGRET: Quantity = Quantity {
+    title: "Regret to oracle-goodput",
+    axis: "mean end-to-end latency over the oracle's (%)",
+    of: |c| c.regret.map(|r| r * 100.0),
+    decimals: 1,
+    reference: Some(0.0),
+    ends: None,
+};
+
+const CHANGE: Quantity = Quantity {
+    title: "Change in mean end-to-end latency",
+    axis: "mean end-to-end latency over that of the results compared with (%)",
+    of: |c| c.change.map(|r| r * 100.0),
+    decimals: 1,
+    reference: Some(0.0),
+    ends: None,
+};
+
+const KV_USE: Quantity = Quantity {
+    title: "Peak KV use",
+    axis: "most KV blocks in use at once (% of those usable)",
+    of: |c| Some(c.summary.kv_use_peak * 100.0),
+    decimals: 0,
+    reference: None,
+    ends: Some((0.0, 100.0)),
+};
+
+const PREEMPTIONS: Quantity = Quantity {
+    title: "Preemptions",
+    axis: "preemptions per 1,000 requests",
+    of: |c| Some(c.summary.preemptions as f64 * 1e3 / c.summary.requests as f64),
+    decimals: 1,
+    reference: Some(0.0),
+    ends: None,
+};
+
+const E2E: Latency =
+    Latency { title: "End-to-end latency", axis: "end-to-end latency", whose: "finished requests", of: |c| &c.e2e };
+
+const TTFT: Latency =
+    Latency { title: "Time to first token", axis: "time to first token", whose: "finished requests", of: |c| &c.ttft };
+
+const TPOT: Latency = Latency {
+    title: "Time per output token",
+    axis: "time per output token after the first",
+    whose: "finished requests of more than one token",
+    of: |c| &c.tpot,
+};
+
+const CHOSEN: Curves = Curves {
+    title: "Draft length against batch size",
+    x_name: "decode batch size (requests)",
+    y_name: "mean draft length (tokens a request-step)",
+    counts: curves::lengths,
+    axes: |(least, most), top| {
+        (Axis::batch_sizes(least / 1.12, most * 1.12), Axis::linear(0.0, top.max(1.0) * 1.02, 6))
+    },
+    diagonal: false,
+};
+
+const DEPTH: Curves = Curves {
+    title: "Acceptance by draft position",
+    x_name: "draft position (1 is the first)",
+    y_name: "accepted, of those whose predecessors all were (%)",
+    counts: curves::by_depth,
+    axes: |(_, most), _| (Axis::positions(most as u32), Axis::linear(0.0, 100.0, 5)),
+    diagonal: false,
+};
+
+const CALIBRATION: Curves = Curves {
+    title: "Confidence calibration",
+    x_name: "mean confidence of the draft (%)",
+    y_name: "accepted (%)",
+    counts: curves::calibration,
+    axes: |_, _| (Axis::linear(0.0, 100.0, 5), Axis::linear(0.0, 100.0, 5)),
+    diagonal: true,
+};
+
 /// Draws every figure the cells have data for, in a fixed order: speedup and SLO attainment per policy and against each
-/// swept number, batch size and draft length over time (one file a combination), and end-to-end latency.
+/// swept number, batch size and draft length over time (one file a combination), latencies, and what lengths were chosen and
+/// what came of them.
 pub fn figures(report: &Report) -> Vec<Figure> {
     let view = View::new(report);
     let mut figures = Vec::new();
-    let mut add = |file: String, svg: String| {
+    let mut add = |kind, file: String, svg: String| {
         let file = unused(&figures, &file);
-        figures.push(Figure { file, svg });
+        figures.push(Figure { kind, file, svg });
     };
-    for (name, quantity) in [("speedup", &SPEEDUP), ("slo-attainment", &ATTAINMENT)] {
-        by_policy::draw(&view, quantity).into_iter().for_each(|svg| add(name.to_owned(), svg));
-        against::draw(&view, quantity).into_iter().for_each(|(path, svg)| add(slug(name, &path), svg));
+    let quantities = [
+        (Kind::Speedup, "speedup", &SPEEDUP),
+        (Kind::Attainment, "slo-attainment", &ATTAINMENT),
+        (Kind::Regret, "regret", &REGRET),
+        (Kind::Change, "change", &CHANGE),
+    ];
+    for (kind, name, quantity) in quantities {
+        by_policy::draw(&view, quantity).into_iter().for_each(|svg| add(kind, name.to_owned(), svg));
+        against::draw(&view, quantity).into_iter().for_each(|(path, svg)| add(kind, slug(name, &path), svg));
     }
-    for (name, course) in [("batch-size", &BATCH_SIZE), ("draft-length", &DRAFT_LEN)] {
-        over_time::draw(&view, course).into_iter().for_each(|(at, svg)| add(slug(name, &combination(at)), svg));
+    for (kind, name, course) in
+        [(Kind::BatchSize, "batch-size", &BATCH_SIZE), (Kind::DraftLength, "draft-length", &DRAFT_LEN)]
+    {
+        over_time::draw(&view, course).into_iter().for_each(|(at, svg)| add(kind, slug(name, &combination(at)), svg));
     }
-    latency::draw(&view).into_iter().for_each(|svg| add("e2e-latency".to_owned(), svg));
+    for (name, which) in [("e2e-latency", &E2E), ("ttft", &TTFT), ("tpot", &TPOT)] {
+        latency::draw(&view, which).into_iter().for_each(|svg| add(Kind::Latency, name.to_owned(), svg));
+    }
+    for (kind, name, which) in [
+        (Kind::Chosen, "length-by-batch-size", &CHOSEN),
+        (Kind::Depth, "acceptance-by-depth", &DEPTH),
+        (Kind::Calibration, "calibration", &CALIBRATION),
+    ] {
+        curves::draw(&view, which).into_iter().for_each(|svg| add(kind, name.to_owned(), svg));
+    }
+    heat::draw(&view).into_iter().for_each(|svg| add(Kind::Heat, "goodput-map".to_owned(), svg));
+    by_policy::draw(&view, &KV_USE).into_iter().for_each(|svg| add(Kind::Memory, "kv-use".to_owned(), svg));
+    if report.cells.iter().any(|c| !c.entry.implied && c.summary.preemptions > 0) {
+        by_policy::draw(&view, &PREEMPTIONS)
+            .into_iter()
+            .for_each(|svg| add(Kind::Memory, "preemptions".to_owned(), svg));
+    }
     figures
 }
 

@@ -5,7 +5,7 @@
 
 use super::axis::Axis;
 use super::page::{Page, columns};
-use super::style::RULE;
+use super::style::BEHIND;
 use super::view::{View, words};
 use crate::{Dash, Look, Swept};
 use foretoken_sim::metrics::{Bin, Series};
@@ -74,8 +74,8 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         source: view.source(&notes.into_iter().flatten().collect::<Vec<_>>()),
         x_name: "time (s)".to_owned(),
         y_name: course.axis.to_owned(),
-        x: Axis::linear(0.0, end, [8, 6, 4][columns - 1]),
-        y: Axis::linear(0.0, top, 4),
+        x: Axis::exact(0.0, end, [8, 6, 4][columns - 1]),
+        y: Axis::linear(0.0, top * 1.02, 4),
         legend: Vec::new(),
         panels: lines.iter().map(|l| (l.0.to_owned(), Some(l.1))).collect(),
         panel_height: [260.0, 180.0, 120.0][columns - 1],
@@ -85,7 +85,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         page.svg(|c, panel, i| {
             let path = |stretch: &Vec<(f64, f64)>| stretch.iter().map(|p| panel.at(p.0, p.1)).collect::<Vec<_>>();
             if let Some(first) = behind.filter(|_| i > 0) {
-                first.2.iter().for_each(|s| c.line(&path(s), RULE, 1.2, Dash::Solid));
+                first.2.iter().for_each(|s| c.line(&path(s), BEHIND, 1.2, Dash::Solid));
             }
             lines[i].2.iter().for_each(|s| c.line(&path(s), lines[i].1.colour, 1.6, Dash::Solid));
         })

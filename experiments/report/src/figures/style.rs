@@ -23,6 +23,8 @@ pub const INK: Rgb = (0x22, 0x22, 0x22);
 pub const GREY: Rgb = (0x66, 0x66, 0x66);
 /// Frames, reference lines.
 pub const RULE: Rgb = (0x99, 0x99, 0x99);
+/// What others are drawn before.
+pub const BEHIND: Rgb = (0xc4, 0xc4, 0xc4);
 /// Grid lines.
 pub const GRID: Rgb = (0xe4, 0xe4, 0xe4);
 /// Behind everything.

@@ -62,7 +62,7 @@ fn can_be_looked_at() {
 #[test]
 fn no_two_texts_overlap_and_none_leaves_the_page() {
     for (name, report) in samples() {
-        for Figure { file, svg } in figures(&report) {
+        for Figure { file, svg, .. } in figures(&report) {
             let height: f64 = svg.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
             let texts = texts(&svg);
             assert!(texts.len() > 5, "{name}/{file}: {} texts", texts.len());
@@ -82,11 +82,17 @@ fn no_two_texts_overlap_and_none_leaves_the_page() {
 fn every_figure_names_its_policies_and_its_source() {
     for (name, report) in samples() {
         let policies: Vec<&str> = View::new(&report).policies.iter().map(|p| p.0).collect();
-        for Figure { file, svg } in figures(&report) {
+        for Figure { file, svg, kind } in figures(&report) {
             let texts = texts(&svg);
             let has = |what: &str| texts.iter().any(|t| t.text == what);
-            let never_drafts = |p: &str| file.starts_with("draft-length") && p == "autoregressive";
-            let missing: Vec<_> = policies.iter().filter(|p| !has(p) && !never_drafts(p)).collect();
+            // What a policy does not do has no line: draft, look at confidences. The map is of all policies together.
+            let absent = |p: &str| match kind {
+                Kind::DraftLength | Kind::Chosen | Kind::Depth => p == "autoregressive",
+                Kind::Calibration => !report.cells.iter().any(|c| c.key().policy == p && !c.calibration.is_empty()),
+                Kind::Heat => true,
+                _ => false,
+            };
+            let missing: Vec<_> = policies.iter().filter(|p| !has(p) && !absent(p)).collect();
             assert!(missing.is_empty(), "{name}/{file}: {missing:?}");
             assert!(texts.iter().any(|t| t.text.starts_with("simulated · ")), "{name}/{file}");
         }
@@ -96,10 +102,26 @@ fn every_figure_names_its_policies_and_its_source() {
 #[test]
 fn the_list_follows_what_was_swept() {
     let files = |report: &Report| figures(report).into_iter().map(|f| f.file).collect::<Vec<_>>();
-    let plain = ["speedup.svg", "slo-attainment.svg", "batch-size.svg", "draft-length.svg", "e2e-latency.svg"];
+    let plain = [
+        "speedup.svg",
+        "slo-attainment.svg",
+        "batch-size.svg",
+        "draft-length.svg",
+        "e2e-latency.svg",
+        "ttft.svg",
+        "tpot.svg",
+        "length-by-batch-size.svg",
+        "acceptance-by-depth.svg",
+        "goodput-map.svg",
+        "kv-use.svg",
+    ];
     assert_eq!(files(&report(3, &[], &[], 1, 50)), plain);
-    // Nothing drafts, so there is no draft length to show.
-    assert_eq!(files(&report(1, &[], &[], 1, 50)), [plain[0], plain[1], plain[2], plain[4]]);
+    // Nothing drafts, so there are no draft lengths to show.
+    assert_eq!(files(&report(1, &[], &[], 1, 50)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
+    // Somebody looks at confidences, and there is an oracle.
+    let mut all = report(13, &[], &[], 1, 50);
+    crate::relate(&mut all.cells);
+    assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
     // A number gets a figure against it; a name splits the panels.
     assert_eq!(
         files(&report(2, &[1.0, 2.0], &["v1"], 1, 50)),
@@ -112,7 +134,13 @@ fn the_list_follows_what_was_swept() {
             "batch-size.rate_scale-2_scheduler-v1.svg",
             "draft-length.rate_scale-1_scheduler-v1.svg",
             "draft-length.rate_scale-2_scheduler-v1.svg",
-            "e2e-latency.svg"
+            "e2e-latency.svg",
+            "ttft.svg",
+            "tpot.svg",
+            "length-by-batch-size.svg",
+            "acceptance-by-depth.svg",
+            "goodput-map.svg",
+            "kv-use.svg"
         ]
     );
     // Names that differ only in what a file name cannot hold.
@@ -124,8 +152,8 @@ fn the_list_follows_what_was_swept() {
 #[test]
 fn cells_with_nothing_to_show_draw_nothing_and_implied_ones_are_left_out() {
     let mut report = report(2, &[], &[], 2, 40);
-    report.cells.iter_mut().filter(|c| c.key.policy == "autoregressive").for_each(|c| c.implied = true);
-    for Figure { file, svg } in figures(&report) {
+    report.cells.iter_mut().filter(|c| c.key().policy == "autoregressive").for_each(|c| c.entry.implied = true);
+    for Figure { file, svg, .. } in figures(&report) {
         assert!(!texts(&svg).iter().any(|t| t.text == "autoregressive"), "{file}");
     }
     report.cells.iter_mut().for_each(|c| c.speedup = Some(f64::INFINITY));
@@ -157,7 +185,13 @@ fn bytes_stay() {
             "515a98bef5a92624 slo-attainment.svg",
             "c264c10c76d0a499 batch-size.svg",
             "af2127cfd8bcd8a2 draft-length.svg",
-            "544ad5b09f275066 e2e-latency.svg"
+            "544ad5b09f275066 e2e-latency.svg",
+            "8c843444313f627c ttft.svg",
+            "1061f8e202476408 tpot.svg",
+            "01f32b5ec907b13d length-by-batch-size.svg",
+            "244f99c153035777 acceptance-by-depth.svg",
+            "b6bc455b516c4cd6 goodput-map.svg",
+            "7d386e7240958930 kv-use.svg"
         ]
     );
 }

@@ -20,12 +20,14 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// The view of a report.
     pub fn new(report: &'a Report) -> View<'a> {
-        let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.implied).collect();
+        let cells: Vec<&Cell> = report.cells.iter().filter(|c| !c.entry.implied).collect();
         View {
             name: &report.name,
-            policies: told_apart(distinct(cells.iter().map(|c| (c.key.policy.as_str(), c.look)), |a, b| a.0 == b.0)),
-            combinations: distinct(cells.iter().map(|c| c.key.sweep.as_slice()), |a, b| a == b),
-            seeds: distinct(cells.iter().map(|c| c.key.seed), |a, b| a == b),
+            policies: told_apart(distinct(cells.iter().map(|c| (c.key().policy.as_str(), c.entry.look)), |a, b| {
+                a.0 == b.0
+            })),
+            combinations: distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b),
+            seeds: distinct(cells.iter().map(|c| c.key().seed), |a, b| a == b),
             cells,
             source: report.source,
         }
@@ -33,7 +35,7 @@ impl<'a> View<'a> {
 
     /// The cells of a policy whose swept values pass, one a seed when they fix a combination.
     pub fn cells(&self, policy: &str, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
-        self.cells.iter().copied().filter(|c| c.key.policy == policy && sweep(&c.key.sweep)).collect()
+        self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
 
     /// The interval over seeds of a number; `None` when no cell has it (or only an infinite one).
@@ -66,10 +68,23 @@ impl<'a> View<'a> {
 
     /// The source line with `rest` after where the numbers come from and how many requests a run has.
     pub fn source(&self, rest: &[&str]) -> String {
+        format!("{} · {} · {}", self.source, self.requests(), rest.join(" · "))
+    }
+
+    /// How many requests a run has.
+    pub fn requests(&self) -> String {
         let requests = || self.cells.iter().map(|c| c.summary.requests);
         let (least, most) = (requests().min().unwrap_or(0), requests().max().unwrap_or(0));
-        let requests = if least == most { count(most, "request") } else { format!("{least}–{most} requests") };
-        format!("{} · {requests} · {}", self.source, rest.join(" · "))
+        if least == most { count(most, "request") } else { format!("{least}–{most} requests") }
+    }
+
+    /// Is some setting swept over at least two numbers?
+    pub fn sweeps_a_number(&self) -> bool {
+        let paths = self.combinations.first().map_or(0, |c| c.len());
+        (0..paths).any(|at| {
+            let numbers: Option<Vec<f64>> = self.combinations.iter().map(|c| c[at].number).collect();
+            numbers.is_some_and(|n| n.iter().any(|x| *x != n[0]))
+        })
     }
 }
 

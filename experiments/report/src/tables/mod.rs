@@ -3,15 +3,24 @@
 //! Every table starts with the same key columns: `policy`, one `sweep.<path>` a swept setting (numbers when all its
 //! values are numbers, text otherwise) and `seed`. What does not exist (the TTFT of a rejected request) is null.
 
+mod calibration;
+mod frame;
+mod lengths;
 mod positions;
+mod read;
 mod requests;
+mod series;
 mod steps;
 mod summary;
 mod timeline;
 mod writer;
 
+pub use calibration::write_calibration;
+pub use lengths::write_lengths;
 pub use positions::write_positions;
+pub use read::read_cells;
 pub use requests::RequestsWriter;
+pub use series::write_series;
 pub use steps::StepsWriter;
 pub use summary::write_summary;
 pub use timeline::{read_keys, read_kv_peaks, read_requests, read_steps};

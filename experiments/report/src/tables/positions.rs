@@ -14,10 +14,10 @@ use std::path::Path;
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.
 pub fn write_positions(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
-    let mut table = Table::create(path, cells.iter().map(|c| &c.key), columns(&[]))?;
+    let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
     let rows: Vec<_> = cells
         .iter()
-        .flat_map(|c| (0u32..).zip(&c.summary.positions).map(|(at, counts)| (&c.key, at, counts)))
+        .flat_map(|c| (0u32..).zip(&c.summary.positions).map(|(at, counts)| (c.key(), at, counts)))
         .collect();
     let keys: Vec<_> = rows.iter().map(|r| r.0).collect();
     let counts: Vec<_> = rows.iter().map(|&(_, at, counts)| (at, *counts)).collect();

@@ -18,7 +18,7 @@ use std::path::Path;
 pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let nothing = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
     let names: Vec<_> = numbers(&nothing).into_iter().map(|(name, n)| (name, n.is_count())).collect();
-    let keys: Vec<_> = cells.iter().map(|c| &c.key).collect();
+    let keys: Vec<_> = cells.iter().map(Cell::key).collect();
     let mut table = Table::create(path, keys.iter().copied(), columns(&names, &[]))?;
     table.write(&keys, columns(&names, cells))?;
     table.finish()
@@ -126,7 +126,7 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
 fn columns(names: &[(String, bool)], cells: &[Cell]) -> Vec<Column> {
     let rows: Vec<_> = cells.iter().map(|c| numbers(&c.summary)).collect();
     let mut columns = vec![
-        column("implied", cells.iter().map(|c| c.implied).collect::<Vec<_>>()),
+        column("implied", cells.iter().map(|c| c.entry.implied).collect::<Vec<_>>()),
         column("speedup", cells.iter().map(|c| c.speedup).collect::<Vec<_>>()),
     ];
     for (i, (name, is_count)) in names.iter().enumerate() {

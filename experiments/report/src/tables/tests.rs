@@ -59,7 +59,7 @@ fn summary_has_every_number_of_every_cell() {
     let (e2e, attainment) = (f64s(&frame, "e2e_p90_s"), f64s(&frame, "slo_attainment"));
     let (tpot_bound, ttft_bound) = (f64s(&frame, "slo_tpot_s"), f64s(&frame, "slo_ttft_s"));
     for (i, c) in cells.iter().enumerate() {
-        assert_eq!((&policy[i], rate[i], seed[i]), (&c.key.policy, c.key.sweep[0].number, c.key.seed));
+        assert_eq!((&policy[i], rate[i], seed[i]), (&c.key().policy, c.key().sweep[0].number, c.key().seed));
         assert_eq!(e2e[i], c.summary.e2e.map(|q| q.p90));
         assert_eq!(attainment[i], c.summary.slo_attainment);
         assert_eq!((tpot_bound[i], ttft_bound[i]), (Some(0.028), None));
@@ -75,7 +75,7 @@ fn requests_come_back_in_cell_order_with_nulls_where_nothing_happened() {
     let path = dir.path().join("requests.parquet");
     let cells = report(2, &[0.5, 2.0], &[], 1, 10).cells;
     let all: Vec<RequestRecords> = (1..=4).map(|seed| records(7, 1.0, 1.0, seed)).collect();
-    let keys: Vec<&Key> = cells.iter().map(|c| &c.key).collect();
+    let keys: Vec<&Key> = cells.iter().map(Cell::key).collect();
     write_requests(&path, &keys, &all).unwrap();
     let frame = read(&path);
     assert_eq!(frame.height(), 4 * 7);
@@ -117,7 +117,7 @@ fn a_huge_cell_is_cut_into_row_groups_and_an_empty_one_leaves_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("requests.parquet");
     let cells = report(3, &[], &[], 1, 10).cells;
-    let keys: Vec<&Key> = cells.iter().map(|c| &c.key).collect();
+    let keys: Vec<&Key> = cells.iter().map(Cell::key).collect();
     let n = super::writer::ROWS + 1;
     write_requests(&path, &keys, &[RequestRecords::new(n), RequestRecords::new(0), RequestRecords::new(1)]).unwrap();
     let mut reader = ParquetReader::new(std::fs::File::open(&path).unwrap());
@@ -140,9 +140,9 @@ fn steps_and_positions() {
 
     let path = dir.path().join("steps.parquet");
     let steps = [StepRecord { step: 4, end: Time::from_s(0.25), context: 900, ..StepRecord::default() }];
-    let mut writer = StepsWriter::create(&path, [&cells[0].key, &cells[1].key]).unwrap();
-    writer.push(&cells[0].key, &steps).unwrap();
-    writer.push(&cells[1].key, &[]).unwrap();
+    let mut writer = StepsWriter::create(&path, [cells[0].key(), cells[1].key()]).unwrap();
+    writer.push(cells[0].key(), &steps).unwrap();
+    writer.push(cells[1].key(), &[]).unwrap();
     writer.finish().unwrap();
     let frame = read(&path);
     assert_eq!((u64s(&frame, "context_tokens"), f64s(&frame, "end_s")), (vec![900], vec![Some(0.25)]));
@@ -166,8 +166,8 @@ fn the_same_cells_give_the_same_bytes() {
         let cells = report(5, &[0.5, 1.0], &[], 2, 300).cells;
         write_summary(&path, &cells).unwrap();
         let summary = std::fs::read(&path).unwrap();
-        let all: Vec<_> = cells.iter().map(|c| records(300, 1.0, 1.0, c.key.seed)).collect();
-        write_requests(&path, &cells.iter().map(|c| &c.key).collect::<Vec<_>>(), &all).unwrap();
+        let all: Vec<_> = cells.iter().map(|c| records(300, 1.0, 1.0, c.key().seed)).collect();
+        write_requests(&path, &cells.iter().map(Cell::key).collect::<Vec<_>>(), &all).unwrap();
         (summary, std::fs::read(&path).unwrap())
     };
     assert!(write("a.parquet") == write("b.parquet"));
@@ -177,7 +177,7 @@ fn the_same_cells_give_the_same_bytes() {
 fn cells_that_sweep_something_else_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut cells = report(2, &[0.5, 2.0], &[], 1, 20).cells;
-    cells[3].key.sweep.clear();
+    cells[3].entry.key.sweep.clear();
     let error = write_summary(&dir.path().join("summary.parquet"), &cells).unwrap_err().to_string();
     assert_eq!(error, "cell fixed-1, seed 1 does not have the swept settings of the first cell (workload.rate_scale)");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -196,7 +196,7 @@ fn a_full_disk_is_named_and_leaves_nothing() {
             write_summary(&path, &cells)
         } else {
             let all = [records(400_000, 1.0, 1.0, 1), records(10, 1.0, 1.0, 2)];
-            write_requests(&path, &[&cells[0].key, &cells[1].key], &all)
+            write_requests(&path, &[cells[0].key(), cells[1].key()], &all)
         };
         let message = error.unwrap_err().to_string();
         assert_eq!(message, format!("cannot write {}: No space left on device (os error 28)", path.display()));

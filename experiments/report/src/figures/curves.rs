@@ -1,0 +1,171 @@
+//! A ratio against something counted within a run, one line a policy, one panel a combination: how lengths follow the batch
+//! size, how acceptance falls with depth, how far confidences can be believed.
+
+use super::axis::Axis;
+use super::page::{Page, columns};
+use super::style::RULE;
+use super::view::{View, words};
+use crate::{Cell, Dash, Look};
+use foretoken_sim::metrics::Interval;
+use std::collections::BTreeMap;
+
+/// A cell's counts at one point of the horizontal axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counts {
+    /// Which point; points of several seeds with one key are one point.
+    pub key: u32,
+    /// Where it lies, times `of`.
+    pub x: f64,
+    /// What is shown, times `of`.
+    pub y: f64,
+    /// What both are means over.
+    pub of: f64,
+}
+
+/// What is drawn.
+pub struct Curves {
+    /// What it is, in a title.
+    pub title: &'static str,
+    /// Name and unit of the horizontal axis.
+    pub x_name: &'static str,
+    /// Name and unit of the vertical axis.
+    pub y_name: &'static str,
+    /// The counts of a cell.
+    pub counts: fn(&Cell) -> Vec<Counts>,
+    /// The axes for points from the least to the greatest x, and up to the greatest y.
+    pub axes: fn((f64, f64), f64) -> (Axis, Axis),
+    /// Is what should be marked the diagonal?
+    pub diagonal: bool,
+}
+
+/// Mean draft length by decode batch size. Of policies that draft.
+pub fn lengths(cell: &Cell) -> Vec<Counts> {
+    let mut by_size: BTreeMap<u32, (u64, u64, u64)> = BTreeMap::new();
+    for row in &cell.lengths {
+        let sums = by_size.entry(row.batch_size).or_default();
+        sums.0 += row.sums.steps;
+        sums.1 += row.sums.request_steps;
+        sums.2 += row.sums.drafted;
+    }
+    if cell.summary.drafted == 0 {
+        return Vec::new();
+    }
+    let filled = by_size.into_iter().filter(|(_, sums)| sums.0 as f64 >= FEWEST);
+    let counts = |(key, (steps, request_steps, drafted)): (u32, (u64, u64, u64))| {
+        let of = request_steps as f64;
+        // A bucket lies at its mean batch size: request-steps a step.
+        Counts { key, x: of / steps as f64 * of, y: drafted as f64, of }
+    };
+    filled.map(counts).collect()
+}
+
+/// What a point counts (steps, drafts) in a seed below which it is not drawn: a mean of a handful says nothing.
+pub const FEWEST: f64 = 30.0;
+
+/// Share accepted at each draft position, of the drafts whose predecessors were all accepted.
+pub fn by_depth(cell: &Cell) -> Vec<Counts> {
+    let counts = |(key, p): (u32, &foretoken_sim::metrics::PositionCounts)| {
+        let of = p.reached as f64;
+        Counts { key, x: f64::from(key) * of, y: p.accepted as f64 * 100.0, of }
+    };
+    (1..).zip(&cell.summary.positions).filter(|(_, p)| p.reached as f64 >= FEWEST).map(counts).collect()
+}
+
+/// Share right of the drafts with a confidence in each bin.
+pub fn calibration(cell: &Cell) -> Vec<Counts> {
+    let filled = (0..).zip(&cell.calibration).filter(|(_, b)| b.drafts as f64 >= FEWEST);
+    filled
+        .map(|(key, b)| Counts { key, x: b.confidence * 100.0, y: b.right as f64 * 100.0, of: b.drafts as f64 })
+        .collect()
+}
+
+/// A policy's line: (x, y with its interval over seeds), by x.
+type Line = (Look, Vec<(f64, Interval)>);
+
+/// The figure, `None` when no cell has any counts.
+pub fn draw(view: &View, curves: &Curves) -> Option<String> {
+    let panels: Vec<Vec<Line>> = view
+        .combinations
+        .iter()
+        .map(|&c| {
+            let line = |policy: &str| line(&view.cells(policy, |s| s == c), curves.counts);
+            view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
+        })
+        .collect();
+    let points = || panels.iter().flatten().flat_map(|line| &line.1);
+    let least = points().map(|p| p.0).reduce(f64::min)?;
+    let most = points().map(|p| p.0).reduce(f64::max)?;
+    let top = points().map(|p| p.1.mean).reduce(f64::max)?;
+    let (x, y) = (curves.axes)((least, most), top);
+    let shown = |policy: &(&str, Look)| panels.iter().flatten().any(|l| l.0 == policy.1 && !l.1.is_empty());
+    let page = Page {
+        title: view.title(curves.title),
+        source: view.source_of_means(),
+        x_name: curves.x_name.to_owned(),
+        y_name: curves.y_name.to_owned(),
+        x,
+        y,
+        legend: view.policies.iter().filter(|p| shown(p)).map(|&(label, look)| (label.to_owned(), look)).collect(),
+        panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
+        right: 0.0,
+    };
+    Some(page.svg(|c, panel, i| {
+        if curves.diagonal {
+            c.line(&[panel.at(0.0, 0.0), panel.at(100.0, 100.0)], RULE, 1.5, Dash::Solid);
+        }
+        for (look, line) in &panels[i] {
+            let path: Vec<_> = line.iter().map(|(x, i)| panel.at(*x, page.y.clamp(i.mean))).collect();
+            c.line(&path, look.colour, 1.8, look.dash);
+            for ((x, i), &at) in line.iter().zip(&path) {
+                if let Some(half) = i.half_width {
+                    let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+                    c.line(&ends, look.colour, 1.0, Dash::Solid);
+                }
+                c.marker(at, *look);
+            }
+        }
+    }))
+}
+
+/// The line of a policy's cells, one a seed.
+fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
+    let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
+    for at in cells.iter().flat_map(|cell| counts(cell)) {
+        let point = points.entry(at.key).or_default();
+        point.0 += at.x;
+        point.1 += at.of;
+        point.2.push(at.y / at.of);
+    }
+    points.into_values().filter_map(|(x, of, values)| Some((x / of, Interval::of(&values)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::report;
+
+    #[test]
+    fn seeds_are_averaged_and_whiskers_are_over_them() {
+        let report = report(3, &[], &[], 2, 60);
+        let of = |seed: u64| report.cells.iter().find(|c| c.key().policy == "fixed-3" && c.key().seed == seed).unwrap();
+        let points = line(&[of(1), of(2)], by_depth);
+        // Of v verified drafts the fixture accepts v / 2, a hundred times each: a third one is never reached.
+        assert_eq!(points.len(), 2);
+        assert_eq!((points[0].0, points[0].1.mean, points[0].1.n), (1.0, 200.0 / 3.0, 2));
+        assert_eq!(points[0].1.half_width, Some(0.0));
+    }
+
+    #[test]
+    fn few_steps_and_no_drafts_give_no_point() {
+        let report = report(3, &[], &[], 1, 60);
+        assert!(lengths(&report.cells[0]).is_empty(), "autoregressive chooses nothing");
+        let sizes = lengths(&report.cells[2]);
+        assert!(!sizes.is_empty());
+        for at in sizes {
+            let steps: u64 =
+                report.cells[2].lengths.iter().filter(|r| r.batch_size == at.key).map(|r| r.sums.steps).sum();
+            assert!(steps as f64 >= FEWEST && at.x / at.of >= f64::from(at.key));
+        }
+    }
+}

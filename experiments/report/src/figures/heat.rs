@@ -1,0 +1,142 @@
+//! Goodput by batch size and draft length, and the best length at each batch size (SmartSpec, Fig. 5).
+//!
+//! What the steps of a run gave, not what a model promises: steps without prompts in them, pooled over seeds and over the
+//! policies that choose lengths blindly. Those that draft more where they expect luck would make long drafts look as good as
+//! luck is, and a fixed length does not get that. A colour says how much of the best length's goodput another one gives at the same
+//! batch size: across batch sizes goodput differs so much that nothing else would show.
+
+use super::axis::Axis;
+use super::curves::FEWEST;
+use super::page::{Page, columns};
+use super::style::{INK, PAPER, Rgb};
+use super::view::{View, count, words};
+use crate::{Dash, Look, Marker};
+use std::collections::BTreeMap;
+
+/// Classes of goodput, in % of the best from the given share on, with their colours (viridis, light is good).
+const CLASSES: [(f64, &str, Rgb); 7] = [
+    (99.0, "99–100 %", (0xfd, 0xe7, 0x25)),
+    (95.0, "95–99 %", (0x90, 0xd7, 0x43)),
+    (90.0, "90–95 %", (0x35, 0xb7, 0x79)),
+    (80.0, "80–90 %", (0x21, 0x91, 0x8c)),
+    (65.0, "65–80 %", (0x31, 0x68, 0x8e)),
+    (50.0, "50–65 %", (0x44, 0x39, 0x83)),
+    (0.0, "under 50 %", (0x44, 0x01, 0x54)),
+];
+/// The best length's line.
+const BEST: Look = Look { colour: INK, dash: Dash::Solid, marker: Marker::Ring };
+
+/// A field of the map.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Field {
+    /// Greatest batch size of its bucket.
+    to: u32,
+    steps: u64,
+    /// Time inside its steps, ps.
+    busy: u64,
+    emitted: u64,
+}
+
+/// The fields of a combination by (least batch size, draft length).
+type Map = BTreeMap<(u32, u32), Field>;
+
+/// The figure; `None` when no batch size saw two lengths that were chosen blindly.
+pub fn draw(view: &View) -> Option<String> {
+    let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
+    let all = || maps.iter().flatten();
+    let comparable = maps.iter().any(|map| map.keys().zip(map.keys().skip(1)).any(|(a, b)| a.0 == b.0));
+    let (least, most) = (all().map(|f| f.0.0).min()?, all().map(|f| f.1.to).max()?);
+    let longest = all().map(|f| f.0.1).max()?;
+    let mut legend: Vec<(String, Look)> = vec![("best length".to_owned(), BEST)];
+    let swatch = |colour| Look { colour, dash: Dash::Solid, marker: Marker::Square };
+    legend.extend(CLASSES.iter().map(|&(_, label, colour)| (label.to_owned(), swatch(colour))));
+    let seeds = count(view.seeds.len(), "seed") + if view.seeds.len() > 1 { " pooled" } else { "" };
+    let steps: u64 = all().map(|f| f.1.steps).sum();
+    let page = Page {
+        title: view.title("Goodput by batch size and draft length"),
+        source: view.source(&[&seeds, &format!("{steps} steps without prompts"), "% of the best at that batch size"]),
+        x_name: "decode batch size (requests)".to_owned(),
+        y_name: "draft length (tokens a request-step)".to_owned(),
+        x: Axis::batch_sizes(f64::from(least) - 0.5, f64::from(most) + 0.5),
+        y: Axis::whole(longest),
+        legend,
+        panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
+        right: 0.0,
+    };
+    comparable.then(|| {
+        page.svg(|c, panel, i| {
+            let map = &maps[i];
+            for (&(size, length), field) in map {
+                let (from, y) = (f64::from(size) - 0.5, f64::from(length));
+                let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
+                // A trace wider, or the page would show through between two fields.
+                let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
+                c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
+            }
+            let sizes: Vec<u32> =
+                map.keys().map(|k| k.0).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+            let line: Vec<_> = sizes.iter().map(|&s| panel.at(middle(map, s), f64::from(best(map, s).0))).collect();
+            c.line(&line, PAPER, 4.0, Dash::Solid);
+            c.line(&line, BEST.colour, 2.0, Dash::Solid);
+            line.iter().for_each(|&at| c.marker(at, BEST));
+        })
+    })
+}
+
+fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
+    let mut map = Map::new();
+    for (policy, _) in &view.policies {
+        for cell in view.cells(policy, &sweep).into_iter().filter(|c| c.entry.blind) {
+            for row in cell.lengths.iter().filter(|r| !r.prefilling) {
+                let field = map.entry((row.batch_size, row.draft_len)).or_default();
+                field.to = row.batch_size_to;
+                field.steps += row.sums.steps;
+                field.busy += row.sums.busy;
+                field.emitted += row.sums.emitted;
+            }
+        }
+    }
+    map.retain(|_, field| field.steps as f64 >= FEWEST && field.busy > 0);
+    map
+}
+
+/// Tokens a second.
+fn goodput(field: &Field) -> f64 {
+    field.emitted as f64 / (field.busy as f64 / 1e12)
+}
+
+/// The best length at a batch size, and its goodput.
+fn best(map: &Map, size: u32) -> (u32, f64) {
+    let here = map.range((size, 0)..=(size, u32::MAX)).map(|(k, f)| (k.1, goodput(f)));
+    here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
+}
+
+fn middle(map: &Map, size: u32) -> f64 {
+    let to = map.range((size, 0)..=(size, u32::MAX)).next().map_or(size, |f| f.1.to);
+    (f64::from(size) * f64::from(to)).sqrt()
+}
+
+fn class(share: f64) -> Rgb {
+    CLASSES.iter().find(|c| share >= c.0).map_or(CLASSES[CLASSES.len() - 1].2, |c| c.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_length_is_the_one_with_most_tokens_a_second() {
+        let field = |emitted, busy| Field { to: 4, steps: 20, busy, emitted };
+        let map = Map::from([
+            ((4, 0), field(80, 10)),
+            ((4, 2), field(150, 15)),
+            ((4, 5), field(180, 25)),
+            ((8, 1), field(1, 1)),
+        ]);
+        assert_eq!(best(&map, 4).0, 2);
+        assert_eq!(class(goodput(&map[&(4, 0)]) / best(&map, 4).1 * 100.0), CLASSES[3].2);
+        assert_eq!(class(100.0), CLASSES[0].2);
+        assert_eq!(class(f64::NAN), CLASSES[6].2);
+    }
+}

@@ -1,0 +1,145 @@
+//! Differences to other results: the same policy, swept values and seed in both, differences paired by seed.
+
+use super::results::swept_value;
+use super::say;
+use crate::figures::view::{View, count};
+use crate::html::{Part, Row, Section, Table, Value};
+use crate::{Cell, Figure, Key, Report, Swept};
+use foretoken_sim::Summary;
+use foretoken_sim::metrics::Interval;
+
+/// Other results that a report's cells are compared with.
+#[derive(Clone, Debug, Default)]
+pub struct Compared {
+    /// What the other results are.
+    pub name: String,
+    /// The cells that are in both.
+    pub pairs: Vec<Pair>,
+    /// Why others are not.
+    pub unpaired: Vec<String>,
+    /// Settings in which the experiments differ: path, then the other's value and this one's.
+    pub differs: Vec<(String, String, String)>,
+    /// What makes the comparison less than it seems.
+    pub warnings: Vec<String>,
+}
+
+/// A cell that is in both.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Which one.
+    pub key: Key,
+    /// Its numbers in the other results.
+    pub other: Summary,
+}
+
+/// What is compared: its heading, what it means, and the difference of two summaries in its unit; decimals.
+type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, usize);
+
+const MEASURES: [Measure; 6] = [
+    ("E2E mean\n%", "change of the mean end-to-end latency", |a, b| relative(a.e2e?.mean, b.e2e?.mean), 1),
+    ("TTFT mean\n%", "change of the mean time to first token", |a, b| relative(a.ttft?.mean, b.ttft?.mean), 1),
+    ("TPOT p50\n%", "change of the median time per output token", |a, b| relative(a.tpot?.p50, b.tpot?.p50), 1),
+    ("TPOT p99\n%", "change of its 99th percentile", |a, b| relative(a.tpot?.p99, b.tpot?.p99), 1),
+    (
+        "goodput\n%",
+        "change of output tokens a second",
+        |a, b| relative(a.token_goodput_tok_s, b.token_goodput_tok_s),
+        1,
+    ),
+    ("SLO met\npoints", "change of the share of requests that met every bound, percentage points", points, 1),
+];
+
+fn relative(own: f64, other: f64) -> Option<f64> {
+    Some((own / other - 1.0) * 100.0).filter(|x| x.is_finite())
+}
+
+fn points(own: &Summary, other: &Summary) -> Option<f64> {
+    Some((own.slo_attainment? - other.slo_attainment?) * 100.0)
+}
+
+impl Compared {
+    /// Sets every paired cell's change of mean E2E.
+    pub fn set_changes(&self, cells: &mut [Cell]) {
+        for cell in cells {
+            let other = self.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);
+            cell.change = other.and_then(|o| relative(cell.e2e_mean_s()?, o.e2e?.mean)).map(|percent| percent / 100.0);
+        }
+    }
+}
+
+/// The section.
+pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Section {
+    let mut section = Section::new("compared", "Compared with other results");
+    section.parts.extend(compared.warnings.iter().cloned().map(Part::Warning));
+    let text = format!(
+        "With {}: {} with the same policy, swept values and seed. A change is this run over that one, less 1; below zero is \
+         faster. Intervals are 95 %, Student t over the seeds' paired changes.",
+        compared.name,
+        count(compared.pairs.len(), "pair"),
+    );
+    section.parts.push(Part::Text(text));
+    section.parts.push(match compared.differs.as_slice() {
+        [] => Part::Text("The settings of the two experiments are the same.".into()),
+        all => {
+            let mut table = Table::new("Where the experiments differ", &[("setting", ""), ("there", ""), ("here", "")]);
+            table.rows = all.iter().map(|(p, was, is)| Row::of([p, was, is].map(Value::text))).collect();
+            Part::Table(table)
+        }
+    });
+    let caption = "Paired by seed.";
+    section.parts.extend(figures.iter().map(|f| Part::Figure { svg: f.svg.clone(), caption: caption.into() }));
+    section.parts.push(Part::Table(table(report, compared)));
+    if !compared.unpaired.is_empty() {
+        let title = format!("Not paired: {}", count(compared.unpaired.len(), "reason"));
+        section.parts.push(Part::More { title, parts: vec![Part::List(compared.unpaired.clone())] });
+    }
+    section
+}
+
+fn table(report: &Report, compared: &Compared) -> Table {
+    let view = View::new(report);
+    let swept: Vec<&str> =
+        view.combinations.first().map_or(Vec::new(), |c| c.iter().map(|s| s.path.as_str()).collect());
+    let mut columns = vec![("policy".to_owned(), String::new())];
+    columns.extend(swept.iter().map(|p| (p.rsplit('.').next().unwrap_or_default().to_owned(), (*p).to_owned())));
+    columns.extend(MEASURES.iter().map(|m| (m.0.to_owned(), m.1.to_owned())));
+    columns.push(("pairs".to_owned(), "seeds in both".to_owned()));
+    let mut table = Table { caption: "Changes".into(), columns, rows: Vec::new() };
+    for &combination in &view.combinations {
+        for &(policy, look) in &view.policies {
+            let pairs = pairs_of(&view, compared, policy, combination);
+            if pairs.is_empty() {
+                continue;
+            }
+            let mut values = vec![Value::policy(policy, look)];
+            values.extend(combination.iter().map(swept_value));
+            values.extend(MEASURES.iter().map(|&(_, _, of, decimals)| {
+                let each: Option<Vec<f64>> = pairs.iter().map(|(own, other)| of(own, other)).collect();
+                match each.and_then(|v| Interval::of(&v)) {
+                    Some(i) => Value::number(i.mean, signed(&i, decimals)),
+                    None => Value::none(),
+                }
+            }));
+            values.push(Value::number(pairs.len() as f64, pairs.len().to_string()));
+            table.rows.push(Row::of(values));
+        }
+    }
+    table
+}
+
+fn pairs_of<'a>(
+    view: &View<'a>,
+    compared: &'a Compared,
+    policy: &str,
+    combination: &[Swept],
+) -> Vec<(&'a Summary, &'a Summary)> {
+    let other = |cell: &Cell| compared.pairs.iter().find(|p| p.key == *cell.key()).map(|p| &p.other);
+    let cells = view.cells(policy, |s| s == combination);
+    cells.into_iter().filter_map(|cell| Some((&cell.summary, other(cell)?))).collect()
+}
+
+/// A change with its sign and interval.
+fn signed(i: &Interval, decimals: usize) -> String {
+    let sign = if i.mean > 0.0 { "+" } else { "" };
+    format!("{sign}{}", say::with_interval(i, 1.0, decimals))
+}

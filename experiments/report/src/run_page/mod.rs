@@ -1,0 +1,225 @@
+//! The page of a run: what was asked, what came out in words, figures, tables, and what to believe of it.
+
+mod compared;
+mod headline;
+mod results;
+mod say;
+
+pub use compared::{Compared, Pair};
+
+use crate::figures::view::{View, count};
+use crate::html::{Page, Part, Section};
+use crate::{Figure, Kind, Report, Source, figures};
+
+/// Everything the page shows beside the cells.
+#[derive(Clone, Debug, Default)]
+pub struct RunFacts {
+    /// Names and what they are: version, digest, inputs.
+    pub facts: Vec<(String, String)>,
+    /// The experiment with every default, as TOML.
+    pub config: String,
+    /// What policies and engine want the user to know.
+    pub warnings: Vec<String>,
+    /// Why this is only a part of the results, when it is.
+    pub partial: Option<String>,
+    /// Other results that these are compared with.
+    pub compared: Option<Compared>,
+    /// The version of Foretoken that makes the page.
+    pub version: String,
+}
+
+/// The name of the file beside the page that says how fast the simulator was: the only thing about a run that is not the same
+/// every time, so the page itself is.
+pub const TIMING: &str = "timing.js";
+
+/// The page of a run.
+pub fn run_page(report: &Report, run: &RunFacts) -> Page {
+    let view = View::new(report);
+    let figures = figures(report);
+    let mut lead = Vec::new();
+    lead.extend(run.partial.clone().map(Part::Warning));
+    lead.extend(empty_policies(report).map(Part::Warning));
+    lead.extend(headline::parts(report, &view));
+    let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
+    let mut sections = vec![asked(report, &view, run)];
+    sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
+    sections.push(results::section(report, &view));
+    sections.extend(shown(&view, pick));
+    sections.push(warnings(run));
+    sections.push(speed(report.source));
+    Page {
+        title: report.name.clone(),
+        kind: format!("Foretoken run · {} · {}", report.source, count(view.seeds.len(), "seed")),
+        lead,
+        sections,
+        foot: format!("Made by Foretoken {} from the files of the results folder.", run.version),
+        beside: vec![TIMING.to_owned()],
+        ..Page::default()
+    }
+}
+
+fn empty_policies(report: &Report) -> Option<String> {
+    let empty = report.cells.iter().filter(|c| c.summary.finished == 0);
+    let mut names: Vec<&str> = empty.map(|c| c.key().policy.as_str()).collect();
+    names.dedup();
+    let names = crate::figures::view::distinct(names, |a, b| a == b);
+    (!names.is_empty()).then(|| {
+        let what = "finished no request in some run: it has no latency and no speedup there";
+        format!("{} {what}, and is missing in the figures of them.", names.join(", "))
+    })
+}
+
+fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
+    let mut section = Section::new("asked", "What was asked");
+    let swept: Vec<String> =
+        view.combinations.first().map_or(Vec::new(), |c| c.iter().map(|s| s.path.clone()).collect());
+    let mut facts = vec![
+        ("policies".to_owned(), view.policies.iter().map(|p| p.0).collect::<Vec<_>>().join(", ")),
+        ("seeds".to_owned(), view.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+        ("requests a run".to_owned(), view.requests()),
+        ("numbers are".to_owned(), say::source(report.source).to_owned()),
+        ("intervals".to_owned(), say::interval(view.seeds.len())),
+    ];
+    if !swept.is_empty() {
+        let said = format!("{} ({})", swept.join(", "), count(view.combinations.len(), "combination"));
+        facts.insert(1, ("swept".to_owned(), said));
+    }
+    facts.extend(run.facts.iter().cloned());
+    section.parts.push(Part::Facts(facts));
+    if !run.config.is_empty() {
+        section
+            .parts
+            .push(Part::Folded { title: "The experiment, with every default".into(), text: run.config.clone() });
+    }
+    section
+}
+
+/// The sections with figures, each with what to see in them, and what to switch on where there is none.
+fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Section> {
+    let several_seeds = view.seeds.len() > 1;
+    let section = |id: &str, title: &str, kinds: &[Kind], caption: &str, missing: &str| {
+        let mut section = Section::new(id, title);
+        section.parts = parts(&pick(kinds), caption);
+        if section.parts.is_empty() {
+            section.parts.push(Part::Missing(missing.to_owned()));
+        }
+        section
+    };
+    let mut speedup = section(
+        "speedup",
+        "Speedup",
+        &[Kind::Speedup],
+        "Mean end-to-end latency of autoregressive over the policy's, on the same draws.",
+        "No speedup: the autoregressive run is missing or finished no request.",
+    );
+    let mut slo = section(
+        "slo",
+        "SLO attainment",
+        &[Kind::Attainment],
+        "Requests that met every bound, of those that finished or were rejected.",
+        "No SLO was set: give [slo] adaspec-scale = 1.0, or ttft_s, tpot_s, e2e_s.",
+    );
+    if !view.sweeps_a_number() {
+        let example = "for example --set 'slo.adaspec-scale={ sweep = [0.8, 1.0, 1.5] }'";
+        speedup.parts.push(Part::Missing(
+            "No setting is swept over numbers, so nothing is drawn against one: give one several values, for example \
+             --set 'workload.arrivals.poisson.rate={ sweep = [1.0, 2.0, 4.0] }'."
+                .into(),
+        ));
+        slo.parts.push(Part::Missing(format!("Against scale and rate it is drawn when those are swept, {example}.")));
+    }
+    let pooled = if several_seeds { "All seeds pooled." } else { "" };
+    vec![
+        speedup,
+        slo,
+        section(
+            "regret",
+            "Regret to the oracle",
+            &[Kind::Regret],
+            "How much longer requests take on average than under oracle-goodput, which sees what will be accepted.",
+            "No oracle was run: add oracle-goodput with --regret.",
+        ),
+        section("latency", "Latencies", &[Kind::Latency], pooled, "No request finished."),
+        section(
+            "time",
+            "Over time",
+            &[Kind::BatchSize, Kind::DraftLength],
+            "How the load swells and how the policies answer it: the batch size, and the draft tokens a request-step.",
+            "The results hold no series over time: run again with this version.",
+        ),
+        section(
+            "chosen",
+            "Chosen length against batch size",
+            &[Kind::Chosen],
+            "Batch sizes with fewer than 30 steps in a seed are left out.",
+            "Nothing was drafted, or the results hold no lengths.parquet: run again with this version.",
+        ),
+        section(
+            "depth",
+            "Acceptance by depth",
+            &[Kind::Depth],
+            "Of the drafts at a position that verification reached, the share it accepted. Policies that cut drafts choose what is \
+             reached, so their lines differ though the draft is the same.",
+            "Nothing was verified.",
+        ),
+        section(
+            "calibration",
+            "Confidence calibration",
+            &[Kind::Calibration],
+            "On the grey line the draft is right as often as it says. Of the policies that look at confidences.",
+            "No policy here looks at the draft's confidences: add one that does, such as adaspec or threshold-hf.",
+        ),
+        section(
+            "goodput",
+            "Goodput by batch size and length",
+            &[Kind::Heat],
+            "Counted, not modelled: steps without prompts, fields of at least 30 steps, of the policies that choose blindly \
+             (autoregressive, fixed, random). Others draft more where they expect luck, and would make long drafts look better \
+             than they are.",
+            "No batch size saw two lengths that were chosen blindly: compare several, for example \
+             { fixed = { k = { sweep = [1, 3, 5] } } } and { random = {} }.",
+        ),
+        section("memory", "KV use and preemptions", &[Kind::Memory], "", "The results hold no KV use."),
+    ]
+}
+
+/// Figures open all kinds, and fold what repeats one for further combinations away.
+fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
+    let part = |f: &Figure, caption: &str| Part::Figure { svg: f.svg.clone(), caption: caption.to_owned() };
+    let repeats = |kind: Kind| matches!(kind, Kind::BatchSize | Kind::DraftLength);
+    let mut parts: Vec<Part> = Vec::new();
+    let mut folded = Vec::new();
+    let mut seen: Vec<Kind> = Vec::new();
+    for f in figures {
+        if repeats(f.kind) && seen.contains(&f.kind) {
+            folded.push(part(f, ""));
+        } else {
+            parts.push(part(f, if seen.is_empty() { caption } else { "" }));
+            seen.push(f.kind);
+        }
+    }
+    if !folded.is_empty() {
+        parts.push(Part::More { title: format!("The other {}", count(folded.len(), "figure")), parts: folded });
+    }
+    parts
+}
+
+fn warnings(run: &RunFacts) -> Section {
+    let mut section = Section::new("warnings", "Warnings");
+    section.parts.push(match run.warnings.as_slice() {
+        [] => Part::Text("None.".into()),
+        all => Part::List(all.to_vec()),
+    });
+    section
+}
+
+fn speed(source: Source) -> Section {
+    let title = if source == Source::Live { "Time it took" } else { "Simulator speed" };
+    let mut section = Section::new("speed", title);
+    let text = "How long it took is in manifest.json under `timing`, and here when timing.js lies beside this page.";
+    section.parts.push(Part::Html(format!("<p id=\"timing\">{text}</p>")));
+    section
+}
+
+#[cfg(test)]
+mod tests;

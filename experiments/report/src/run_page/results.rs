@@ -1,0 +1,123 @@
+//! The table of results: one row a policy and combination.
+
+use super::say;
+use crate::figures::view::View;
+use crate::html::{Part, Row, Section, Table, Value};
+use crate::number::fixed;
+use crate::{Cell, Report, Swept};
+use foretoken_sim::metrics::Interval;
+
+/// Rows beyond which the table is folded away.
+const OPEN: usize = 60;
+
+/// A column: its heading, what it means, its value, its unit and its decimals, and whether its interval is shown.
+struct Column {
+    name: &'static str,
+    meaning: &'static str,
+    of: fn(&Cell) -> Option<f64>,
+    unit: f64,
+    decimals: usize,
+    interval: bool,
+}
+
+const fn column(
+    name: &'static str,
+    meaning: &'static str,
+    of: fn(&Cell) -> Option<f64>,
+    unit: f64,
+    decimals: usize,
+) -> Column {
+    Column { name, meaning, of, unit, decimals, interval: false }
+}
+
+const COLUMNS: [Column; 17] = [
+    Column {
+        interval: true,
+        ..column("speedup\n×", "mean E2E of autoregressive / mean E2E of the policy, same draws", |c| c.speedup, 1.0, 2)
+    },
+    column("E2E mean\ns", "mean end-to-end latency", |c| c.e2e_mean_s(), 1.0, 3),
+    column("regret\n%", "mean E2E over oracle-goodput's, in excess", |c| c.regret, 100.0, 1),
+    column("TTFT mean\nms", "mean time to first token", |c| c.summary.ttft.map(|q| q.mean), 1e3, 1),
+    column("TTFT p99\nms", "99th percentile of the time to first token", |c| c.summary.ttft.map(|q| q.p99), 1e3, 1),
+    column("TPOT p50\nms", "median time per output token after the first", |c| c.summary.tpot.map(|q| q.p50), 1e3, 2),
+    column("TPOT p90\nms", "90th percentile", |c| c.summary.tpot.map(|q| q.p90), 1e3, 2),
+    column("TPOT p99\nms", "99th percentile", |c| c.summary.tpot.map(|q| q.p99), 1e3, 2),
+    column("SLO met\n%", "requests that met every bound", |c| c.summary.slo_attainment, 100.0, 1),
+    column(
+        "goodput\ntok/s",
+        "output tokens of finished requests a second",
+        |c| Some(c.summary.token_goodput_tok_s),
+        1.0,
+        0,
+    ),
+    column("accepted\n%", "accepted / drafted", |c| c.summary.acceptance_rate, 100.0, 1),
+    column("accept\nlength", "1 + accepted / rounds", |c| c.summary.mean_acceptance_length, 1.0, 2),
+    column("draft\nlength", "drafted tokens a request-step", |c| Some(c.summary.drafted_per_step), 1.0, 2),
+    column("batch\nsize", "decode batch size, weighted by time", |c| Some(c.summary.mean_batch_size), 1.0, 1),
+    column("KV peak\n%", "most blocks in use at once", |c| Some(c.summary.kv_use_peak), 100.0, 0),
+    column("preempted", "preemptions, mean over seeds", |c| Some(c.summary.preemptions as f64), 1.0, 1),
+    column("rejected", "requests that could never fit, mean over seeds", |c| Some(c.summary.rejected as f64), 1.0, 1),
+];
+
+/// The section.
+pub fn section(report: &Report, view: &View) -> Section {
+    let mut section = Section::new("results", "Results");
+    let table = table(report, view);
+    if table.rows.is_empty() {
+        section.parts.push(Part::Missing("No run is finished.".into()));
+        return section;
+    }
+    let rows = table.rows.len();
+    let note = "Means over seeds. A heading sorts; it says what it means when the pointer rests on it. Grey: yardsticks and \
+                oracles, which see hidden truth and are bounds, not policies a server can run.";
+    section.parts.push(Part::Text(note.into()));
+    section.parts.push(match rows {
+        n if n > OPEN => Part::More { title: format!("All {n} rows"), parts: vec![Part::Table(table)] },
+        _ => Part::Table(table),
+    });
+    section
+}
+
+fn table(report: &Report, view: &View) -> Table {
+    let some = |c: &&Column| report.cells.iter().any(|cell| (c.of)(cell).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(some).collect();
+    let swept: Vec<&str> =
+        view.combinations.first().map_or(Vec::new(), |c| c.iter().map(|s| s.path.as_str()).collect());
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    let mut headings = vec![("policy".to_owned(), String::new())];
+    headings.extend(swept.iter().map(|path| (last(path), (*path).to_owned())));
+    headings.extend(columns.iter().map(|c| (c.name.to_owned(), c.meaning.to_owned())));
+    headings.push(("seeds".to_owned(), "runs that the means are over".to_owned()));
+    let mut table = Table { caption: String::new(), columns: headings, rows: Vec::new() };
+    for &combination in &view.combinations {
+        for &(policy, look) in &view.policies {
+            let cells = view.cells(policy, |s| s == combination);
+            let Some(first) = cells.first() else { continue };
+            let mut values = vec![Value::policy(policy, look)];
+            values.extend(combination.iter().map(swept_value));
+            values.extend(columns.iter().map(|c| value(c, &cells)));
+            values.push(Value::number(cells.len() as f64, cells.len().to_string()));
+            let apart = first.entry.role != crate::Role::Contender;
+            table.rows.push(Row { values, apart });
+        }
+    }
+    table
+}
+
+/// A swept value, sorted as a number when it is one.
+pub fn swept_value(swept: &Swept) -> Value {
+    match swept.number {
+        Some(n) => Value::number(n, &swept.value),
+        None => Value::text(&swept.value),
+    }
+}
+
+fn value(column: &Column, cells: &[&Cell]) -> Value {
+    // A mean over fewer seeds is another number.
+    let each: Option<Vec<f64>> = cells.iter().map(|c| (column.of)(c).filter(|x| x.is_finite())).collect();
+    match each.and_then(|v| Interval::of(&v)) {
+        None => Value::none(),
+        Some(i) if column.interval => Value::number(i.mean, say::with_interval(&i, column.unit, column.decimals)),
+        Some(i) => Value::number(i.mean, fixed(i.mean * column.unit, column.decimals)),
+    }
+}

@@ -1,0 +1,31 @@
+//! `calibration.parquet`: the draft's confidences against what was right, one row a bin and cell.
+
+use super::writer::{Table, column};
+use crate::{Cell, ReportError};
+use foretoken_sim::metrics::CalibrationBin;
+use polars::prelude::Column;
+use std::path::Path;
+
+/// Writes `calibration.parquet`.
+///
+/// Columns after the key: `bin` (from confidence 0 up, of equal width), `drafts`, `right`, `confidence_sum` as
+/// [`CalibrationBin`] defines them. A cell whose policy never looks at confidences has no rows.
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_calibration(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
+    let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
+    let keys: Vec<_> = cells.iter().flat_map(|c| c.calibration.iter().map(|_| c.key())).collect();
+    let rows: Vec<_> = cells.iter().flat_map(|c| (0u32..).zip(c.calibration.iter().copied())).collect();
+    table.write(&keys, columns(&rows))?;
+    table.finish()
+}
+
+fn columns(rows: &[(u32, CalibrationBin)]) -> Vec<Column> {
+    vec![
+        column("bin", rows.iter().map(|r| r.0).collect::<Vec<_>>()),
+        column("drafts", rows.iter().map(|r| r.1.drafts).collect::<Vec<_>>()),
+        column("right", rows.iter().map(|r| r.1.right).collect::<Vec<_>>()),
+        column("confidence_sum", rows.iter().map(|r| r.1.confidence).collect::<Vec<_>>()),
+    ]
+}

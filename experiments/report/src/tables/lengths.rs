@@ -1,0 +1,40 @@
+//! `lengths.parquet`: which draft lengths were chosen at which batch size, one row a bucket and cell.
+
+use super::writer::{Table, column};
+use crate::{Cell, ReportError};
+use foretoken_sim::metrics::LengthRow;
+use polars::prelude::Column;
+use std::path::Path;
+
+/// Writes `lengths.parquet`.
+///
+/// Columns after the key: `batch_size`, `batch_size_to` (least and greatest of the bucket), `draft_len` (mean of the steps,
+/// rounded), `prefilling`, and the sums `steps`, `request_steps`, `busy_ps`, `drafted`, `accepted`, `emitted` as [`LengthRow`]
+/// defines them.
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_lengths(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
+    let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
+    let keys: Vec<_> = cells.iter().flat_map(|c| c.lengths.iter().map(|_| c.key())).collect();
+    let rows: Vec<_> = cells.iter().flat_map(|c| c.lengths.iter().copied()).collect();
+    table.write(&keys, columns(&rows))?;
+    table.finish()
+}
+
+fn columns(rows: &[LengthRow]) -> Vec<Column> {
+    let size = |name, of: fn(&LengthRow) -> u32| column(name, rows.iter().map(of).collect::<Vec<_>>());
+    let sum = |name, of: fn(&LengthRow) -> u64| column(name, rows.iter().map(of).collect::<Vec<_>>());
+    vec![
+        size("batch_size", |r| r.batch_size),
+        size("batch_size_to", |r| r.batch_size_to),
+        size("draft_len", |r| r.draft_len),
+        column("prefilling", rows.iter().map(|r| r.prefilling).collect::<Vec<_>>()),
+        sum("steps", |r| r.sums.steps),
+        sum("request_steps", |r| r.sums.request_steps),
+        sum("busy_ps", |r| r.sums.busy),
+        sum("drafted", |r| r.sums.drafted),
+        sum("accepted", |r| r.sums.accepted),
+        sum("emitted", |r| r.sums.emitted),
+    ]
+}

@@ -1,0 +1,49 @@
+//! `series.parquet`: load and draft length over time, one row a bin and cell.
+
+use super::writer::{Table, column};
+use crate::{Cell, ReportError};
+use foretoken_sim::metrics::Bin;
+use polars::prelude::Column;
+use std::path::Path;
+
+/// Writes `series.parquet`.
+///
+/// Columns after the key: `start_s`, `width_s` (of the bin), `busy_ps` (time inside steps), `batch_size` (mean over that time;
+/// null when idle), `request_steps`, `drafted`, `accepted`, `emitted`: sums over the steps that ended in the bin. Bins without a
+/// step are left out, but for the last.
+///
+/// # Errors
+/// When the file cannot be written, or the cells differ in their swept paths.
+pub fn write_series(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
+    let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
+    for cells in cells.chunks(CELLS) {
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        for cell in cells {
+            let width = cell.series.width.as_s();
+            let last = cell.series.bins.len().saturating_sub(1);
+            let bins = cell.series.bins.iter().enumerate().filter(|(i, b)| *i == last || **b != Bin::default());
+            rows.extend(bins.map(|(i, b)| (i as f64 * width, width, *b)));
+            keys.resize(rows.len(), cell.key());
+        }
+        table.write(&keys, columns(&rows))?;
+    }
+    table.finish()
+}
+
+/// Cells in a row group: each has some thousand bins at most.
+const CELLS: usize = 128;
+
+fn columns(rows: &[(f64, f64, Bin)]) -> Vec<Column> {
+    let sum = |name, of: fn(&Bin) -> u64| column(name, rows.iter().map(|r| of(&r.2)).collect::<Vec<_>>());
+    let batch_size = |b: &Bin| (b.busy > 0).then(|| b.batch_size());
+    vec![
+        column("start_s", rows.iter().map(|r| r.0).collect::<Vec<_>>()),
+        column("width_s", rows.iter().map(|r| r.1).collect::<Vec<_>>()),
+        sum("busy_ps", |b| b.busy),
+        column("batch_size", rows.iter().map(|r| batch_size(&r.2)).collect::<Vec<_>>()),
+        sum("request_steps", |b| b.request_steps),
+        sum("drafted", |b| b.drafted),
+        sum("accepted", |b| b.accepted),
+        sum("emitted", |b| b.emitted),
+    ]
+}

@@ -1,0 +1,20 @@
+//! `foretoken report`: the page of a results folder, made again, or with other results beside it.
+
+use super::print;
+use crate::cli::ReportArgs;
+use crate::problem::Result;
+use crate::report::{Results, write};
+use crate::run::Folder;
+
+/// Runs the command.
+pub fn run(args: &ReportArgs) -> Result<()> {
+    let results = Results::open(&args.folder)?;
+    let baseline = args.baseline.as_deref().map(Results::open).transpose()?;
+    let to = args.output.clone().unwrap_or_else(|| Folder::at(args.folder.clone()).report());
+    let partial = results.partial.clone();
+    let page = write(results, baseline, &to)?;
+    if let Some(partial) = partial {
+        eprintln!("warning: {partial}");
+    }
+    print(&format!("{}\n", page.display()))
+}

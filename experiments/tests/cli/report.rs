@@ -1,0 +1,155 @@
+//! `foretoken report`: the page of a results folder, again, partial, compared; and what it refuses.
+
+use crate::interrupted::{long, start};
+use crate::support::{Place, bytes_of};
+
+/// `foretoken report` with arguments; it must succeed. Returns the page and stderr.
+fn report(place: &Place, args: &[&str]) -> (String, String) {
+    let output = place.foretoken().arg("report").args(args).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    let path = String::from_utf8(output.stdout).unwrap();
+    (std::fs::read_to_string(place.path(path.trim_end())).unwrap(), stderr)
+}
+
+#[test]
+fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
+    let place = Place::new();
+    place.run("out", &[]);
+    let first = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    for part in ["<h1>small</h1>", "× [", "the oracle", "Student t over 2 seeds", "simulated", "<li>max_num_seqs = 8: "]
+    {
+        assert!(first.contains(part), "{part} is missing");
+    }
+    assert!(std::fs::read_to_string(place.path("out/report/timing.js")).unwrap().contains("20 runs in"));
+    std::fs::remove_dir_all(place.path("out/report")).unwrap();
+    std::fs::remove_dir_all(place.path("out/figures")).unwrap();
+    std::fs::remove_file(place.path("x.toml")).unwrap();
+    assert!(report(&place, &["out"]).0 == first, "the page made again differs");
+    assert!(report(&place, &["out", "-o", "elsewhere"]).0 == first);
+    assert!(place.path("elsewhere/index.html").exists());
+}
+
+#[test]
+fn the_traces_need_not_be_there_any_more() {
+    let place = Place::new();
+    std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,128,8\n1.0,40,8\n").unwrap();
+    place.run("out", &["--set", "workload={ arrivals = { trace = { path = 't.csv' } } }", "--set", "seeds=[1]"]);
+    std::fs::remove_file(place.path("t.csv")).unwrap();
+    let (page, _) = report(&place, &["out"]);
+    assert!(page.contains("input t.csv") && page.contains("One seed: no interval"), "{page}");
+}
+
+#[test]
+fn without_figures_there_is_no_page_until_it_is_asked_for() {
+    let place = Place::new();
+    place.run("out", &["--no-figures"]);
+    assert!(!place.path("out/report").exists());
+    report(&place, &["out"]);
+    // A complete run that lacks its page gets it when it is resumed.
+    let before = bytes_of(&place.path("out"));
+    std::fs::remove_dir_all(place.path("out/report")).unwrap();
+    place.run("out", &["--resume"]);
+    assert!(before == bytes_of(&place.path("out")));
+}
+
+#[test]
+fn a_partial_run_gets_a_partial_page_that_says_so() {
+    let place = long();
+    let mut child = start(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = bytes_of(&place.path("out/cells"));
+    let (page, stderr) = report(&place, &["out"]);
+    for text in [&page, &stderr] {
+        assert!(text.contains("This run did not end: ") && text.contains(" of 100 runs"), "{text}");
+    }
+    assert!(page.contains("<table>"));
+    assert!(before == bytes_of(&place.path("out/cells")), "the cells are what --resume goes on from");
+    place.run("out", &["--resume"]);
+    assert!(!std::fs::read_to_string(place.path("out/report/index.html")).unwrap().contains("did not end"));
+}
+
+#[test]
+fn a_baseline_gives_paired_differences() {
+    let place = Place::new();
+    place.run("before", &["--no-figures"]);
+    place.run("after", &["--no-figures", "--set", "engine.block_size=32", "--set", "seeds=[2, 3]"]);
+    let (page, _) = report(&place, &["after", "--baseline", "before", "-o", "both"]);
+    // Five policies at two settings share one of two seeds.
+    for part in [
+        "10 pairs",
+        "<td>engine.block_size</td><td>16</td><td>32</td>",
+        "the seed 3 is only here",
+        "the seed 1 is only there",
+    ] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    assert!(!page.contains("not their requests"), "the same workload");
+    let (page, _) = report(&place, &["before", "--baseline", "before", "-o", "same"]);
+    assert!(page.contains("The settings of the two experiments are the same.") && page.contains(">0.0 [0.0, 0.0]<"));
+    place.run("other", &["--no-figures", "--set", "workload.arrivals.poisson.rate=8.0"]);
+    let (page, _) = report(&place, &["other", "--baseline", "before", "-o", "both"]);
+    assert!(
+        page.contains("not their requests or luck: the experiments differ in workload.arrivals.poisson.rate"),
+        "{page}"
+    );
+}
+
+#[test]
+fn folders_that_do_not_pair_say_why() {
+    let place = Place::new();
+    place.run("a", &["--no-figures"]);
+    place.run("b", &["--no-figures", "--set", "seeds=[7]"]);
+    place.run("c", &["--no-figures", "--set", "engine.max_num_seqs=8"]);
+    let error = place.fails(&["report", "a", "--baseline", "b"], 2);
+    assert!(error.contains("no run in common") && error.contains("the seed 7 is only there"), "{error}");
+    let error = place.fails(&["report", "a", "--baseline", "c"], 2);
+    assert!(error.contains("one sweeps engine.max_num_seqs and the other nothing"), "{error}");
+    assert!(!place.path("a/report").exists(), "nothing is written");
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    let place = Place::new();
+    let error = place.fails(&["report", "nowhere"], 2);
+    assert!(error.contains("nowhere does not exist") && error.contains("manifest.json"), "{error}");
+    assert!(place.fails(&["report", "x.toml"], 2).contains("x.toml is not a folder"));
+    std::fs::create_dir(place.path("empty")).unwrap();
+    assert!(place.fails(&["report", "empty"], 2).contains("empty is no results folder"));
+    std::fs::write(place.path("empty/manifest.json"), "{ \"name\": 3 }").unwrap();
+    assert!(place.fails(&["report", "empty"], 2).contains("is not a manifest"));
+}
+
+#[test]
+fn a_newer_schema_and_damaged_tables_are_refused() {
+    let place = Place::new();
+    place.run("out", &["--no-figures"]);
+    let summary = std::fs::read(place.path("out/summary.parquet")).unwrap();
+    std::fs::write(place.path("out/summary.parquet"), &summary[..summary.len() / 2]).unwrap();
+    let error = place.fails(&["report", "out"], 2);
+    assert!(
+        error.contains("cannot read") && error.contains("summary.parquet") && error.contains("--overwrite"),
+        "{error}"
+    );
+    std::fs::remove_file(place.path("out/summary.parquet")).unwrap();
+    assert!(place.fails(&["report", "out"], 2).contains("summary.parquet is missing"));
+
+    let manifest = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
+    let newer = manifest.replacen("\"schema\": 1", "\"schema\": 99", 1).replacen("0.1.0", "9.9.9", 1);
+    assert_ne!(newer, manifest);
+    std::fs::write(place.path("out/manifest.json"), newer).unwrap();
+    let error = place.fails(&["report", "out"], 2);
+    assert!(error.contains("schema 99") && error.contains("Foretoken 9.9.9: use that"), "{error}");
+}
+
+#[test]
+fn a_page_of_somebody_else_is_left_alone() {
+    let place = Place::new();
+    place.run("out", &["--no-figures"]);
+    std::fs::create_dir(place.path("site")).unwrap();
+    std::fs::write(place.path("site/index.html"), "mine").unwrap();
+    let error = place.fails(&["report", "out", "-o", "site"], 2);
+    assert!(error.contains("a page that Foretoken did not make") && error.contains("-o"), "{error}");
+    assert_eq!(std::fs::read_to_string(place.path("site/index.html")).unwrap(), "mine");
+}

@@ -1,0 +1,79 @@
+//! How far the draft's confidences can be believed: of the drafts it was so sure of, how many were right.
+//!
+//! Counted over the drafts whose fate verification shows: those that were accepted and the first one that was not, of policies
+//! that look at confidences, in chains. What lies behind a rejected draft is never known.
+
+use crate::Drafts;
+use serde::{Deserialize, Serialize};
+
+/// Bins of equal width over (0, 1].
+const BINS: usize = 20;
+
+/// Drafts with confidences in one bin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationBin {
+    /// Drafts whose fate is known.
+    pub drafts: u64,
+    /// Of those, accepted ones.
+    pub right: u64,
+    /// Sum of their confidences.
+    pub confidence: f64,
+}
+
+/// The bins of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Calibration {
+    bins: [CalibrationBin; BINS],
+}
+
+impl Calibration {
+    /// Adds the drafts of a step.
+    pub fn step(&mut self, drafts: &Drafts, accepted: &[u32]) {
+        for (i, (&verified, &accepted)) in drafts.verify_len.iter().zip(accepted).enumerate() {
+            for j in 0..verified.min(accepted + 1) {
+                self.add(drafts.confidence(i, j as usize), j < accepted);
+            }
+        }
+    }
+
+    fn add(&mut self, confidence: f64, right: bool) {
+        let bin = &mut self.bins[((confidence * BINS as f64) as usize).min(BINS - 1)];
+        bin.drafts += 1;
+        bin.right += u64::from(right);
+        bin.confidence += confidence;
+    }
+
+    /// The bins from confidence 0 up; empty when no confidence was ever looked at.
+    pub fn bins(&self) -> &[CalibrationBin] {
+        if self.bins.iter().any(|b| b.drafts > 0) { &self.bins } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two requests: one accepts 1 of 3, so its third draft is unknown; the other all of 2.
+    #[test]
+    fn only_what_verification_shows_is_counted() {
+        let mut drafts = Drafts::default();
+        drafts.reset(2, 4);
+        drafts.want(crate::Wants::CONFIDENCE);
+        drafts.verify_len = vec![3, 2];
+        for (i, j, c) in [(0, 0, 0.93), (0, 1, 0.52), (0, 2, 0.11), (1, 0, 1.0), (1, 1, 0.97)] {
+            drafts.set_confidence(i, j, c);
+        }
+        let mut calibration = Calibration::default();
+        assert!(calibration.bins().is_empty());
+        calibration.step(&drafts, &[1, 2]);
+        let filled: Vec<_> = calibration
+            .bins()
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| b.drafts > 0)
+            .map(|(i, b)| (i, b.drafts, b.right))
+            .collect();
+        assert_eq!(filled, [(10, 1, 0), (18, 1, 1), (19, 2, 2)]);
+        assert!((calibration.bins()[19].confidence - 1.97).abs() < 1e-12);
+    }
+}

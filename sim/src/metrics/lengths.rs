@@ -1,0 +1,180 @@
+//! Which draft lengths were chosen at which batch size, and what came of it: sums over steps in constant memory.
+//!
+//! A step counts under its decode batch size (alone up to 32, then eight buckets an octave), its mean draft length rounded to
+//! a whole token, and whether prompts were prefilled in it, which takes time that no draft length explains.
+
+use crate::config::MAX_SPEC_LEN;
+use crate::{StepRecord, Time};
+use serde::{Deserialize, Serialize};
+
+/// Batch sizes up to this have a bucket of their own.
+const EXACT: u32 = 32;
+/// Buckets an octave beyond it.
+const AN_OCTAVE: u32 = 8;
+/// Lengths told apart; trees with more tokens count as the longest.
+const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
+
+/// Sums over the steps of one bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LengthSums {
+    /// Steps.
+    pub steps: u64,
+    /// Request-steps.
+    pub request_steps: u64,
+    /// Time inside steps, ps.
+    pub busy: u64,
+    /// Draft tokens drafted.
+    pub drafted: u64,
+    /// Draft tokens accepted.
+    pub accepted: u64,
+    /// Output tokens emitted, first tokens of prompts included.
+    pub emitted: u64,
+}
+
+/// A bucket that some step fell into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LengthRow {
+    /// Least decode batch size of the bucket.
+    pub batch_size: u32,
+    /// Greatest decode batch size of the bucket.
+    pub batch_size_to: u32,
+    /// Mean draft length of the steps, rounded to a whole token.
+    pub draft_len: u32,
+    /// Were prompts prefilled in these steps?
+    pub prefilling: bool,
+    /// The sums.
+    pub sums: LengthSums,
+}
+
+/// All buckets of a run. Steps without a decode request are not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// By batch bucket, length and whether prompts were prefilled.
+    sums: Vec<[[LengthSums; 2]; LENGTHS]>,
+}
+
+impl Lengths {
+    /// Adds a step.
+    #[inline]
+    pub fn step(&mut self, s: &StepRecord) {
+        if s.batch_size == 0 {
+            return;
+        }
+        let length = if s.drafted == 0 { 0 } else { (s.drafted + s.batch_size / 2) / s.batch_size };
+        let sums = self.at(s.batch_size, length, s.chunks > 0);
+        sums.steps += 1;
+        sums.request_steps += u64::from(s.batch_size);
+        sums.busy += (s.end - s.start).0;
+        sums.drafted += u64::from(s.drafted);
+        sums.accepted += u64::from(s.accepted);
+        sums.emitted += u64::from(s.emitted);
+    }
+
+    /// Adds `steps` plain decode steps of one batch size, `busy` long in all.
+    pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time) {
+        let n = u64::from(batch_size) * steps;
+        let sums = self.at(batch_size, 0, false);
+        sums.steps += steps;
+        sums.request_steps += n;
+        sums.busy += busy.0;
+        sums.emitted += n;
+    }
+
+    #[inline]
+    fn at(&mut self, batch_size: u32, length: u32, prefilling: bool) -> &mut LengthSums {
+        let bucket = bucket(batch_size) as usize;
+        if bucket >= self.sums.len() {
+            self.grow(bucket);
+        }
+        &mut self.sums[bucket][(length as usize).min(LENGTHS - 1)][usize::from(prefilling)]
+    }
+
+    #[cold]
+    fn grow(&mut self, bucket: usize) {
+        self.sums.resize(bucket + 1, [[LengthSums::default(); 2]; LENGTHS]);
+    }
+
+    /// The buckets that hold a step: by batch size, then length, then without and with prompts.
+    pub fn rows(&self) -> Vec<LengthRow> {
+        let mut rows = Vec::new();
+        for (bucket, lengths) in (0u32..).zip(&self.sums) {
+            for (draft_len, kinds) in (0u32..).zip(lengths) {
+                let row = |(prefilling, sums): (bool, &LengthSums)| LengthRow {
+                    batch_size: least(bucket),
+                    batch_size_to: least(bucket + 1) - 1,
+                    draft_len,
+                    prefilling,
+                    sums: *sums,
+                };
+                rows.extend([false, true].into_iter().zip(kinds).filter(|k| k.1.steps > 0).map(row));
+            }
+        }
+        rows
+    }
+}
+
+/// The bucket of a batch size.
+#[inline]
+fn bucket(batch_size: u32) -> u32 {
+    if batch_size < EXACT {
+        return batch_size;
+    }
+    let octave = batch_size.ilog2() - EXACT.ilog2();
+    let within = (batch_size - (EXACT << octave)) / ((EXACT / AN_OCTAVE) << octave);
+    EXACT + octave * AN_OCTAVE + within
+}
+
+/// The least batch size of a bucket.
+fn least(bucket: u32) -> u32 {
+    if bucket < EXACT {
+        return bucket;
+    }
+    let (octave, within) = ((bucket - EXACT) / AN_OCTAVE, (bucket - EXACT) % AN_OCTAVE);
+    (EXACT + within * (EXACT / AN_OCTAVE)) << octave
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_one_another_without_gaps() {
+        for size in 1..5000 {
+            let b = bucket(size);
+            assert!(least(b) <= size && size < least(b + 1), "{size} in {b}");
+        }
+        assert_eq!((bucket(31), bucket(32), bucket(35), bucket(36), bucket(64)), (31, 32, 32, 33, 40));
+    }
+
+    #[test]
+    fn steps_add_up_and_prompts_are_kept_apart() {
+        let mut lengths = Lengths::default();
+        let step = |batch_size, drafted, chunks| StepRecord {
+            start: Time(10),
+            end: Time(30),
+            batch_size,
+            drafted,
+            chunks,
+            accepted: drafted / 2,
+            emitted: batch_size + drafted / 2,
+            ..StepRecord::default()
+        };
+        [step(4, 10, 0), step(4, 11, 0), step(4, 10, 1), step(0, 0, 1)].iter().for_each(|s| lengths.step(s));
+        lengths.plain_steps(2, 5, Time(70));
+        let rows: Vec<_> =
+            lengths.rows().iter().map(|r| (r.batch_size, r.draft_len, r.prefilling, r.sums.steps)).collect();
+        // 10 / 4 and 11 / 4 both round to 3.
+        assert_eq!(rows, [(2, 0, false, 5), (4, 3, false, 2), (4, 3, true, 1)]);
+        let sums = lengths.rows()[1].sums;
+        assert_eq!((sums.request_steps, sums.busy, sums.drafted, sums.accepted, sums.emitted), (8, 40, 21, 10, 18));
+    }
+
+    #[test]
+    fn a_stretch_counts_as_its_steps() {
+        let (mut one, mut other) = (Lengths::default(), Lengths::default());
+        one.plain_steps(3, 2, Time(40));
+        let step = StepRecord { start: Time(0), end: Time(20), batch_size: 3, emitted: 3, ..StepRecord::default() };
+        (0..2).for_each(|_| other.step(&step));
+        assert_eq!(one, other);
+    }
+}
