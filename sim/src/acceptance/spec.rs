@@ -61,7 +61,7 @@ pub enum Rates {
 
 /// A truth table as `foretoken profile-acceptance` writes it: bits, ranks and confidences at every output position. Whoever
 /// builds the source has read the file and given every request of the workload a recording of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableSource {
     /// The file.
@@ -72,7 +72,7 @@ pub struct TableSource {
 }
 
 /// What holds for a request that is longer than its recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beyond {
     /// It is an error.
