@@ -29,7 +29,7 @@ fn main() {
     for threads in [1, all] {
         let mut cpu = Cpu::new(threads).expect("threads start");
         let mut pair = Pair::load(&mut cpu);
-        let speeds = cpu.pass(|cpu| speeds(&mut pair, cpu, prompts, repeats));
+        let speeds = cpu.pass(|cpu| Ok(speeds(&mut pair, cpu, prompts, repeats))).expect("no errors");
         let fastest = speeds[1..].iter().copied().fold(0.0, f64::max);
         println!(
             "{threads:7} {:7.0} {}   {:.2}x",
@@ -43,7 +43,11 @@ fn main() {
     println!("\nbest speculation over fastest plain decoding: {:.2}x\n", best / plainest);
     let mut cpu = Cpu::new(1).expect("threads start");
     let mut pair = Pair::load(&mut cpu);
-    cpu.pass(|cpu| acceptance(&mut pair, cpu, if quick { 1 } else { 64 }));
+    cpu.pass(|cpu| {
+        acceptance(&mut pair, cpu, if quick { 1 } else { 64 });
+        Ok(())
+    })
+    .expect("no errors");
 }
 
 /// Tokens a second plainly and with 1 to [`MOST`] drafts, over all families.

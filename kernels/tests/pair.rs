@@ -126,7 +126,9 @@ fn families_differ_in_how_often_the_draft_is_right() {
                 right += agreed.iter().filter(|a| **a).count();
                 all += agreed.len();
             }
-        });
+            Ok(())
+        })
+        .unwrap();
         right as f64 / all as f64
     });
     println!("{rates:.4?}");

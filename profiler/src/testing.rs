@@ -1,9 +1,6 @@
 //! Machines whose costs are known, for tests.
 
-use crate::{Density, Measuring};
-use crate::{
-    DeviceInfo, ModelInfo, Profile, Role, Room, SCHEMA_VERSION, Shape, Timed, assess, context_reads, failures, grid,
-};
+use crate::{Density, DeviceInfo, ModelInfo, Profile, Role, Room, Setup, Shape, Timed, Visit, grid};
 use foretoken_sim::{ContextReads, Luck, Stream};
 
 /// Room for a small model.

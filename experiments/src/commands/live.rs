@@ -1,7 +1,7 @@
 //! `foretoken live`: an experiment on a device, with the results folder of `run`.
 
 use super::print;
-use super::run::{keep_report, on_interrupt};
+use super::run::{draw_page, keep_report, on_interrupt};
 use crate::cli::{Format, LiveArgs};
 use crate::live::{LIVE_JSON, required, run_live, with_device};
 use crate::plan::Plan;
@@ -28,7 +28,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     if shorten(&mut plan, ran.cells) {
         let results = assemble(&plan, &folder, !args.no_figures)?;
         keep_report(&results, &folder)?;
-        results.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+        results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
         match args.format {
             Format::Table => print(&table::render(&results.comparison, args.show_implied))?,
             Format::Json => print(&(serde_json::to_string_pretty(&results.comparison).expect("plain data") + "\n"))?,
@@ -37,6 +37,9 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     match whole && ran.ended.is_none() {
         true => folder.complete(&plan, &ran.speed)?,
         false => folder.keep_part(&plan, &ran.speed)?,
+    }
+    if ran.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
+        draw_page(&folder)?;
     }
     eprintln!("results: {} (live on {})", folder.path().display(), ran.report.device);
     ran.ended.map_or(Ok(()), Err)

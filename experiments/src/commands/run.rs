@@ -128,8 +128,8 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// Makes the page of complete results.
-fn draw_page(folder: &Folder) -> Result<()> {
+/// Makes the page of results.
+pub fn draw_page(folder: &Folder) -> Result<()> {
     let page = crate::report::make_in(folder.path())?;
     eprintln!("report: {}", page.display());
     Ok(())

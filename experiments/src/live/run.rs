@@ -195,6 +195,8 @@ impl Runner<'_> {
             steps: run.steps,
             warnings,
             usable_blocks: run.usable_blocks,
+            lengths: run.totals.lengths.rows(),
+            calibration: run.totals.calibration.bins().to_vec(),
         };
         if shown {
             self.store.save(id, &stored)?;

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cdf, Cell, Entry, Key, Report, RequestsWriter, Role, Source, StepsWriter, Swept, relate, write_calibration,
+    Cell, Entry, Key, Report, RequestsWriter, Role, StepsWriter, Swept, relate, write_calibration,
     write_figures, write_lengths, write_positions, write_series, write_summary,
 };
 

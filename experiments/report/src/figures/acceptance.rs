@@ -1,7 +1,7 @@
 //! What a draft gets right on a target's text: its acceptance by depth and family, and whether its confidence is to be
 //! believed.
 
-use super::Figure;
+use super::{Figure, Kind};
 use super::axis::Axis;
 use super::canvas::Anchor;
 use super::page::Page;
@@ -45,8 +45,11 @@ const MARKERS: [Marker; 7] = [
 
 /// Acceptance by depth, and the calibration of the draft's confidence.
 pub fn acceptance_figures(of: &Accepted) -> Vec<Figure> {
-    let figure = |file: &str, svg: String| Figure { file: file.to_owned(), svg };
-    vec![figure("acceptance-by-depth.svg", by_depth(of)), figure("calibration.svg", calibration(of))]
+    let figure = |kind, file: &str, svg: String| Figure { kind, file: file.to_owned(), svg };
+    vec![
+        figure(Kind::Depth, "acceptance-by-depth.svg", by_depth(of)),
+        figure(Kind::Calibration, "calibration.svg", calibration(of)),
+    ]
 }
 
 fn look(family: usize) -> Look {

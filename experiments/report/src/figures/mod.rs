@@ -59,6 +59,8 @@ pub enum Kind {
     Memory,
     /// Differences to other results.
     Change,
+    /// How a profile's fit predicts the passes it was made of.
+    Fit,
 }
 
 /// A figure.

@@ -1,6 +1,6 @@
 //! A profile: what the fits predict against what was measured, and by how much they are off.
 
-use super::Figure;
+use super::{Figure, Kind};
 use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel};
@@ -94,8 +94,8 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
     });
     let second = residuals.svg(|c, panel, i| residual_panel(c, panel, &residuals, &fits[i]));
     vec![
-        Figure { file: "predicted.svg".to_owned(), svg: first },
-        Figure { file: "residuals.svg".to_owned(), svg: second },
+        Figure { kind: Kind::Fit, file: "predicted.svg".to_owned(), svg: first },
+        Figure { kind: Kind::Fit, file: "residuals.svg".to_owned(), svg: second },
     ]
 }
 

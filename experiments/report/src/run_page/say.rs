@@ -8,6 +8,7 @@ use foretoken_sim::metrics::Interval;
 pub fn source(source: Source) -> &'static str {
     match source {
         Source::Simulated => "simulated: predicted on the event clock",
+        Source::Profiled => "simulated on profiled costs: predicted on the event clock, passes cost what was measured",
         Source::Live => "live: measured on hardware while serving",
         Source::Recorded => "recorded: replayed from a recording",
     }

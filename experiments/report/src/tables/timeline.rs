@@ -195,7 +195,7 @@ mod tests {
     fn what_was_written_of_a_cell_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let cells = report(3, &[1.0, 2.5], &[], 2, 20).cells;
-        let keys: Vec<Key> = cells.iter().map(|c| c.key.clone()).collect();
+        let keys: Vec<Key> = cells.iter().map(|c| c.key().clone()).collect();
         write_summary(&dir.path().join("summary.parquet"), &cells).unwrap();
         let read = read_keys(dir.path()).unwrap();
         assert_eq!(read.len(), keys.len());
