@@ -86,7 +86,7 @@ fn source(folder: &Path) -> Result<String> {
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: {e}", path.display())).help(help))?;
     match manifest.complete {
-        true => Ok(manifest.source),
+        true => Ok(manifest.source.to_string()),
         false => Err(Problem::bad_input(format!("the run in {} is not complete", folder.display()))
             .help("complete it with foretoken run --resume")),
     }
