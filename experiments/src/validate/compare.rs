@@ -5,9 +5,9 @@ use super::numbers::{Curves, Numbers, QUANTITIES, Samples, Unit};
 use super::regions::{Point, RegionError, regions};
 use super::simulate::{Replay, Simulated};
 use crate::live::tape::{Tape, Told};
-use crate::live::{HostTimes, Overload, overload};
-use foretoken_sim::Time;
+use crate::live::{HostClock, HostTimes, Overload, overload};
 use foretoken_sim::AcceptanceSource;
+use foretoken_sim::Time;
 use foretoken_sim::live::{RecordedRounds, ReplayClock};
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{Ending, Serving};
@@ -86,8 +86,8 @@ pub struct CellReport {
     pub overload: Option<Overload>,
     /// Host time between steps that the simulation was given, seconds.
     pub overhead_s: f64,
-    /// Host time of the live run.
-    pub host: Option<HostTimes>,
+    /// Host time of the first live run.
+    pub host: HostTimes,
 }
 
 /// What the page draws beside the numbers.
@@ -111,8 +111,6 @@ pub struct Comparison<'a> {
     pub load: (String, Option<f64>),
     /// The bounds requests are held to.
     pub slo: Slo,
-    /// Host time of the first live run.
-    pub host: Option<HostTimes>,
 }
 
 impl Comparison<'_> {
@@ -155,8 +153,8 @@ impl Comparison<'_> {
             regions,
             e2e_sensitivity: e2e(&by_nudge).zip(e2e(&by_record)).map(|(slow, usual)| slow / usual - 1.0),
             overload: overload(&told[0].records).filter(|_| first.head.clients.is_none()),
-            overhead_s: self.replay.overhead_s,
-            host: self.host,
+            overhead_s: first.head.overhead_s,
+            host: host(first),
         };
         (report, Drawn { live: samples.into_iter().next().unwrap_or_default(), recorded: simulated, points })
     }
@@ -175,7 +173,7 @@ impl Comparison<'_> {
             workload: &setting.workload,
             arrivals: tape.head.arrivals(),
             config,
-            slo_tpot_s: self.replay.slo_tpot_s,
+            slo_tpot_s: tape.head.slo_tpot_s,
             keep_steps: false,
             interrupt: &interrupt,
         };
@@ -193,6 +191,13 @@ impl Comparison<'_> {
             _ => None,
         }
     }
+}
+
+/// What the host took of a run's steps.
+fn host(tape: &Tape) -> HostTimes {
+    let mut clock = HostClock::default();
+    tape.steps.iter().for_each(|step| clock.add(step));
+    clock.times()
 }
 
 fn rows(live: &[Numbers], recorded: &Numbers, modelled: &Numbers) -> Vec<Row> {

@@ -106,7 +106,7 @@ fn cell_text(c: &CellReport) -> String {
     if let Some(s) = c.e2e_sensitivity {
         let _ = writeln!(out, "  passes 3 % longer: mean E2E {}", signed(s));
     }
-    if let Some(step) = c.host.and_then(|h| h.step) {
+    if let Some(step) = c.host.step {
         let (p50, p99) = (step.p50_s * 1e6, step.p99_s * 1e6);
         let given = c.overhead_s * 1e6;
         let _ = writeln!(out, "  host a step: median {p50:.1} us, P99 {p99:.1} us; simulated with {given:.1} us");
@@ -118,7 +118,8 @@ fn verdict(v: &Validation) -> String {
     let broken: Vec<_> = v.checks.iter().filter(|c| !c.kept).collect();
     let mut out = format!("verdict: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len());
     for c in broken {
-        let (value, bound) = if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };
+        let (value, bound) =
+            if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };
         let note = if c.note.is_empty() { String::new() } else { format!(" ({})", c.note) };
         let _ = writeln!(out, "  broken: {}: {value}, bound {bound}{note}", c.what);
     }
