@@ -10,7 +10,7 @@ use crate::problem::{Exit, Problem, Result};
 use crate::profiled;
 use crate::run::{Folder, Mode, Speed};
 use crate::setting::Setting;
-use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Validation, World, render};
+use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Validation, World, page, render};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Partial, Profile};
 use std::path::{Path, PathBuf};
@@ -182,10 +182,11 @@ fn profile(
 
 /// Compares, and writes what was found.
 fn keep(compared: &Compared, to: &Folder) -> Result<Validation> {
-    let (validation, _) = compared.validation()?;
+    let (validation, runs) = compared.validation()?;
     let json = serde_json::to_string_pretty(&validation).expect("plain data always serialises");
     to.write(OUTCOME[0], (json + "\n").as_bytes())?;
     to.write(OUTCOME[1], render(&validation).as_bytes())?;
+    to.write(OUTCOME[2], page(&validation, runs).html().as_bytes())?;
     Ok(validation)
 }
 

@@ -10,6 +10,7 @@ mod flow;
 mod maths;
 mod measure;
 mod numbers;
+mod page;
 mod regions;
 mod report;
 mod runs;
@@ -21,6 +22,7 @@ mod watch;
 
 pub use drift::Drift;
 pub use measure::{Measuring, World};
+pub use page::page;
 pub use report::{Compared, Validation};
 pub use runs::{RUNS_JSON, Runs};
 pub use spec::ValidateSpec;

@@ -1,6 +1,6 @@
 //! The whole validation: every cell compared, the rankings, and the verdict. Made from recordings alone.
 
-use super::compare::{self, CellReport, Comparison, Drawn};
+use super::compare::{self, CellReport, Comparison};
 use super::drift::Drift;
 use super::flow;
 use super::numbers::{Unit, service_rate};
@@ -13,6 +13,7 @@ use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use crate::setting::Setting;
 use foretoken_profiler::Profile;
+use foretoken_report::ValidatedRun;
 use foretoken_sim::live::RecordedRounds;
 use foretoken_sim::metrics::Slo;
 use serde::{Deserialize, Serialize};
@@ -73,13 +74,13 @@ pub struct Compared<'a> {
 struct Found {
     entry: RunEntry,
     cell: CellReport,
-    drawn: Drawn,
+    drawn: ValidatedRun,
     rate: Option<Service>,
 }
 
 impl Compared<'_> {
     /// Compares every run.
-    pub fn validation(&self) -> Result<(Validation, Vec<Drawn>)> {
+    pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let experiment = &self.plan.variants[0].experiment;
         let spec = experiment.validate.clone().unwrap_or_default();
         let (mut found, mut notes) = (Vec::new(), Vec::new());
@@ -116,7 +117,7 @@ impl Compared<'_> {
             (None, Some(path)) => format!("profiled: {}", path.display()),
             (None, None) => "the experiment's [hardware], not profiled".to_owned(),
         };
-        let (cells, drawn): (Vec<CellReport>, Vec<Drawn>) = found.into_iter().map(|f| (f.cell, f.drawn)).unzip();
+        let (cells, drawn): (Vec<CellReport>, Vec<ValidatedRun>) = found.into_iter().map(|f| (f.cell, f.drawn)).unzip();
         let checks = verdict::checks(&cells, &rankings, drift, &spec.tolerance);
         let validation = Validation {
             schema_version: SCHEMA_VERSION,
@@ -148,7 +149,7 @@ impl Compared<'_> {
         Ok(tapes)
     }
 
-    fn cell(&self, entry: &RunEntry, tapes: &[Tape]) -> Result<(CellReport, Drawn, Option<Service>)> {
+    fn cell(&self, entry: &RunEntry, tapes: &[Tape]) -> Result<(CellReport, ValidatedRun, Option<Service>)> {
         let head = &tapes[0].head;
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),

@@ -1,11 +1,11 @@
 //! What a draft gets right on a target's text: its acceptance by depth and family, and whether its confidence is to be
 //! believed.
 
-use super::{Figure, Kind};
 use super::axis::Axis;
 use super::canvas::Anchor;
 use super::page::Page;
 use super::style::{GREY, RULE, Rgb, TEXT};
+use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
 /// What the figures show.

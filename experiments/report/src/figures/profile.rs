@@ -1,10 +1,10 @@
 //! A profile: what the fits predict against what was measured, and by how much they are off.
 
-use super::{Figure, Kind};
 use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel};
 use super::style::{GREY, RULE};
+use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
 /// One measured pass.
