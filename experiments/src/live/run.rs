@@ -6,7 +6,7 @@ use super::machine::{Machine, Models, open};
 use super::overload::{Overload, overload};
 use super::prompts::prompts;
 use super::refuse;
-use super::spec::{LiveSpec, Prompts};
+use super::spec::LiveSpec;
 use super::tape::TapeEnding;
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -111,10 +111,7 @@ impl Runner<'_> {
         let of = &self.plan.variants[variant];
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(of, number)?;
-        let tokenizer = tokenizer(self.live, models)?;
-        let all = prompts(&self.live.prompts, &mut setting.workload, number, models.target.shape.vocab, &|text| {
-            tokenizer.tokens(text)
-        })?;
+        let all = prompts(&self.live.prompts, &mut setting.workload, number, models)?;
         setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
         let mut slo: Option<Slo> = None;
         for policy in 0..self.plan.policies.len() {
@@ -131,12 +128,12 @@ impl Runner<'_> {
                 interrupt: self.interrupt,
             };
             let spec = &self.plan.policies[policy].spec;
-            bench.warm_up(spec, self.live.warm_up_requests)?;
             let id = CellId { variant, seed, policy };
             let tape = self.folder.path().join(TAPES).join(tape_name(variant, seed, policy));
             let which = format!("[{} of {count}]", self.ran.report.cells.len() + 1);
             let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
-            let recorded = bench.record(spec, bound, &tape, &which)?;
+            let warm = bench.warm_up(spec, self.live.warm_up_requests, &tape)?;
+            let recorded = bench.record(spec, bound, warm, &tape, &which)?;
             if !self.keep(id, &setting, recorded, &mut slo)? {
                 return Ok(false);
             }
@@ -209,33 +206,4 @@ impl Runner<'_> {
 fn interrupted(when: &str) -> Box<Problem> {
     Problem::new(Exit::Interrupted, format!("interrupted {when}: what was done is kept"))
         .help("the folder says that it is partial; `foretoken validate` reads its recordings")
-}
-
-/// How texts become tokens for this target.
-pub struct Tokenizer {
-    vocab: u32,
-}
-
-impl Tokenizer {
-    /// The token ids of a text.
-    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        match self.vocab {
-            256 => Ok(text.bytes().map(u32::from).collect()),
-            n => Err(Problem::bad_input(format!("live.prompts: a vocabulary of {n} tokens needs a tokenizer.json"))
-                .help("give the folder of a checkpoint that has one, or take prompts = \"random\"")),
-        }
-    }
-}
-
-/// The tokenizer of the target. Of 256 tokens each is a byte.
-pub fn tokenizer(live: &LiveSpec, models: &Models) -> Result<Tokenizer> {
-    let vocab = models.target.shape.vocab;
-    if live.prompts == Prompts::Families && vocab != 256 {
-        return Err(Problem::bad_input(format!(
-            "live.prompts = \"families\" is text of bytes, and {} has {vocab} tokens",
-            live.target
-        ))
-        .help("take prompts = \"random\", or { jsonl = { path = \"...\" } } with a checkpoint's tokenizer"));
-    }
-    Ok(Tokenizer { vocab })
 }

@@ -69,16 +69,23 @@ pub fn rank(by: &str, values: Vec<(String, Vec<f64>, f64, Option<f64>)>) -> Rank
     }
 }
 
+/// What the check of the machine itself is called.
+pub const DRIFT: &str = "drift of the machine";
+
 /// Every bound that holds for these cells.
 pub fn checks(cells: &[CellReport], rankings: &[Ranked], drift: Option<f64>, t: &Tolerance) -> Vec<Check> {
     let mut all = Vec::new();
     if let Some(drift) = drift {
         all.push(Check {
-            what: "drift of the machine".into(),
+            what: DRIFT.into(),
             value: drift,
             bound: t.drift,
             kept: drift <= t.drift,
-            note: if drift <= t.drift { String::new() } else { "machine not steady: errors below may be its own".into() },
+            note: if drift <= t.drift {
+                String::new()
+            } else {
+                "machine not steady: errors below may be its own".into()
+            },
         });
     }
     for cell in cells {
@@ -155,7 +162,7 @@ mod tests {
             e2e_sensitivity: None,
             overload: None,
             overhead_s: 0.0,
-            host: None,
+            host: Default::default(),
         }
     }
 
