@@ -5,6 +5,8 @@
 //! requests at the same instants.
 
 mod cell;
+#[cfg(test)]
+mod faults;
 mod host;
 mod machine;
 mod monitor;

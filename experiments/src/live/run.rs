@@ -62,32 +62,34 @@ pub struct Ran {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Runs every cell. What was done when an error or an interrupt comes is kept and told of.
+/// Opens the device and runs every cell on it.
 pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
     let variant = &plan.variants[0];
     let models = Models::find(live)?;
-    let mut runner = Runner {
-        plan,
-        live,
-        folder,
-        interrupt,
-        store: Store::open(folder, &plan.digest())?,
-        ran: Ran {
-            report: LiveReport { order: ORDER, ..LiveReport::default() },
-            speed: Speed::default(),
-            cells: 0,
-            ended: None,
-        },
-    };
-    let started = Instant::now();
     let room = refuse::check(plan, variant, &Setting::new(variant, plan.seeds[0])?, live, &models)?;
     let mut machine = open(live, &models, room)?;
-    machine.name().clone_into(&mut runner.ran.report.device);
+    run_on(plan, live, folder, interrupt, &models, &mut *machine)
+}
+
+/// Runs every cell. What was done when an error or an interrupt comes is kept and told of.
+pub(super) fn run_on(
+    plan: &Plan,
+    live: &LiveSpec,
+    folder: &Folder,
+    interrupt: &AtomicBool,
+    models: &Models,
+    machine: &mut dyn Machine,
+) -> Result<Ran> {
+    let report = LiveReport { device: machine.name().to_owned(), order: ORDER, cells: Vec::new() };
+    let ran = Ran { report, speed: Speed::default(), cells: 0, ended: None };
+    let store = Store::open(folder, &plan.digest())?;
+    let mut runner = Runner { plan, live, folder, interrupt, store, ran };
+    let started = Instant::now();
     std::fs::create_dir_all(folder.path().join(TAPES))
         .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
     'cells: for variant in 0..plan.variants.len() {
         for seed in 0..plan.seeds.len() {
-            if !runner.comparison(&mut *machine, &models, variant, seed)? {
+            if !runner.comparison(machine, models, variant, seed)? {
                 break 'cells;
             }
         }
