@@ -10,8 +10,8 @@ use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, Report, RequestsWriter, Role, StepsWriter, Swept, relate, write_calibration,
-    write_figures, write_lengths, write_positions, write_series, write_summary,
+    Cell, Entry, Key, Report, RequestsWriter, Role, StepsWriter, Swept, relate, write_calibration, write_figures,
+    write_lengths, write_positions, write_series, write_summary,
 };
 
 /// The results of a complete run.
