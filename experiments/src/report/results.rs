@@ -15,6 +15,8 @@ pub struct Results {
     pub manifest: Manifest,
     /// The experiment with every default, as TOML.
     pub config: String,
+    /// The experiment.
+    pub plan: Plan,
     /// Where its numbers come from.
     pub source: Source,
     /// Its finished cells.
@@ -53,6 +55,7 @@ impl Results {
             source: manifest.source,
             manifest,
             config,
+            plan,
             cells,
             warnings,
             partial,

@@ -69,6 +69,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         y: time,
         legend: legend(profile),
         panels: profile.fits.iter().map(|fit| (fit.title.clone(), None)).collect(),
+        own_x: Vec::new(),
         panel_height: 300.0,
         right: 0.0,
     };
@@ -81,6 +82,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         source: predicted.source.clone(),
         legend: predicted.legend.clone(),
         panels: predicted.panels.clone(),
+        own_x: Vec::new(),
         panel_height: 240.0,
         right: 0.0,
     };
