@@ -58,13 +58,12 @@ pub fn rank(by: &str, values: Vec<(String, Vec<f64>, f64, Option<f64>)>) -> Rank
     let recorded: Vec<f64> = values.iter().map(|v| v.2).collect();
     let modelled: Option<Vec<f64>> = values.iter().map(|v| v.3).collect();
     let pairs = Ranking::of(&live, noise, &recorded, noise);
-    let told = |(v, live): (&(String, Vec<f64>, f64, Option<f64>), &f64)| (v.0.clone(), *live, v.2, v.3);
     Ranked {
         by: by.to_owned(),
         noise,
         tau: pairs.tau(),
         tau_modelled: modelled.and_then(|m| Ranking::of(&live, noise, &m, noise).tau()),
-        policies: values.iter().zip(&live).map(told).collect(),
+        policies: values.into_iter().zip(&live).map(|(v, live)| (v.0, *live, v.2, v.3)).collect(),
         pairs,
     }
 }
