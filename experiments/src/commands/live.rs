@@ -41,6 +41,9 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     if ran.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
         draw_page(&folder)?;
     }
+    for cell in &ran.report.cells {
+        cell.host.words().iter().for_each(|words| eprintln!("{}, seed {}: {words}", cell.policy, cell.seed));
+    }
     eprintln!("results: {} (live on {})", folder.path().display(), ran.report.device);
     ran.ended.map_or(Ok(()), Err)
 }

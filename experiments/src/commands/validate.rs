@@ -46,13 +46,12 @@ fn compare_only(args: &ValidateArgs) -> Result<()> {
     std::fs::create_dir_all(&to).map_err(|e| {
         Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
     })?;
-    let name = args.profile.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-    let compared = Compared {
-        plan: &plan,
-        folder: &args.path,
-        runs: &runs,
-        profile: profile.as_ref().map(|profile| (profile, name)),
+    let given = args.profile.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
+    let costs = match given {
+        Some(path) => format!("profiled: {}", path.display()),
+        None => "the experiment's [hardware], not profiled".to_owned(),
     };
+    let compared = Compared { plan: &plan, folder: &args.path, runs: &runs, profile: profile.as_ref(), costs };
     let validation = keep(&compared, &Folder::at(to))?;
     show(args, &validation)?;
     verdict(&validation)
@@ -109,7 +108,8 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     runs.drift = Some(Drift::between(&before, &after));
     let json = serde_json::to_string_pretty(&runs).expect("plain data always serialises");
     folder.write(RUNS_JSON, (json + "\n").as_bytes())?;
-    let compared = Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None };
+    let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
+    let compared = Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None, costs };
     let validation = keep(&compared, &folder)?;
     let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
     folder.complete(&plan, &speed)?;

@@ -19,7 +19,7 @@ mod spec;
 pub mod tape;
 
 pub use cell::{Bench, Recorded, cell_of_tape, first};
-pub use host::{HostClock, HostTime, HostTimes};
+pub use host::{HostClock, HostTimes};
 pub use machine::{Machine, Models, open};
 pub use overload::{Overload, overload};
 pub use prompts::prompts;

@@ -157,11 +157,13 @@ fn latencies(figures: &[Figure]) -> Section {
             "e2e.svg",
             "Two live runs and two simulations of the same arrivals. Live and live again show what chance does.",
         ),
-        ("tpot.svg", ""),
-        ("ttft.svg", ""),
         ("requests.svg", "Each request of the first live run and of its simulation."),
+        ("tpot.svg", ""),
     ];
     shown(&mut section, figures, &captions);
+    let mut more = Section::default();
+    shown(&mut more, figures, &[("ttft.svg", "")]);
+    section.parts.push(Part::More { title: "Time to first token".into(), parts: more.parts });
     section
 }
 

@@ -66,8 +66,10 @@ pub struct Compared<'a> {
     pub folder: &'a Path,
     /// The runs.
     pub runs: &'a Runs,
-    /// What predicts passes instead of the experiment's costs, and what it is called.
-    pub profile: Option<(&'a Profile, String)>,
+    /// What predicts passes instead of the experiment's costs.
+    pub profile: Option<&'a Profile>,
+    /// What predicts passes, in words.
+    pub costs: String,
 }
 
 /// A run with what was found of it.
@@ -89,7 +91,7 @@ impl Compared<'_> {
             let tapes = self.read(entry, &mut notes)?;
             let Some(first) = tapes.first() else { continue };
             first.head.device.clone_into(&mut device);
-            let (cell, drawn, rate) = self.cell(entry, &tapes)?;
+            let (cell, drawn, rate) = self.cell(entry, &tapes, &found)?;
             notes.extend(remarks(&cell));
             if rate.is_none() && matches!(entry.load, Load::Closed(_)) {
                 notes.push(format!("{}: its closed loop is too short to rank by", cell.policy));
@@ -112,11 +114,6 @@ impl Compared<'_> {
         if drift.is_none() {
             notes.push("drift of the machine was not measured: `foretoken validate FILE.toml` measures it".into());
         }
-        let costs = match (&self.profile, &experiment.hardware.profile) {
-            (Some((_, name)), _) => format!("profiled: {name}"),
-            (None, Some(path)) => format!("profiled: {}", path.display()),
-            (None, None) => "the experiment's [hardware], not profiled".to_owned(),
-        };
         let (cells, drawn): (Vec<CellReport>, Vec<ValidatedRun>) = found.into_iter().map(|f| (f.cell, f.drawn)).unzip();
         let checks = verdict::checks(&cells, &rankings, drift, &spec.tolerance);
         let validation = Validation {
@@ -124,7 +121,7 @@ impl Compared<'_> {
             name: self.plan.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             device,
-            costs,
+            costs: self.costs.clone(),
             drift: self.runs.drift.clone(),
             service,
             speedups: speedups.into_iter().flat_map(|(_, all)| all).collect(),
@@ -149,7 +146,12 @@ impl Compared<'_> {
         Ok(tapes)
     }
 
-    fn cell(&self, entry: &RunEntry, tapes: &[Tape]) -> Result<(CellReport, ValidatedRun, Option<Service>)> {
+    fn cell(
+        &self,
+        entry: &RunEntry,
+        tapes: &[Tape],
+        found: &[Found],
+    ) -> Result<(CellReport, ValidatedRun, Option<Service>)> {
         let head = &tapes[0].head;
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -162,14 +164,14 @@ impl Compared<'_> {
         let mut setting = Setting::new(variant, seed)?;
         setting.set_workload(requests_of(head, &setting.workload));
         setting.set_arrivals(head.arrivals());
-        if let Some((profile, _)) = self.profile {
+        if let Some(profile) = self.profile {
             setting.set_costs(profile);
         }
         let bound = Some(head.slo_tpot_s).filter(|s| s.is_finite());
         let comparison = Comparison {
             replay: Replay { setting: &setting, head, spec: &entrant.spec },
             tapes,
-            load: (self.load(entry), if let Load::Own(share) = entry.load { Some(share) } else { None }),
+            load: (self.load(entry), self.share(entry, found)),
             slo: Slo { tpot_s: bound, ..setting.slo(None) },
         };
         let (cell, drawn) = comparison.report();
@@ -178,6 +180,20 @@ impl Compared<'_> {
             _ => None,
         };
         Ok((cell, drawn, rate))
+    }
+
+    /// The share of the policy's own service rate that a run was at, as far as closed loops before it say.
+    fn share(&self, entry: &RunEntry, found: &[Found]) -> Option<f64> {
+        let rate = |policy: usize| {
+            let of = found.iter().find(|f| f.entry.policy == policy && f.rate.is_some())?;
+            let live = &of.rate.as_ref()?.rate.live;
+            Some(live.iter().sum::<f64>() / live.len() as f64)
+        };
+        match entry.load {
+            Load::Own(share) => Some(share),
+            Load::Common(share) => Some(share * rate(0)? / rate(entry.policy)?),
+            Load::Closed(_) | Load::AsRun => None,
+        }
     }
 
     /// The load in words, with the seed and swept values where there are several.

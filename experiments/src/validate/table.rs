@@ -3,7 +3,6 @@
 use super::compare::{CellReport, Row};
 use super::numbers::Unit;
 use super::report::Validation;
-use crate::live::HostTime;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
@@ -115,10 +114,8 @@ pub fn remarks(c: &CellReport) -> Vec<String> {
     if let Some(s) = c.e2e_sensitivity {
         lines.push(format!("passes 3 % longer: mean E2E {}", signed(s)));
     }
-    let us = |h: HostTime| format!("median {:.1} us, P99 {:.1} us", h.p50_s * 1e6, h.p99_s * 1e6);
-    if let Some(step) = c.host.step {
-        let large = c.host.step_at_32.map_or(String::new(), |h| format!("; of 32 decodes and more {}", us(h)));
-        lines.push(format!("host a step: {}{large}; simulated with {:.1} us", us(step), c.overhead_s * 1e6));
+    if let Some(host) = c.host.words() {
+        lines.push(format!("{host}; simulated with {:.1} us", c.overhead_s * 1e6));
     }
     lines
 }
