@@ -115,16 +115,16 @@ fn the_list_follows_what_was_swept() {
         "goodput-map.svg",
         "kv-use.svg",
     ];
-    assert_eq!(files(&report(3, &[], &[], 1, 50)), plain);
+    assert_eq!(files(&report(3, &[], &[], 1, 300)), plain);
     // Nothing drafts, so there are no draft lengths to show.
-    assert_eq!(files(&report(1, &[], &[], 1, 50)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
+    assert_eq!(files(&report(1, &[], &[], 1, 300)), [&plain[..3], &plain[4..7], &plain[10..]].concat());
     // Somebody looks at confidences, and there is an oracle.
-    let mut all = report(13, &[], &[], 1, 50);
+    let mut all = report(13, &[], &[], 1, 300);
     crate::relate(&mut all.cells);
     assert!(["calibration.svg", "regret.svg"].iter().all(|f| files(&all).contains(&(*f).to_owned())));
     // A number gets a figure against it; a name splits the panels.
     assert_eq!(
-        files(&report(2, &[1.0, 2.0], &["v1"], 1, 50)),
+        files(&report(2, &[1.0, 2.0], &["v1"], 1, 300)),
         [
             "speedup.svg",
             "speedup.workload.rate_scale.svg",
@@ -144,7 +144,7 @@ fn the_list_follows_what_was_swept() {
         ]
     );
     // Names that differ only in what a file name cannot hold.
-    let odd = files(&report(2, &[], &["a b", "a/b"], 1, 50));
+    let odd = files(&report(2, &[], &["a b", "a/b"], 1, 300));
     assert!(odd.contains(&"batch-size.scheduler-a-b.svg".to_owned()), "{odd:?}");
     assert!(odd.contains(&"batch-size.scheduler-a-b.2.svg".to_owned()), "{odd:?}");
 }
