@@ -31,7 +31,7 @@ impl Results {
     /// Reads a folder.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
-        let source = serde_json::from_value(manifest.source.clone().into()).map_err(|_| {
+        let source = Source::named(&manifest.source).ok_or_else(|| {
             let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
             Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
         })?;
