@@ -31,6 +31,10 @@ impl Results {
     /// Reads a folder.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
+        let source = Source::named(&manifest.source).ok_or_else(|| {
+            let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
+            Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
+        })?;
         let plan = Plan::of_results(folder)?;
         let (cells, warnings) = match folder.join("summary.parquet").exists() {
             true => (from_tables(folder, &plan)?, said(folder)),
@@ -50,16 +54,7 @@ impl Results {
         });
         let config =
             fs_err::read_to_string(folder.join("experiment.toml")).map_err(|e| Problem::failed(e.to_string()))?;
-        Ok(Results {
-            folder: folder.to_path_buf(),
-            source: manifest.source,
-            manifest,
-            config,
-            plan,
-            cells,
-            warnings,
-            partial,
-        })
+        Ok(Results { folder: folder.to_path_buf(), manifest, config, plan, source, cells, warnings, partial })
     }
 
     /// The script that tells the page how fast the simulator was.

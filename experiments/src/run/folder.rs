@@ -4,7 +4,7 @@ use super::Speed;
 use super::store::write_problem;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
-use foretoken_report::{Source, Staged};
+use foretoken_report::Staged;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct Manifest {
     /// The experiment's name.
     pub name: String,
     /// Where the numbers come from.
-    pub source: Source,
+    pub source: String,
     /// The version of Foretoken.
     pub version: String,
     /// Digest of experiment, inputs and version: what decides the results.
@@ -247,7 +247,7 @@ impl Folder {
         let manifest = Manifest {
             schema: SCHEMA,
             name: plan.name.clone(),
-            source: plan.source(),
+            source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             digest: plan.digest(),
             inputs: plan.inputs.clone(),
