@@ -9,7 +9,6 @@ use crate::problem::Exit;
 use crate::run::{Folder, Mode};
 use crate::setting::Setting;
 use foretoken_kernels::cpu::Cpu;
-use foretoken_kernels::device::Device;
 use foretoken_kernels::executor::{CannotServe, DeviceExecutor, Live, Pair};
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::{Drafts, RequestId, RequestTruth, Time};
