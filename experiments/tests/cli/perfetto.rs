@@ -78,9 +78,9 @@ fn check(trace: &Value) {
 #[test]
 fn a_timeline_is_valid_and_has_everything() {
     let place = ran();
-    let (trace, said) = export(&place, &["--policy", "adaspec", "--seed", "2"]);
+    let (trace, said) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
     check(&trace);
-    assert_eq!(said, "timeline of adaspec, engine.max_num_seqs = 8, seed 2 (others: --policy, --seed, --sweep)\n");
+    assert_eq!(said, "timeline of fixed-3, engine.max_num_seqs = 8, seed 2 (others: --policy, --seed, --sweep)\n");
     let about = &trace["otherData"];
     assert_eq!((about["cut"].as_str(), about["source"].as_str()), (Some("nothing"), Some("simulated")));
     for name in ["step", "draft", "verify", "prefill", "queued", "decode"] {
