@@ -191,7 +191,7 @@ fn bytes_stay() {
             "9b835366c91a79e1 length-by-batch-size.svg",
             "dac9aa80af337da4 acceptance-by-depth.svg",
             "013fa1c39b6fb3a7 goodput-map.svg",
-            "6b161e36cd14c55b kv-use.svg"
+            "0fda612b9510d9c4 kv-use.svg"
         ]
     );
 }
