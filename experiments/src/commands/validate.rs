@@ -173,6 +173,7 @@ fn profile(
         time_budget: Some(seconds),
         seed: 1,
         plot: false,
+        format: crate::cli::Format::Table,
         overwrite: true,
     };
     let profile = measured(&args, interrupt);
