@@ -33,6 +33,9 @@ pub enum Command {
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
     #[command(after_help = LIVE_EXAMPLES)]
     Live(LiveArgs),
+    /// Run an experiment on a device and in the simulator, and say how far apart they are
+    #[command(after_help = VALIDATE_EXAMPLES)]
+    Validate(ValidateArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
@@ -113,6 +116,41 @@ pub struct LiveArgs {
     /// Show the autoregressive run that was added as the yardstick
     #[arg(long)]
     pub show_implied: bool,
+}
+
+const VALIDATE_EXAMPLES: &str = "Examples:
+  foretoken validate experiments/validate-cpu.toml
+  foretoken validate experiments/validate-cpu.toml --set validate.loads='[0.5]' -o results/half --format json
+  foretoken validate results/live-live-cpu-1a2b3c4d
+  foretoken validate results/live-live-cpu-1a2b3c4d --profile here.toml -o results/compared
+
+An experiment: the pair is profiled, then each policy runs in a closed loop and at shares of the rate it sustained there, all
+of it twice; the pair is profiled again; then everything is simulated and compared. A folder: compares what was recorded.
+Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]), or the machine was not steady.";
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// The experiment with a [live] table; or a folder that `live` or `validate` wrote, to compare without running anything
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Predict with this profile, made before, instead of the experiment's or one made now
+    #[arg(long, value_name = "FILE.toml")]
+    pub profile: Option<PathBuf>,
+    /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 const PROFILE_ACCEPTANCE_EXAMPLES: &str = "Examples:

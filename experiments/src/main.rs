@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Run(args) => commands::run::run(&args),
         cli::Command::Live(args) => commands::live::run(&args),
+        cli::Command::Validate(args) => commands::validate::run(&args),
         cli::Command::Bench(args) => commands::bench::run(&args),
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
         cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),

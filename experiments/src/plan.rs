@@ -91,6 +91,18 @@ impl Plan {
         Plan::of(document, file.parent().unwrap_or(FilePath::new("")))
     }
 
+    /// [`load`](Plan::load) with the costs of a profile instead of the experiment's own.
+    pub fn load_with_profile(file: &FilePath, sets: &[String], profile: &FilePath) -> Result<Plan> {
+        let mut document = Plan::load(file, sets)?.document;
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(FilePath::new("."));
+        for key in ["target", "draft", "context_reads"] {
+            document.remove(&Path::of("hardware").key(key));
+        }
+        let given = toml::Value::String(path_from(folder, profile)).to_string();
+        document.replace(&Path::of("hardware.profile"), "the profile", &given)?;
+        Plan::of(document, folder)
+    }
+
     /// The plan of a document; relative paths in it start at `folder`.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
         Plan::build(document, folder, true)
@@ -216,6 +228,12 @@ impl Plan {
         let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
         profile.into_iter().for_each(|profile| rename_strings(profile, rename));
         value
+    }
+
+    /// Puts the baseline first: it is what a bound may depend on and what all others are compared with.
+    pub fn baseline_first(&mut self) {
+        self.policies[..=self.baseline].rotate_right(1);
+        self.baseline = 0;
     }
 
     /// Number of cells.

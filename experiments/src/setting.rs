@@ -9,7 +9,7 @@ use crate::problem::{Problem, Result};
 use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
-use foretoken_profiler::{Range, Role};
+use foretoken_profiler::{Profile, Range, Role, Truth};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
@@ -160,6 +160,13 @@ impl Setting {
     /// The true cost of passes: of the draft, of the target.
     pub fn costs(&self) -> (&dyn LatencyModel, &dyn LatencyModel) {
         (&*self.draft, &*self.target)
+    }
+
+    /// The same world in which passes take what a profile measured; what policies believe stays.
+    pub fn set_costs(&mut self, profile: &Profile) {
+        let truth = |role| profile.truth(role, Truth::default()).build();
+        (self.target, self.draft) = (truth(Role::Target), truth(Role::Draft));
+        self.context_reads = profile.context_reads;
     }
 
     /// How the true verify pass reads context, how drafts are made, and the noise of a pass.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub fn run(args: &LiveArgs) -> Result<()> {
     let mut plan = Plan::load(&args.file, &args.sets)?;
     let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
-    baseline_first(&mut plan);
+    plan.baseline_first();
     plan.live = true;
     let interrupt = on_interrupt()?;
     let usual = || PathBuf::from("results").join(format!("live-{}-{}", plan.name, &plan.digest()[..8]));
@@ -41,14 +41,11 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     if ran.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
         draw_page(&folder)?;
     }
+    for cell in &ran.report.cells {
+        cell.host.words().iter().for_each(|words| eprintln!("{}, seed {}: {words}", cell.policy, cell.seed));
+    }
     eprintln!("results: {} (live on {})", folder.path().display(), ran.report.device);
     ran.ended.map_or(Ok(()), Err)
-}
-
-/// The baseline is what a bound may depend on and what all others are compared with: it comes first.
-fn baseline_first(plan: &mut Plan) {
-    plan.policies[..=plan.baseline].rotate_right(1);
-    plan.baseline = 0;
 }
 
 /// Leaves the plan with what its first `cells` cells can fill: whole variants, or whole seeds of the first one, or its first

@@ -16,6 +16,7 @@ pub mod report;
 pub mod run;
 pub mod schema;
 pub mod traces;
+pub mod validate;
 
 use crate::problem::{Problem, Result};
 use std::io::{ErrorKind, Write};

@@ -50,6 +50,16 @@ impl Document {
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
+    /// Takes a key out of its table, if it is there.
+    pub fn remove(&mut self, path: &Path) {
+        if let Some((Step::Key(key), above)) = path.0.split_last()
+            && self.get(&Path(above.to_vec())).is_some()
+            && let DeValue::Table(table) = self.get_mut(&Path(above.to_vec())).get_mut()
+        {
+            table.remove(key.as_str());
+        }
+    }
+
     /// Appends the TOML value `text`, known to the user as `name`, to the list at `path`, where there is one.
     pub fn append(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;

@@ -1,10 +1,10 @@
 //! One policy, one seed, on the device.
 
-use super::host::{HostClock, HostTimes};
+use super::host::HostTimes;
 use super::machine::{Job, Machine};
 use super::monitor::Monitor;
 use super::recorder::LiveRecorder;
-use super::spec::{LiveAcceptance, LiveSpec};
+use super::spec::LiveAcceptance;
 use super::tape::{Head, Tail, TapeEnding};
 use crate::problem::{Problem, Result};
 use crate::setting::Setting;
@@ -41,14 +41,26 @@ pub struct Recorded {
 }
 
 impl Bench<'_> {
-    /// Serves the workload under a policy and records it in the file `tape`. `slo_tpot_s` is the bound shown to the policy.
-    pub fn record(&mut self, spec: &PolicySpec, slo_tpot_s: f64, tape: &Path, which: &str) -> Result<Recorded> {
+    /// Serves the workload under a policy and records it in the file `tape`. `slo_tpot_s` is the bound shown to the policy,
+    /// `which` says which run of how many.
+    pub fn record(
+        &mut self,
+        spec: &PolicySpec,
+        slo_tpot_s: f64,
+        warm: Warm,
+        tape: &Path,
+        which: &str,
+    ) -> Result<Recorded> {
         let (setting, label) = (self.setting, spec.label());
         let policy = setting.policy(spec);
         let config = setting.engine(policy.is_some());
         let device = self.machine.name().to_owned();
-        let head =
-            Head::new(label.clone(), self.seed, device, setting.arrivals(), &setting.workload, config.max_model_len);
+        let head = Head {
+            max_model_len: config.max_model_len,
+            slo_tpot_s,
+            overhead_s: warm.overhead_s,
+            ..Head::new(label.clone(), self.seed, device, setting.arrivals(), &setting.workload)
+        };
         let mut recorder = LiveRecorder::create(tape, &head, Monitor::new(&label, which))?;
         let serving = Serving {
             workload: &setting.workload,
@@ -80,20 +92,23 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Serves the first requests in a closed loop: caches fill, clocks rise. Returns what the host took of its steps, and how
-    /// many requests a second it did.
-    pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32) -> Result<(HostTimes, f64)> {
+    /// Serves the first requests in a closed loop: caches fill, clocks rise. It is recorded in the file `tape`, as what follows
+    /// will be, so that keeping the record takes what it will take then.
+    pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32, tape: &Path) -> Result<Warm> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
-        let workload = first(&self.setting.workload, requests as usize);
+        let (setting, label) = (self.setting, spec.label());
+        let workload = first(&setting.workload, requests as usize);
         if workload.is_empty() {
-            return Ok((HostTimes::default(), 0.0));
+            return Ok(Warm::default());
         }
-        let mut host = HostClock::default();
-        let policy = self.setting.policy(spec);
-        let config = self.setting.engine(policy.is_some());
+        let policy = setting.policy(spec);
+        let config = setting.engine(policy.is_some());
+        let arrivals = Arrivals::Closed { clients: config.max_num_seqs };
+        let head = Head::new(label.clone(), self.seed, self.machine.name().to_owned(), arrivals, &workload);
+        let mut recorder = LiveRecorder::create(tape, &head, Monitor::new(&label, "[warming up]"))?;
         let serving = Serving {
             workload: &workload,
-            arrivals: Arrivals::Closed { clients: config.max_num_seqs },
+            arrivals,
             config,
             slo_tpot_s: f64::INFINITY,
             keep_steps: false,
@@ -104,18 +119,28 @@ impl Bench<'_> {
             policy,
             prompts: self.prompts,
             acceptance: self.acceptance,
-            declared: self.setting.acceptance(),
+            declared: setting.acceptance(),
             seed: self.seed,
-            recorder: &mut host,
+            recorder: &mut recorder,
         });
-        let served = served.map_err(|e| cannot(&spec.label(), &e))?;
+        let served = served.map_err(|e| cannot(&label, &e))?;
+        let host = recorder.finish(&Tail { ending: TapeEnding::Done, rejected: vec![] })?;
         if let Some(error) = served.error {
-            return Err(Problem::failed(format!("{}, while warming up: {error}", spec.label())));
+            return Err(Problem::failed(format!("{label}, while warming up: {error}")));
         }
         let last = served.run.records.finish.iter().filter(|&&t| t != Time::MAX).max().copied().unwrap_or_default();
         let rate = if last > Time::ZERO { workload.len() as f64 / last.as_s() } else { 0.0 };
-        Ok((host.times(), rate))
+        Ok(Warm { overhead_s: host.overhead_s.unwrap_or(0.0), rate })
     }
+}
+
+/// What warming up showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Warm {
+    /// Host time between the passes of a step, seconds.
+    pub overhead_s: f64,
+    /// Requests a second.
+    pub rate: f64,
 }
 
 /// The first requests of a workload.
@@ -137,11 +162,23 @@ pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The live table with what the command line says instead.
-pub fn with_device(live: &LiveSpec, device: Option<&str>) -> LiveSpec {
-    let mut live = live.clone();
-    if let Some(device) = device {
-        device.clone_into(&mut live.device);
+/// The cell that a tape is of: variant, seed, policy. `None` for other files.
+pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
+    let mut parts = name.strip_suffix(".tape")?.split('-');
+    let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();
+    let cell = (number('v')?, number('s')?, number('p')?);
+    (tape_name(cell.0, cell.1, cell.2) == name).then_some(cell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tapes_name_says_whose_it_is() {
+        assert_eq!(cell_of_tape(&tape_name(1, 20, 3)), Some((1, 20, 3)));
+        for other in ["p0-closed-1.tape", "v1-s2-p3.tape.bak", "v1-s2.tape", "v01-s2-p3.tape"] {
+            assert_eq!(cell_of_tape(other), None, "{other}");
+        }
     }
-    live
 }

@@ -49,6 +49,15 @@ pub struct HostTimes {
     pub overhead_s: Option<f64>,
 }
 
+impl HostTimes {
+    /// In words; `None` before the second step.
+    pub fn words(&self) -> Option<String> {
+        let us = |h: HostTime| format!("median {:.1} us, P99 {:.1} us", h.p50_s * 1e6, h.p99_s * 1e6);
+        let large = self.step_at_32.map_or(String::new(), |h| format!("; of {LARGE_BATCH} decodes and more {}", us(h)));
+        Some(format!("host a step: {}{large}", us(self.step?)))
+    }
+}
+
 impl HostClock {
     /// Adds a step.
     pub fn add(&mut self, step: &StepTrace) {

@@ -5,7 +5,7 @@ use crate::models::Model;
 use crate::problem::{Exit, Problem, Result};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device;
-use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Needs, Pair, Prompts};
+use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts};
 use foretoken_kernels::forward::LoadError;
 use foretoken_sim::live::Recorder;
 use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
@@ -159,17 +159,4 @@ impl<D: device::Device + Send> Machine for Loaded<D> {
     fn warm_up(&mut self) -> std::result::Result<(), String> {
         self.pair.warm_up(&mut self.device, 3).map_err(|e| e.to_string())
     }
-}
-
-/// What all policies together need of the models.
-pub fn needs(
-    policies: &[Option<Box<dyn SpecPolicy>>],
-    labels: &[String],
-    of: &Acceptance<'_>,
-) -> std::result::Result<Needs, (String, CannotServe)> {
-    let each = policies
-        .iter()
-        .zip(labels)
-        .map(|(policy, label)| Needs::of(policy.as_deref(), of).map_err(|e| (label.clone(), e)));
-    each.reduce(|all, one| Ok(all?.and(one?))).unwrap_or(Ok(Needs::default()))
 }

@@ -5,6 +5,8 @@
 //! requests at the same instants.
 
 mod cell;
+#[cfg(test)]
+mod faults;
 mod host;
 mod machine;
 mod monitor;
@@ -16,14 +18,14 @@ mod run;
 mod spec;
 pub mod tape;
 
-pub use cell::{Bench, Recorded, first, tape_name, with_device};
-pub use host::{HostTime, HostTimes};
+pub use cell::{Bench, Recorded, cell_of_tape, first};
+pub use host::{HostClock, HostTimes};
 pub use machine::{Machine, Models, open};
 pub use overload::{Overload, overload};
 pub use prompts::prompts;
 pub use refuse::check;
 pub use run::{LIVE_JSON, TAPES, run_live};
-pub use spec::{LiveAcceptance, LiveSpec, Prompts, required};
+pub use spec::{LiveSpec, WeightSource, required, with_device};
 
 use foretoken_sim::{Time, Workload};
 
@@ -33,7 +35,7 @@ pub fn shape_workload(live: &LiveSpec, workload: &mut Workload) {
         let compressed = |at: &Time| Time::from_s(at.as_s() / live.time_scale);
         workload.arrival = workload.arrival.iter().map(compressed).collect();
     }
-    if live.prompts == Prompts::Families {
+    if live.prompts == spec::Prompts::Families {
         prompts::assign_families(workload);
     }
 }

@@ -6,7 +6,7 @@ use super::machine::{Machine, Models, open};
 use super::overload::{Overload, overload};
 use super::prompts::prompts;
 use super::refuse;
-use super::spec::{LiveSpec, Prompts};
+use super::spec::LiveSpec;
 use super::tape::TapeEnding;
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -62,32 +62,34 @@ pub struct Ran {
     pub ended: Option<Box<Problem>>,
 }
 
-/// Runs every cell. What was done when an error or an interrupt comes is kept and told of.
+/// Opens the device and runs every cell on it.
 pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &AtomicBool) -> Result<Ran> {
     let variant = &plan.variants[0];
     let models = Models::find(live)?;
-    let mut runner = Runner {
-        plan,
-        live,
-        folder,
-        interrupt,
-        store: Store::open(folder, &plan.digest())?,
-        ran: Ran {
-            report: LiveReport { order: ORDER, ..LiveReport::default() },
-            speed: Speed::default(),
-            cells: 0,
-            ended: None,
-        },
-    };
-    let started = Instant::now();
     let room = refuse::check(plan, variant, &Setting::new(variant, plan.seeds[0])?, live, &models)?;
     let mut machine = open(live, &models, room)?;
-    machine.name().clone_into(&mut runner.ran.report.device);
+    run_on(plan, live, folder, interrupt, &models, &mut *machine)
+}
+
+/// Runs every cell. What was done when an error or an interrupt comes is kept and told of.
+pub(super) fn run_on(
+    plan: &Plan,
+    live: &LiveSpec,
+    folder: &Folder,
+    interrupt: &AtomicBool,
+    models: &Models,
+    machine: &mut dyn Machine,
+) -> Result<Ran> {
+    let report = LiveReport { device: machine.name().to_owned(), order: ORDER, cells: Vec::new() };
+    let ran = Ran { report, speed: Speed::default(), cells: 0, ended: None };
+    let store = Store::open(folder, &plan.digest())?;
+    let mut runner = Runner { plan, live, folder, interrupt, store, ran };
+    let started = Instant::now();
     std::fs::create_dir_all(folder.path().join(TAPES))
         .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
     'cells: for variant in 0..plan.variants.len() {
         for seed in 0..plan.seeds.len() {
-            if !runner.comparison(&mut *machine, &models, variant, seed)? {
+            if !runner.comparison(machine, models, variant, seed)? {
                 break 'cells;
             }
         }
@@ -111,10 +113,7 @@ impl Runner<'_> {
         let of = &self.plan.variants[variant];
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
         let mut setting = Setting::new(of, number)?;
-        let tokenizer = tokenizer(self.live, models)?;
-        let all = prompts(&self.live.prompts, &mut setting.workload, number, models.target.shape.vocab, &|text| {
-            tokenizer.tokens(text)
-        })?;
+        let all = prompts(&self.live.prompts, &mut setting.workload, number, models)?;
         setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
         let mut slo: Option<Slo> = None;
         for policy in 0..self.plan.policies.len() {
@@ -131,12 +130,12 @@ impl Runner<'_> {
                 interrupt: self.interrupt,
             };
             let spec = &self.plan.policies[policy].spec;
-            bench.warm_up(spec, self.live.warm_up_requests)?;
             let id = CellId { variant, seed, policy };
             let tape = self.folder.path().join(TAPES).join(tape_name(variant, seed, policy));
             let which = format!("[{} of {count}]", self.ran.report.cells.len() + 1);
             let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
-            let recorded = bench.record(spec, bound, &tape, &which)?;
+            let warm = bench.warm_up(spec, self.live.warm_up_requests, &tape)?;
+            let recorded = bench.record(spec, bound, warm, &tape, &which)?;
             if !self.keep(id, &setting, recorded, &mut slo)? {
                 return Ok(false);
             }
@@ -209,33 +208,4 @@ impl Runner<'_> {
 fn interrupted(when: &str) -> Box<Problem> {
     Problem::new(Exit::Interrupted, format!("interrupted {when}: what was done is kept"))
         .help("the folder says that it is partial; `foretoken validate` reads its recordings")
-}
-
-/// How texts become tokens for this target.
-pub struct Tokenizer {
-    vocab: u32,
-}
-
-impl Tokenizer {
-    /// The token ids of a text.
-    pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        match self.vocab {
-            256 => Ok(text.bytes().map(u32::from).collect()),
-            n => Err(Problem::bad_input(format!("live.prompts: a vocabulary of {n} tokens needs a tokenizer.json"))
-                .help("give the folder of a checkpoint that has one, or take prompts = \"random\"")),
-        }
-    }
-}
-
-/// The tokenizer of the target. Of 256 tokens each is a byte.
-pub fn tokenizer(live: &LiveSpec, models: &Models) -> Result<Tokenizer> {
-    let vocab = models.target.shape.vocab;
-    if live.prompts == Prompts::Families && vocab != 256 {
-        return Err(Problem::bad_input(format!(
-            "live.prompts = \"families\" is text of bytes, and {} has {vocab} tokens",
-            live.target
-        ))
-        .help("take prompts = \"random\", or { jsonl = { path = \"...\" } } with a checkpoint's tokenizer"));
-    }
-    Ok(Tokenizer { vocab })
 }

@@ -152,6 +152,15 @@ impl Device {
     }
 }
 
+/// The table with what the command line says instead.
+pub fn with_device(live: &LiveSpec, device: Option<&str>) -> LiveSpec {
+    let mut live = live.clone();
+    if let Some(device) = device {
+        device.clone_into(&mut live.device);
+    }
+    live
+}
+
 /// The table, or what to do where there is none.
 pub fn required<'a>(live: Option<&'a LiveSpec>, name: &str) -> Result<&'a LiveSpec> {
     live.ok_or_else(|| {

@@ -75,7 +75,7 @@ const REPORT: &str = "report";
 /// What the files of a results folder look like. It rises when a reader of the old ones would misread the new ones.
 const SCHEMA: u32 = 1;
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 16] = [
+const OURS: [&str; 22] = [
     MANIFEST,
     CELLS,
     FIGURES,
@@ -92,6 +92,12 @@ const OURS: [&str; 16] = [
     "report.json",
     crate::live::LIVE_JSON,
     crate::live::TAPES,
+    crate::validate::RUNS_JSON,
+    "profile.toml",
+    "profile-after.toml",
+    "validation.json",
+    "validation.txt",
+    "validation.html",
 ];
 
 impl Manifest {
@@ -159,6 +165,12 @@ impl Folder {
         Ok((folder, false))
     }
 
+    /// Takes a plan that became more definite: its costs were measured.
+    pub fn replan(&self, plan: &Plan) -> Result<()> {
+        self.write_manifest(plan, &BTreeMap::new(), None, false)?;
+        self.write("experiment.toml", plan.resolved_for(&self.path)?.as_bytes())
+    }
+
     /// Takes back what this run wrote when it came to nothing: no cell is finished, and nothing but this run's own
     /// beginnings is there. Best effort: the error that led here is the one to report.
     pub fn abandon(&self) {
@@ -210,8 +222,13 @@ impl Folder {
             files.extend(digest(&entry.path()).map(|d| (name, d)));
         }
         self.write_manifest(plan, &files, Some(speed), true)?;
-        std::fs::remove_dir_all(self.cells())
-            .map_err(|e| Problem::failed(format!("cannot remove {}: {e}", self.cells().display())))
+        match std::fs::remove_dir_all(self.cells()) {
+            // A validation has none.
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Problem::failed(format!("cannot remove {}: {e}", self.cells().display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ends a folder that holds a part: the manifest says so.

@@ -2,15 +2,14 @@
 
 use super::flow::{self, Flow};
 use super::numbers::{Curves, Numbers, QUANTITIES, Samples, Unit};
-use super::regions::{Point, RegionError, regions};
+use super::regions::{RegionError, regions};
 use super::simulate::{Replay, Simulated};
 use crate::live::tape::{Tape, Told};
-use crate::live::{HostTimes, Overload, overload};
-use foretoken_sim::Time;
-use foretoken_sim::AcceptanceSource;
+use crate::live::{HostClock, HostTimes, Overload, overload};
+use foretoken_report::ValidatedRun;
 use foretoken_sim::live::{RecordedRounds, ReplayClock};
 use foretoken_sim::metrics::Slo;
-use foretoken_sim::{Ending, Serving};
+use foretoken_sim::{AcceptanceSource, Ending, RequestRecords, Serving, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
@@ -86,19 +85,8 @@ pub struct CellReport {
     pub overload: Option<Overload>,
     /// Host time between steps that the simulation was given, seconds.
     pub overhead_s: f64,
-    /// Host time of the live run.
-    pub host: Option<HostTimes>,
-}
-
-/// What the page draws beside the numbers.
-#[derive(Clone, Debug, Default)]
-pub struct Drawn {
-    /// Latencies of the first live run.
-    pub live: Samples,
-    /// Latencies simulated with recorded acceptance.
-    pub recorded: Samples,
-    /// Passes of a step, measured and predicted, seconds.
-    pub points: Vec<Point>,
+    /// Host time of the first live run.
+    pub host: HostTimes,
 }
 
 /// One cell to compare.
@@ -111,13 +99,11 @@ pub struct Comparison<'a> {
     pub load: (String, Option<f64>),
     /// The bounds requests are held to.
     pub slo: Slo,
-    /// Host time of the first live run.
-    pub host: Option<HostTimes>,
 }
 
 impl Comparison<'_> {
     /// Compares.
-    pub fn report(&self) -> (CellReport, Drawn) {
+    pub fn report(&self) -> (CellReport, ValidatedRun) {
         let setting = self.replay.setting;
         let first = &self.tapes[0];
         let told: Vec<Told> = self.tapes.iter().map(Tape::told).collect();
@@ -137,6 +123,7 @@ impl Comparison<'_> {
         let end = told.iter().chain([&recorded.told]).filter_map(|t| t.steps.last()).map(|s| s.end).max();
         let curves = |t: &Told| Curves::of(&t.steps, end.unwrap_or(Time(1)));
         let live_curves: Vec<Curves> = told.iter().map(curves).collect();
+        let recorded_curves = curves(&recorded.told);
         let e2e = |n: &Numbers| n.e2e.map(|q| q.mean);
         let report = CellReport {
             policy: self.replay.spec.label(),
@@ -150,15 +137,30 @@ impl Comparison<'_> {
             rows: rows(&live, &by_record, &by_model),
             distances: simulated.distances(&samples[0]),
             live_distances: samples.get(1).map(|other| other.distances(&samples[0])),
-            curves: curves(&recorded.told).error(&live_curves[0]),
+            curves: recorded_curves.error(&live_curves[0]),
             live_curves: live_curves.get(1).map(|other| other.error(&live_curves[0])),
             regions,
             e2e_sensitivity: e2e(&by_nudge).zip(e2e(&by_record)).map(|(slow, usual)| slow / usual - 1.0),
             overload: overload(&told[0].records).filter(|_| first.head.clients.is_none()),
-            overhead_s: self.replay.overhead_s,
-            host: self.host,
+            overhead_s: first.head.overhead_s,
+            host: host(first),
         };
-        (report, Drawn { live: samples.into_iter().next().unwrap_or_default(), recorded: simulated, points })
+        let again = |at: usize| samples.get(at).cloned().unwrap_or_default();
+        let bins = |of: fn(&Curves) -> &Vec<f64>| {
+            let live = |at: usize| live_curves.get(at).map(of).cloned().unwrap_or_default();
+            [live(0), live(1), of(&recorded_curves).clone(), Vec::new()]
+        };
+        let drawn = ValidatedRun {
+            title: format!("{}, {}", report.policy, report.load),
+            latencies: [again(0), again(1), simulated, Samples::of(&modelled.told.records)]
+                .map(Samples::into_latencies),
+            requests: both_finished(&told[0].records, &recorded.told.records),
+            steps: points,
+            end_s: end.map_or(0.0, Time::as_s),
+            batch_size: bins(|c| &c.batch_size),
+            draft_len: bins(|c| &c.draft_len),
+        };
+        (report, drawn)
     }
 
     /// Runs the engine and the policy again on the very times that were recorded: schedule, decisions and tokens must be the
@@ -175,7 +177,7 @@ impl Comparison<'_> {
             workload: &setting.workload,
             arrivals: tape.head.arrivals(),
             config,
-            slo_tpot_s: self.replay.slo_tpot_s,
+            slo_tpot_s: tape.head.slo_tpot_s,
             keep_steps: false,
             interrupt: &interrupt,
         };
@@ -193,6 +195,19 @@ impl Comparison<'_> {
             _ => None,
         }
     }
+}
+
+/// End-to-end latencies of the requests that finished in both runs.
+fn both_finished(live: &RequestRecords, simulated: &RequestRecords) -> Vec<(f64, f64)> {
+    let both = (0..live.len()).filter(|&i| live.finished(i) && simulated.finished(i));
+    both.map(|i| (live.e2e_s(i), simulated.e2e_s(i))).collect()
+}
+
+/// What the host took of a run's steps.
+fn host(tape: &Tape) -> HostTimes {
+    let mut clock = HostClock::default();
+    tape.steps.iter().for_each(|step| clock.add(step));
+    clock.times()
 }
 
 fn rows(live: &[Numbers], recorded: &Numbers, modelled: &Numbers) -> Vec<Row> {

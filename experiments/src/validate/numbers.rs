@@ -87,6 +87,11 @@ impl Samples {
         }
     }
 
+    /// TTFT, TPOT, E2E.
+    pub fn into_latencies(self) -> [Vec<f64>; 3] {
+        [self.ttft, self.tpot, self.e2e]
+    }
+
     /// The largest distance of the distributions to another run's: TTFT, TPOT, E2E.
     pub fn distances(&self, other: &Samples) -> [Option<f64>; 3] {
         let of = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());

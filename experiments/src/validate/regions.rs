@@ -172,7 +172,7 @@ mod tests {
             mark(MarkKind::Verify, 30, 130, 3),
         ];
         let steps = vec![StepTrace { marks, rounds: vec![round], ..StepTrace::default() }];
-        let head = Head::new("x".into(), 1, "cpu".into(), Arrivals::Open, &Workload::default(), 100);
+        let head = Head::new("x".into(), 1, "cpu".into(), Arrivals::Open, &Workload::default());
         let tape = Tape { head, steps, tail: None };
         let draft = Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 11e-6 });
         let target = Linear::new(Coefficients { alpha_s: 1e-6, gamma_s: 20e-6, delta_s: 0.0 });

@@ -1,32 +1,26 @@
 //! The whole validation: every cell compared, the rankings, and the verdict. Made from recordings alone.
 
-use super::compare::{self, CellReport, Comparison, Drawn};
+use super::compare::{self, CellReport, Comparison};
+use super::drift::Drift;
 use super::flow;
-use super::measure::{Load, RunEntry, unreadable};
 use super::numbers::{Unit, service_rate};
+use super::runs::{Load, RunEntry, Runs, tape};
 use super::simulate::{Replay, requests_of};
 use super::spec::ValidateSpec;
 use super::verdict::{self, Check, Ranked, Service};
-use crate::live::tape::{Tape, read_tape};
+use crate::live::tape::Tape;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use crate::setting::Setting;
-use foretoken_policies::PolicySpec;
+use foretoken_profiler::Profile;
+use foretoken_report::ValidatedRun;
 use foretoken_sim::live::RecordedRounds;
+use foretoken_sim::metrics::Slo;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The version of `validation.json`.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// How steady the machine was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Drift {
-    /// The largest of the changes below.
-    pub largest: f64,
-    /// Model, and the change of its passes' median times from the profile before the runs to the one after them.
-    pub models: Vec<(String, f64)>,
-}
 
 /// `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,9 +52,9 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// Is every bound kept?
-    pub fn passed(&self) -> bool {
-        self.checks.iter().all(|c| c.kept)
+    /// Was the machine the same before and after the runs, as far as that is known?
+    pub fn steady(&self) -> bool {
+        self.checks.iter().all(|c| c.kept || c.what != verdict::DRIFT)
     }
 }
 
@@ -68,58 +62,69 @@ impl Validation {
 pub struct Compared<'a> {
     /// The experiment, the baseline first.
     pub plan: &'a Plan,
-    /// Index of its variant and seed.
-    pub at: (usize, usize),
+    /// The folder that holds the runs.
+    pub folder: &'a Path,
     /// The runs.
-    pub entries: &'a [RunEntry],
-    /// Where their tapes lie.
-    pub tapes: &'a Path,
-    /// How steady the machine was.
-    pub drift: Option<Drift>,
+    pub runs: &'a Runs,
+    /// What predicts passes instead of the experiment's costs.
+    pub profile: Option<&'a Profile>,
+    /// What predicts passes, in words.
+    pub costs: String,
+}
+
+/// A run with what was found of it.
+struct Found {
+    entry: RunEntry,
+    cell: CellReport,
+    drawn: ValidatedRun,
+    rate: Option<Service>,
 }
 
 impl Compared<'_> {
     /// Compares every run.
-    pub fn validation(&self) -> Result<(Validation, Vec<Drawn>)> {
-        let variant = &self.plan.variants[self.at.0];
-        let spec = variant.experiment.validate.clone().unwrap_or_default();
-        let (mut cells, mut drawn, mut service, mut notes) = (vec![], vec![], vec![], vec![]);
+    pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
+        let experiment = &self.plan.variants[0].experiment;
+        let spec = experiment.validate.clone().unwrap_or_default();
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
         let mut device = String::new();
-        for entry in self.entries {
-            let tapes = self.read(entry)?;
-            tapes[0].head.device.clone_into(&mut device);
-            let (cell, of_cell, rate) = self.cell(entry, &tapes)?;
+        for entry in &self.runs.entries {
+            let tapes = self.read(entry, &mut notes)?;
+            let Some(first) = tapes.first() else { continue };
+            first.head.device.clone_into(&mut device);
+            let (cell, drawn, rate) = self.cell(entry, &tapes, &found)?;
             notes.extend(remarks(&cell));
-            match rate {
-                Some(rate) => service.push(rate),
-                None if matches!(entry.load, Load::Closed(_)) => {
-                    notes.push(format!("{}: its closed loop is too short to rank by", cell.policy));
-                }
-                None => {}
+            if rate.is_none() && matches!(entry.load, Load::Closed(_)) {
+                notes.push(format!("{}: its closed loop is too short to rank by", cell.policy));
             }
-            cells.push(cell);
-            drawn.push(of_cell);
+            found.push(Found { entry: entry.clone(), cell, drawn, rate });
         }
-        let speedups = self.speedups(&cells, &spec);
+        if found.is_empty() {
+            return Err(Problem::bad_input(format!("{}: no recording holds a step", self.folder.display()))
+                .help("the runs ended before their first step: run it again"));
+        }
+        let service: Vec<Service> = found.iter().filter_map(|f| f.rate.clone()).collect();
+        let groups = self.groups(&found);
+        let speedups: Vec<(String, Vec<Service>)> = groups
+            .iter()
+            .map(|(name, group)| (name.clone(), speedups(group, &spec)))
+            .filter(|g| !g.1.is_empty())
+            .collect();
         let rankings = rankings(&service, &speedups);
-        let drift = self.drift.as_ref().map(|d| d.largest);
+        let drift = self.runs.drift.as_ref().map(|d| d.largest);
         if drift.is_none() {
             notes.push("drift of the machine was not measured: `foretoken validate FILE.toml` measures it".into());
         }
+        let (cells, drawn): (Vec<CellReport>, Vec<ValidatedRun>) = found.into_iter().map(|f| (f.cell, f.drawn)).unzip();
         let checks = verdict::checks(&cells, &rankings, drift, &spec.tolerance);
-        let costs = match &variant.experiment.hardware.profile {
-            Some(path) => format!("profiled: {}", path.display()),
-            None => "the experiment's [hardware], not profiled".to_owned(),
-        };
         let validation = Validation {
             schema_version: SCHEMA_VERSION,
             name: self.plan.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             device,
-            costs,
-            drift: self.drift.clone(),
+            costs: self.costs.clone(),
+            drift: self.runs.drift.clone(),
             service,
-            speedups,
+            speedups: speedups.into_iter().flat_map(|(_, all)| all).collect(),
             rankings,
             cells,
             checks,
@@ -128,38 +133,46 @@ impl Compared<'_> {
         Ok((validation, drawn))
     }
 
-    fn read(&self, entry: &RunEntry) -> Result<Vec<Tape>> {
-        let read = |name: &String| read_tape(&self.tapes.join(name)).map_err(|e| unreadable(name, &e));
-        let tapes = entry.tapes.iter().map(read).collect::<Result<Vec<_>>>()?;
-        match tapes.iter().any(|t| t.steps.is_empty()) {
-            true => Err(Problem::bad_input(format!("{}: the recording holds no step", entry.tapes.join(", ")))
-                .help("the run ended before its first step: run it again")),
-            false => Ok(tapes),
+    /// The recordings of a run that hold something.
+    fn read(&self, entry: &RunEntry, notes: &mut Vec<String>) -> Result<Vec<Tape>> {
+        let mut tapes = Vec::new();
+        for name in &entry.tapes {
+            let tape = tape(self.folder, name)?;
+            match tape.steps.is_empty() {
+                true => notes.push(format!("{name}: it holds no step and was left out")),
+                false => tapes.push(tape),
+            }
         }
+        Ok(tapes)
     }
 
-    fn policy(&self, entry: &RunEntry) -> &PolicySpec {
-        &self.plan.policies[entry.policy].spec
-    }
-
-    fn cell(&self, entry: &RunEntry, tapes: &[Tape]) -> Result<(CellReport, Drawn, Option<Service>)> {
+    fn cell(
+        &self,
+        entry: &RunEntry,
+        tapes: &[Tape],
+        found: &[Found],
+    ) -> Result<(CellReport, ValidatedRun, Option<Service>)> {
         let head = &tapes[0].head;
-        let mut setting = Setting::new(&self.plan.variants[self.at.0], self.plan.seeds[self.at.1])?;
+        let (Some(variant), Some(&seed), Some(entrant)) = (
+            self.plan.variants.get(entry.variant),
+            self.plan.seeds.get(entry.seed),
+            self.plan.policies.get(entry.policy),
+        ) else {
+            return Err(Problem::bad_input(format!("{}: the experiment has no such run", entry.tapes.join(", ")))
+                .help("the folder's experiment.toml and its recordings do not belong together"));
+        };
+        let mut setting = Setting::new(variant, seed)?;
         setting.set_workload(requests_of(head, &setting.workload));
         setting.set_arrivals(head.arrivals());
-        let spec = self.policy(entry);
+        if let Some(profile) = self.profile {
+            setting.set_costs(profile);
+        }
+        let bound = Some(head.slo_tpot_s).filter(|s| s.is_finite());
         let comparison = Comparison {
-            replay: Replay {
-                setting: &setting,
-                head,
-                spec,
-                slo_tpot_s: entry.slo_tpot_s.unwrap_or(f64::INFINITY),
-                overhead_s: entry.overhead_s,
-            },
+            replay: Replay { setting: &setting, head, spec: &entrant.spec },
             tapes,
-            load: (entry.load.to_string(), if let Load::Own(share) = entry.load { Some(share) } else { None }),
-            slo: foretoken_sim::metrics::Slo { tpot_s: entry.slo_tpot_s, ..setting.slo(None) },
-            host: entry.host,
+            load: (self.load(entry), self.share(entry, found)),
+            slo: Slo { tpot_s: bound, ..setting.slo(None) },
         };
         let (cell, drawn) = comparison.report();
         let rate = match entry.load {
@@ -169,28 +182,74 @@ impl Compared<'_> {
         Ok((cell, drawn, rate))
     }
 
-    /// Mean E2E of the baseline over that of each policy, at the common load.
-    fn speedups(&self, cells: &[CellReport], spec: &ValidateSpec) -> Vec<Service> {
-        let at_common = |(entry, _): &(&RunEntry, &CellReport)| match entry.load {
-            Load::Common(_) | Load::AsRun => true,
-            Load::Own(share) => entry.policy == 0 && share == spec.common_load,
-            Load::Closed(_) => false,
+    /// The share of the policy's own service rate that a run was at, as far as closed loops before it say.
+    fn share(&self, entry: &RunEntry, found: &[Found]) -> Option<f64> {
+        let rate = |policy: usize| {
+            let of = found.iter().find(|f| f.entry.policy == policy && f.rate.is_some())?;
+            let live = &of.rate.as_ref()?.rate.live;
+            Some(live.iter().sum::<f64>() / live.len() as f64)
         };
-        let common: Vec<(&RunEntry, &CellReport)> = self.entries.iter().zip(cells).filter(at_common).collect();
-        let Some(base) = common.iter().find(|(entry, _)| entry.policy == 0).and_then(|(_, c)| c.row("E2E, mean")) else {
-            return Vec::new();
-        };
-        let over = |(_, cell): &(&RunEntry, &CellReport)| {
-            let own = cell.row("E2E, mean")?;
-            let live = base.live.iter().zip(&own.live).map(|(b, o)| b / o).collect();
-            let simulated = |b: Option<f64>, o: Option<f64>| b.zip(o).map(|(b, o)| b / o);
-            let (recorded, modelled) = (simulated(base.recorded, own.recorded), simulated(base.modelled, own.modelled));
-            let rate = compare::row("speedup", Unit::Plain, live, recorded, modelled);
-            Some(Service { policy: cell.policy.clone(), rate })
-        };
-        common.iter().filter_map(over).collect()
+        match entry.load {
+            Load::Own(share) => Some(share),
+            Load::Common(share) => Some(share * rate(0)? / rate(entry.policy)?),
+            Load::Closed(_) | Load::AsRun => None,
+        }
+    }
+
+    /// The load in words, with the seed and swept values where there are several.
+    fn load(&self, entry: &RunEntry) -> String {
+        match self.group(entry) {
+            name if name.is_empty() => entry.load.to_string(),
+            name => format!("{}, {name}", entry.load),
+        }
+    }
+
+    fn group(&self, entry: &RunEntry) -> String {
+        let choices = self.plan.variants[entry.variant].choices.iter();
+        let mut parts: Vec<String> = choices.map(|c| format!("{} = {}", c.path, c.value)).collect();
+        if self.plan.seeds.len() > 1 {
+            parts.push(format!("seed {}", self.plan.seeds[entry.seed]));
+        }
+        parts.join(", ")
+    }
+
+    /// The runs by seed and swept values: policies are compared within.
+    fn groups<'a>(&self, found: &'a [Found]) -> Vec<(String, Vec<&'a Found>)> {
+        let mut groups: Vec<((usize, usize), String, Vec<&Found>)> = Vec::new();
+        for f in found {
+            let key = (f.entry.variant, f.entry.seed);
+            match groups.iter_mut().find(|g| g.0 == key) {
+                Some(group) => group.2.push(f),
+                None => groups.push((key, self.group(&f.entry), vec![f])),
+            }
+        }
+        groups.into_iter().map(|(_, name, group)| (name, group)).collect()
     }
 }
+
+/// Mean E2E of the baseline over that of each policy, at the common load.
+fn speedups(found: &[&Found], spec: &ValidateSpec) -> Vec<Service> {
+    let at_common = |f: &&&Found| match f.entry.load {
+        Load::Common(_) | Load::AsRun => true,
+        Load::Own(share) => f.entry.policy == 0 && share == spec.common_load,
+        Load::Closed(_) => false,
+    };
+    let common: Vec<&&Found> = found.iter().filter(at_common).collect();
+    let Some(base) = common.iter().find(|f| f.entry.policy == 0).and_then(|f| f.cell.row(E2E)) else {
+        return Vec::new();
+    };
+    let over = |f: &&&Found| {
+        let own = f.cell.row(E2E)?;
+        let live = base.live.iter().zip(&own.live).map(|(b, o)| b / o).collect();
+        let simulated = |b: Option<f64>, o: Option<f64>| b.zip(o).map(|(b, o)| b / o);
+        let (recorded, modelled) = (simulated(base.recorded, own.recorded), simulated(base.modelled, own.modelled));
+        let rate = compare::row("speedup", Unit::Plain, live, recorded, modelled);
+        Some(Service { policy: f.cell.policy.clone(), rate })
+    };
+    common.iter().filter_map(over).collect()
+}
+
+const E2E: &str = "E2E, mean";
 
 /// The service rate, live and simulated.
 fn service(of: &Comparison, clients: u32) -> Option<Service> {
@@ -204,13 +263,18 @@ fn service(of: &Comparison, clients: u32) -> Option<Service> {
     Some(Service { policy: of.replay.spec.label(), rate })
 }
 
-fn rankings(service: &[Service], speedups: &[Service]) -> Vec<Ranked> {
-    let of = |by: &str, all: &[Service]| {
+fn rankings(service: &[Service], speedups: &[(String, Vec<Service>)]) -> Vec<Ranked> {
+    let of = |by: String, all: &[Service]| {
         let value = |s: &Service| Some((s.policy.clone(), s.rate.live.clone(), s.rate.recorded?, s.rate.modelled));
         let values = all.iter().map(value).collect::<Option<Vec<_>>>()?;
-        (values.len() > 1).then(|| verdict::rank(by, values))
+        (values.len() > 1).then(|| verdict::rank(&by, values))
     };
-    of("service rate", service).into_iter().chain(of("speedup at the common load", speedups)).collect()
+    let mut all = vec![of("service rate".to_owned(), service)];
+    for (group, of_group) in speedups {
+        let comma = if group.is_empty() { "" } else { ", " };
+        all.push(of(format!("speedup at the common load{comma}{group}"), of_group));
+    }
+    all.into_iter().flatten().collect()
 }
 
 /// What a reader must know of a cell.

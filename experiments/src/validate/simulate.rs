@@ -18,10 +18,6 @@ pub struct Replay<'a> {
     pub head: &'a Head,
     /// Who decides.
     pub spec: &'a PolicySpec,
-    /// The bound shown to the policy, seconds.
-    pub slo_tpot_s: f64,
-    /// Host time between steps, seconds.
-    pub overhead_s: f64,
 }
 
 /// A simulated run.
@@ -60,11 +56,11 @@ impl Replay<'_> {
             workload: &setting.workload,
             arrivals: head.arrivals(),
             config,
-            slo_tpot_s: self.slo_tpot_s,
+            slo_tpot_s: head.slo_tpot_s,
             keep_steps: false,
             interrupt: &interrupt,
         };
-        let served = serving.run(Watched::new(clock, plain, Time::from_s(self.overhead_s)), policy);
+        let served = serving.run(Watched::new(clock, plain, Time::from_s(head.overhead_s)), policy);
         let steps = served.executor.into_steps();
         let outcomes = served.run.records.outcome.iter().zip(0u32..);
         let rejected: Vec<u32> = outcomes.filter(|(o, _)| **o == Outcome::Rejected).map(|(_, id)| id).collect();

@@ -33,9 +33,9 @@ pub struct ValidateSpec {
 pub struct Tolerance {
     /// Error of mean TPOT, at every load.
     pub tpot: f64,
-    /// Error of mean E2E, up to a load of 1. Above it is reported with its sensitivity only.
+    /// Error of mean E2E, up to 0.8 of the policy's own service rate. Above, it is reported with its sensitivity only.
     pub e2e: f64,
-    /// Error of completed requests a second, above a load of 1.
+    /// Error of completed requests a second, above 0.8 of the service rate.
     pub completed: f64,
     /// Change of the machine between the profile and its repetition.
     pub drift: f64,

@@ -54,28 +54,6 @@ fn rates(v: &Validation, out: &mut String) {
 
 fn cell_text(c: &CellReport) -> String {
     let mut out = format!("{}, {}: {} requests\n", c.policy, c.load, c.requests);
-    let f = &c.flow;
-    let _ = write!(out, "  flow: {} of {} steps the same", f.same_steps, f.steps);
-    if let Some(p) = &f.parted {
-        let _ = write!(out, "; then, at step {}, {:?}: {}", p.step, p.what, p.how);
-    }
-    let agreement = f.agreement().map_or("-".to_owned(), percent);
-    let _ = writeln!(
-        out,
-        "\n  {} of {} requests the same round by round; decisions alike in {agreement} of {} shared rounds of {}; \
-         other tokens accepted: {}",
-        f.same_requests, f.requests, f.shared_rounds, f.rounds, f.other_acceptance
-    );
-    let replay = c.replay_parted.as_deref().unwrap_or("every schedule, decision and token the same");
-    let _ = writeln!(out, "  replay on the recorded times: {replay}");
-    let m = c.missed;
-    if (m.other_round, m.invented, m.looks) != (0, 0, 0) {
-        let _ = writeln!(
-            out,
-            "  beyond the recording: {} bits by another round, {} bits and {} confidences by the model",
-            m.other_round, m.invented, m.looks
-        );
-    }
     if let Some(o) = &c.overload {
         let _ = writeln!(out, "  {o}");
     }
@@ -85,12 +63,9 @@ fn cell_text(c: &CellReport) -> String {
     }
     align(&mut t);
     let _ = writeln!(out, "{t}");
-    let three = |d: &[Option<f64>; 3]| d.map(|d| d.map_or("-".to_owned(), |d| format!("{d:.2}"))).join(" / ");
-    let live = c.live_distances.as_ref().map_or("-".to_owned(), three);
-    let _ = writeln!(out, "  largest distance of CDFs, TTFT / TPOT / E2E: {} (live {live})", three(&c.distances));
-    let two = |d: &[Option<f64>; 2]| d.map(|d| d.map_or("-".to_owned(), percent)).join(" / ");
-    let live = c.live_curves.as_ref().map_or("-".to_owned(), two);
-    let _ = writeln!(out, "  batch size / draft length over time off by: {} (live {live})", two(&c.curves));
+    remarks(c).iter().for_each(|line| {
+        let _ = writeln!(out, "  {line}");
+    });
     for r in &c.regions {
         let _ = writeln!(
             out,
@@ -103,22 +78,54 @@ fn cell_text(c: &CellReport) -> String {
             percent(r.mean_absolute_error)
         );
     }
-    if let Some(s) = c.e2e_sensitivity {
-        let _ = writeln!(out, "  passes 3 % longer: mean E2E {}", signed(s));
-    }
-    if let Some(step) = c.host.and_then(|h| h.step) {
-        let (p50, p99) = (step.p50_s * 1e6, step.p99_s * 1e6);
-        let given = c.overhead_s * 1e6;
-        let _ = writeln!(out, "  host a step: median {p50:.1} us, P99 {p99:.1} us; simulated with {given:.1} us");
-    }
     out
+}
+
+/// What is to say of a run beside its numbers: token flow, distributions, sensitivity, host time.
+pub fn remarks(c: &CellReport) -> Vec<String> {
+    let f = &c.flow;
+    let parted = f.parted.as_ref().map(|p| format!("; then, at step {}, {:?}: {}", p.step, p.what, p.how));
+    let agreement = f.agreement().map_or("-".to_owned(), percent);
+    let mut lines = vec![
+        format!("flow: {} of {} steps the same{}", f.same_steps, f.steps, parted.unwrap_or_default()),
+        format!(
+            "{} of {} requests the same round by round; decisions alike in {agreement} of {} shared rounds of {}; \
+             other tokens accepted: {}",
+            f.same_requests, f.requests, f.shared_rounds, f.rounds, f.other_acceptance
+        ),
+        format!(
+            "replay on the recorded times: {}",
+            c.replay_parted.as_deref().unwrap_or("every schedule, decision and token the same")
+        ),
+    ];
+    let m = c.missed;
+    if (m.other_round, m.invented, m.looks) != (0, 0, 0) {
+        lines.push(format!(
+            "beyond the recording: {} bits by another round, {} bits and {} confidences by the model",
+            m.other_round, m.invented, m.looks
+        ));
+    }
+    let three = |d: &[Option<f64>; 3]| d.map(|d| d.map_or("-".to_owned(), |d| format!("{d:.2}"))).join(" / ");
+    let live = c.live_distances.as_ref().map_or("-".to_owned(), three);
+    lines.push(format!("largest distance of CDFs, TTFT / TPOT / E2E: {} (live {live})", three(&c.distances)));
+    let two = |d: &[Option<f64>; 2]| d.map(|d| d.map_or("-".to_owned(), percent)).join(" / ");
+    let live = c.live_curves.as_ref().map_or("-".to_owned(), two);
+    lines.push(format!("batch size / draft length over time off by: {} (live {live})", two(&c.curves)));
+    if let Some(s) = c.e2e_sensitivity {
+        lines.push(format!("passes 3 % longer: mean E2E {}", signed(s)));
+    }
+    if let Some(host) = c.host.words() {
+        lines.push(format!("{host}; simulated with {:.1} us", c.overhead_s * 1e6));
+    }
+    lines
 }
 
 fn verdict(v: &Validation) -> String {
     let broken: Vec<_> = v.checks.iter().filter(|c| !c.kept).collect();
     let mut out = format!("verdict: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len());
     for c in broken {
-        let (value, bound) = if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };
+        let (value, bound) =
+            if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };
         let note = if c.note.is_empty() { String::new() } else { format!(" ({})", c.note) };
         let _ = writeln!(out, "  broken: {}: {value}, bound {bound}{note}", c.what);
     }
@@ -128,8 +135,8 @@ fn verdict(v: &Validation) -> String {
     out
 }
 
-/// A row's numbers as text.
-fn cells(name: &str, row: &Row) -> Vec<String> {
+/// A row's numbers as text: name, live, simulated twice, errors of both, live against live.
+pub fn cells(name: &str, row: &Row) -> Vec<String> {
     let value = |x: f64| match row.unit {
         Unit::Seconds => format!("{:.3} ms", x * 1e3),
         Unit::Plain => format!("{x:.3}"),
@@ -139,7 +146,7 @@ fn cells(name: &str, row: &Row) -> Vec<String> {
     let mean = row.live.iter().sum::<f64>() / row.live.len() as f64;
     let error = |x: Option<f64>| x.map_or("-".to_owned(), signed);
     vec![
-        format!("  {name}"),
+        name.to_owned(),
         value(mean),
         some(row.recorded),
         some(row.modelled),
@@ -151,7 +158,7 @@ fn cells(name: &str, row: &Row) -> Vec<String> {
 
 fn table(head: &[&str]) -> Table {
     let mut t = Table::new();
-    t.load_style(NOTHING).set_header(head.iter().map(|h| format!("  {h}").replace("  live", "live")));
+    t.load_style(NOTHING).set_header(head);
     t
 }
 

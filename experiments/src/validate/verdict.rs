@@ -58,32 +58,42 @@ pub fn rank(by: &str, values: Vec<(String, Vec<f64>, f64, Option<f64>)>) -> Rank
     let recorded: Vec<f64> = values.iter().map(|v| v.2).collect();
     let modelled: Option<Vec<f64>> = values.iter().map(|v| v.3).collect();
     let pairs = Ranking::of(&live, noise, &recorded, noise);
-    let told = |(v, live): (&(String, Vec<f64>, f64, Option<f64>), &f64)| (v.0.clone(), *live, v.2, v.3);
     Ranked {
         by: by.to_owned(),
         noise,
         tau: pairs.tau(),
         tau_modelled: modelled.and_then(|m| Ranking::of(&live, noise, &m, noise).tau()),
-        policies: values.iter().zip(&live).map(told).collect(),
+        policies: values.into_iter().zip(&live).map(|(v, live)| (v.0, *live, v.2, v.3)).collect(),
         pairs,
     }
 }
+
+/// What the check of the machine itself is called.
+pub const DRIFT: &str = "drift of the machine";
+
+/// Above this share of its service rate a policy's queues make much of a small error of its steps: E2E is reported with its
+/// sensitivity, and held to nothing.
+const QUEUES: f64 = 0.8 + 1e-9;
 
 /// Every bound that holds for these cells.
 pub fn checks(cells: &[CellReport], rankings: &[Ranked], drift: Option<f64>, t: &Tolerance) -> Vec<Check> {
     let mut all = Vec::new();
     if let Some(drift) = drift {
         all.push(Check {
-            what: "drift of the machine".into(),
+            what: DRIFT.into(),
             value: drift,
             bound: t.drift,
             kept: drift <= t.drift,
-            note: if drift <= t.drift { String::new() } else { "machine not steady: errors below may be its own".into() },
+            note: if drift <= t.drift {
+                String::new()
+            } else {
+                "machine not steady: errors below may be its own".into()
+            },
         });
     }
     for cell in cells {
         flow_checks(cell, &mut all);
-        let overloaded = cell.share.is_some_and(|s| s > 1.0) || cell.overload.is_some();
+        let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
         let mut bound = |quantity: &str, bound: f64| {
             let Some(row) = cell.row(quantity) else { return };
             let Some(error) = row.recorded_error else { return };
@@ -96,7 +106,7 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], drift: Option<f64>, t: 
             });
         };
         bound("TPOT, mean", t.tpot);
-        match overloaded {
+        match amplified {
             false => bound("E2E, mean", t.e2e),
             true => bound("completed requests/s", t.completed),
         }
@@ -155,7 +165,7 @@ mod tests {
             e2e_sensitivity: None,
             overload: None,
             overhead_s: 0.0,
-            host: None,
+            host: Default::default(),
         }
     }
 

@@ -127,7 +127,9 @@ fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Ou
     let mut command = Command::new("script");
     command.args(["-qec", &format!("'{BIN}' {line}"), "/dev/null"]).current_dir(place.path("."));
     command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
-    no_color.into_iter().for_each(|value| drop(command.env("NO_COLOR", value)));
+    if let Some(value) = no_color {
+        command.env("NO_COLOR", value);
+    }
     let output = command.output().ok();
     if output.is_none() {
         eprintln!("SKIPPED: there is no `script` to make a terminal with");

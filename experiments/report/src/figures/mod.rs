@@ -17,10 +17,12 @@ mod profile;
 mod style;
 #[cfg(test)]
 mod tests;
+mod validation;
 pub(crate) mod view;
 
 pub use acceptance::{Accepted, acceptance_figures};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
+pub use validation::{Told, Validated, ValidatedRun, validation_figures};
 
 use crate::{Report, ReportError, Staged, Swept};
 use against::Quantity;
@@ -61,6 +63,8 @@ pub enum Kind {
     Change,
     /// How a profile's fit predicts the passes it was made of.
     Fit,
+    /// Live runs beside their simulation.
+    Validation,
 }
 
 /// A figure.

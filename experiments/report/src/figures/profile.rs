@@ -148,7 +148,7 @@ mod tests {
             batched: 1 << i,
             measured_s: 1e-3 * (1 << i) as f64,
             predicted_s: 1e-3 * (1 << i) as f64 * (1.0 + 0.2 * i as f64),
-            held_out: i % 3 == 0,
+            held_out: i.is_multiple_of(3),
         };
         let fit = |title: &str| ProfiledFit { title: title.into(), passes: (0..8).map(pass).collect() };
         Profiled {

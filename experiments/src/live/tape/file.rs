@@ -155,7 +155,7 @@ mod tests {
 
     fn head() -> Head {
         let workload: Workload = [Request::new(Time(5), 10, 4)].into_iter().collect();
-        Head::new("fixed-3".into(), 7, "cpu".into(), Arrivals::Closed { clients: 2 }, &workload, 100)
+        Head::new("fixed-3".into(), 7, "cpu".into(), Arrivals::Closed { clients: 2 }, &workload)
     }
 
     fn step(n: u64) -> StepTrace {

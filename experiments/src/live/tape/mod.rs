@@ -4,7 +4,7 @@ mod facts;
 mod file;
 mod retell;
 
-pub use facts::{Pass, Passes, passes, span};
+pub use facts::{passes, span};
 pub use file::{TapeWriter, read_tape};
 pub use retell::{Told, retell};
 
@@ -38,11 +38,15 @@ pub struct Head {
     pub category: Vec<u16>,
     /// `engine.max_model_len`
     pub max_model_len: u32,
+    /// The TPOT bound shown to the policy, seconds; infinite without one.
+    pub slo_tpot_s: f64,
+    /// Host time between the passes of a step, measured while warming up, seconds.
+    pub overhead_s: f64,
 }
 
 impl Head {
-    /// Of a workload.
-    pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload, most: u32) -> Head {
+    /// Of a workload, in an engine without bounds and a host that takes no time.
+    pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
             schema_version: SCHEMA_VERSION,
             policy,
@@ -56,7 +60,9 @@ impl Head {
             prompt_len: workload.prompt_len.clone(),
             output_len: workload.output_len.clone(),
             category: workload.category.clone(),
-            max_model_len: most,
+            max_model_len: u32::MAX,
+            slo_tpot_s: f64::INFINITY,
+            overhead_s: 0.0,
         }
     }
 

@@ -1,0 +1,225 @@
+//! Live runs and their simulation, laid over each other: distributions of latencies, request by request, over time, pass by pass.
+
+use super::axis::Axis;
+use super::canvas::Canvas;
+use super::page::{Page, Panel, columns};
+use super::style::RULE;
+use super::{Figure, Kind};
+use crate::{Cdf, Dash, Look, Marker};
+
+/// Points of a scatter at most, a panel.
+const POINTS: usize = 150;
+
+/// A kind of run, as every figure draws it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The live run.
+    Live,
+    /// The same done a second time: how far apart two live runs are.
+    Again,
+    /// Simulated with the recorded acceptance.
+    Recorded,
+    /// Simulated with the modelled acceptance.
+    Modelled,
+}
+
+impl Told {
+    /// All of them.
+    pub const ALL: [Told; 4] = [Told::Live, Told::Again, Told::Recorded, Told::Modelled];
+
+    fn name(self) -> &'static str {
+        match self {
+            Told::Live => "live",
+            Told::Again => "live, again",
+            Told::Recorded => "simulated, recorded",
+            Told::Modelled => "simulated, modelled",
+        }
+    }
+
+    /// Okabe and Ito's colours, as the policies'.
+    fn look(self) -> Look {
+        let (colour, dash, marker) = match self {
+            Told::Live => ((0x00, 0x72, 0xb2), Dash::Solid, Marker::Circle),
+            Told::Again => ((0x56, 0xb4, 0xe9), Dash::Dashed, Marker::Ring),
+            Told::Recorded => ((0xd5, 0x5e, 0x00), Dash::Solid, Marker::Square),
+            Told::Modelled => ((0xcc, 0x79, 0xa7), Dash::Dotted, Marker::Diamond),
+        };
+        Look { colour, dash, marker }
+    }
+}
+
+/// One run and what is said of it: a panel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ValidatedRun {
+    /// Policy and load.
+    pub title: String,
+    /// Latencies of finished requests, seconds, as in [`Told::ALL`]; empty where there was no such run. TTFT, TPOT, E2E.
+    pub latencies: [[Vec<f64>; 3]; 4],
+    /// End-to-end latency of each request, seconds: live, simulated with the recorded acceptance.
+    pub requests: Vec<(f64, f64)>,
+    /// Passes of each step, seconds: measured, predicted.
+    pub steps: Vec<(f64, f64)>,
+    /// How long the curves below last, seconds.
+    pub end_s: f64,
+    /// Decode batch size in equal bins of time, as in [`Told::ALL`].
+    pub batch_size: [Vec<f64>; 4],
+    /// Draft tokens a request-step, likewise.
+    pub draft_len: [Vec<f64>; 4],
+}
+
+/// What the figures of a validation show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Validated {
+    /// The experiment and its device.
+    pub title: String,
+    /// The runs.
+    pub runs: Vec<ValidatedRun>,
+}
+
+/// The figures there is something to show in.
+pub fn validation_figures(of: &Validated) -> Vec<Figure> {
+    let latency = |at: usize, name: &str, file: &str| Some(figure(file, distributions(of, at, name)?));
+    let scatter = |name: &str, file: &str, points: fn(&ValidatedRun) -> &[(f64, f64)]| {
+        Some(figure(file, scatter(of, name, points)?))
+    };
+    let course =
+        |name: &str, file: &str, bins: fn(&ValidatedRun) -> &[Vec<f64>; 4]| Some(figure(file, course(of, name, bins)?));
+    let all = [
+        latency(2, "End-to-end latency", "e2e.svg"),
+        latency(1, "Time per output token", "tpot.svg"),
+        latency(0, "Time to first token", "ttft.svg"),
+        scatter("End-to-end latency of each request", "requests.svg", |run| &run.requests),
+        course("Decode batch size over time (requests)", "batch-size.svg", |run| &run.batch_size),
+        course("Draft length over time (tokens a request-step)", "draft-length.svg", |run| &run.draft_len),
+        scatter("Passes of each step", "steps.svg", |run| &run.steps),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn figure(file: &str, svg: String) -> Figure {
+    Figure { kind: Kind::Validation, file: file.to_owned(), svg }
+}
+
+fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, String), legend: &[Told]) -> Page {
+    let panels: Vec<_> = of.runs.iter().map(|run| (run.title.clone(), None)).collect();
+    Page {
+        title: format!("{name}: {}", of.title),
+        source: source.to_owned(),
+        x_name: x.1,
+        y_name: y.1,
+        x: x.0,
+        y: y.0,
+        legend: legend.iter().map(|told| (told.name().to_owned(), told.look())).collect(),
+        panel_height: [380.0, 260.0, 170.0][columns(panels.len()) - 1],
+        panels,
+        own_x: Vec::new(),
+        right: 0.0,
+    }
+}
+
+/// Those of which some run has something.
+fn present(of: &Validated, has: impl Fn(&ValidatedRun, usize) -> bool) -> Vec<Told> {
+    Told::ALL.into_iter().filter(|&told| of.runs.iter().any(|run| has(run, told as usize))).collect()
+}
+
+fn distributions(of: &Validated, latency: usize, name: &str) -> Option<String> {
+    let values =
+        || of.runs.iter().flat_map(|r| r.latencies.iter().flat_map(|l| &l[latency])).copied().filter(|&v| v > 0.0);
+    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+    let legend = present(of, |run, told| !run.latencies[told][latency].is_empty());
+    let x = (Axis::log(low, high), format!("{} (s, logarithmic)", name.to_lowercase()));
+    let y = (Axis::linear(0.0, 100.0, 5), "requests at or below (%)".to_owned());
+    let page = page(of, name, "finished requests of each run", x, y, &legend);
+    Some(page.svg(|c, panel, i| {
+        for &told in &legend {
+            let cdf = Cdf::of(of.runs[i].latencies[told as usize][latency].clone());
+            let steps = Cdf::mixture(&[&cdf]);
+            let path: Vec<_> = steps.iter().map(|&(v, share)| panel.at(page.x.clamp(v), share * 100.0)).collect();
+            let look = told.look();
+            c.line(&path, look.colour, 1.6, look.dash);
+        }
+    }))
+}
+
+fn scatter(of: &Validated, name: &str, points: fn(&ValidatedRun) -> &[(f64, f64)]) -> Option<String> {
+    let shown = |run: &ValidatedRun| -> Vec<(f64, f64)> {
+        let all = points(run);
+        let every = all.len().div_ceil(POINTS).max(1);
+        all.iter().step_by(every).map(|p| (p.0 * 1e3, p.1 * 1e3)).filter(|p| p.0 > 0.0 && p.1 > 0.0).collect()
+    };
+    let panels: Vec<Vec<(f64, f64)>> = of.runs.iter().map(shown).collect();
+    let values = || panels.iter().flatten().flat_map(|p| [p.0, p.1]);
+    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+    let axis = Axis::log(low / 1.1, high * 1.1);
+    let source = format!("up to {POINTS} a panel; on the dashed line the simulation is right");
+    let (x, y) = ((axis.clone(), "live (ms)".to_owned()), (axis, "simulated, recorded acceptance (ms)".to_owned()));
+    let page = page(of, name, &source, x, y, &[]);
+    let ends = [low, high];
+    Some(page.svg(|c, panel, i| {
+        c.line(&ends.map(|t| panel.at(t, t)), RULE, 1.2, Dash::Dashed);
+        panels[i].iter().for_each(|p| c.marker(panel.at(p.0, p.1), Told::Recorded.look()));
+    }))
+}
+
+fn course(of: &Validated, name: &str, bins: fn(&ValidatedRun) -> &[Vec<f64>; 4]) -> Option<String> {
+    let most = of.runs.iter().flat_map(|run| bins(run).iter().flatten()).copied().fold(0.0, f64::max);
+    let end = of.runs.iter().map(|run| run.end_s).fold(0.0, f64::max);
+    if most <= 0.0 || end <= 0.0 {
+        return None;
+    }
+    let legend = present(of, |run, told| !bins(run)[told].is_empty());
+    let x = (Axis::exact(0.0, end, 5), "time (s)".to_owned());
+    let y = (Axis::linear(0.0, most, 4), String::new());
+    let page = page(of, name, "means of equal stretches of time", x, y, &legend);
+    Some(page.svg(|c, panel, i| {
+        let run = &of.runs[i];
+        legend.iter().for_each(|&told| draw_course(c, panel, &bins(run)[told as usize], run.end_s, told.look()));
+    }))
+}
+
+fn draw_course(c: &Canvas, panel: &Panel, bins: &[f64], end_s: f64, look: Look) {
+    let width = end_s / bins.len().max(1) as f64;
+    let path: Vec<_> = (0u32..).zip(bins).map(|(i, &v)| panel.at((f64::from(i) + 0.5) * width, v)).collect();
+    c.line(&path, look.colour, 1.6, look.dash);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn validated() -> Validated {
+        let latencies = |scale: f64| [0.01, 0.002, 0.1].map(|s| (1..9).map(|i| s * scale * f64::from(i)).collect());
+        let run = ValidatedRun {
+            title: "fixed-3, 0.8 of its service rate".into(),
+            latencies: [latencies(1.0), latencies(1.1), latencies(0.9), [vec![], vec![], vec![]]],
+            requests: (1..1000).map(|i| (f64::from(i), f64::from(i) * 1.1)).collect(),
+            steps: vec![(0.001, 0.0011)],
+            end_s: 4.0,
+            batch_size: [vec![1.0, 2.0], vec![], vec![1.5, 2.0], vec![]],
+            draft_len: [vec![0.0, 0.0], vec![], vec![0.0, 0.0], vec![]],
+        };
+        Validated { title: "x on cpu".into(), runs: vec![run.clone(), ValidatedRun { title: "b".into(), ..run }] }
+    }
+
+    #[test]
+    fn every_figure_says_what_it_shows_and_runs_that_do_not_exist_are_not_in_it() {
+        let figures = validation_figures(&validated());
+        let files: Vec<&str> = figures.iter().map(|f| f.file.as_str()).collect();
+        // Nothing is drafted, so there is no draft length to draw.
+        assert_eq!(files, ["e2e.svg", "tpot.svg", "ttft.svg", "requests.svg", "batch-size.svg", "steps.svg"]);
+        for f in &figures {
+            assert!(f.svg.contains("x on cpu") && f.svg.contains("service rate"), "{}", f.file);
+            assert!(!f.svg.contains("simulated, modelled"), "{}", f.file);
+        }
+        assert!(figures[0].svg.contains("live, again") && figures[0].svg.contains("simulated, recorded"));
+        assert!(figures[3].svg.matches("<circle").count() + figures[3].svg.matches("<polygon").count() <= 4 * POINTS);
+        assert_eq!(figures, validation_figures(&validated()), "the same bytes");
+    }
+
+    #[test]
+    fn nothing_gives_no_figure() {
+        assert!(validation_figures(&Validated::default()).is_empty());
+        let empty = Validated { runs: vec![ValidatedRun::default()], ..Validated::default() };
+        assert!(validation_figures(&empty).is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! `foretoken validate`: an experiment on a device and in the simulator, and how far apart they are.
+
+use super::print;
+use super::profile::measured;
+use super::run::on_interrupt;
+use crate::cli::{DeviceName, Format, ProfileArgs, ValidateArgs, WeightsFrom};
+use crate::live::{LiveSpec, Models, TAPES, WeightSource, check, open, prompts, required, with_device};
+use crate::plan::Plan;
+use crate::problem::{Exit, Problem, Result};
+use crate::profiled;
+use crate::run::{Folder, Mode, Speed};
+use crate::setting::Setting;
+use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Validation, World, page, render};
+use foretoken_policies::PolicySpec;
+use foretoken_profiler::{Partial, Profile};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// The profile that predicts, made before the runs.
+const PROFILE: &str = "profile.toml";
+/// The one made after them.
+const PROFILE_AFTER: &str = "profile-after.toml";
+/// What was found: for programs, for people, and to look at.
+const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
+
+/// Runs the command.
+pub fn run(args: &ValidateArgs) -> Result<()> {
+    match args.path.is_dir() {
+        true => compare_only(args),
+        false => live_and_compare(args),
+    }
+}
+
+/// Compares what a folder holds.
+fn compare_only(args: &ValidateArgs) -> Result<()> {
+    if !args.sets.is_empty() || args.device.is_some() {
+        let message = format!("{} was run already: --set and --device change nothing of it", args.path.display());
+        return Err(Problem::bad_input(message).help("leave them out, or give the experiment's file to run it anew"));
+    }
+    let runs = Runs::of(&args.path)?;
+    let mut plan = Plan::load(&args.path.join("experiment.toml"), &[])?;
+    plan.baseline_first();
+    let profile = args.profile.as_deref().map(read_profile).transpose()?;
+    let to = args.output.clone().unwrap_or_else(|| args.path.clone());
+    std::fs::create_dir_all(&to).map_err(|e| {
+        Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
+    })?;
+    let given = args.profile.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
+    let costs = match given {
+        Some(path) => format!("profiled: {}", path.display()),
+        None => "the experiment's [hardware], not profiled".to_owned(),
+    };
+    let compared = Compared { plan: &plan, folder: &args.path, runs: &runs, profile: profile.as_ref(), costs };
+    let validation = keep(&compared, &Folder::at(to))?;
+    show(args, &validation)?;
+    verdict(&validation)
+}
+
+/// Runs an experiment on a device, and compares.
+fn live_and_compare(args: &ValidateArgs) -> Result<()> {
+    let mut plan = Plan::load(&args.path, &args.sets)?;
+    let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
+    one_setting(&plan)?;
+    plan.baseline_first();
+    plan.live = true;
+    let models = Models::find(&live)?;
+    let variant = &plan.variants[0];
+    let room = check(&plan, variant, &Setting::new(variant, plan.seeds[0])?, &live, &models)?;
+    let interrupt = on_interrupt()?;
+    let usual = || PathBuf::from("results").join(format!("validate-{}-{}", plan.name, &plan.digest()[..8]));
+    let path = args.output.clone().unwrap_or_else(usual);
+    let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
+    let (folder, _) = Folder::open(path, &plan, mode)?;
+    let begun = Instant::now();
+    let before = match (&args.profile, &variant.experiment.hardware.profile) {
+        (Some(path), _) => read_profile(path)?,
+        (None, Some(path)) => read_profile(path)?,
+        (None, None) => {
+            let spec = variant.experiment.validate.clone().unwrap_or_default();
+            eprintln!("profiling for {} s", spec.profile_s);
+            profile(&live, &folder, PROFILE, spec.profile_s, false, &interrupt).inspect_err(|_| folder.abandon())?
+        }
+    };
+    let at = folder.path().join(PROFILE);
+    folder.write(PROFILE, before.to_toml().as_bytes())?;
+    let mut plan = Plan::load_with_profile(&args.path, &args.sets, &at)?;
+    plan.baseline_first();
+    plan.live = true;
+    folder.replan(&plan)?;
+    let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
+    let mut machine = open(&live, &models, room)?;
+    std::fs::create_dir_all(folder.path().join(TAPES))
+        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
+    let measuring = Measuring {
+        machine: &mut *machine,
+        live: &live,
+        spec: &spec,
+        policies: &policies,
+        world: &|| world(&plan, &live, &models),
+        folder: &folder,
+        interrupt: &interrupt,
+    };
+    let mut runs = { measuring }.run()?;
+    eprintln!("profiling again for {} s", spec.drift_s);
+    let after = profile(&live, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
+    runs.drift = Some(Drift::between(&before, &after));
+    let json = serde_json::to_string_pretty(&runs).expect("plain data always serialises");
+    folder.write(RUNS_JSON, (json + "\n").as_bytes())?;
+    let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
+    let compared = Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None, costs };
+    let validation = keep(&compared, &folder)?;
+    let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
+    folder.complete(&plan, &speed)?;
+    show(args, &validation)?;
+    eprintln!("results: {} ({:.0} s)", folder.path().display(), speed.wall_s);
+    verdict(&validation)
+}
+
+/// Several settings would be several validations.
+fn one_setting(plan: &Plan) -> Result<()> {
+    let (settings, seeds) = (plan.variants.len(), plan.seeds.len());
+    if (settings, seeds) == (1, 1) {
+        return Ok(());
+    }
+    Err(Problem::bad_input(format!(
+        "{}: {settings} settings and {seeds} seeds, and one is validated at a time",
+        plan.name
+    ))
+    .help("choose one: --set 'seeds=[1]', and a single value for what is swept"))
+}
+
+/// A setting with the prompts of its requests.
+fn world(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<World> {
+    let seed = plan.seeds[0];
+    let mut setting = Setting::new(&plan.variants[0], seed)?;
+    let all = prompts(&live.prompts, &mut setting.workload, seed, models)?;
+    Ok((setting, all))
+}
+
+fn read_profile(path: &Path) -> Result<Profile> {
+    let text = fs_err::read_to_string(path).map_err(|e| {
+        Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
+    })?;
+    profiled::read(&path.display().to_string(), &text)
+}
+
+/// Measures the pair as it will serve.
+fn profile(
+    live: &LiveSpec,
+    folder: &Folder,
+    name: &str,
+    seconds: f64,
+    quick: bool,
+    interrupt: &AtomicBool,
+) -> Result<Profile> {
+    let device: DeviceName =
+        live.device.parse().map_err(|why: String| Problem::bad_input(format!("live.device: {why}")))?;
+    let output = folder.path().join(name);
+    let profile = measured(
+        &ProfileArgs {
+            target: live.target.clone(),
+            draft: live.draft.clone(),
+            device,
+            weights: (live.weights == WeightSource::Random).then_some(WeightsFrom::Random),
+            threads: live.threads.and_then(|n| u16::try_from(n).ok()),
+            output: output.clone(),
+            quick,
+            time_budget: Some(seconds),
+            seed: 1,
+            plot: false,
+            overwrite: true,
+            format: Format::Table,
+        },
+        interrupt,
+    )?;
+    profile.warnings.iter().for_each(|w| eprintln!("warning: {name}: {w}"));
+    folder.write(name, profile.to_toml().as_bytes())?;
+    let _ = std::fs::remove_file(Partial::path_for(&output));
+    Ok(profile)
+}
+
+/// Compares, and writes what was found.
+fn keep(compared: &Compared, to: &Folder) -> Result<Validation> {
+    let (validation, runs) = compared.validation()?;
+    let json = serde_json::to_string_pretty(&validation).expect("plain data always serialises");
+    to.write(OUTCOME[0], (json + "\n").as_bytes())?;
+    to.write(OUTCOME[1], render(&validation).as_bytes())?;
+    to.write(OUTCOME[2], page(&validation, runs).html().as_bytes())?;
+    Ok(validation)
+}
+
+fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
+    match args.format {
+        Format::Table => print(&render(validation)),
+        Format::Json => print(&(serde_json::to_string_pretty(validation).expect("plain data") + "\n")),
+    }
+}
+
+/// The exit code.
+fn verdict(validation: &Validation) -> Result<()> {
+    let broken: Vec<&str> = validation.checks.iter().filter(|c| !c.kept).map(|c| c.what.as_str()).collect();
+    let Some(first) = broken.first() else { return Ok(()) };
+    let message = format!("{} of {} bounds are broken; the first: {first}", broken.len(), validation.checks.len());
+    Err(Problem::new(Exit::Negative, message).help(match validation.steady() {
+        true => "validation.txt says by how much and in which kind of pass",
+        false => "the machine was not steady: its own changes are among the errors. Run it again on a quiet machine",
+    }))
+}

@@ -1,0 +1,226 @@
+//! A validation as a page to look at: the verdict, the numbers, live and simulated curves over each other.
+
+use super::compare::{CellReport, Row as Numbers};
+use super::report::Validation;
+use super::table::{cells, percent, signed};
+use super::verdict::{Check, Ranked, Service};
+use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
+use foretoken_report::{Figure, Validated, ValidatedRun, validation_figures};
+
+/// The page.
+pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
+    let title = format!("{} on {}", v.name, v.device);
+    let figures = validation_figures(&Validated { title, runs });
+    let kept = v.checks.iter().filter(|c| c.kept).count();
+    let all = v.checks.len();
+    let mut lead = Vec::new();
+    if !v.steady() {
+        lead.push(Part::Warning("The machine was not steady: its own changes are among the errors below.".into()));
+    }
+    lead.push(Part::Headline(match kept == all {
+        true => format!("The simulator keeps all {all} bounds."),
+        false => format!("The simulator keeps {kept} of {all} bounds."),
+    }));
+    let drift = v.drift.iter().flat_map(|d| &d.models).map(|(name, change)| format!("{name} {}", signed(*change)));
+    lead.push(Part::Facts(vec![
+        ("ran on".into(), v.device.clone()),
+        ("predicted with".into(), v.costs.clone()),
+        (
+            "drift meanwhile".into(),
+            Some(drift.collect::<Vec<_>>().join(", ")).filter(|d| !d.is_empty()).unwrap_or("not measured".into()),
+        ),
+        ("an error is".into(), "simulated over the mean of the live runs, minus 1; of shares the difference".into()),
+        ("live / live".into(), "one live run against the other: no prediction can be expected to do better".into()),
+    ]));
+    Page {
+        title: v.name.clone(),
+        kind: "Foretoken validation · live against simulated".into(),
+        lead,
+        sections: vec![
+            verdict(v),
+            policies(v),
+            latencies(&figures),
+            over_time(&figures),
+            passes(v, &figures),
+            runs_of(v),
+        ],
+        foot: format!("Made by Foretoken {} from the recordings of live runs.", v.version),
+        ..Page::default()
+    }
+}
+
+fn verdict(v: &Validation) -> Section {
+    let mut section = Section::new("verdict", "Verdict");
+    let columns = [("bound on", ""), ("error", ""), ("bound", ""), ("kept", ""), ("beside it", "")];
+    let mut broken = Table::new("Bounds that are broken", &columns);
+    let mut kept = Table::new("Bounds that are kept", &columns);
+    for check in &v.checks {
+        let table = if check.kept { &mut kept } else { &mut broken };
+        table.rows.push(check_row(check));
+    }
+    if !broken.rows.is_empty() {
+        section.parts.push(Part::Table(broken));
+    }
+    if !kept.rows.is_empty() {
+        section.parts.push(Part::More {
+            title: format!("{} bounds that are kept", kept.rows.len()),
+            parts: vec![Part::Table(kept)],
+        });
+    }
+    if !v.notes.is_empty() {
+        section.parts.push(Part::List(v.notes.clone()));
+    }
+    section
+}
+
+fn check_row(c: &Check) -> Row {
+    let number = |x: f64| match c.bound {
+        0.0 => Value::number(x, x.to_string()),
+        _ => Value::number(x, percent(x)),
+    };
+    let kept = if c.kept { "yes" } else { "no" };
+    Row::of([Value::text(&c.what), number(c.value), number(c.bound), Value::text(kept), Value::text(&c.note)])
+}
+
+fn policies(v: &Validation) -> Section {
+    let mut section = Section::new("policies", "Policies against each other");
+    for (caption, all) in [
+        ("Service rate: requests a second in a closed loop", &v.service),
+        ("Speedup: mean end-to-end latency of the baseline over the policy's", &v.speedups),
+    ] {
+        if !all.is_empty() {
+            section.parts.push(Part::Table(services(caption, all)));
+        }
+    }
+    section.parts.extend(v.rankings.iter().map(|r| Part::Text(ranking(r))));
+    if section.parts.is_empty() {
+        section.parts.push(Part::Missing("One policy alone: there is nothing to rank.".into()));
+    }
+    section
+}
+
+fn services(caption: &str, all: &[Service]) -> Table {
+    let mut table = Table::new(caption, &heads("policy"));
+    table.rows = all.iter().map(|s| numbers(&s.policy, &s.rate)).collect();
+    table
+}
+
+fn ranking(r: &Ranked) -> String {
+    let tau = |t: Option<f64>| t.map_or("none".to_owned(), |t| format!("{t:.2}"));
+    format!(
+        "Ranking by {}: Kendall τ {} with the recorded acceptance, {} with the modelled one; {} pairs in the opposite order. \
+         Differences up to {} are ties.",
+        r.by,
+        tau(r.tau),
+        tau(r.tau_modelled),
+        r.pairs.disagree,
+        percent(r.noise)
+    )
+}
+
+fn heads(first: &str) -> [(&str, &str); 7] {
+    [
+        (first, ""),
+        ("live", "mean of the live runs"),
+        ("recorded", "simulated with the acceptance that the live run revealed"),
+        ("modelled", "simulated with the experiment's acceptance"),
+        ("error, recorded", ""),
+        ("error, modelled", ""),
+        ("live / live", "one live run against the other"),
+    ]
+}
+
+fn numbers(name: &str, row: &Numbers) -> Row {
+    let mean = row.live.iter().sum::<f64>() / row.live.len() as f64;
+    let by = [Some(mean), row.recorded, row.modelled, row.recorded_error, row.modelled_error, row.live_against_live];
+    let texts = cells(name, row).into_iter().skip(1);
+    let value = |(text, by): (String, Option<f64>)| by.map_or_else(Value::none, |by| Value::number(by, text));
+    Row::of(std::iter::once(Value::text(name)).chain(texts.zip(by).map(value)))
+}
+
+/// The figures of these names, each with what to see in it.
+fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
+    for (file, caption) in captions {
+        for figure in figures.iter().filter(|f| f.file == *file) {
+            section.parts.push(Part::Figure { svg: figure.svg.clone(), caption: (*caption).to_owned() });
+        }
+    }
+    if section.parts.is_empty() {
+        section.parts.push(Part::Missing("No request finished.".into()));
+    }
+}
+
+fn latencies(figures: &[Figure]) -> Section {
+    let mut section = Section::new("latencies", "Latencies, laid over each other");
+    let captions = [
+        (
+            "e2e.svg",
+            "Two live runs and two simulations of the same arrivals. Live and live again show what chance does.",
+        ),
+        ("requests.svg", "Each request of the first live run and of its simulation."),
+        ("tpot.svg", ""),
+    ];
+    shown(&mut section, figures, &captions);
+    let mut more = Section::default();
+    shown(&mut more, figures, &[("ttft.svg", "")]);
+    section.parts.push(Part::More { title: "Time to first token".into(), parts: more.parts });
+    section
+}
+
+fn over_time(figures: &[Figure]) -> Section {
+    let mut section = Section::new("time", "Over time");
+    let captions = [("batch-size.svg", "Idle time counts as 0."), ("draft-length.svg", "")];
+    shown(&mut section, figures, &captions);
+    section
+}
+
+fn passes(v: &Validation, figures: &[Figure]) -> Section {
+    let mut section = Section::new("passes", "Passes");
+    let columns = [
+        ("run", ""),
+        ("passes", "of what kind"),
+        ("how many", ""),
+        ("share of time", "of all time in passes"),
+        ("live (µs)", ""),
+        ("predicted (µs)", ""),
+        ("error", "of their sum"),
+        ("single passes", "mean error without sign"),
+    ];
+    let mut table =
+        Table::new("Each live pass predicted with its own shape: no schedule and no acceptance in it", &columns);
+    for cell in &v.cells {
+        let name = format!("{}, {}", cell.policy, cell.load);
+        for r in &cell.regions {
+            let us = |s: f64| Value::number(s, format!("{:.1}", s * 1e6));
+            table.rows.push(Row::of([
+                Value::text(&name),
+                Value::text(r.region.name()),
+                Value::number(r.passes as f64, r.passes.to_string()),
+                Value::number(r.share, percent(r.share)),
+                us(r.live_s),
+                us(r.predicted_s),
+                Value::number(r.error, signed(r.error)),
+                Value::number(r.mean_absolute_error, percent(r.mean_absolute_error)),
+            ]));
+        }
+    }
+    shown(&mut section, figures, &[("steps.svg", "Draft and target passes of a step together.")]);
+    section.parts.push(Part::More { title: "Errors by kind of pass".into(), parts: vec![Part::Table(table)] });
+    section
+}
+
+fn runs_of(v: &Validation) -> Section {
+    let mut section = Section::new("runs", "Every number of every run");
+    section.parts = v.cells.iter().map(run).collect();
+    section
+}
+
+fn run(c: &CellReport) -> Part {
+    let mut table = Table::new("", &heads("number"));
+    table.rows = c.rows.iter().map(|row| numbers(&row.quantity, row)).collect();
+    let mut parts = vec![Part::List(super::table::remarks(c)), Part::Table(table)];
+    if let Some(overload) = &c.overload {
+        parts.insert(0, Part::Warning(overload.to_string()));
+    }
+    Part::More { title: format!("{}, {}: {} requests", c.policy, c.load, c.requests), parts }
+}

@@ -1,0 +1,193 @@
+//! `foretoken live` on the processor: what it leaves behind, what it refuses, and what it does when things go wrong.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The shipped pair, small and short.
+pub const LIVE: &str = r#"name = "small"
+seeds = [3]
+policies = [{ autoregressive = {} }, { fixed = { k = 3 } }, { smartspec = {} }]
+
+[hardware]
+target = { linear = { alpha_s = 20e-9, gamma_s = 150e-6, delta_s = 300e-6 } }
+draft = { linear = { alpha_s = 5e-9, gamma_s = 15e-6, delta_s = 40e-6 } }
+
+[engine]
+max_num_seqs = 4
+max_num_batched_tokens = 64
+num_gpu_blocks = 64
+max_model_len = 128
+prefix_caching = false
+
+[workload]
+arrivals = { poisson = { rate = 100.0 } }
+lengths = { fixed = { prompt = 32, output = 16 } }
+requests = 12
+
+[acceptance.source]
+constant = { rate = 0.7 }
+
+[slo]
+adaspec-scale = 1.0
+
+[live]
+target = "tiny-target"
+draft = "tiny-draft"
+threads = 1
+warm_up_requests = 4
+"#;
+
+/// Runs `foretoken live x.toml -o out` with more arguments; it must succeed. Returns stdout and stderr.
+fn live(place: &Place, more: &[&str]) -> (String, String) {
+    let output = place.foretoken().args(["live", "x.toml", "-o", "out"]).args(more).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    (String::from_utf8(output.stdout).unwrap(), stderr)
+}
+
+fn json(place: &Place, name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(place.path(name)).unwrap()).unwrap()
+}
+
+fn golden(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels/tests/golden").join(name)
+}
+
+/// A checkpoint of 160 tokens in the folder `name`.
+fn checkpoint(place: &Place, name: &str) {
+    std::fs::create_dir(place.path(name)).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden("llama").join(file), place.path(name).join(file)).unwrap();
+    }
+}
+
+#[test]
+fn the_folder_is_that_of_a_run_and_says_that_it_is_live() {
+    let place = Place::holding(LIVE);
+    let (table, _) = live(&place, &["--no-figures"]);
+    assert!(table.contains("fixed-3") && table.contains("live"), "{table}");
+    let manifest = json(&place, "out/manifest.json");
+    assert_eq!((&manifest["source"], &manifest["complete"]), (&"live".into(), &true.into()));
+    for file in ["summary.parquet", "requests.parquet", "report.txt", "experiment.toml", "tapes/v0-s0-p2.tape"] {
+        assert!(place.path("out").join(file).exists(), "{file}");
+    }
+    let report = json(&place, "out/live.json");
+    let cells = report["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 3);
+    for cell in cells {
+        assert_eq!(cell["ended"], "done");
+        let host = &cell["host"]["step"];
+        assert!(host["steps"].as_u64() > Some(5) && host["p50_s"].as_f64() <= host["p99_s"].as_f64(), "{host}");
+    }
+    assert!(report["device"].as_str().unwrap().starts_with("cpu, 1 threads"));
+}
+
+#[test]
+fn more_arrivals_than_the_device_serves_are_called_overload() {
+    let place = Place::holding(LIVE);
+    let sets =
+        ["--set", "live.time_scale=100.0", "--set", "workload.requests=150", "--set", "policies=[{fixed={k=3}}]"];
+    let (_, stderr) = live(&place, &[&sets[..], &["--no-figures"]].concat());
+    assert!(stderr.contains("overloaded:") && stderr.contains("were waiting"), "{stderr}");
+    let report = json(&place, "out/live.json");
+    let found = &report["cells"][0]["overload"];
+    assert!(found["offered_req_s"].as_f64() > found["completed_req_s"].as_f64(), "{found}");
+}
+
+#[test]
+fn a_prompt_too_long_is_rejected_and_counted() {
+    let place = Place::holding(LIVE);
+    let (short, long) =
+        ("{\"prompt\": \"copy: abc\"}\n".to_owned(), format!("{{\"prompt\": \"{}\"}}\n", "x".repeat(300)));
+    std::fs::write(place.path("texts.jsonl"), short.clone() + &long + &short + &short).unwrap();
+    let prompts = "live.prompts={ jsonl = { path = \"texts.jsonl\" } }";
+    let (stdout, stderr) = live(&place, &["--set", prompts, "--no-figures", "--format", "json"]);
+    assert!(stderr.contains("3 requests that can never run were rejected"), "{stderr}");
+    assert!(stdout.contains("\"rejected\": 3"), "{stdout}");
+}
+
+#[test]
+fn a_texts_tokens_are_the_checkpoints() {
+    let place = Place::holding(LIVE);
+    ["target", "draft"].into_iter().for_each(|name| checkpoint(&place, name));
+    std::fs::write(place.path("texts.jsonl"), "{\"prompt\": \"ab c ab\"}\n").unwrap();
+    let base = ["--no-figures", "--format", "json", "--overwrite"];
+    let sets = ["live.target=./target", "live.draft=./draft", "live.prompts={ jsonl = { path = \"texts.jsonl\" } }"];
+    let all: Vec<&str> = base.into_iter().chain(sets.iter().flat_map(|set| ["--set", set])).collect();
+    let refused = place.fails(&[&["live", "x.toml", "-o", "out"][..], &all].concat(), 2);
+    assert!(refused.contains("160 tokens and no tokenizer.json"), "{refused}");
+
+    let words = "{\"ab\": 7, \"c\": 9, \"[UNK]\": 0}";
+    let model = format!("{{\"type\": \"WordLevel\", \"vocab\": {words}, \"unk_token\": \"[UNK]\"}}");
+    let rest = "\"added_tokens\": [], \"normalizer\": null, \"post_processor\": null, \"decoder\": null";
+    let tokenizer = format!(
+        "{{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, {rest}, \
+         \"pre_tokenizer\": {{\"type\": \"Whitespace\"}}, \"model\": {model}}}"
+    );
+    std::fs::write(place.path("target/tokenizer.json"), &tokenizer).unwrap();
+    let (stdout, _) = live(&place, &all);
+    assert!(stdout.contains("fixed-3"), "{stdout}");
+
+    std::fs::write(place.path("draft/tokenizer.json"), tokenizer.replace("\"c\": 9", "\"d\": 9")).unwrap();
+    let refused = place.fails(&[&["live", "x.toml", "-o", "out"][..], &all].concat(), 2);
+    assert!(refused.contains("tokenizers of") && refused.contains("differ"), "{refused}");
+}
+
+/// Before anything is loaded, and leaving nothing behind.
+#[test]
+fn what_no_device_can_do_is_refused() {
+    let place = Place::holding(LIVE);
+    checkpoint(&place, "other");
+    let refused = |sets: &[&str], said: &str| {
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let error = place.fails(&[&["live", "x.toml", "-o", "out"][..], &sets].concat(), 2);
+        assert!(error.contains(said), "{said} is missing in: {error}");
+        assert!(!place.path("out").exists());
+    };
+    refused(&["live.draft=./other"], "the target has 256 tokens in its vocabulary and the draft 160");
+    refused(
+        &["policies=[{ eagle2 = {} }]", "live.acceptance={ sampled = { temperature = 1.0 } }"],
+        "`eagle2` cannot run live: the policy drafts trees",
+    );
+    refused(&["policies=[{ oracle-goodput = {} }]"], "`oracle-goodput` sees what no server sees");
+    refused(&["live.target=tiny-targe"], "did you mean \"tiny-target\"?");
+    refused(&["live.threads=0"], "0 threads run nothing");
+    let error = place.fails(&["live", "x.toml", "-o", "out", "--device", "cuda:99"], 4);
+    assert!(error.contains("cuda:99") && error.contains("foretoken doctor"), "{error}");
+}
+
+/// A run of some minutes, as soon as it has recorded a little.
+pub fn begun(place: &Place) -> std::process::Child {
+    let sets = ["--set", "workload.requests=3000", "--set", "live.time_scale=0.3", "--no-figures"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+        .args(["live", "x.toml", "-o", "out"])
+        .args(sets)
+        .current_dir(place.path(""))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let tape = place.path("out/tapes/v0-s0-p0.tape");
+    // The head of a tape holds all requests, at most 20 bytes each; steps come behind it.
+    while std::fs::metadata(&tape).map_or(0, |m| m.len()) < 3000 * 20 + 20_000 {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child
+}
+
+#[test]
+fn ctrl_c_ends_it_with_what_was_done() {
+    let place = Place::holding(LIVE);
+    let child = begun(&place);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{error}");
+    assert!(error.contains("interrupted in autoregressive") && error.contains("what was done is kept"), "{error}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("autoregressive"), "what was done is shown");
+    assert_eq!(json(&place, "out/manifest.json")["complete"], false);
+    assert!(place.path("out/requests.parquet").exists());
+}
