@@ -293,6 +293,9 @@ pub struct ProfileArgs {
     /// Replace a finished profile of that name
     #[arg(long)]
     pub overwrite: bool,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

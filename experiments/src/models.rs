@@ -66,7 +66,9 @@ fn unknown(key: &str, name: &str) -> Box<Problem> {
     let presets = MODELS.iter().map(|m| m.name).filter(|n| preset(n).is_some());
     let known: Vec<&str> = SHIPPED.into_iter().chain(presets).collect();
     let problem = Problem::bad_input(format!("{key}: \"{name}\" is neither a preset nor a folder with a checkpoint"));
-    match nearest(name, known.iter().copied()) {
+    // An experiment's names come with the folder they were looked for in.
+    let asked = Path::new(name).file_name().and_then(|last| last.to_str()).unwrap_or(name);
+    match nearest(asked, known.iter().copied()) {
         Some(near) => problem.help(format!("did you mean \"{near}\"? Presets: {}", known.join(", "))),
         None => problem.help(format!("presets: {}", known.join(", "))),
     }
@@ -93,6 +95,7 @@ mod tests {
         assert_eq!(Model::find("live.target", "tiny-target", None).unwrap().shape.vocab, 256);
         assert!(said("vicuna-68m", None).contains("live.target: the preset \"vicuna-68m\" is a shape without weights"));
         assert!(said("vicuna-68", Some(1)).contains("did you mean \"vicuna-68m\"?"));
+        assert!(said("/experiments/tiny-targett", None).contains("did you mean \"tiny-target\"?"));
         assert!(said("/nowhere", Some(1)).contains("neither a preset nor a folder"));
         assert!(said(std::env::temp_dir().to_str().unwrap(), Some(1)).contains("config.json"));
     }

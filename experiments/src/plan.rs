@@ -201,13 +201,16 @@ impl Plan {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// Where its numbers come from: a device, or what the costs of its passes do.
+    /// Where its numbers come from: a device, or what the costs of its passes and the acceptance of its drafts do.
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
-        match (self.live, profiled) {
-            (true, _) => Source::Live,
-            (false, true) => Source::Profiled,
-            (false, false) => Source::Simulated,
+        let replays = |v: &Variant| v.experiment.acceptance.source.is_recorded();
+        match (self.live, profiled, self.variants.iter().any(replays)) {
+            (true, ..) => Source::Live,
+            (false, true, true) => Source::ProfiledRecorded,
+            (false, true, false) => Source::Profiled,
+            (false, false, true) => Source::Recorded,
+            (false, false, false) => Source::Simulated,
         }
     }
 

@@ -23,8 +23,7 @@ pub fn assign(
             .map_err(|e| trace_problem(document, &e))?;
         notes.extend(told);
     }
-    let replays = matches!(source, Rates::Table(_) | Rates::Recorded { .. });
-    if replays && workload.recordings.iter().any(|r| !r.confidences.is_empty()) {
+    if source.is_recorded() && workload.recordings.iter().any(|r| !r.confidences.is_empty()) {
         notes.push("confidences are recorded on the target's path, and modelled off it".to_owned());
     }
     Ok(())

@@ -38,7 +38,7 @@ impl Recorder for Parts {
             self.device.push(device);
             self.recorded.push(of(|k| *k == MarkKind::Recorded).map(|m| us(m.end - m.begin)).sum());
         }
-        self.last_end = passes().last().map_or(self.last_end, |m| m.end);
+        self.last_end = passes().next_back().map_or(self.last_end, |m| m.end);
     }
 }
 

@@ -76,7 +76,14 @@ fn logits_are_those_of_the_training() {
 }
 
 /// The greedy answer to the first held-out question of each family.
-const ANSWERS: [&str; 6] = ["", "", "", "", "", ""];
+const ANSWERS: [&str; 6] = [
+    "eht esrun dednem eht der puc\n",
+    "The tailor gave away the sail, the painter lost the dress.\n",
+    "Gustav Naboko came from Sukel, kept a grey goat, worked as a salt boiler.\n",
+    "932*3=2792; 2792-1398=1398; 1398-71=1311; 1311+4582=5715; 5715-2954=2955. It is 2955.\n",
+    "The plough has ks2883, the sword has xt3167.\n",
+    "How can I serve you, Greta. The room by the stairs is free, ready for one on Wednesday. Will that be all?\n",
+];
 
 #[test]
 fn answers_have_not_changed() {
@@ -108,9 +115,9 @@ fn speculation_says_what_plain_decoding_says() {
 /// Prompts of each family that rates are measured on.
 const PROMPTS: u64 = 32;
 
-/// Share of positions at which the draft is right, measured when the pair was made, and how far a change of prompts may
-/// move it: four standard errors of a mean over the prompts.
-const RATES: [(f64, f64); 6] = [(0.0, 0.0); 6];
+/// Share of positions at which the draft is right, measured when the pair was made. The arithmetic is the same on every
+/// machine but for a few functions of its C library.
+const RATES: [f64; 6] = [0.7592, 0.8087, 0.9335, 0.9084, 0.6762, 0.9706];
 
 #[test]
 fn families_differ_in_how_often_the_draft_is_right() {
@@ -132,8 +139,8 @@ fn families_differ_in_how_often_the_draft_is_right() {
         right as f64 / all as f64
     });
     println!("{rates:.4?}");
-    for ((family, rate), (expected, within)) in Family::ALL.into_iter().zip(rates).zip(RATES) {
-        assert!((rate - expected).abs() <= within, "{family}: {rate} instead of {expected} ± {within}");
+    for ((family, rate), expected) in Family::ALL.into_iter().zip(rates).zip(RATES) {
+        assert!((rate - expected).abs() <= 0.002, "{family}: {rate} instead of {expected}");
     }
     let mean = rates.iter().sum::<f64>() / 6.0;
     assert!((0.5..=0.85).contains(&mean), "on average {mean}");

@@ -33,10 +33,13 @@ fn noise_and_outliers_move_the_coefficients_little_and_are_reported() {
 
 #[test]
 fn a_machine_of_steps_is_not_trusted_and_its_table_is_better() {
-    let p = assessed(steps, 0.0);
+    let timed = timed(Role::Target, steps, 0.0);
+    let borders: Vec<u32> = (0..9).map(|i| 1 << i).collect();
+    let p = assess(Role::Target, model("m"), &timed, ContextReads::Once, 1, &borders).unwrap();
     let (distrust, _) = failures(Role::Target, &p);
     assert!(distrust.iter().any(|d| d.contains("held-out verify passes")), "{distrust:?} {:?}", p.held_out);
-    assert!(p.held_out.table.overall < 0.6 * p.held_out.linear.overall, "{:?}", p.held_out);
+    let (line, table) = (p.held_out.linear, p.held_out.table);
+    assert!(table.overall < 0.1 * line.overall, "{:?}", p.held_out);
 }
 
 #[test]

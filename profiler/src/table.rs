@@ -66,16 +66,20 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let largest = *sizes.last().expect("a table of at least one pass");
-    let is_border = |size: u64| borders.iter().any(|&b| size == u64::from(b) || size == u64::from(b) + 1);
+    // Does time jump between a size and the next one?
+    let jumps = |i: usize| borders.iter().any(|&b| (sizes[i]..sizes[i + 1]).contains(&u64::from(b)));
+    let last = sizes.len() - 1;
     let mut points: Vec<u64> = Vec::new();
-    for size in sizes {
-        let far = points.last().is_none_or(|&last| size <= DENSE || size as f64 >= last as f64 * APART);
-        if far || is_border(size) || (size == largest && points.last().is_some_and(|&last| is_border(last))) {
+    let mut pinned = true;
+    for (i, &size) in sizes.iter().enumerate() {
+        let far = points.last().is_none_or(|&before| size <= DENSE || size as f64 >= before as f64 * APART);
+        let at_jump = (i > 0 && jumps(i - 1)) || (i < last && jumps(i));
+        if far || at_jump || (i == last && pinned) {
             points.push(size);
-        } else if size == largest && points.len() > 1 {
+            pinned = at_jump || points.len() == 1;
+        } else if i == last {
             // The end of the range has a point in any case.
-            *points.last_mut().expect("it has several") = size;
+            *points.last_mut().expect("the first size is a point") = size;
         }
     }
     points
@@ -142,5 +146,7 @@ mod tests {
         };
         assert_eq!(at(&[1, 2, 15, 16, 17, 18, 20, 21], &[]), [1, 2, 15, 16, 21]);
         assert_eq!(at(&[1, 32, 33, 34], &[32]), [1, 32, 33, 34]);
+        assert_eq!(at(&[1, 30, 33, 34, 60], &[32]), [1, 30, 33, 60]);
+        assert_eq!(at(&[1, 30, 31, 33, 34, 60], &[32]), [1, 30, 31, 33, 60]);
     }
 }

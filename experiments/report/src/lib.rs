@@ -22,7 +22,7 @@ pub use figures::{
     figures, profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept, relate};
-pub use run_page::{Compared, Pair, RunFacts, TIMING, run_page};
+pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
 pub use tables::{
     RequestsWriter, StepsWriter, read_cells, write_calibration, write_lengths, write_positions, write_series,

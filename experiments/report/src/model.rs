@@ -3,12 +3,10 @@
 use crate::Cdf;
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
 use foretoken_sim::{RequestRecords, Summary};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Where the numbers come from; every figure says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Predicted on the event clock.
     Simulated,
@@ -16,8 +14,18 @@ pub enum Source {
     Profiled,
     /// Measured on hardware while serving.
     Live,
-    /// Replayed from a recording.
+    /// Predicted on the event clock, with acceptance that was recorded.
     Recorded,
+    /// Predicted on the event clock, with costs that were measured and acceptance that was recorded.
+    ProfiledRecorded,
+}
+
+impl Source {
+    /// The one that is written like this; `None` when none is.
+    pub fn named(name: &str) -> Option<Source> {
+        let all = [Source::Simulated, Source::Profiled, Source::Live, Source::Recorded, Source::ProfiledRecorded];
+        all.into_iter().find(|source| source.to_string() == name)
+    }
 }
 
 impl fmt::Display for Source {
@@ -26,7 +34,8 @@ impl fmt::Display for Source {
             Source::Simulated => "simulated",
             Source::Profiled => "simulated on profiled costs",
             Source::Live => "live",
-            Source::Recorded => "recorded",
+            Source::Recorded => "simulated on recorded acceptance",
+            Source::ProfiledRecorded => "simulated on profiled costs and recorded acceptance",
         })
     }
 }
@@ -231,4 +240,17 @@ pub struct Report {
     pub source: Source,
     /// Its cells, in the order they shall appear.
     pub cells: Vec<Cell>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_of_a_source_is_read_back() {
+        for source in [Source::Simulated, Source::Profiled, Source::Live, Source::Recorded, Source::ProfiledRecorded] {
+            assert_eq!(Source::named(&source.to_string()), Some(source));
+        }
+        assert_eq!(Source::named("guessed"), None);
+    }
 }

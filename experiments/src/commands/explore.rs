@@ -26,12 +26,16 @@ fn measured(file: &Path) -> Result<Machine> {
         .map_err(|e| Problem::bad_input(format!("cannot read the profile: {e}")).help("foretoken profile makes one"))?;
     let profile = profiled::read(&file.display().to_string(), &text)?;
     Ok(Machine {
-        name: format!("{} + {} on {}", profile.target.model.name, profile.draft.model.name, profile.device.name),
+        name: format!(
+            "profile {} + {} on {}",
+            profile.target.model.name, profile.draft.model.name, profile.device.name
+        ),
         target: profile.truth(Role::Target, Truth::Table),
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.context_reads,
         drafting: Drafting::Autoregressive,
         step_overhead_s: profile.step_overhead_s.unwrap_or(0.0),
+        measured: true,
         note: note(&profile),
     })
 }

@@ -23,7 +23,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     }
     let keys = read_keys(folder).map_err(unreadable)?;
     let wanted = Wanted { policy: args.policy.as_deref(), seed: args.seed, sweep: &args.sweep };
-    let at = choose(&keys, &wanted)?;
+    let (at, fitting) = choose(&keys, &wanted)?;
     let key = &keys[at];
     let steps = read_steps(folder, key).map_err(unreadable)?;
     let requests = read_requests(folder, key).map_err(unreadable)?;
@@ -38,7 +38,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
         let problem = Problem::bad_input(format!("no step of {key} starts in this window"));
         return Err(problem.help(format!("it has {} steps, which start from {first:.3} s to {last:.3} s", steps.len())));
     };
-    if keys.len() > 1 && (args.policy.is_none() || args.seed.is_none()) {
+    if fitting > 1 {
         eprintln!("timeline of {key} (others: --policy, --seed, --sweep)");
     }
     if let Some(cut) = &timeline.cut {

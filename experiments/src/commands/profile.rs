@@ -2,7 +2,7 @@
 
 use super::print;
 use super::run::on_interrupt;
-use crate::cli::{DeviceName, ProfileArgs, WeightsFrom};
+use crate::cli::{DeviceName, Format, ProfileArgs, WeightsFrom};
 use crate::models::{AnyWeights, Model};
 use crate::problem::{Exit, Problem, Result};
 use crate::{gpu, machine};
@@ -37,7 +37,12 @@ pub fn run(args: &ProfileArgs) -> Result<()> {
         plot(&args.output, &profile)?;
     }
     profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
-    print(&summary(&profile))?;
+    match args.format {
+        Format::Table => print(&summary(&profile))?,
+        Format::Json => {
+            print(&format!("{}\n", serde_json::to_string_pretty(&profile).expect("plain data always serialises")))?
+        }
+    }
     match profile.distrust() {
         None => Ok(()),
         Some(why) => {

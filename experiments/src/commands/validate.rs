@@ -174,6 +174,7 @@ fn profile(
         seed: 1,
         plot: false,
         overwrite: true,
+        format: Format::Table,
     };
     let profile = measured(&args, interrupt);
     // One that was interrupted is not gone on with: it would be of another time.

@@ -194,7 +194,7 @@
   const SELECTS = { hardware: "hw", target: "target", draft: "draft", tp: "tp", reads: "reads", drafting: "drafting" };
 
   const build = () => {
-    const named = (name) => (name === "linear" ? "linear: coefficients of your own" : name === "profile" ? `profile ${presets.profile.name}` : name);
+    const named = (name) => (name === "linear" ? "linear: coefficients of your own" : name === "profile" ? presets.profile.name : name);
     byId("hardware").append(...CHOICES.hw.map((name) => option(name, named(name))));
     for (const id of ["target", "draft", "tp"]) byId(id).append(...CHOICES[id].map((name) => option(name, name)));
     byId("sliders").append(...SLIDERS.flatMap((s) => field(s, true)));
@@ -221,6 +221,7 @@
     }
     const kind = ["linear", "profile"].includes(state.hw) ? state.hw : "roofline";
     for (const part of document.querySelectorAll(".of")) part.hidden = !part.classList.contains(kind);
+    if (!presets.profile?.measured) byId("measured").hidden = true;
     draw();
   };
 

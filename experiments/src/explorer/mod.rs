@@ -21,7 +21,7 @@ const PARTS: [(&str, &str); 4] = [
     ("/*APP*/", include_str!("app.js")),
 ];
 
-/// A machine of the user's beside the presets.
+/// A machine beside the presets: a profile's, or that of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// What the page calls it.
@@ -36,6 +36,8 @@ pub struct Machine {
     pub drafting: Drafting,
     /// Host time of a step outside its passes, seconds.
     pub step_overhead_s: f64,
+    /// Was it measured?
+    pub measured: bool,
     /// What a reader must know of it: where it was measured, how far to trust it.
     pub note: String,
 }
@@ -105,6 +107,7 @@ mod tests {
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
             step_overhead_s: 0.0,
+            measured: false,
             note: String::new(),
         };
         assert!(!page(Some(&machine)).contains("</script><b>"));

@@ -14,8 +14,8 @@ pub struct Wanted<'a> {
     pub sweep: &'a [String],
 }
 
-/// The first cell that fits, by its index.
-pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<usize> {
+/// The first cell that fits, by its index, and how many fit.
+pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     let mut fits: Vec<usize> = (0..keys.len()).collect();
     if let Some(policy) = wanted.policy {
         fits.retain(|&i| keys[i].policy == policy);
@@ -47,7 +47,8 @@ pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<usize> {
             return Err(unknown(&format!("value of {path}"), value, values.iter().map(String::as_str)));
         }
     }
-    fits.first().copied().ok_or_else(|| Problem::bad_input("the results have no cells"))
+    let first = fits.first().copied().ok_or_else(|| Problem::bad_input("the results have no cells"))?;
+    Ok((first, fits.len()))
 }
 
 /// "No policy `x`", with the nearest one and all there are.
@@ -85,10 +86,10 @@ mod tests {
             let sweep: Vec<String> = sweep.iter().map(|s| (*s).to_owned()).collect();
             choose(&keys(), &Wanted { policy, seed, sweep: &sweep })
         };
-        assert_eq!(of(None, None, &[]).unwrap(), 0);
-        assert_eq!(of(Some("adaspec"), None, &[]).unwrap(), 1);
-        assert_eq!(of(Some("adaspec"), Some(2), &["engine.max_num_seqs = 64.0"]).unwrap(), 3);
-        let help = |r: Result<usize>| r.unwrap_err().help_text().to_owned();
+        assert_eq!(of(None, None, &[]).unwrap(), (0, 4));
+        assert_eq!(of(Some("adaspec"), None, &[]).unwrap(), (1, 3));
+        assert_eq!(of(Some("adaspec"), Some(2), &["engine.max_num_seqs = 64.0"]).unwrap(), (3, 1));
+        let help = |r: Result<(usize, usize)>| r.unwrap_err().help_text().to_owned();
         assert!(help(of(Some("adaspek"), None, &[])).contains("did you mean `adaspec`?"));
         assert!(help(of(None, Some(9), &[])).contains("1, 2"));
         assert!(help(of(None, None, &["engine.max_num_seq=8"])).contains("`engine.max_num_seqs`"));

@@ -1,10 +1,12 @@
 //! Results folders as pages: reading one back, pairing it with another, writing the page.
 
+mod explorer;
 mod pairing;
 mod results;
 
 pub use results::Results;
 
+use crate::explorer::PAGE;
 use crate::problem::{Problem, Result};
 use crate::run::{Folder, write_problem};
 use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
@@ -25,6 +27,7 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
     let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
+    let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells);
     let Results { manifest, mut cells, warnings, partial, config, source, .. } = results;
     if let Some(compared) = &compared {
         compared.set_changes(&mut cells);
@@ -35,12 +38,12 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     ];
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let run = RunFacts { facts, config, warnings, partial, compared, version };
+    let run = RunFacts { facts, config, warnings, partial, compared, explorer: Some(explorer), version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
-    keep(to, &page.html(), &timing)
+    keep(to, &[(INDEX, &page.html()), (TIMING, &timing), (PAGE, &explorer_page)])
 }
 
-fn keep(to: &Path, html: &str, timing: &str) -> Result<PathBuf> {
+fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {
     let index = to.join(INDEX);
     std::fs::create_dir_all(to)
         .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help(ELSEWHERE))?;
@@ -48,7 +51,7 @@ fn keep(to: &Path, html: &str, timing: &str) -> Result<PathBuf> {
         let problem = Problem::bad_input(format!("{} is a page that Foretoken did not make", index.display()));
         return Err(problem.help(ELSEWHERE));
     }
-    for (name, text) in [(INDEX, html), (TIMING, timing)] {
+    for (name, text) in files {
         Staged::write_all_to(&to.join(name), text.as_bytes()).map_err(write_problem)?;
     }
     Ok(index)

@@ -15,6 +15,8 @@ pub struct Results {
     pub manifest: Manifest,
     /// The experiment with every default, as TOML.
     pub config: String,
+    /// The experiment.
+    pub plan: Plan,
     /// Where its numbers come from.
     pub source: Source,
     /// Its finished cells.
@@ -29,7 +31,7 @@ impl Results {
     /// Reads a folder.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
-        let source = serde_json::from_value(manifest.source.clone().into()).map_err(|_| {
+        let source = Source::named(&manifest.source).ok_or_else(|| {
             let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
             Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
         })?;
@@ -52,7 +54,7 @@ impl Results {
         });
         let config =
             fs_err::read_to_string(folder.join("experiment.toml")).map_err(|e| Problem::failed(e.to_string()))?;
-        Ok(Results { folder: folder.to_path_buf(), manifest, config, source, cells, warnings, partial })
+        Ok(Results { folder: folder.to_path_buf(), manifest, config, plan, source, cells, warnings, partial })
     }
 
     /// The script that tells the page how fast the simulator was.

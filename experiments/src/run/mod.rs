@@ -68,7 +68,6 @@ impl Runner<'_> {
         }
         self.check_interrupt()?;
         let setting = Setting::new(&self.plan.variants[variant], self.plan.seeds[seed])?;
-        setting.notes.iter().for_each(|note| self.progress.say(note));
         let slo = match self.store.load(id(baseline))? {
             Some(stored) => stored.summary.slo,
             None => self.cell(&setting, id(baseline), None)?,
@@ -104,7 +103,7 @@ impl Runner<'_> {
         let unfit = setting.limits(&played, &run).into_keys();
         let unfit =
             unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
-        let warnings = run.warnings.into_iter().chain(unfit).collect();
+        let warnings = setting.notes.iter().cloned().chain(run.warnings).chain(unfit).collect();
         self.progress.done(&policy.label(), &summary, wall);
         self.store.save(
             id,

@@ -11,7 +11,6 @@ pub struct Progress {
     bar: ProgressBar,
     started: Instant,
     sums: Mutex<Speed>,
-    said: Mutex<Vec<String>>,
 }
 
 /// How fast the simulator was, over the cells that this process ran.
@@ -37,7 +36,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} cells  {elapsed} (left: {eta})  {msg}");
         let bar =
             ProgressBar::with_draw_target(Some(cells), target).with_style(style.expect("the template is constant"));
-        Progress { bar, started: Instant::now(), sums: Mutex::default(), said: Mutex::default() }
+        Progress { bar, started: Instant::now(), sums: Mutex::default() }
     }
 
     /// Cells that were finished by an earlier run.
@@ -54,15 +53,6 @@ impl Progress {
         sums.request_steps += summary.request_steps;
         sums.simulated_s += summary.duration_s;
         sums.engine_s += engine.as_secs_f64();
-    }
-
-    /// Tells the user something, once.
-    pub fn say(&self, note: &str) {
-        let mut said = self.said.lock().expect("no thread panics while it holds the lock");
-        if !said.iter().any(|s| s == note) {
-            said.push(note.to_owned());
-            self.bar.suspend(|| eprintln!("note: {note}"));
-        }
     }
 
     /// Ends the bar.

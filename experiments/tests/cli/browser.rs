@@ -71,6 +71,13 @@ fn a_report_opens_without_a_word_on_the_console_and_its_tables_sort() {
     assert!(quiet.console.is_empty(), "{:?}", quiet.console);
     assert!(quiet.dom.contains("20 runs in"), "timing.js beside the page was not read");
 
+    // The explorer it links to opens at the run's own hardware and where the link says.
+    let link =
+        quiet.dom.split("href=\"explore.html").nth(1).expect("a link to the explorer").split('"').next().unwrap();
+    let explorer = open(&place.path("out/report/explore.html"), &link.replace("&amp;", "&")).unwrap();
+    assert!(explorer.console.is_empty(), "{:?}", explorer.console);
+    assert!(explorer.dom.contains("hardware of the run small") && !text_of(&explorer.dom, "headline").is_empty());
+
     // A script of the test presses a heading twice and writes the column's values after each into the title.
     let driver = "<script>\
         const button = document.querySelectorAll('#results th button')[2];\

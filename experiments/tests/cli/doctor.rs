@@ -18,7 +18,10 @@ fn what_is_there_is_told_and_what_is_needed_decides() {
     let any = place.foretoken().args(["doctor", "--need", "cuda"]).output().unwrap();
     let expected = if json["can"]["live_on_gpu"] == true { 0 } else { 4 };
     assert_eq!(any.status.code(), Some(expected));
-    let error = place.fails(&["doctor", "--need", "cuda:999"], 4);
+    // What is there is told all the same.
+    let output = place.foretoken().args(["doctor", "--need", "cuda:999"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stdout) == text), (Some(4), true));
     assert!(error.contains("cannot run models on `cuda:999`"), "{error}");
     let error = place.fails(&["doctor", "--need", "gpu"], 2);
     assert!(error.contains("`gpu` is not a device") && error.contains("cuda:N"), "{error}");

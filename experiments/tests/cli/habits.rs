@@ -127,7 +127,9 @@ fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Ou
     let mut command = Command::new("script");
     command.args(["-qec", &format!("'{BIN}' {line}"), "/dev/null"]).current_dir(place.path("."));
     command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
-    no_color.into_iter().for_each(|value| drop(command.env("NO_COLOR", value)));
+    if let Some(value) = no_color {
+        command.env("NO_COLOR", value);
+    }
     let output = command.output().ok();
     if output.is_none() {
         eprintln!("SKIPPED: there is no `script` to make a terminal with");
@@ -186,6 +188,23 @@ fn presets_and_labels_that_are_nearly_right() {
     assert!(target("a100-80gb", "vicuna-7b").contains("did you mean `a100-80g`?"));
     assert!(target("h100", "vicuna7b").contains("did you mean `vicuna-7b`?"));
     assert!(target("tpu-something-else", "vicuna-7b").contains("use one of these presets"));
+    for args in [
+        &["policies", "show", "adaspek"][..],
+        &["policies", "defaults", "adaspek"],
+        &["run", "x.toml", "--set", "policies=[{ adaspek = {} }]"],
+    ] {
+        assert!(place.fails(args, 2).contains("did you mean `adaspec`?"), "{args:?}");
+    }
+    let error = place.fails(&["run", "x.toml", "--set", "workload.arrivals={ poison = { rate = 3.0 } }"], 2);
+    assert!(error.contains("did you mean `poisson`?"), "{error}");
+    for command in ["profile", "profile-acceptance"] {
+        let error = place.fails(&[command, "--target", "tiny-targett", "--draft", "tiny-draft", "-o", "q"], 2);
+        assert!(error.contains("did you mean \"tiny-target\"?"), "{error}");
+    }
+    let live = format!("{EXPERIMENT}\n[live]\ntarget = \"tiny-targett\"\ndraft = \"tiny-draft\"\n");
+    std::fs::write(place.path("live.toml"), live).unwrap();
+    let error = place.fails(&["live", "live.toml"], 2);
+    assert!(error.contains("did you mean \"tiny-target\"?"), "{error}");
     std::fs::write(place.path("s.toml"), EXPERIMENT.replace("{ adaspec = {} }", "{ sglang-gen1 = {} }")).unwrap();
     let error = place.fails(&["export", "sglang", "s.toml", "--label", "sglang-gen"], 2);
     assert!(error.contains("did you mean `sglang-gen1`?"), "{error}");

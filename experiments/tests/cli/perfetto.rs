@@ -77,17 +77,19 @@ fn check(trace: &Value) {
 
 #[test]
 fn a_timeline_is_valid_and_has_everything() {
-    let place = ran();
-    let (trace, said) = export(&place, &["--policy", "adaspec", "--seed", "2"]);
+    // Few places, so that some requests wait.
+    let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
+    place.run("out", &["--no-figures"]);
+    let (trace, said) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
     check(&trace);
-    assert_eq!(said, "timeline of adaspec, engine.max_num_seqs = 8, seed 2 (others: --policy, --seed, --sweep)\n");
+    assert_eq!(said, "timeline of fixed-3, engine.max_num_seqs = 3, seed 2 (others: --policy, --seed, --sweep)\n");
     let about = &trace["otherData"];
     assert_eq!((about["cut"].as_str(), about["source"].as_str()), (Some("nothing"), Some("simulated")));
     for name in ["step", "draft", "verify", "prefill", "queued", "decode"] {
         assert!(named(&trace, "X", name).count() > 0, "{name} is missing");
     }
     for name in ["running", "waiting", "free KV blocks", "draft length", "acceptance"] {
-        assert!(named(&trace, "C", name).count() > 1, "{name} is missing");
+        assert!(named(&trace, "C", name).count() > 0, "{name} is missing");
     }
     let requests = events(&trace).iter().filter(|e| e["name"].as_str().unwrap().starts_with("request ")).count();
     assert_eq!(requests, 200);

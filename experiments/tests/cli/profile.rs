@@ -232,6 +232,9 @@ fn a_pair_is_measured_drawn_and_used() {
     }
     std::fs::write(place.path("x.toml"), EXPERIMENT).unwrap();
     place.run("out", &[]);
+    let output = profiles(&place, &["q.toml", "--quick", "--time-budget", "0.5", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((json["device"]["kind"].as_str(), json["target"]["model"]["name"].as_str()), (Some("cpu"), Some("m")));
     // A finished profile is not replaced by accident.
     let stderr = place.fails(&[&MODEL[..], &["p.toml", "--quick"]].concat(), 2);
     assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");

@@ -31,6 +31,24 @@ fn a_run_ends_in_a_page_that_can_be_made_again_from_the_folder_alone() {
 }
 
 #[test]
+fn what_was_noted_and_the_explorer_are_in_the_page() {
+    let place = Place::new();
+    let target = "hardware.target={ roofline = { gpu = 'a100-80g', model = 'vicuna-7b' } }";
+    place.run("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
+    let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    assert!(
+        page.contains("<li>every policy: the policies") && page.contains("linear belief fits the target"),
+        "{page}"
+    );
+    // Drafts of the policies that choose blindly are right seven times of ten, after the experiment.
+    let state = page.split("href=\"explore.html#a=").nth(1).unwrap().split('"').next().unwrap();
+    let (acceptance, batch) = state.split_once("&amp;n=").unwrap();
+    assert!((acceptance.parse::<f64>().unwrap() - 0.7).abs() < 0.02 && batch.parse::<u32>().unwrap() >= 1, "{state}");
+    let explorer = std::fs::read_to_string(place.path("out/report/explore.html")).unwrap();
+    assert!(explorer.contains("hardware of the run small") && explorer.contains("\"measured\":false"));
+}
+
+#[test]
 fn the_traces_need_not_be_there_any_more() {
     let place = Place::new();
     std::fs::write(place.path("t.csv"), "t_s,input_tokens,output_tokens\n0.0,128,8\n1.0,40,8\n").unwrap();

@@ -103,9 +103,20 @@ fn is_a(value: &Value, name: &str) -> bool {
     }
 }
 
+/// TOML can write infinity and JSON cannot: a number all the same.
+fn make_finite(value: &mut toml::Value) {
+    match value {
+        toml::Value::Float(x) if x.is_infinite() => *x = f64::MAX.copysign(*x),
+        toml::Value::Array(all) => all.iter_mut().for_each(make_finite),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, inner)| make_finite(inner)),
+        _ => {}
+    }
+}
+
 /// The faults of an experiment's text.
 fn of(schema: &Value, text: &str) -> Vec<String> {
-    let value: toml::Value = toml::from_str(text).unwrap();
+    let mut value: toml::Value = toml::from_str(text).unwrap();
+    make_finite(&mut value);
     faults(schema, schema, &serde_json::to_value(value).unwrap(), "")
 }
 

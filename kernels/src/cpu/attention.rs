@@ -11,7 +11,6 @@ use super::memory::{Buffer, Shared};
 use super::rowwise::Exponentials;
 use super::threads::share;
 use crate::paged::{BLOCK_SIZE, Batch, Span};
-use std::array::from_fn;
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -102,10 +101,10 @@ impl Kernel for Queries<'_> {
             while at < queries {
                 let (scores, together) = (&mut scores[at * width..], (queries - at).min(L::TILE));
                 match together {
-                    1 => score::<L, 1>(from_fn(|_| query(at)), &keys, scores, width, b..end),
-                    2 => score::<L, 2>(from_fn(|i| query(at + i)), &keys, scores, width, b..end),
-                    3 => score::<L, 3>(from_fn(|i| query(at + i)), &keys, scores, width, b..end),
-                    _ => score::<L, 4>(from_fn(|i| query(at + i)), &keys, scores, width, b..end),
+                    1 => score::<L, 1>(&query, at, &keys, scores, width, b..end),
+                    2 => score::<L, 2>(&query, at, &keys, scores, width, b..end),
+                    3 => score::<L, 3>(&query, at, &keys, scores, width, b..end),
+                    _ => score::<L, 4>(&query, at, &keys, scores, width, b..end),
                 }
                 at += together;
             }
@@ -166,19 +165,31 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Scores of `Q` queries against the keys of blocks `to`, of which `keys` gives the first, second and so on.
+/// Scores of `Q` queries from query `at` on against the keys of blocks `to`, of which `keys` gives the first, second and so
+/// on.
+///
+/// Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
 #[inline(always)]
 fn score<'k, L: Lanes, const Q: usize>(
-    queries: [&[f32]; Q],
+    query: &impl Fn(usize) -> &'k [f32],
+    at: usize,
     keys: &impl Fn(usize) -> &'k [[f32; LANES]],
     scores: &mut [f32],
     width: usize,
     to: Range<usize>,
 ) {
+    let mut queries: [&[f32]; Q] = [&[]; Q];
+    for (i, q) in queries.iter_mut().enumerate() {
+        *q = query(at + i);
+    }
     match to.len() {
-        4 if L::TILE == 4 => tile::<L, Q, 4>(queries, from_fn(keys), scores, width, to.start),
-        2 if L::TILE == 2 => tile::<L, Q, 2>(queries, from_fn(keys), scores, width, to.start),
-        _ => to.clone().for_each(|b| tile::<L, Q, 1>(queries, [keys(b - to.start)], scores, width, b)),
+        4 if L::TILE == 4 => tile::<L, Q, 4>(queries, [keys(0), keys(1), keys(2), keys(3)], scores, width, to.start),
+        2 if L::TILE == 2 => tile::<L, Q, 2>(queries, [keys(0), keys(1)], scores, width, to.start),
+        _ => {
+            for b in to.clone() {
+                tile::<L, Q, 1>(queries, [keys(b - to.start)], scores, width, b);
+            }
+        }
     }
 }
 
@@ -186,21 +197,29 @@ fn score<'k, L: Lanes, const Q: usize>(
 /// multiply-adds, each of which waits for the one before; several chains at a time keep the processor busy.
 #[inline(always)]
 fn tile<L: Lanes, const Q: usize, const B: usize>(
-    queries: [&[f32]; Q],
-    keys: [&[[f32; LANES]]; B],
+    mut queries: [&[f32]; Q],
+    mut keys: [&[[f32; LANES]]; B],
     scores: &mut [f32],
     width: usize,
     b: usize,
 ) {
     let dims = keys[0].len();
-    let (queries, keys) = (queries.map(|q| &q[..dims]), keys.map(|k| &k[..dims]));
+    for query in &mut queries {
+        *query = &query[..dims];
+    }
+    for keys in &mut keys {
+        *keys = &keys[..dims];
+    }
     let mut sums = [[L::zero(); B]; Q];
+    let mut key = [L::zero(); B];
     for d in 0..dims {
-        let key: [L; B] = from_fn(|i| L::load(&keys[i][d]));
+        for (key, keys) in key.iter_mut().zip(&keys) {
+            *key = L::load(&keys[d]);
+        }
         for (sums, query) in sums.iter_mut().zip(&queries) {
             let query = L::splat(query[d]);
-            for (sum, key) in sums.iter_mut().zip(key) {
-                *sum = sum.fma(query, key);
+            for (sum, key) in sums.iter_mut().zip(&key) {
+                *sum = sum.fma(query, *key);
             }
         }
     }
@@ -235,12 +254,17 @@ fn add_groups<L: Lanes, const G: usize>(
     weights: &[f32],
     sums: &mut [[f32; LANES]; G],
 ) {
-    let mut totals: [L; G] = from_fn(|g| L::load(&sums[g]));
+    let mut totals = [L::zero(); G];
+    for (total, sum) in totals.iter_mut().zip(sums.iter()) {
+        *total = L::load(sum);
+    }
     for (&weight, token) in weights.iter().zip(values.chunks_exact(per_token)) {
         let (weight, token) = (L::splat(weight), &token[first..][..G]);
         for (total, value) in totals.iter_mut().zip(token) {
             *total = total.fma(weight, L::load(value));
         }
     }
-    totals.into_iter().zip(sums).for_each(|(total, sum)| total.store(sum));
+    for (total, sum) in totals.into_iter().zip(sums) {
+        total.store(sum);
+    }
 }

@@ -3,6 +3,7 @@
 //! A block holds, for one key-value head, 16 keys as head_dim × 16, so that sixteen scores are made at a time, and 16
 //! values as 16 × head_dim (padded to lanes), so that an output is made at a time.
 
+use super::aligned::Aligned;
 use super::lanes::LANES;
 use crate::model::LlamaShape;
 use crate::paged::BLOCK_SIZE;
@@ -15,9 +16,13 @@ pub struct Kv {
     /// `head_dim` rounded up to lanes.
     pub(super) padded: usize,
     /// One pool a layer.
-    pools: Vec<Vec<f32>>,
+    pools: Vec<Aligned>,
     /// Rotary frequency of each pair, radians a position.
     frequencies: Vec<f32>,
+    /// The positions that `angles` are of.
+    positions: Vec<u32>,
+    /// Cosine and sine of each pair, position by position.
+    angles: Vec<(f32, f32)>,
 }
 
 impl Kv {
@@ -31,8 +36,10 @@ impl Kv {
             kv_heads,
             head_dim,
             padded,
-            pools: vec![vec![0.0; pool]; shape.layers as usize],
+            pools: (0..shape.layers).map(|_| Aligned::zeros(pool)).collect(),
             frequencies: frequencies(shape),
+            positions: Vec::new(),
+            angles: Vec::new(),
         }
     }
 
@@ -80,6 +87,28 @@ impl Kv {
                 pool.copy_within(source..source + dim, target + value(to));
             }
         }
+    }
+
+    /// Makes the angles of these positions: once for all layers of a pass.
+    pub(super) fn turn_to(&mut self, positions: &[u32]) {
+        if self.positions != positions {
+            self.positions.clear();
+            self.positions.extend_from_slice(positions);
+            let mut angles = std::mem::take(&mut self.angles);
+            angles.clear();
+            angles.extend(
+                positions
+                    .iter()
+                    .flat_map(|&p| (0..self.frequencies.len()).map(move |i| (p, i)))
+                    .map(|(p, i)| self.angle(p, i)),
+            );
+            self.angles = angles;
+        }
+    }
+
+    /// Cosine and sine of each pair's angle at the position of this index.
+    pub(super) fn angles(&self, at: usize) -> &[(f32, f32)] {
+        &self.angles[at * self.frequencies.len()..][..self.frequencies.len()]
     }
 
     /// Cosine and sine of pair `i`'s angle at a position.

@@ -3,10 +3,9 @@
 //! A result is the fixed-order dot product of one row with one output's weights. Which rows share a read of the
 //! weights, and which thread does it, is not part of that order.
 
-use super::lanes::{Kernel, Lanes, Level};
+use super::lanes::{Kernel, LANES, Lanes, Level};
 use super::memory::{Buffer, Group, Groups, Matrix, Shared};
 use super::threads::share;
-use std::array::from_fn;
 
 /// Rows that share one read of the weights.
 pub(super) const ROWS: usize = 8;
@@ -25,7 +24,7 @@ pub(super) fn matmul(level: Level, x: &Buffer, weights: &Matrix, out: &mut Buffe
 }
 
 fn spread<G: Group>(level: Level, x: &Buffer, weights: &[G], out: &mut Buffer) {
-    let (outputs, per_row) = (out.width, x.stride / super::lanes::LANES);
+    let (outputs, per_row) = (out.width, x.stride / LANES);
     assert_eq!(weights.len(), outputs * per_row, "inputs of the weights and width of the activations");
     let fair = outputs.div_ceil(4 * rayon::current_num_threads());
     let task = fair.min(TASK_BYTES / (per_row * size_of::<G>())).next_multiple_of(4).max(4);
@@ -96,32 +95,51 @@ impl<G: Group> Outputs<'_, G> {
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const O: usize>(&self, row: usize, output: usize) {
         let n = self.per_row;
-        let weights: [&[G]; O] = from_fn(|o| &self.weights[(output + o) * n..][..n]);
-        let x: [_; R] = from_fn(|r| &self.x.groups(row + r)[..n]);
+        // Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
+        let (mut weights, mut x): ([&[G]; O], [&[[f32; LANES]]; R]) = ([&[]; O], [&[]; R]);
+        for (o, weights) in weights.iter_mut().enumerate() {
+            *weights = &self.weights[(output + o) * n..][..n];
+        }
+        for (r, x) in x.iter_mut().enumerate() {
+            *x = &self.x.groups(row + r)[..n];
+        }
         let mut sums = [[L::zero(); O]; R];
         for i in 0..n {
+            let (mut w, mut xs) = ([L::zero(); O], [L::zero(); R]);
             // Bounds checks of a dozen slices would cost as much as the arithmetic, and the compiler keeps them.
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
             // SAFETY: every slice was just cut to `n` groups, and `i < n`.
-            let (w, x): ([L; O], [L; R]) = unsafe {
-                (from_fn(|o| weights[o].get_unchecked(i).lanes()), from_fn(|r| L::load(x[r].get_unchecked(i))))
-            };
-            if row == 0 {
-                weights.iter().for_each(|w| L::prefetch(w.as_ptr().wrapping_add(i + AHEAD)));
+            unsafe {
+                for (group, weights) in w.iter_mut().zip(&weights) {
+                    *group = weights.get_unchecked(i).lanes();
+                }
+                for (group, x) in xs.iter_mut().zip(&x) {
+                    *group = L::load(x.get_unchecked(i));
+                }
             }
-            for (sums, x) in sums.iter_mut().zip(x) {
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = sum.fma(w, x);
+            // Once a cache line.
+            if row == 0 && (size_of::<G>() == 64 || i % 2 == 0) {
+                for w in &weights {
+                    L::prefetch(w.as_ptr().wrapping_add(i + AHEAD));
+                }
+            }
+            for r in 0..R {
+                for o in 0..O {
+                    sums[r][o] = sums[r][o].fma(w[o], xs[r]);
                 }
             }
         }
-        for (r, sums) in sums.iter().enumerate() {
+        let mut dots = [[0.0; O]; R];
+        for r in 0..R {
+            for o in 0..O {
+                dots[r][o] = sums[r][o].sum();
+            }
+        }
+        for (r, dots) in dots.iter().enumerate() {
             #[expect(unsafe_code, reason = "outputs are split by columns")]
             // SAFETY: tasks have different outputs, and a task's calls come one after the other.
             let out = unsafe { self.out.part(row + r, self.first + output, O) };
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = sum.sum();
-            }
+            out.copy_from_slice(dots);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Where weights and activations lie: rows padded with zeros to whole groups of lanes, so that no kernel has a tail.
 
+use super::aligned::Aligned;
 use super::lanes::{LANES, Lanes};
 use crate::weights::{Dtype, TensorData};
 use half::{bf16, f16};
@@ -122,13 +123,13 @@ pub struct Buffer {
     pub(super) stride: usize,
     /// Rows in use.
     pub(super) rows: usize,
-    numbers: Vec<f32>,
+    numbers: Aligned,
 }
 
 impl Buffer {
     pub(super) fn new(rows: usize, width: usize) -> Buffer {
         let stride = width.next_multiple_of(LANES);
-        Buffer { width, stride, rows: 0, numbers: vec![0.0; rows * stride] }
+        Buffer { width, stride, rows: 0, numbers: Aligned::zeros(rows * stride) }
     }
 
     /// Width of a row.

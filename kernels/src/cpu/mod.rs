@@ -4,6 +4,7 @@
 //! of threads and any processor with fused multiply-adds. That is what makes greedy speculation emit exactly the
 //! autoregressive tokens, and what lets a preempted request rebuild the same KV.
 
+mod aligned;
 mod attention;
 mod exp;
 mod kv;
@@ -148,16 +149,15 @@ impl Device for Cpu {
 
     fn rope_and_store(&mut self, qkv: &mut Buffer, batch: &Batch, kv: &mut Kv, layer: usize) -> Result<(), Infallible> {
         let (dim, half) = (kv.head_dim, kv.head_dim / 2);
+        kv.turn_to(&batch.positions);
         for row in 0..batch.rows() {
-            let (position, slot) = (batch.positions[row], batch.slots[row] as usize);
+            let slot = batch.slots[row] as usize;
             let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
-            for i in 0..half {
-                let (cos, sin) = kv.angle(position, i);
-                for head in turned.chunks_exact_mut(dim) {
-                    // Hugging Face pairs a dimension with the one half a head further.
-                    let (a, b) = (head[i], head[i + half]);
-                    head[i] = a * cos - b * sin;
-                    head[i + half] = b * cos + a * sin;
+            for head in turned.chunks_exact_mut(dim) {
+                // Hugging Face pairs a dimension with the one half a head further.
+                let (left, right) = head.split_at_mut(half);
+                for ((a, b), &(cos, sin)) in left.iter_mut().zip(right).zip(kv.angles(row)) {
+                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
                 }
             }
             let keys = &turned[kv.heads * dim..];

@@ -94,6 +94,11 @@ impl Rates {
             _ => None,
         }
     }
+
+    /// Does it replay what a draft once got right?
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, Rates::Recorded { .. } | Rates::Table(_))
+    }
 }
 
 impl Default for Rates {

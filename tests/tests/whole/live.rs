@@ -25,6 +25,9 @@ const NOT_LIVE: [(&str, &str); 2] = [
 /// What a policy was shown and did, step by step.
 type Decisions = Arc<Mutex<Vec<String>>>;
 
+/// A policy, or the plain engine, and what it decided.
+type Built = (Option<Box<dyn SpecPolicy>>, Decisions);
+
 /// A policy whose every step is written down.
 struct Watched {
     policy: Box<dyn SpecPolicy>,
@@ -166,7 +169,7 @@ impl Server {
     }
 
     /// The policy as the registry builds it; `None` is the plain engine. The second is an oracle.
-    fn build(&self, spec: &PolicySpec) -> Result<(Option<Box<dyn SpecPolicy>>, Decisions), Box<dyn OraclePolicy>> {
+    fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
             target: Coefficients { alpha_s: 2e-8, gamma_s: 1e-5, delta_s: 4e-4 },

@@ -120,7 +120,7 @@ fn the_summary_is_what_counting_by_hand_gives() {
         let got = &summary.families[family];
         for k in 1..=DEPTHS {
             let (mut tokens, mut rounds) = (0, 0);
-            let mut ended = vec![0u64; DEPTHS + 1];
+            let mut ended = [0u64; DEPTHS + 1];
             for output in outputs() {
                 let right = |n: usize| output.ranks.get(n) == Some(&1);
                 let mut at = 1;

@@ -68,6 +68,7 @@ fn by_depth(of: &Accepted) -> String {
         y: Axis::linear(0.0, 100.0, 5),
         legend: of.families.iter().enumerate().map(|(i, f)| (f.0.clone(), look(i))).collect(),
         panels: vec![(String::new(), None)],
+        own_x: Vec::new(),
         panel_height: 380.0,
         right: 0.0,
     };
@@ -91,6 +92,7 @@ fn calibration(of: &Accepted) -> String {
         y: Axis::linear(0.0, 100.0, 10),
         legend: Vec::new(),
         panels: vec![(String::new(), None)],
+        own_x: Vec::new(),
         panel_height: 460.0,
         right: 24.0,
     };

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
 use super::style::RULE;
-use super::view::{View, distinct, words};
+use super::view::{View, distinct, with_unit, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::Interval;
@@ -58,7 +58,9 @@ impl Quantity {
         let highest = whisker(1.0).fold(high, f64::max).min(high + slack);
         // A little air keeps the outermost markers off the frame.
         let air = (highest - lowest) * 0.03;
-        Some(Axis::linear(lowest - air, highest + air, ticks))
+        // What is never below 0 needs none there.
+        let below = if lowest == 0.0 { 0.0 } else { air };
+        Some(Axis::linear(lowest - below, highest + air, ticks))
     }
 }
 
@@ -78,12 +80,13 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let page = Page {
         title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].path)),
         source: view.source_of_means(),
-        x_name: view.combinations[0][at].path.clone(),
+        x_name: with_unit(&view.combinations[0][at].path),
         y_name: quantity.axis.to_owned(),
         x: Axis::swept(&values),
         y: quantity.range(&shown, [9, 6, 5][columns(others.len()) - 1])?,
         legend: view.legend(),
         panels: others.iter().map(|o| (words(o.iter().copied()), None)).collect(),
+        own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(others.len()) - 1],
         right: 0.0,
     };

@@ -30,6 +30,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
         y: Axis::rows(&labels),
         legend: Vec::new(),
         panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: if alone { 150.0 } else { 44.0 },
     };

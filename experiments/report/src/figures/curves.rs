@@ -107,6 +107,7 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
         y,
         legend: view.policies.iter().filter(|p| shown(p)).map(|&(label, look)| (label.to_owned(), look)).collect(),
         panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
     };
@@ -128,7 +129,8 @@ pub fn draw(view: &View, curves: &Curves) -> Option<String> {
     }))
 }
 
-/// The line of a policy's cells, one a seed.
+/// The line of a policy's cells, one a seed. A point that some seed lacks is left out: an interval over the others would be
+/// wide, and their mean no neighbour's like.
 fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval)> {
     let mut points: BTreeMap<u32, (f64, f64, Vec<f64>)> = BTreeMap::new();
     for at in cells.iter().flat_map(|cell| counts(cell)) {
@@ -137,7 +139,8 @@ fn line(cells: &[&Cell], counts: fn(&Cell) -> Vec<Counts>) -> Vec<(f64, Interval
         point.1 += at.of;
         point.2.push(at.y / at.of);
     }
-    points.into_values().filter_map(|(x, of, values)| Some((x / of, Interval::of(&values)?))).collect()
+    let whole = points.into_values().filter(|point| point.2.len() == cells.len());
+    whole.filter_map(|(x, of, values)| Some((x / of, Interval::of(&values)?))).collect()
 }
 
 #[cfg(test)]

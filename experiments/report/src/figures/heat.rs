@@ -11,7 +11,7 @@ use super::page::{Page, columns};
 use super::style::{INK, PAPER, Rgb};
 use super::view::{View, count, words};
 use crate::{Dash, Look, Marker};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Classes of goodput, in % of the best from the given share on, with their colours (viridis, light is good).
 const CLASSES: [(f64, &str, Rgb); 7] = [
@@ -44,7 +44,6 @@ type Map = BTreeMap<(u32, u32), Field>;
 pub fn draw(view: &View) -> Option<String> {
     let maps: Vec<Map> = view.combinations.iter().map(|&c| map(view, |s| s == c)).collect();
     let all = || maps.iter().flatten();
-    let comparable = maps.iter().any(|map| map.keys().zip(map.keys().skip(1)).any(|(a, b)| a.0 == b.0));
     let (least, most) = (all().map(|f| f.0.0).min()?, all().map(|f| f.1.to).max()?);
     let longest = all().map(|f| f.0.1).max()?;
     let mut legend: Vec<(String, Look)> = vec![("best length".to_owned(), BEST)];
@@ -54,34 +53,37 @@ pub fn draw(view: &View) -> Option<String> {
     let steps: u64 = all().map(|f| f.1.steps).sum();
     let page = Page {
         title: view.title("Goodput by batch size and draft length"),
-        source: view.source(&[&seeds, &format!("{steps} steps without prompts"), "% of the best at that batch size"]),
+        source: view.source(&[
+            &seeds,
+            &format!("{steps} steps without prompts"),
+            "% of the best at that batch size, no interval",
+        ]),
         x_name: "decode batch size (requests)".to_owned(),
         y_name: "draft length (tokens a request-step)".to_owned(),
         x: Axis::batch_sizes(f64::from(least) - 0.5, f64::from(most) + 0.5),
         y: Axis::whole(longest),
         legend,
         panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
     };
-    comparable.then(|| {
-        page.svg(|c, panel, i| {
-            let map = &maps[i];
-            for (&(size, length), field) in map {
-                let (from, y) = (f64::from(size) - 0.5, f64::from(length));
-                let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
-                // A trace wider, or the page would show through between two fields.
-                let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
-                c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
-            }
-            let sizes: Vec<u32> =
-                map.keys().map(|k| k.0).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-            let line: Vec<_> = sizes.iter().map(|&s| panel.at(middle(map, s), f64::from(best(map, s).0))).collect();
+    Some(page.svg(|c, panel, i| {
+        let map = &maps[i];
+        for (&(size, length), field) in map {
+            let (from, y) = (f64::from(size) - 0.5, f64::from(length));
+            let corners = [panel.at(from, y + 0.5), panel.at(f64::from(field.to) + 0.5, y - 0.5)];
+            // A trace wider, or the page would show through between two fields.
+            let to = (corners[1].0 + 0.25, corners[1].1 + 0.25);
+            c.area(corners[0], to, class(goodput(field) / best(map, size).1 * 100.0));
+        }
+        for stretch in optimum(map) {
+            let line: Vec<_> = stretch.iter().map(|&(x, y)| panel.at(x, y)).collect();
             c.line(&line, PAPER, 4.0, Dash::Solid);
             c.line(&line, BEST.colour, 2.0, Dash::Solid);
             line.iter().for_each(|&at| c.marker(at, BEST));
-        })
-    })
+        }
+    }))
 }
 
 fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
@@ -98,6 +100,9 @@ fn map(view: &View, sweep: impl Fn(&[crate::Swept]) -> bool) -> Map {
         }
     }
     map.retain(|_, field| field.steps as f64 >= FEWEST && field.busy > 0);
+    // One length alone is its own best and says nothing.
+    let of_size: Vec<u32> = map.keys().map(|k| k.0).collect();
+    map.retain(|k, _| of_size.iter().filter(|&&size| size == k.0).count() > 1);
     map
 }
 
@@ -112,6 +117,25 @@ fn best(map: &Map, size: u32) -> (u32, f64) {
     here.fold((0, 0.0), |best, one| if one.1 > best.1 { one } else { best })
 }
 
+/// The best lengths by batch size, in unbroken stretches of (batch size, length). Where the next shorter or the next longer
+/// length of the map was not seen, the best of those seen may be no optimum, and the line has a gap.
+fn optimum(map: &Map) -> Vec<Vec<(f64, f64)>> {
+    let lengths: BTreeSet<u32> = map.keys().map(|k| k.1).collect();
+    let sizes: BTreeSet<u32> = map.keys().map(|k| k.0).collect();
+    let mut stretches = vec![Vec::new()];
+    for size in sizes {
+        let length = best(map, size).0;
+        let neighbours = [lengths.range(..length).next_back(), lengths.range(length + 1..).next()];
+        if neighbours.into_iter().flatten().all(|&next| map.contains_key(&(size, next))) {
+            stretches.last_mut().expect("never empty").push((middle(map, size), f64::from(length)));
+        } else {
+            stretches.push(Vec::new());
+        }
+    }
+    stretches.retain(|stretch| !stretch.is_empty());
+    stretches
+}
+
 fn middle(map: &Map, size: u32) -> f64 {
     let to = map.range((size, 0)..=(size, u32::MAX)).next().map_or(size, |f| f.1.to);
     (f64::from(size) * f64::from(to)).sqrt()
@@ -124,6 +148,15 @@ fn class(share: f64) -> Rgb {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_of_optima_has_a_gap_where_a_neighbour_was_not_seen() {
+        let field = |emitted| Field { to: 1, steps: 40, busy: 10, emitted };
+        let columns = [(1, [1, 2, 1]), (2, [3, 2, 1]), (3, [1, 2, 0]), (4, [1, 3, 2])];
+        let all = columns.iter().flat_map(|&(size, of)| (0..).zip(of).map(move |(k, e)| ((size, k), field(e))));
+        let map: Map = all.filter(|(_, f)| f.emitted > 0).map(|(k, f)| (k, Field { to: k.0, ..f })).collect();
+        assert_eq!(optimum(&map), [vec![(1.0, 1.0), (2.0, 0.0)], vec![(4.0, 1.0)]]);
+    }
 
     #[test]
     fn the_best_length_is_the_one_with_most_tokens_a_second() {

@@ -36,15 +36,22 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
             view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
         })
         .collect();
-    let values = || panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
-    let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
-    let seeds = if view.seeds.len() == 1 { "1 seed".to_owned() } else { count(view.seeds.len(), "seed") + " pooled" };
+    // Loads differ a thousandfold in latency: on one axis the light ones would be a wall.
+    let own: Vec<Option<Axis>> = panels.iter().map(|lines| axis(lines)).collect();
+    let any = own.iter().flatten().next()?.clone();
+    let alone = panels.len() == 1;
+    let seeds = count(view.seeds.len(), "seed") + if view.seeds.len() == 1 { "" } else { " pooled" };
     let page = Page {
         title: view.title(latency.title),
-        source: view.source(&[&seeds, latency.whose]),
-        x_name: format!("{} (s, logarithmic)", latency.axis),
+        source: view.source(&[&seeds, latency.whose, "no interval"]),
+        x_name: format!(
+            "{} (s, logarithmic{})",
+            latency.axis,
+            if alone { "" } else { ", each panel on its own scale" }
+        ),
         y_name: "requests at or below (%)".to_owned(),
-        x: Axis::log(low, high),
+        own_x: own.into_iter().map(|own| own.unwrap_or_else(|| any.clone())).collect(),
+        x: any,
         y: Axis::linear(0.0, 100.0, 5),
         legend: view.legend(),
         panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
@@ -54,7 +61,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     Some(page.svg(|c, panel, i| {
         let n = panels[i].len() as f64;
         for (p, (look, line)) in panels[i].iter().enumerate() {
-            let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(page.x.clamp(x), y * 100.0)).collect();
+            let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(panel.x.clamp(x), y * 100.0)).collect();
             c.line(&path, look.colour, 1.8, look.dash);
             // Three markers a line, at other heights for each policy, so that they do not pile up.
             for turn in 0..3 {
@@ -65,6 +72,12 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
             }
         }
     }))
+}
+
+/// An axis over all of a panel's latencies; `None` without any.
+fn axis(lines: &[Line]) -> Option<Axis> {
+    let values = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
+    Some(Axis::log(values().reduce(f64::min)?, values().reduce(f64::max)?))
 }
 
 /// Every few points of a line, and always its ends.

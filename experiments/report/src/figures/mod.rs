@@ -112,7 +112,7 @@ const DRAFT_LEN: Course = Course {
 
 const REGRET: Quantity = Quantity {
     title: "Regret to oracle-goodput",
-    axis: "mean end-to-end latency over the oracle's (%)",
+    axis: "mean end-to-end latency in excess of the oracle's (%)",
     of: |c| c.regret.map(|r| r * 100.0),
     decimals: 1,
     reference: Some(0.0),
@@ -121,7 +121,7 @@ const REGRET: Quantity = Quantity {
 
 const CHANGE: Quantity = Quantity {
     title: "Change in mean end-to-end latency",
-    axis: "mean end-to-end latency over that of the results compared with (%)",
+    axis: "change of mean end-to-end latency (%; below 0: faster)",
     of: |c| c.change.map(|r| r * 100.0),
     decimals: 1,
     reference: Some(0.0),
@@ -132,7 +132,7 @@ const KV_USE: Quantity = Quantity {
     title: "Peak KV use",
     axis: "most KV blocks in use at once (% of those usable)",
     of: |c| Some(c.summary.kv_use_peak * 100.0),
-    decimals: 0,
+    decimals: 1,
     reference: None,
     ends: Some((0.0, 100.0)),
 };

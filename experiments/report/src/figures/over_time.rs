@@ -78,6 +78,7 @@ fn draw_one(view: &View, course: &Course, combination: &[Swept]) -> Option<Strin
         y: Axis::linear(0.0, top * 1.02, 4),
         legend: Vec::new(),
         panels: lines.iter().map(|l| (l.0.to_owned(), Some(l.1))).collect(),
+        own_x: Vec::new(),
         panel_height: [260.0, 180.0, 120.0][columns - 1],
         right: 0.0,
     };

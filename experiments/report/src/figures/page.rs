@@ -25,8 +25,10 @@ pub struct Page {
     pub x_name: String,
     /// Name and unit of the vertical axis; empty when its ticks speak for themselves.
     pub y_name: String,
-    /// Horizontal axis of every panel.
+    /// Horizontal axis of every panel without one of its own.
     pub x: Axis,
+    /// The panels' own horizontal axes; empty when they share `x`.
+    pub own_x: Vec<Axis>,
     /// Vertical axis of every panel.
     pub y: Axis,
     /// Policies in the legend; empty for none.
@@ -48,16 +50,15 @@ pub struct Panel<'a> {
     pub from: Point,
     /// Bottom right corner.
     pub to: Point,
-    page: &'a Page,
+    /// Its horizontal axis.
+    pub x: &'a Axis,
+    y: &'a Axis,
 }
 
 impl Panel<'_> {
     /// The point of a pair of values.
     pub fn at(&self, x: f64, y: f64) -> Point {
-        (
-            self.from.0 + (self.to.0 - self.from.0) * self.page.x.at(x),
-            self.to.1 + (self.from.1 - self.to.1) * self.page.y.at(y),
-        )
+        (self.from.0 + (self.to.0 - self.from.0) * self.x.at(x), self.to.1 + (self.from.1 - self.to.1) * self.y.at(y))
     }
 }
 
@@ -93,7 +94,12 @@ impl Page {
                 let (row, column) = (i / columns, i % columns);
                 let x = left + column as f64 * (width + GAP + self.right);
                 let y = top + row as f64 * row_height + titled;
-                let panel = Panel { from: (x, y), to: (x + width, y + self.panel_height), page: self };
+                let panel = Panel {
+                    from: (x, y),
+                    to: (x + width, y + self.panel_height),
+                    x: self.own_x.get(i).unwrap_or(&self.x),
+                    y: &self.y,
+                };
                 panel_title(c, title, (x, y - 3.0), width + self.right);
                 self.grid(c, &panel, column == 0);
                 data(c, &panel, i);
@@ -128,8 +134,8 @@ impl Page {
     fn grid(&self, c: &Canvas, panel: &Panel, labelled: bool) {
         let (from, to) = (panel.from, panel.to);
         let mut free_from = f64::NEG_INFINITY;
-        for (value, label) in &self.x.ticks {
-            let x = from.0 + (to.0 - from.0) * self.x.at(*value);
+        for (value, label) in &panel.x.ticks {
+            let x = from.0 + (to.0 - from.0) * panel.x.at(*value);
             c.line(&[(x, from.1), (x, to.1)], GRID, 1.0, Dash::Solid);
             let half = text_width(label, TEXT) / 2.0;
             if x - half >= free_from {

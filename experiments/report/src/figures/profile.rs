@@ -69,6 +69,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         y: time,
         legend: legend(profile),
         panels: profile.fits.iter().map(|fit| (fit.title.clone(), None)).collect(),
+        own_x: Vec::new(),
         panel_height: 300.0,
         right: 0.0,
     };
@@ -81,6 +82,7 @@ pub fn profile_figures(profile: &Profiled) -> Vec<Figure> {
         source: predicted.source.clone(),
         legend: predicted.legend.clone(),
         panels: predicted.panels.clone(),
+        own_x: Vec::new(),
         panel_height: 240.0,
         right: 0.0,
     };
@@ -146,7 +148,7 @@ mod tests {
             batched: 1 << i,
             measured_s: 1e-3 * (1 << i) as f64,
             predicted_s: 1e-3 * (1 << i) as f64 * (1.0 + 0.2 * i as f64),
-            held_out: i % 3 == 0,
+            held_out: i.is_multiple_of(3),
         };
         let fit = |title: &str| ProfiledFit { title: title.into(), passes: (0..8).map(pass).collect() };
         Profiled {

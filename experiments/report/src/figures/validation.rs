@@ -112,6 +112,7 @@ fn page(of: &Validated, name: &str, source: &str, x: (Axis, String), y: (Axis, S
         legend: legend.iter().map(|told| (told.name().to_owned(), told.look())).collect(),
         panel_height: [380.0, 260.0, 170.0][columns(panels.len()) - 1],
         panels,
+        own_x: Vec::new(),
         right: 0.0,
     }
 }

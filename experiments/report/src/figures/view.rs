@@ -68,7 +68,7 @@ impl<'a> View<'a> {
 
     /// The source line with `rest` after where the numbers come from and how many requests a run has.
     pub fn source(&self, rest: &[&str]) -> String {
-        format!("{} · {} · {}", self.source, self.requests(), rest.join(" · "))
+        format!("{} · {} a run · {}", self.source, self.requests(), rest.join(" · "))
     }
 
     /// How many requests a run has.
@@ -132,6 +132,34 @@ pub fn words<'a>(sweep: impl IntoIterator<Item = &'a Swept>) -> String {
     sweep.into_iter().map(|s| format!("{} = {}", last(&s.path), s.value)).collect::<Vec<_>>().join(", ")
 }
 
+/// Units of settings by the ends of their names.
+const UNITS: [(&str, &str); 17] = [
+    ("_s", "s"),
+    (".rate", "requests/s"),
+    (".qps", "requests/s"),
+    ("rate_scale", "×"),
+    ("adaspec-scale", "×"),
+    ("max_num_seqs", "requests"),
+    ("max_num_batched_tokens", "tokens a step"),
+    ("max_model_len", "tokens"),
+    ("block_size", "tokens"),
+    ("num_gpu_blocks", "blocks"),
+    ("noise_cv", "standard deviation over mean"),
+    ("staleness_steps", "steps"),
+    (".prompt", "tokens"),
+    (".output", "tokens"),
+    ("workload.requests", "requests"),
+    ("tensor_parallel", "GPUs"),
+    ("constant.rate", "accepted of drafted"),
+];
+
+/// A setting's path with its unit, when it has a known one: `workload.arrivals.poisson.rate (requests/s)`.
+pub fn with_unit(path: &str) -> String {
+    // The longest end that fits: `constant.rate` is no rate of arrivals.
+    let unit = UNITS.iter().filter(|u| path.ends_with(u.0)).max_by_key(|u| u.0.len());
+    unit.map_or_else(|| path.to_owned(), |(_, unit)| format!("{path} ({unit})"))
+}
+
 /// Distinct items in order of appearance.
 pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> bool) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
@@ -146,6 +174,17 @@ pub fn distinct<T>(items: impl IntoIterator<Item = T>, same: impl Fn(&T, &T) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_have_units() {
+        assert_eq!(with_unit("workload.arrivals.poisson.rate"), "workload.arrivals.poisson.rate (requests/s)");
+        assert_eq!(
+            with_unit("acceptance.source.constant.rate"),
+            "acceptance.source.constant.rate (accepted of drafted)"
+        );
+        assert_eq!(with_unit("slo.tpot_s"), "slo.tpot_s (s)");
+        assert_eq!(with_unit("engine.scheduler"), "engine.scheduler");
+    }
 
     /// Twelve settings of one policy beside another one of its colour: all differ, and the first ones keep their looks.
     #[test]

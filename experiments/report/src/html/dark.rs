@@ -11,9 +11,11 @@ use std::fmt::Write;
 const DARK: Rgb = (0x16, 0x19, 0x1d);
 /// Least contrast of a line with the page: thin ones need what WCAG 2.1 asks of text (1.4.3).
 const CONTRAST: f64 = 4.5;
-/// Fixed partners of the figures' greys.
-const GREYS: [(Rgb, Rgb); 6] = [
+/// Fixed partners of black and of the figures' greys.
+const GREYS: [(Rgb, Rgb); 7] = [
     (PAPER, DARK),
+    // Autoregressive's black: lightened it would be the grey of others.
+    ((0, 0, 0), PAPER),
     (INK, (0xe6, 0xe8, 0xea)),
     (GREY, (0xa6, 0xac, 0xb3)),
     (RULE, (0x7a, 0x80, 0x87)),

@@ -58,7 +58,7 @@ fn best(report: &Report, view: &View, combination: &[Swept]) -> Option<Said> {
     let speedup = |name: &str| view.interval(name, |s| s == combination, |c| c.speedup);
     let mut ranked: Vec<(&str, Interval)> = names.into_iter().filter_map(|n| Some((n, speedup(n)?))).collect();
     ranked.sort_by(|a, b| b.1.mean.total_cmp(&a.1.mean));
-    let (leader, own) = ranked.first()?.clone();
+    let (leader, own) = *ranked.first()?;
     let mut text = match own.mean {
         m if m < 1.0 => format!("No policy beats autoregressive on average: the best, {leader}, gets "),
         _ => format!("{leader} "),

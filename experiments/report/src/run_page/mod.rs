@@ -11,6 +11,15 @@ use crate::figures::view::{View, count};
 use crate::html::{Page, Part, Section};
 use crate::{Figure, Kind, Report, Source, figures};
 
+/// The explorer that lies beside the page.
+#[derive(Clone, Debug, Default)]
+pub struct Explorer {
+    /// Its file.
+    pub file: String,
+    /// Where it opens: what follows `#` in its address, such as `a=0.6&n=4`.
+    pub state: String,
+}
+
 /// Everything the page shows beside the cells.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
@@ -24,6 +33,8 @@ pub struct RunFacts {
     pub partial: Option<String>,
     /// Other results that these are compared with.
     pub compared: Option<Compared>,
+    /// The explorer beside the page.
+    pub explorer: Option<Explorer>,
     /// The version of Foretoken that makes the page.
     pub version: String,
 }
@@ -45,6 +56,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
     sections.push(results::section(report, &view));
     sections.extend(shown(&view, pick));
+    sections.extend(run.explorer.as_ref().map(explore));
     sections.push(warnings(run));
     sections.push(speed(report.source));
     Page {
@@ -175,7 +187,7 @@ fn shown<'a>(view: &View, pick: impl Fn(&[Kind]) -> Vec<&'a Figure>) -> Vec<Sect
             &[Kind::Heat],
             "Counted, not modelled: steps without prompts, fields of at least 30 steps, of the policies that choose blindly \
              (autoregressive, fixed, random). Others draft more where they expect luck, and would make long drafts look better \
-             than they are.",
+             than they are. The line has a gap where the length next to the best one was not seen.",
             "No batch size saw two lengths that were chosen blindly: compare several, for example \
              { fixed = { k = { sweep = [1, 3, 5] } } } and { random = {} }.",
         ),
@@ -202,6 +214,17 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
         parts.push(Part::More { title: format!("The other {}", count(folded.len(), "figure")), parts: folded });
     }
     parts
+}
+
+fn explore(explorer: &Explorer) -> Section {
+    let mut section = Section::new("explore", "Break-even explorer");
+    let link = format!("{}#{}", explorer.file, explorer.state).replace('&', "&amp;").replace('"', "&quot;");
+    section.parts.push(Part::Html(format!(
+        "<p><a href=\"{link}\">Where does speculation stop paying?</a> The explorer lies beside this page and opens at this run's \
+         hardware, its acceptance and its mean batch size; sliders change them. Its numbers are predicted by the simulator's \
+         formulas for one decode step of equal requests, without prompts and queues.</p>"
+    )));
+    section
 }
 
 fn warnings(run: &RunFacts) -> Section {

@@ -10,7 +10,13 @@ pub fn source(source: Source) -> &'static str {
         Source::Simulated => "simulated: predicted on the event clock",
         Source::Profiled => "simulated on profiled costs: predicted on the event clock, passes cost what was measured",
         Source::Live => "live: measured on hardware while serving",
-        Source::Recorded => "recorded: replayed from a recording",
+        Source::Recorded => {
+            "simulated on recorded acceptance: predicted on the event clock, drafts are right where they were recorded to be"
+        }
+        Source::ProfiledRecorded => {
+            "simulated on profiled costs and recorded acceptance: predicted on the event clock, passes cost what was measured, \
+             drafts are right where they were recorded to be"
+        }
     }
 }
 

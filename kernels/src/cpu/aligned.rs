@@ -1,0 +1,60 @@
+//! Numbers that begin at a cache line: sixteen of them then never straddle two lines, which costs a load of its own.
+
+use super::lanes::LANES;
+use std::ops::{Deref, DerefMut};
+
+/// A fixed number of f32 from the start of a cache line on.
+#[derive(Debug)]
+pub(super) struct Aligned {
+    /// Never grows: it would move.
+    numbers: Vec<f32>,
+    from: usize,
+    len: usize,
+}
+
+impl Aligned {
+    /// Zeros.
+    pub(super) fn zeros(len: usize) -> Aligned {
+        let numbers = vec![0.0; len + LANES];
+        let from = numbers.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);
+        Aligned { numbers, from, len }
+    }
+}
+
+impl Clone for Aligned {
+    fn clone(&self) -> Aligned {
+        let mut copy = Aligned::zeros(self.len);
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.numbers[self.from..][..self.len]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.numbers[self.from..][..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_begins_at_a_line_too() {
+        for len in [0, 1, 16, 1000] {
+            let mut x = Aligned::zeros(len);
+            x.iter_mut().zip(0u8..).for_each(|(x, i)| *x = i.into());
+            let copy = x.clone();
+            assert_eq!((copy.len(), &*copy), (len, &*x));
+            assert!([&x, &copy].iter().all(|x| x.as_ptr().align_offset(64) == 0));
+        }
+    }
+}
