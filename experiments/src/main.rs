@@ -11,6 +11,7 @@ mod compare;
 mod document;
 mod experiment;
 mod explorer;
+mod gpu;
 mod live;
 mod look;
 mod machine;

@@ -3,10 +3,11 @@
 use super::print;
 use super::run::on_interrupt;
 use crate::cli::{DeviceName, Format, ProfileArgs, WeightsFrom};
-use crate::machine;
 use crate::models::{AnyWeights, Model};
 use crate::problem::{Exit, Problem, Result};
+use crate::{gpu, machine};
 use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::cuda::Tuning;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::model::{LlamaShape, preset};
 use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
@@ -63,16 +64,27 @@ pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
         let message = format!("{} has {t} tokens, {} has {d}: one cannot draft for the other", target.name, draft.name);
         return Err(Problem::bad_input(message).help("give a pair that shares its vocabulary"));
     }
-    let mut device = match args.device {
-        DeviceName::Cpu => {
-            let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
-            Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))?
-        }
-        DeviceName::Cuda(index) => return Err(no_gpu(index)),
-    };
-    let info = machine::processor(device.threads() as u32);
     let job = Job { args, target: &target, draft: &draft, interrupt };
-    device.session(|device| job.run(device, info, &CPU_SCALE))
+    match args.device {
+        DeviceName::Cpu => {
+            let mut device = cpu(args.threads)?;
+            let info = machine::processor(device.threads() as u32);
+            device.session(|device| job.run(device, info, &CPU_SCALE, &[]))
+        }
+        DeviceName::Cuda(index) => {
+            let mut device = gpu::open(index)?;
+            let (info, tuning) = (gpu::info(index, &device), Tuning::from_environment());
+            let sizes = if tuning.graphs { tuning.graph_sizes } else { Vec::new() };
+            let sizes: Vec<u32> = sizes.into_iter().filter_map(|size| u32::try_from(size).ok()).collect();
+            device.session(|device| job.run(device, info, &GPU_SCALE, &sizes))
+        }
+    }
+}
+
+/// The processor on this many threads, or on all its cores.
+pub fn cpu(threads: Option<u16>) -> Result<Cpu> {
+    let threads = threads.map_or_else(|| machine::cores() as usize, usize::from);
+    Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))
 }
 
 /// A finished profile is not replaced by accident.
@@ -100,12 +112,6 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     }
 }
 
-pub fn no_gpu(index: u32) -> Box<Problem> {
-    let message = format!("cuda:{index} cannot be used: this build runs models on the CPU only");
-    Problem::new(Exit::NoHardware, message)
-        .help("`foretoken doctor` says what this machine has; --device cpu works on any")
-}
-
 /// How large passes of a kind of device are measured.
 struct Scale {
     requests: u32,
@@ -118,6 +124,9 @@ struct Scale {
 
 /// Beyond 64 requests or chunks of 512 tokens a CPU is no server.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
+
+/// Large servers' passes; KV of 4 GiB a model leaves room for the weights of both on any GPU that has some.
+const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
 
 impl Scale {
     /// The shapes there is room for. It depends on nothing but the model and the kind of device, so that an interrupted
@@ -144,9 +153,9 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run<D: Device>(&self, device: &mut D, info: DeviceInfo, scale: &Scale) -> Result<Profile> {
+    fn run<D: Device>(&self, device: &mut D, info: DeviceInfo, scale: &Scale, graph_sizes: &[u32]) -> Result<Profile> {
         let (target, draft) = (self.target, self.draft);
-        let room = |model: &Model, device: &D| scale.room(&model.shape, device.kv_bytes(), Vec::new());
+        let room = |model: &Model, device: &D| scale.room(&model.shape, device.kv_bytes(), graph_sizes.to_vec());
         let budget = if self.args.quick { BUDGET_S.0 } else { BUDGET_S.1 };
         let setup = Setup {
             foretoken: env!("CARGO_PKG_VERSION").to_owned(),

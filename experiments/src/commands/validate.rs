@@ -175,6 +175,7 @@ fn profile(
         plot: false,
         format: crate::cli::Format::Table,
         overwrite: true,
+        format: Format::Table,
     };
     let profile = measured(&args, interrupt);
     // One that was interrupted is not gone on with: it would be of another time.

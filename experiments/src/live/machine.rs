@@ -2,7 +2,7 @@
 
 use super::spec::{Device, LiveAcceptance, LiveSpec, WeightSource};
 use crate::models::Model;
-use crate::problem::{Exit, Problem, Result};
+use crate::problem::{Problem, Result};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device;
 use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts};
@@ -95,22 +95,12 @@ pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<
             let name = format!("cpu, {threads} threads");
             Ok(Box::new(Loaded::load(cpu, name, models, capacity)?))
         }
-        Device::Cuda(n) => Err(no_cuda(n)),
-    }
-}
-
-fn no_cuda(n: u32) -> Box<Problem> {
-    let report = foretoken_kernels::doctor();
-    let message = match &report.driver {
-        Ok(None) => format!("cuda:{n}: there is no CUDA driver on this machine"),
-        Ok(Some(driver)) if driver.devices.len() <= n as usize => {
-            format!("cuda:{n}: this machine has {} GPUs", driver.devices.len())
+        Device::Cuda(n) => {
+            let cuda = crate::gpu::open(n)?;
+            let name = format!("cuda:{n}, {}", cuda.name());
+            Ok(Box::new(Loaded::load(cuda, name, models, capacity)?))
         }
-        Ok(Some(_)) => format!("cuda:{n}: this build has no CUDA device to serve on"),
-        Err(why) => format!("cuda:{n}: {why}"),
-    };
-    Problem::new(Exit::NoHardware, message)
-        .help("`foretoken doctor` says what this machine can do; --device cpu runs anywhere")
+    }
 }
 
 struct Loaded<D: device::Device> {

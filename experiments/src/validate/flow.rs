@@ -1,7 +1,7 @@
 //! Is the token flow the same? Who drafted how much from where, what was verified, what was accepted: step by step while the
 //! schedule is the same, and request by request for ever.
 
-use foretoken_sim::live::{Round, StepTrace};
+use foretoken_sim::live::{Round, StepTrace, TracedNode};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -76,13 +76,40 @@ pub fn compare(live: &[StepTrace], other: &[StepTrace]) -> Flow {
     flow
 }
 
+/// A round with the nodes of its tree.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    round: &'a Round,
+    tree: &'a [TracedNode],
+}
+
+impl Turn<'_> {
+    /// Did the policy decide alike: the same lengths, of trees the same nodes drafted and verified?
+    fn decided_as(&self, other: &Turn) -> bool {
+        let lengths = |r: &Round| (r.start, r.drafted, r.verified, r.nodes);
+        let nodes = |t: &Turn| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();
+        lengths(self.round) == lengths(other.round) && nodes(self) == nodes(other)
+    }
+}
+
+/// The rounds of a step.
+fn turns(step: &StepTrace) -> impl Iterator<Item = Turn<'_>> {
+    let mut nodes = step.nodes.as_slice();
+    step.rounds.iter().map(move |round| {
+        let (tree, rest) = nodes.split_at(round.nodes as usize);
+        nodes = rest;
+        Turn { round, tree }
+    })
+}
+
 fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut Flow) {
-    let other: HashMap<(u32, u32), &Round> =
-        b.iter().flat_map(|s| &s.rounds).map(|r| ((r.request, r.start), r)).collect();
+    let other: HashMap<(u32, u32), Turn> =
+        b.iter().flat_map(|s| turns(s)).map(|t| ((t.round.request, t.round.start), t)).collect();
     let mut count_of_other = HashMap::<u32, u64>::new();
     other.keys().for_each(|(request, _)| *count_of_other.entry(*request).or_default() += 1);
     let mut same = HashMap::<u32, (u64, bool)>::new();
-    for round in a.iter().flat_map(|s| &s.rounds) {
+    for turn in a.iter().flat_map(|s| turns(s)) {
+        let round = turn.round;
         flow.rounds += 1;
         let (count, all) = same.entry(round.request).or_insert((0, true));
         *count += 1;
@@ -91,10 +118,10 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut Flow) {
             continue;
         };
         flow.shared_rounds += 1;
-        let decided = (round.drafted, round.verified, round.nodes) == (twin.drafted, twin.verified, twin.nodes);
+        let decided = turn.decided_as(twin);
         flow.same_decisions += u64::from(decided);
-        flow.other_acceptance += u64::from(decided && round.accepted != twin.accepted);
-        *all &= decided && round.accepted == twin.accepted;
+        flow.other_acceptance += u64::from(decided && round.accepted != twin.round.accepted);
+        *all &= decided && round.accepted == twin.round.accepted;
     }
     flow.requests = same.len() as u64;
     let whole = |(request, (count, all)): (&u32, &(u64, bool))| *all && count_of_other.get(request) == Some(count);
@@ -115,10 +142,11 @@ fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Par
     if ids(a) != ids(b) || a.chunks != b.chunks {
         return differ(Difference::Schedule, schedules(a, b));
     }
-    for (x, y) in a.rounds.iter().zip(&b.rounds) {
+    for (of_a, of_b) in turns(a).zip(turns(b)) {
+        let (x, y) = (of_a.round, of_b.round);
         let told = |r: &Round| format!("drafted {}, verified {}, accepted {}", r.drafted, r.verified, r.accepted);
         let how = || format!("request {} at output {}: live {}; simulated {}", x.request, x.start, told(x), told(y));
-        if (x.start, x.drafted, x.verified, x.nodes) != (y.start, y.drafted, y.verified, y.nodes) {
+        if !of_a.decided_as(&of_b) {
             return differ(Difference::Decision, how());
         }
         if x.accepted != y.accepted {
@@ -181,6 +209,21 @@ mod tests {
         assert_eq!((parting.what, parting.step, accepted.other_acceptance), (Difference::Acceptance, 1, 1));
         assert!(parting.how.contains("request 0 at output 4") && parting.how.contains("accepted 0"), "{}", parting.how);
         assert_eq!((accepted.same_requests, accepted.requests), (0, 1));
+    }
+
+    /// Two trees of one size that are not the same tree.
+    #[test]
+    fn trees_are_compared_node_by_node() {
+        let node = |rank, kept| TracedNode { parent: u32::MAX, rank, confidence: 0.5, kept, accepted: false };
+        let tree = |nodes: [TracedNode; 2], accepted| {
+            let round = Round { drafted: 1, verified: 1, accepted, nodes: 2, ..round(0, 1, 1, 0) };
+            [StepTrace { rounds: vec![round], nodes: nodes.to_vec(), ..StepTrace::default() }]
+        };
+        let live = tree([node(1, true), node(2, false)], 1);
+        assert_eq!(compare(&live, &live).same_requests, 1);
+        let other = compare(&live, &tree([node(1, false), node(2, true)], 0));
+        assert_eq!((other.same_decisions, other.other_acceptance), (0, 0));
+        assert_eq!(other.parted.unwrap().what, Difference::Decision);
     }
 
     #[test]

@@ -4,14 +4,13 @@ mod prompts;
 mod show;
 
 use super::print;
-use super::profile::{describe, no_gpu};
+use super::profile::{cpu, describe};
 use super::run::on_interrupt;
 use crate::cli::{DeviceName, Format, ProfileAcceptanceArgs};
-use crate::machine;
+use crate::gpu;
 use crate::models::Model;
 use crate::problem::{Exit, Problem, Result};
 use crate::tokens::{Tokens, end_of_text};
-use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::Llama;
 use foretoken_kernels::teacher::{judge, limits, write};
@@ -36,22 +35,17 @@ pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     let positions = target.shape.max_positions.min(draft.shape.max_positions);
     let prompts = Prompts::of(args, &tokens, target.shape.vocab, positions)?;
     let stop = if args.ignore_eos { Vec::new() } else { end_of_text("--target", &target)? };
-    let mut device = match args.device {
-        DeviceName::Cpu => {
-            let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
-            Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))?
-        }
-        DeviceName::Cuda(index) => return Err(no_gpu(index)),
-    };
-    let info = machine::processor(device.threads() as u32);
     let job = Job { args, target: &target, draft: &draft, prompts: &prompts, stop, interrupt: &interrupt };
-    let outputs = device.session(|device| job.record(device))?;
+    // The arithmetic of the processor does not depend on its threads, so the file must not either.
+    let (kind, outputs) = match args.device {
+        DeviceName::Cpu => ("cpu".to_owned(), cpu(args.threads)?.session(|device| job.record(device))?),
+        DeviceName::Cuda(index) => (format!("cuda:{index}"), gpu::open(index)?.session(|device| job.record(device))?),
+    };
     let header = TruthHeader {
         foretoken: env!("CARGO_PKG_VERSION").to_owned(),
         target: recorded(&target),
         draft: recorded(&draft),
-        // The arithmetic does not depend on the number of threads, so the file must not either.
-        device: info.kind,
+        device: kind,
         prompts_digest: digest(&prompts),
         prompts: prompts.source,
         temperature: 0.0,
