@@ -4,7 +4,7 @@ use super::print;
 use super::profile::measured;
 use super::run::on_interrupt;
 use crate::cli::{DeviceName, Format, ProfileArgs, ValidateArgs, WeightsFrom};
-use crate::live::{LiveSpec, Models, TAPES, WeightSource, check, open, prompts, required, with_device};
+use crate::live::{LiveSpec, Machine, Models, TAPES, WeightSource, check, open, prompts, required, with_device};
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
 use crate::profiled;
@@ -67,55 +67,59 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let models = Models::find(&live)?;
     let variant = &plan.variants[0];
     let room = check(&plan, variant, &Setting::new(variant, plan.seeds[0])?, &live, &models)?;
+    let given = args.profile.as_deref().or(variant.experiment.hardware.profile.as_deref());
+    let given = given.map(read_profile).transpose()?;
     let interrupt = on_interrupt()?;
     let usual = || PathBuf::from("results").join(format!("validate-{}-{}", plan.name, &plan.digest()[..8]));
     let path = args.output.clone().unwrap_or_else(usual);
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
     let (folder, _) = Folder::open(path, &plan, mode)?;
     let begun = Instant::now();
-    let before = match (&args.profile, &variant.experiment.hardware.profile) {
-        (Some(path), _) => read_profile(path)?,
-        (None, Some(path)) => read_profile(path)?,
-        (None, None) => {
-            let spec = variant.experiment.validate.clone().unwrap_or_default();
+    let spec = variant.experiment.validate.clone().unwrap_or_default();
+    let before = match given {
+        Some(profile) => profile,
+        None => {
             eprintln!("profiling for {} s", spec.profile_s);
             profile(&live, &folder, PROFILE, spec.profile_s, false, &interrupt).inspect_err(|_| folder.abandon())?
         }
     };
-    let at = folder.path().join(PROFILE);
+    let mut machine = open(&live, &models, room).inspect_err(|_| folder.abandon())?;
     folder.write(PROFILE, before.to_toml().as_bytes())?;
-    let mut plan = Plan::load_with_profile(&args.path, &args.sets, &at)?;
+    let mut plan = Plan::load_with_profile(&args.path, &args.sets, &folder.path().join(PROFILE))?;
     plan.baseline_first();
     plan.live = true;
     folder.replan(&plan)?;
-    let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
-    let mut machine = open(&live, &models, room)?;
-    std::fs::create_dir_all(folder.path().join(TAPES))
-        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
-    let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
-    let measuring = Measuring {
-        machine: &mut *machine,
-        live: &live,
-        spec: &spec,
-        policies: &policies,
-        world: &|| world(&plan, &live, &models),
-        folder: &folder,
-        interrupt: &interrupt,
-    };
-    let mut runs = { measuring }.run()?;
+    let mut runs = serve(&plan, &live, &models, &mut *machine, &folder, &interrupt)?;
     eprintln!("profiling again for {} s", spec.drift_s);
     let after = profile(&live, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
     runs.drift = Some(Drift::between(&before, &after));
     let json = serde_json::to_string_pretty(&runs).expect("plain data always serialises");
     folder.write(RUNS_JSON, (json + "\n").as_bytes())?;
     let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
-    let compared = Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None, costs };
-    let validation = keep(&compared, &folder)?;
+    let validation =
+        keep(&Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None, costs }, &folder)?;
     let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
     folder.complete(&plan, &speed)?;
     show(args, &validation)?;
     eprintln!("results: {} ({:.0} s)", folder.path().display(), speed.wall_s);
     verdict(&validation)
+}
+
+/// Runs every policy at every load.
+fn serve(
+    plan: &Plan,
+    live: &LiveSpec,
+    models: &Models,
+    machine: &mut dyn Machine,
+    folder: &Folder,
+    interrupt: &AtomicBool,
+) -> Result<Runs> {
+    std::fs::create_dir_all(folder.path().join(TAPES))
+        .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
+    let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
+    let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
+    let world = || world(plan, live, models);
+    Measuring { machine, live, spec: &spec, policies: &policies, world: &world, folder, interrupt }.run()
 }
 
 /// Several settings would be several validations.
@@ -158,26 +162,26 @@ fn profile(
     let device: DeviceName =
         live.device.parse().map_err(|why: String| Problem::bad_input(format!("live.device: {why}")))?;
     let output = folder.path().join(name);
-    let profile = measured(
-        &ProfileArgs {
-            target: live.target.clone(),
-            draft: live.draft.clone(),
-            device,
-            weights: (live.weights == WeightSource::Random).then_some(WeightsFrom::Random),
-            threads: live.threads.and_then(|n| u16::try_from(n).ok()),
-            output: output.clone(),
-            quick,
-            time_budget: Some(seconds),
-            seed: 1,
-            plot: false,
-            overwrite: true,
-            format: Format::Table,
-        },
-        interrupt,
-    )?;
+    let args = ProfileArgs {
+        target: live.target.clone(),
+        draft: live.draft.clone(),
+        device,
+        weights: (live.weights == WeightSource::Random).then_some(WeightsFrom::Random),
+        threads: live.threads.and_then(|n| u16::try_from(n).ok()),
+        output: output.clone(),
+        quick,
+        time_budget: Some(seconds),
+        seed: 1,
+        plot: false,
+        format: crate::cli::Format::Table,
+        overwrite: true,
+    };
+    let profile = measured(&args, interrupt);
+    // One that was interrupted is not gone on with: it would be of another time.
+    let _ = std::fs::remove_file(Partial::path_for(&output));
+    let profile = profile?;
     profile.warnings.iter().for_each(|w| eprintln!("warning: {name}: {w}"));
     folder.write(name, profile.to_toml().as_bytes())?;
-    let _ = std::fs::remove_file(Partial::path_for(&output));
     Ok(profile)
 }
 

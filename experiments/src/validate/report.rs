@@ -264,17 +264,12 @@ fn service(of: &Comparison, clients: u32) -> Option<Service> {
 }
 
 fn rankings(service: &[Service], speedups: &[(String, Vec<Service>)]) -> Vec<Ranked> {
-    let of = |by: String, all: &[Service]| {
-        let value = |s: &Service| Some((s.policy.clone(), s.rate.live.clone(), s.rate.recorded?, s.rate.modelled));
-        let values = all.iter().map(value).collect::<Option<Vec<_>>>()?;
-        (values.len() > 1).then(|| verdict::rank(&by, values))
-    };
-    let mut all = vec![of("service rate".to_owned(), service)];
-    for (group, of_group) in speedups {
+    let of = |by: &str, all: &[Service]| if all.len() > 1 { verdict::rank(by, all) } else { None };
+    let by_speedup = speedups.iter().filter_map(|(group, of_group)| {
         let comma = if group.is_empty() { "" } else { ", " };
-        all.push(of(format!("speedup at the common load{comma}{group}"), of_group));
-    }
-    all.into_iter().flatten().collect()
+        of(&format!("speedup at the common load{comma}{group}"), of_group)
+    });
+    of("service rate", service).into_iter().chain(by_speedup).collect()
 }
 
 /// What a reader must know of a cell.

@@ -46,26 +46,23 @@ pub struct Ranked {
     pub tau_modelled: Option<f64>,
 }
 
-/// Ranks policies by one number. `values`: policy, live runs, recorded, modelled.
-pub fn rank(by: &str, values: Vec<(String, Vec<f64>, f64, Option<f64>)>) -> Ranked {
+/// Ranks policies by one number, in which more is better or worse for all alike. `None` where one has no simulated value.
+pub fn rank(by: &str, values: &[Service]) -> Option<Ranked> {
     let mean = |live: &[f64]| live.iter().sum::<f64>() / live.len() as f64;
-    let spread = |live: &[f64]| match live {
-        [a, b] => (a - b).abs() / mean(live),
-        _ => 0.0,
-    };
-    let noise = values.iter().map(|v| spread(&v.1)).fold(0.0, f64::max);
-    let live: Vec<f64> = values.iter().map(|v| mean(&v.1)).collect();
-    let recorded: Vec<f64> = values.iter().map(|v| v.2).collect();
-    let modelled: Option<Vec<f64>> = values.iter().map(|v| v.3).collect();
+    let noise = values.iter().filter_map(|v| v.rate.live_against_live).fold(0.0, f64::max);
+    let live: Vec<f64> = values.iter().map(|v| mean(&v.rate.live)).collect();
+    let recorded: Vec<f64> = values.iter().map(|v| v.rate.recorded).collect::<Option<_>>()?;
+    let modelled: Option<Vec<f64>> = values.iter().map(|v| v.rate.modelled).collect();
     let pairs = Ranking::of(&live, noise, &recorded, noise);
-    Ranked {
+    let each = values.iter().zip(live.iter().zip(&recorded));
+    Some(Ranked {
         by: by.to_owned(),
         noise,
         tau: pairs.tau(),
         tau_modelled: modelled.and_then(|m| Ranking::of(&live, noise, &m, noise).tau()),
-        policies: values.into_iter().zip(&live).map(|(v, live)| (v.0, *live, v.2, v.3)).collect(),
+        policies: each.map(|(v, (&live, &recorded))| (v.policy.clone(), live, recorded, v.rate.modelled)).collect(),
         pairs,
-    }
+    })
 }
 
 /// What the check of the machine itself is called.
@@ -193,10 +190,13 @@ mod tests {
 
     #[test]
     fn rankings_ignore_what_two_live_runs_differ_by() {
-        let value = |name: &str, live: [f64; 2], sim: f64| (name.to_owned(), live.to_vec(), sim, None);
-        let near = rank("x", vec![value("a", [1.0, 1.1], 1.06), value("b", [1.08, 1.08], 1.0)]);
+        let value = |name: &str, live: [f64; 2], simulated: f64| Service {
+            policy: name.to_owned(),
+            rate: row("x", Unit::Plain, live.to_vec(), Some(simulated), None),
+        };
+        let near = rank("x", &[value("a", [1.0, 1.1], 1.06), value("b", [1.08, 1.08], 1.0)]).unwrap();
         assert!(near.noise > 0.09 && near.pairs.disagree == 0 && near.tau.is_none());
-        let far = rank("x", vec![value("a", [1.0, 1.0], 3.0), value("b", [2.0, 2.0], 1.0)]);
+        let far = rank("x", &[value("a", [1.0, 1.0], 3.0), value("b", [2.0, 2.0], 1.0)]).unwrap();
         assert_eq!((far.pairs.disagree, far.tau), (1, Some(-1.0)));
         let kept: Vec<bool> = checks(&[], &[near, far], None, &Tolerance::default()).iter().map(|c| c.kept).collect();
         assert_eq!(kept, [true, false]);

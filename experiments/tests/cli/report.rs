@@ -37,7 +37,7 @@ fn what_was_noted_and_the_explorer_are_in_the_page() {
     place.run("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(
-        page.contains("<li>every policy: the policies") && page.contains("linear belief fits the target"),
+        page.contains("<li>every policy: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
         "{page}"
     );
     // Drafts of the policies that choose blindly are right seven times of ten, after the experiment.
