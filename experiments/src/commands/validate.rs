@@ -173,7 +173,6 @@ fn profile(
         time_budget: Some(seconds),
         seed: 1,
         plot: false,
-        format: crate::cli::Format::Table,
         overwrite: true,
         format: Format::Table,
     };
