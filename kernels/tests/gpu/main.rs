@@ -42,6 +42,7 @@ macro_rules! checks {
             $(
                 #[test]
                 fn $check() {
+                    super::support::repeat();
                     if let Some(mut cuda) = super::emulate::device(super::Tuning::default()) {
                         super::$module::$check(&mut cuda, super::support::Scale::Emulated);
                     }

@@ -6,7 +6,8 @@ use foretoken_kernels::device::Device;
 use foretoken_kernels::weights::{Dtype, TensorData};
 use foretoken_sim::{Luck, Stream};
 use half::bf16;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What runs the check: an emulation gets small sizes.
@@ -24,19 +25,29 @@ impl Scale {
     }
 }
 
-/// Random numbers of another sequence in every run and at every call; `FORETOKEN_SEED` repeats a run.
+thread_local! {
+    /// The seed of this thread's test, when it is to be the same in every run.
+    static FIXED: Cell<Option<u64>> = const { Cell::new(None) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Makes this test the same in every run. An emulation is there to find what a change breaks, not what another sequence
+/// brings to light.
+pub fn repeat() {
+    FIXED.set(Some(1));
+}
+
+/// Random numbers of another sequence at every call and, but for [`repeat`], in every run; `FORETOKEN_SEED` repeats a run.
 pub fn luck() -> Luck {
-    static SEED: AtomicU64 = AtomicU64::new(0);
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    if SEED.load(Ordering::SeqCst) == 0 {
+    static FRESH: LazyLock<u64> = LazyLock::new(|| {
         let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos();
-        let seed = given.unwrap_or(u64::from(now)).max(1);
-        if SEED.compare_exchange(0, seed, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            eprintln!("FORETOKEN_SEED={seed}");
-        }
-    }
-    Luck::new(SEED.load(Ordering::SeqCst), Stream::Weights, CALLS.fetch_add(1, Ordering::SeqCst))
+        let seed = given.unwrap_or(u64::from(now));
+        eprintln!("FORETOKEN_SEED={seed}");
+        seed
+    });
+    let call = CALLS.replace(CALLS.get() + 1);
+    Luck::new(FIXED.get().unwrap_or_else(|| *FRESH), Stream::Weights, call)
 }
 
 /// Uniform in [−1, 1), as bf16 can say it.
