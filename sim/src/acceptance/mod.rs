@@ -120,7 +120,7 @@ impl TruthRow {
     #[inline]
     pub fn run(&self, n: u32, len: u32) -> u32 {
         if self.depths > 1 {
-            return (0..len).take_while(|&j| self.right(n + j, j)).count() as u32;
+            return self.run_by_depth(n, len);
         }
         let word = n as usize / 64;
         if word + 1 >= self.words_per_depth {
@@ -129,6 +129,11 @@ impl TruthRow {
         let shift = n % 64;
         let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
         ((pair >> shift) as u64).trailing_ones().min(len)
+    }
+
+    /// Apart, so that the usual case of [`run`](TruthRow::run) is small enough to be inlined.
+    fn run_by_depth(&self, n: u32, len: u32) -> u32 {
+        (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }
 }
 

@@ -95,9 +95,10 @@ impl<'a> Truths<'a> {
         let asked = batch.ids.iter().zip(batch.emitted).zip(&drafts.verify_len);
         for (((&id, &emitted), &v), a) in asked.zip(accepted.iter_mut()) {
             let row = self.row_of[id as usize] as usize;
-            *a = if v == 0 { 0 } else { self.rows[row].run(emitted, v) };
-            if !self.rows[row].is_all_known() {
-                (0..v.min(*a + 1)).for_each(|depth| self.look_at(row, emitted, depth));
+            let truth = &self.rows[row];
+            *a = if v == 0 { 0 } else { truth.run(emitted, v) };
+            if !truth.is_all_known() {
+                self.look_at_all(row, emitted, v.min(*a + 1));
             }
         }
         if drafts.wants.divergence {
@@ -105,8 +106,13 @@ impl<'a> Truths<'a> {
         }
     }
 
+    /// Looks at the first `depths` of a round.
+    #[cold]
+    fn look_at_all(&self, row: usize, start: u32, depths: u32) {
+        (0..depths).for_each(|depth| self.look_at(row, start, depth));
+    }
+
     /// Tells the source where what decides was not known.
-    #[inline]
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
