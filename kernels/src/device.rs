@@ -36,8 +36,8 @@ pub trait Device: Sized {
     /// Bytes of memory it has left, where it can tell.
     fn available_bytes(&self) -> Option<u64>;
 
-    /// Bytes of one number of KV.
-    fn kv_bytes(&self) -> u64;
+    /// Bytes of one number of KV beside weights that are kept as `dtype`.
+    fn kv_bytes(&self, dtype: Dtype) -> u64;
 
     /// The matrix that has the `parts` below each other: (numbers, outputs). Kept as `dtype`, f32 or bf16.
     fn matrix(
@@ -59,8 +59,8 @@ pub trait Device: Sized {
         self.buffer(rows, width)
     }
 
-    /// `blocks` blocks of KV for each layer of `shape`.
-    fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Self::Kv, Self::Error>;
+    /// `blocks` blocks of KV for each layer of `shape`, beside weights that are kept as `dtype`.
+    fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Self::Kv, Self::Error>;
 
     /// Runs a session: many passes, with host work between them. A device that runs passes on threads of its own runs all
     /// of it there, so that no pass begins by waking one.

@@ -123,7 +123,7 @@ impl<D: Device> Llama<D> {
     /// What [`Llama::load`] would take.
     pub fn memory_needed(device: &D, shape: &LlamaShape, dtype: Dtype, limits: Limits) -> MemoryNeeded {
         let Limits { kv_blocks, max_rows, max_logit_rows } = limits;
-        MemoryNeeded::of(shape, dtype, device.kv_bytes(), kv_blocks, max_rows, max_logit_rows)
+        MemoryNeeded::of(shape, dtype, device.kv_bytes(dtype), kv_blocks, max_rows, max_logit_rows)
     }
 
     fn build(device: &mut D, shape: &LlamaShape, weights: &impl Weights, limits: Limits) -> Result<Llama<D>, D::Error> {
@@ -151,7 +151,7 @@ impl<D: Device> Llama<D> {
             chosen_delta: device.narrow_buffer(chosen, hidden)?,
             logits: device.buffer(chosen, shape.vocab as usize)?,
         };
-        let kv = device.kv(shape, limits.kv_blocks)?;
+        let kv = device.kv(shape, dtype, limits.kv_blocks)?;
         Ok(Llama { shape: shape.clone(), limits, embedding, layers, norm, head, kv, activations })
     }
 

@@ -2,6 +2,8 @@
 
 #[path = "common/pair.rs"]
 mod pair;
+#[path = "common/widened.rs"]
+mod widened;
 
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
@@ -13,6 +15,7 @@ use foretoken_traces::text::Family;
 use pair::{Pair, Rounds, prompt};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
+use widened::Widened;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("pair")
@@ -44,18 +47,22 @@ fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
 }
 
 /// `pair/logits.safetensors` holds what the training's own model computes in f32 from the stored weights. The largest
-/// logits are some tens; sums of a thousand products in another order move them by some 1e-5 of that.
+/// logits are some tens; sums of a thousand products in another order move them by some 1e-5 of that, keys and values kept
+/// as bf16 by some 2⁻⁹.
 #[test]
 fn logits_are_those_of_the_training() {
     const TOLERANCE: f32 = 2e-3;
+    const BF16_KV: f32 = 0.1;
     let file = std::fs::read(folder().join("logits.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&file).unwrap();
     let words = |name: &str| -> Vec<[u8; 4]> { file.tensor(name).unwrap().data().as_chunks().0.to_vec() };
     let tokens: Vec<u32> = words("tokens").into_iter().map(u32::from_le_bytes).collect();
     let limits = Limits { kv_blocks: 8, max_rows: 128, max_logit_rows: 128 };
-    for name in SHIPPED {
+    for (name, wide) in SHIPPED.into_iter().flat_map(|name| [(name, true), (name, false)]) {
         let mut cpu = Cpu::new(1).unwrap();
-        let weights = Checkpoint::shipped(name).unwrap();
+        let shipped = Checkpoint::shipped(name).unwrap();
+        let widened = Widened(&shipped);
+        let weights: &dyn Weights = if wide { &widened } else { &shipped };
         let mut llama = Llama::load(&mut cpu, &preset(name).unwrap(), &weights, limits).unwrap();
         let mut batch = Batch::default();
         batch.push_chain(&tokens, 0, &[0, 1, 2, 3, 4, 5, 6, 7], Logits::All);
@@ -70,8 +77,12 @@ fn logits_are_those_of_the_training() {
             }
             rows += 1;
         }
-        println!("{name}: largest difference {worst:e} of logits up to {largest}");
-        assert!(rows == 6 && largest > 5.0 && worst < TOLERANCE, "{name}: {worst:e} of {largest}, {rows} rows");
+        println!(
+            "{name}: largest difference {worst:e} of logits up to {largest}, KV in {}",
+            if wide { "f32" } else { "bf16" }
+        );
+        let tolerance = if wide { TOLERANCE } else { BF16_KV };
+        assert!(rows == 6 && largest > 5.0 && worst < tolerance, "{name}: {worst:e} of {largest}, {rows} rows");
     }
 }
 
@@ -117,7 +128,7 @@ const PROMPTS: u64 = 32;
 
 /// Share of positions at which the draft is right, measured when the pair was made. The arithmetic is the same on every
 /// machine but for a few functions of its C library.
-const RATES: [f64; 6] = [0.7592, 0.8087, 0.9335, 0.9084, 0.6762, 0.9706];
+const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]
 fn families_differ_in_how_often_the_draft_is_right() {

@@ -155,7 +155,9 @@ struct Job<'a> {
 impl Job<'_> {
     fn run<D: Device>(&self, device: &mut D, info: DeviceInfo, scale: &Scale, graph_sizes: &[u32]) -> Result<Profile> {
         let (target, draft) = (self.target, self.draft);
-        let room = |model: &Model, device: &D| scale.room(&model.shape, device.kv_bytes(), graph_sizes.to_vec());
+        let room = |model: &Model, device: &D| {
+            scale.room(&model.shape, device.kv_bytes(model.weights.dtype()), graph_sizes.to_vec())
+        };
         let budget = if self.args.quick { BUDGET_S.0 } else { BUDGET_S.1 };
         let setup = Setup {
             foretoken: env!("CARGO_PKG_VERSION").to_owned(),

@@ -151,7 +151,7 @@ fn attention_of(cuda: &mut Cuda, model: &str, requests: usize) -> Result<Value, 
     let shape = LlamaShape { layers: 1, max_positions: 1 << 17, ..preset(model).expect("a preset") };
     let width = shape.q_width() + 2 * shape.kv_width();
     let per_request = context / 16;
-    let mut kv = cuda.kv(&shape, (requests * per_request) as u32)?;
+    let mut kv = cuda.kv(&shape, Dtype::Bf16, (requests * per_request) as u32)?;
     let table = |request: usize| -> Vec<u32> { (0..per_request).map(|b| (b * requests + request) as u32).collect() };
     let mut qkv = activations(cuda, chunk, width)?;
     let mut batch = Batch::default();

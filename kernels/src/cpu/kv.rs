@@ -1,22 +1,24 @@
 //! Paged keys and values, and the rotary angles that keys are turned by before they are stored.
 //!
 //! A block holds, for one key-value head, 16 keys as head_dim × 16, so that sixteen scores are made at a time, and 16
-//! values as 16 × head_dim (padded to lanes), so that an output is made at a time.
+//! values as 16 × head_dim (padded to lanes), so that an output is made at a time. Both are groups of sixteen numbers.
+//!
+//! They are kept as the weights are: bf16 below bf16 weights, as engines do it, which halves what a long context reads.
 
-use super::aligned::Aligned;
 use super::lanes::LANES;
+use super::memory::{Bf16s, F32s, Group};
 use crate::model::LlamaShape;
 use crate::paged::BLOCK_SIZE;
+use crate::weights::Dtype;
 
-/// f32 keys and values of all layers.
+/// Keys and values of all layers.
 pub struct Kv {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
     /// `head_dim` rounded up to lanes.
     pub(super) padded: usize,
-    /// One pool a layer.
-    pools: Vec<Aligned>,
+    pub(super) pools: Pools,
     /// Rotary frequency of each pair, radians a position.
     frequencies: Vec<f32>,
     /// The positions that `angles` are of.
@@ -25,66 +27,81 @@ pub struct Kv {
     angles: Vec<(f32, f32)>,
 }
 
+/// One pool of blocks a layer.
+pub(super) enum Pools {
+    F32(Vec<Vec<F32s>>),
+    Bf16(Vec<Vec<Bf16s>>),
+}
+
+/// Bytes of a number that is kept beside weights of this type.
+pub(super) fn kv_bytes(weights: Dtype) -> u64 {
+    match weights {
+        Dtype::Bf16 => 2,
+        Dtype::F32 | Dtype::F16 => 4,
+    }
+}
+
+fn zeros<G: Group>(layers: u32, groups: usize) -> Vec<Vec<G>> {
+    (0..layers).map(|_| vec![G::ZERO; groups]).collect()
+}
+
 impl Kv {
-    pub(super) fn new(shape: &LlamaShape, blocks: u32) -> Kv {
+    /// Zeros, beside weights of type `dtype`.
+    pub(super) fn new(shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Kv {
         let head_dim = shape.head_dim as usize;
         let padded = head_dim.next_multiple_of(LANES);
         let kv_heads = shape.kv_heads as usize;
-        let pool = blocks as usize * kv_heads * BLOCK_SIZE * (head_dim + padded);
+        let groups = blocks as usize * kv_heads * (head_dim + padded);
+        let pools = match dtype {
+            Dtype::Bf16 => Pools::Bf16(zeros(shape.layers, groups)),
+            Dtype::F32 | Dtype::F16 => Pools::F32(zeros(shape.layers, groups)),
+        };
         Kv {
             heads: shape.heads as usize,
             kv_heads,
             head_dim,
             padded,
-            pools: (0..shape.layers).map(|_| Aligned::zeros(pool)).collect(),
+            pools,
             frequencies: frequencies(shape),
             positions: Vec::new(),
             angles: Vec::new(),
         }
     }
 
-    /// Where the keys of a block begin; its values follow.
+    /// The group where the keys of a block begin; its values follow.
     fn at(&self, block: usize, head: usize) -> usize {
-        (block * self.kv_heads + head) * BLOCK_SIZE * (self.head_dim + self.padded)
+        (block * self.kv_heads + head) * (self.head_dim + self.padded)
     }
 
-    /// Keys of a block, one group of lanes a dimension.
-    pub(super) fn keys(&self, layer: usize, block: usize, head: usize) -> &[[f32; LANES]] {
-        self.pools[layer][self.at(block, head)..][..BLOCK_SIZE * self.head_dim].as_chunks().0
+    /// Keys of a block, one group a dimension.
+    #[inline(always)]
+    pub(super) fn keys<'p, G>(&self, pool: &'p [G], block: usize, head: usize) -> &'p [G] {
+        &pool[self.at(block, head)..][..self.head_dim]
     }
 
-    /// Values of a block, `padded / 16` groups of lanes a token.
-    pub(super) fn values(&self, layer: usize, block: usize, head: usize) -> &[[f32; LANES]] {
-        let from = self.at(block, head) + BLOCK_SIZE * self.head_dim;
-        self.pools[layer][from..][..BLOCK_SIZE * self.padded].as_chunks().0
+    /// Values of a block, `padded / 16` groups a token.
+    #[inline(always)]
+    pub(super) fn values<'p, G>(&self, pool: &'p [G], block: usize, head: usize) -> &'p [G] {
+        &pool[self.at(block, head) + self.head_dim..][..self.padded]
     }
 
     /// Writes the key and the value of one head to a slot.
     pub(super) fn write(&mut self, layer: usize, slot: usize, head: usize, key: &[f32], value: &[f32]) {
-        let (block, offset) = (slot / BLOCK_SIZE, slot % BLOCK_SIZE);
-        let at = self.at(block, head);
-        let (dim, padded) = (self.head_dim, self.padded);
-        let block = &mut self.pools[layer][at..][..BLOCK_SIZE * (dim + padded)];
-        let (keys, values) = block.split_at_mut(BLOCK_SIZE * dim);
-        for (d, &k) in key.iter().enumerate() {
-            keys[d * BLOCK_SIZE + offset] = k;
+        let (at, dim, offset) = (self.at(slot / BLOCK_SIZE, head), self.head_dim, slot % BLOCK_SIZE);
+        match &mut self.pools {
+            Pools::F32(pools) => write(&mut pools[layer][at..][..dim + self.padded], offset, key, value),
+            Pools::Bf16(pools) => write(&mut pools[layer][at..][..dim + self.padded], offset, key, value),
         }
-        values[offset * padded..][..dim].copy_from_slice(value);
     }
 
     /// Copies keys and values of all layers and heads from one slot to another.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
-        for layer in 0..self.pools.len() {
-            for head in 0..self.kv_heads {
-                let (source, target) = (self.at(from / BLOCK_SIZE, head), self.at(to / BLOCK_SIZE, head));
-                let (dim, padded, pool) = (self.head_dim, self.padded, &mut self.pools[layer]);
-                for d in 0..dim {
-                    let row = d * BLOCK_SIZE;
-                    pool[target + row + to % BLOCK_SIZE] = pool[source + row + from % BLOCK_SIZE];
-                }
-                let value = |slot: usize| BLOCK_SIZE * dim + slot % BLOCK_SIZE * padded;
-                let source = source + value(from);
-                pool.copy_within(source..source + dim, target + value(to));
+        for head in 0..self.kv_heads {
+            let (source, target) = (self.at(from / BLOCK_SIZE, head), self.at(to / BLOCK_SIZE, head));
+            let slots = ((source, from % BLOCK_SIZE), (target, to % BLOCK_SIZE));
+            match &mut self.pools {
+                Pools::F32(pools) => pools.iter_mut().for_each(|pool| copy(pool, self.head_dim, slots)),
+                Pools::Bf16(pools) => pools.iter_mut().for_each(|pool| copy(pool, self.head_dim, slots)),
             }
         }
     }
@@ -118,6 +135,31 @@ impl Kv {
         let (sin, cos) = f64::from(angle).sin_cos();
         (cos as f32, sin as f32)
     }
+}
+
+/// Writes the key and the value of token `offset` of a block.
+fn write<G: Group>(block: &mut [G], offset: usize, key: &[f32], value: &[f32]) {
+    let (keys, values) = block.split_at_mut(key.len());
+    for (group, &k) in keys.iter_mut().zip(key) {
+        group.set(offset, k);
+    }
+    let per_token = values.len() / BLOCK_SIZE;
+    for (group, numbers) in values[offset * per_token..].iter_mut().zip(value.chunks(LANES)) {
+        for (lane, &v) in numbers.iter().enumerate() {
+            group.set(lane, v);
+        }
+    }
+}
+
+/// Copies a token's key and value between slots: (first group of the block, token in the block).
+fn copy<G: Group>(pool: &mut [G], dim: usize, ((source, from), (target, to)): ((usize, usize), (usize, usize))) {
+    for d in 0..dim {
+        let key = pool[source + d].get(from);
+        pool[target + d].set(to, key);
+    }
+    let per_token = dim.div_ceil(LANES);
+    let value = source + dim + from * per_token;
+    pool.copy_within(value..value + per_token, target + dim + to * per_token);
 }
 
 /// `theta^(−2i / head_dim)`, stretched as Llama 3 does it (see [`crate::model::RopeScaling`]).

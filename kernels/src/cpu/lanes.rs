@@ -24,8 +24,15 @@ pub(super) trait Lanes: Copy {
     fn store(self, x: &mut [f32; LANES]);
     /// `self + a · b`, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
+    /// Lane by lane the larger one.
+    fn larger(self, other: Self) -> Self;
     /// The sum: lanes 8 apart, then 4, 2 and 1.
     fn sum(self) -> f32;
+    /// Four sums. Made together they can share the shuffles, which otherwise cost as much as the products of a short row.
+    #[inline(always)]
+    fn sums([a, b, c, d]: [Self; 4]) -> [f32; 4] {
+        [a.sum(), b.sum(), c.sum(), d.sum()]
+    }
 }
 
 /// Plain code, for processors that have neither AVX2 nor AVX-512.
@@ -67,6 +74,14 @@ impl Lanes for Plain {
     fn fma(mut self, a: Self, b: Self) -> Self {
         for i in 0..LANES {
             self.0[i] = a.0[i].mul_add(b.0[i], self.0[i]);
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn larger(mut self, other: Self) -> Self {
+        for (mine, others) in self.0.iter_mut().zip(other.0) {
+            *mine = if *mine > others { *mine } else { others };
         }
         self
     }

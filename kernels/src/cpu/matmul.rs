@@ -131,8 +131,12 @@ impl<G: Group> Outputs<'_, G> {
         }
         let mut dots = [[0.0; O]; R];
         for r in 0..R {
-            for o in 0..O {
-                dots[r][o] = sums[r][o].sum();
+            if let [a, b, c, d] = sums[r][..] {
+                dots[r].copy_from_slice(&L::sums([a, b, c, d]));
+            } else {
+                for o in 0..O {
+                    dots[r][o] = sums[r][o].sum();
+                }
             }
         }
         for (r, dots) in dots.iter().enumerate() {

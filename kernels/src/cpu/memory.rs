@@ -7,33 +7,63 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
-/// Sixteen f32 weights in one cache line.
+/// Sixteen f32 in one cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct F32s([f32; LANES]);
 
-/// Sixteen bf16 weights in half a cache line.
+/// Sixteen bf16 in half a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Bf16s([u16; LANES]);
 
-/// Sixteen weights of one type.
+/// Sixteen numbers of one type.
 pub(super) trait Group: Copy + Send + Sync {
+    /// Zeros.
+    const ZERO: Self;
     /// As lanes.
     fn lanes<L: Lanes>(&self) -> L;
+    /// One of them.
+    fn get(&self, lane: usize) -> f32;
+    /// Puts one in, rounded to the type.
+    fn set(&mut self, lane: usize, x: f32);
 }
 
 impl Group for F32s {
+    const ZERO: F32s = F32s([0.0; LANES]);
+
     #[inline(always)]
     fn lanes<L: Lanes>(&self) -> L {
         L::load(&self.0)
     }
+
+    #[inline(always)]
+    fn get(&self, lane: usize) -> f32 {
+        self.0[lane]
+    }
+
+    #[inline(always)]
+    fn set(&mut self, lane: usize, x: f32) {
+        self.0[lane] = x;
+    }
 }
 
 impl Group for Bf16s {
+    const ZERO: Bf16s = Bf16s([0; LANES]);
+
     #[inline(always)]
     fn lanes<L: Lanes>(&self) -> L {
         L::load_bf16(&self.0)
+    }
+
+    #[inline(always)]
+    fn get(&self, lane: usize) -> f32 {
+        bf16::from_bits(self.0[lane]).to_f32()
+    }
+
+    #[inline(always)]
+    fn set(&mut self, lane: usize, x: f32) {
+        self.0[lane] = bf16::from_f32(x).to_bits();
     }
 }
 
@@ -74,8 +104,8 @@ impl Matrix {
         for (i, x) in out.iter_mut().enumerate() {
             let group = row * per_row + i / LANES;
             *x = match &self.groups {
-                Groups::F32(groups) => groups[group].0[i % LANES],
-                Groups::Bf16(groups) => f32::from_bits(u32::from(groups[group].0[i % LANES]) << 16),
+                Groups::F32(groups) => groups[group].get(i % LANES),
+                Groups::Bf16(groups) => groups[group].get(i % LANES),
             };
         }
     }
@@ -164,6 +194,7 @@ impl Buffer {
     }
 
     /// One row as groups of lanes, padding included.
+    #[inline]
     pub(super) fn groups(&self, row: usize) -> &[[f32; LANES]] {
         self.numbers[row * self.stride..][..self.stride].as_chunks().0
     }

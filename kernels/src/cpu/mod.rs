@@ -1,4 +1,4 @@
-//! The CPU device: f32 and bf16 weights, f32 activations, KV and sums.
+//! The CPU device: f32 and bf16 weights, KV like the weights, f32 activations and sums.
 //!
 //! Its arithmetic is batch-invariant: a row's result has the same bits alone, in any batch, chunk split, on any number
 //! of threads and any processor with fused multiply-adds. That is what makes greedy speculation emit exactly the
@@ -72,8 +72,8 @@ impl Device for Cpu {
         Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
     }
 
-    fn kv_bytes(&self) -> u64 {
-        4
+    fn kv_bytes(&self, dtype: Dtype) -> u64 {
+        kv::kv_bytes(dtype)
     }
 
     fn matrix(&mut self, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Result<Matrix, Infallible> {
@@ -88,8 +88,8 @@ impl Device for Cpu {
         Ok(Buffer::new(rows, width))
     }
 
-    fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Kv, Infallible> {
-        Ok(Kv::new(shape, blocks))
+    fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Kv, Infallible> {
+        Ok(Kv::new(shape, dtype, blocks))
     }
 
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Infallible> + Send) -> Result<R, Infallible> {

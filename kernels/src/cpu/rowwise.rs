@@ -98,7 +98,7 @@ impl Kernel for Exponentials<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> f32 {
-        let largest = largest(self.0);
+        let largest = largest::<L>(self.0);
         for x in self.0.iter_mut() {
             *x = exp(*x - largest);
         }
@@ -110,14 +110,17 @@ impl Kernel for Exponentials<'_> {
 
 /// The largest number. Sixteen at a time, so that it is not one long chain.
 #[inline(always)]
-fn largest(x: &[f32]) -> f32 {
-    let mut most = [f32::NEG_INFINITY; LANES];
-    in_groups(x, f32::NEG_INFINITY, |group| {
-        for (most, &x) in most.iter_mut().zip(group) {
-            *most = if x > *most { x } else { *most };
+fn largest<L: Lanes>(x: &[f32]) -> f32 {
+    let mut most = L::splat(f32::NEG_INFINITY);
+    in_groups(x, f32::NEG_INFINITY, |group| most = L::load(group).larger(most));
+    let mut lanes = [0.0; LANES];
+    most.store(&mut lanes);
+    for apart in [8, 4, 2, 1] {
+        for i in 0..apart {
+            lanes[i] = f32::max(lanes[i], lanes[i + apart]);
         }
-    });
-    most.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+    lanes[0]
 }
 
 /// `out = softmax(logits / temperature)`.
@@ -151,7 +154,7 @@ impl Kernel for SumOfExponentials<'_> {
     /// (largest, sum).
     #[inline(always)]
     fn run<L: Lanes>(self) -> (f32, f32) {
-        let largest = largest(self.0);
+        let largest = largest::<L>(self.0);
         let (one, mut sum) = (L::splat(1.0), L::zero());
         in_groups(self.0, f32::NEG_INFINITY, |group| {
             // A loop over the sixteen becomes vector code, `map` does not.

@@ -1,6 +1,8 @@
 //! Each kernel against a plain f64 reference on random inputs, at every level the processor has; the levels agree to
 //! the bit.
 
+use super::kv::Pools;
+use super::memory::Group;
 use super::*;
 use crate::model::preset;
 use crate::paged::{BLOCK_SIZE, Logits};
@@ -116,7 +118,7 @@ proptest! {
         let eps = 1e-6f32;
         let got = at_every_level(|cpu| {
             let mut qkv = before.clone();
-            let Ok(()) = cpu.norm_heads(&mut qkv, &Kv::new(&shape, 1), &gains[0], &gains[1], eps);
+            let Ok(()) = cpu.norm_heads(&mut qkv, &Kv::new(&shape, Dtype::F32, 1), &gains[0], &gains[1], eps);
             qkv
         });
         let error = worst(&got, |r, i| {
@@ -215,7 +217,7 @@ proptest! {
         let (before, now) = (buffer(seed, context.max(1), width), buffer(seed ^ 1, batch.rows(), width));
 
         let got = at_every_level(|cpu| {
-            let mut kv = Kv::new(&shape, 16);
+            let mut kv = Kv::new(&shape, Dtype::F32, 16);
             let mut out = Buffer::new(batch.rows(), heads * dim);
             if context > 0 {
                 let Ok(()) = cpu.rope_and_store(&mut before.clone(), &first, &mut kv, 1);
@@ -226,7 +228,7 @@ proptest! {
             out
         });
 
-        let kv = Kv::new(&shape, 1);
+        let kv = Kv::new(&shape, Dtype::F32, 1);
         let turned = |row: &[f32], from: usize, position: u32, d: usize| {
             let (cos, sin) = kv.angle(position, d % (dim / 2));
             let (cos, sin) = (f64::from(cos), f64::from(sin));
@@ -266,6 +268,33 @@ proptest! {
     }
 }
 
+/// Keys and values that bf16 can hold give the same bits from either kind of pool.
+#[test]
+fn attention_reads_bf16_as_it_reads_f32() {
+    let shape = LlamaShape { layers: 1, heads: 6, kv_heads: 3, head_dim: 20, ..preset("vicuna-68m").unwrap() };
+    let mut batch = Batch::default();
+    batch.push_chain(&[0; 5], 83, &[3, 0, 9, 1, 7, 5], Logits::Skip);
+    batch.push_tree(&[0; 4], &[ROOT, 0, 0, 2], 30, &[2, 4, 6], Logits::Skip);
+    let qkv = buffer(1, batch.rows(), 12 * 20);
+    let [narrow, wide] = [Dtype::Bf16, Dtype::F32].map(|dtype| {
+        at_every_level(|cpu| {
+            let mut kv = Kv::new(&shape, dtype, 10);
+            for (slot, head) in (0..160).flat_map(|slot| (0..3).map(move |head| (slot, head))) {
+                let mut row = numbers((slot * 3 + head) as u64, 40);
+                row.iter_mut().for_each(|x| *x = half::bf16::from_f32(*x).to_f32());
+                kv.write(0, slot, head, &row[..20], &row[20..]);
+            }
+            let mut out = Buffer::new(batch.rows(), 6 * 20);
+            let Ok(()) = cpu.attention(&qkv, &batch, &kv, 0, &mut out);
+            out
+        })
+    });
+    for row in 0..batch.rows() {
+        assert_eq!(narrow.row(row), wide.row(row), "row {row}");
+        assert!(narrow.row(row).iter().all(|x| *x != 0.0));
+    }
+}
+
 #[test]
 fn embedding_gather_and_download_copy_rows() {
     let mut cpu = Cpu::new(1).unwrap();
@@ -284,10 +313,17 @@ fn embedding_gather_and_download_copy_rows() {
 
 #[test]
 fn moving_kv_moves_every_layer_and_head_and_nothing_else() {
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        moving_kv(dtype);
+    }
+}
+
+fn moving_kv(dtype: Dtype) {
     let shape = LlamaShape { layers: 2, heads: 4, kv_heads: 2, head_dim: 10, ..preset("vicuna-68m").unwrap() };
     let mut cpu = Cpu::new(1).unwrap();
-    let mut kv = Kv::new(&shape, 3);
-    let number = |layer: usize, slot: usize, head: usize, d: usize| (((layer * 48 + slot) * 2 + head) * 20 + d) as f32;
+    let mut kv = Kv::new(&shape, dtype, 3);
+    let number =
+        |layer: usize, slot: usize, head: usize, d: usize| ((((layer * 48 + slot) * 2 + head) * 20 + d) % 256) as f32;
     for (layer, slot, head) in (0..2).flat_map(|l| (0..48).flat_map(move |s| [(l, s, 0), (l, s, 1)])) {
         let row: Vec<f32> = (0..20).map(|d| number(layer, slot, head, d)).collect();
         kv.write(layer, slot, head, &row[..10], &row[10..]);
@@ -296,9 +332,16 @@ fn moving_kv_moves_every_layer_and_head_and_nothing_else() {
     for (layer, slot, head) in (0..2).flat_map(|l| (0..48).flat_map(move |s| [(l, s, 0), (l, s, 1)])) {
         let from = [(3, 47), (21, 20)].into_iter().find(|m| m.0 == slot).map_or(slot, |m| m.1);
         let (block, offset) = (slot / BLOCK_SIZE, slot % BLOCK_SIZE);
+        let held = |d: usize| match &kv.pools {
+            Pools::F32(p) => {
+                (kv.keys(&p[layer], block, head)[d].get(offset), kv.values(&p[layer], block, head)[offset].get(d))
+            }
+            Pools::Bf16(p) => {
+                (kv.keys(&p[layer], block, head)[d].get(offset), kv.values(&p[layer], block, head)[offset].get(d))
+            }
+        };
         for d in 0..10 {
-            assert_eq!(kv.keys(layer, block, head)[d][offset], number(layer, from, head, d));
-            assert_eq!(kv.values(layer, block, head)[offset][d], number(layer, from, head, 10 + d));
+            assert_eq!(held(d), (number(layer, from, head, d), number(layer, from, head, 10 + d)));
         }
     }
 }

@@ -90,6 +90,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { Avx2(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         // SAFETY: see above.
         unsafe { sum_of_8(_mm256_add_ps(self.0, self.1)) }
@@ -146,11 +152,45 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { Avx512(_mm512_max_ps(self.0, other.0)) }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         // SAFETY: see above.
         unsafe {
             let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self.0));
             sum_of_8(_mm256_add_ps(_mm512_castps512_ps256(self.0), _mm256_castpd_ps(high)))
+        }
+    }
+
+    #[inline(always)]
+    fn sums([a, b, c, d]: [Self; 4]) -> [f32; 4] {
+        // SAFETY: see above.
+        unsafe {
+            // Quarters of a register: of x and y the first two, or the last two, side by side; then every other one.
+            let halves = |x: Self, y: Self| {
+                let (low, high) = (_mm512_shuffle_f32x4::<0x44>(x.0, y.0), _mm512_shuffle_f32x4::<0xEE>(x.0, y.0));
+                _mm512_add_ps(low, high)
+            };
+            let (ab, cd) = (halves(a, b), halves(c, d));
+            let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xDD>(ab, cd));
+            // A quarter for each of the four; within it lanes 2 apart, then 1.
+            let fours = _mm512_add_ps(even, odd);
+            let twos = _mm512_add_ps(fours, _mm512_permute_ps::<0b01_00_11_10>(fours));
+            let ones = _mm512_add_ps(twos, _mm512_permute_ps::<0b10_11_00_01>(twos));
+            let mut out = [0.0; 4];
+            for (out, quarter) in out.iter_mut().zip([
+                _mm512_castps512_ps128(ones),
+                _mm512_extractf32x4_ps::<1>(ones),
+                _mm512_extractf32x4_ps::<2>(ones),
+                _mm512_extractf32x4_ps::<3>(ones),
+            ]) {
+                *out = _mm_cvtss_f32(quarter);
+            }
+            out
         }
     }
 }

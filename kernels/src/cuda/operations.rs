@@ -35,7 +35,7 @@ impl Device for Cuda {
         self.backend.memory().ok().map(|m| m.free)
     }
 
-    fn kv_bytes(&self) -> u64 {
+    fn kv_bytes(&self, _: Dtype) -> u64 {
         2
     }
 
@@ -69,7 +69,8 @@ impl Device for Cuda {
         self.any_buffer(rows, width, false)
     }
 
-    fn kv(&mut self, shape: &LlamaShape, blocks: u32) -> Result<Kv, CudaError> {
+    /// Kept as bf16, whatever `dtype` is.
+    fn kv(&mut self, shape: &LlamaShape, _: Dtype, blocks: u32) -> Result<Kv, CudaError> {
         let (heads, kv_heads, head_dim) = (shape.heads as usize, shape.kv_heads as usize, shape.head_dim as usize);
         let (layers, blocks, dim) = (shape.layers as usize, blocks as usize, kernel_dim(head_dim)?);
         let numbers = 2 * layers * (blocks + SPARE_BLOCKS as usize) * kv_heads * BLOCK_SIZE * dim;

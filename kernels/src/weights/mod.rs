@@ -63,3 +63,13 @@ pub trait Weights {
     /// The type its matrices are kept in: bf16 only if every one is stored so, since f16 has digits bf16 has not.
     fn dtype(&self) -> Dtype;
 }
+
+impl<W: Weights + ?Sized> Weights for &W {
+    fn tensor(&self, name: &str) -> TensorData<'_> {
+        (**self).tensor(name)
+    }
+
+    fn dtype(&self) -> Dtype {
+        (**self).dtype()
+    }
+}

@@ -138,7 +138,8 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
         let shape = shape(heads, kv_heads, head_dim);
         let width = shape.q_width() + 2 * shape.kv_width();
         let blocks = 5 * (context as u32 + 200).div_ceil(16) + 5;
-        let (mut kv, mut cuda_kv) = (cpu.kv(&shape, blocks).unwrap(), cuda.kv(&shape, blocks).unwrap());
+        let (mut kv, mut cuda_kv) =
+            (cpu.kv(&shape, Dtype::F32, blocks).unwrap(), cuda.kv(&shape, Dtype::Bf16, blocks).unwrap());
         // Contexts: whole, then a chunk after them; one of a single token.
         let contexts = [context, context / 2 + 3, 17, 1];
         let mut check = |batch: &Batch, what: &str| {
@@ -177,7 +178,7 @@ pub fn heads_are_normed(cuda: &mut Cuda, scale: Scale) {
     for (heads, kv_heads, head_dim) in scale.sizes(&[(6, 2, 20), (3, 1, 128)], &[(32, 8, 128)]) {
         let shape = shape(heads, kv_heads, head_dim);
         let width = shape.q_width() + 2 * shape.kv_width();
-        let (kv, cuda_kv) = (cpu.kv(&shape, 1).unwrap(), cuda.kv(&shape, 1).unwrap());
+        let (kv, cuda_kv) = (cpu.kv(&shape, Dtype::F32, 1).unwrap(), cuda.kv(&shape, Dtype::Bf16, 1).unwrap());
         let (queries, cuda_queries) = gains(cpu, cuda, &numbers(head_dim as usize));
         let (keys, cuda_keys) = gains(cpu, cuda, &numbers(head_dim as usize));
         let (mut qkv, mut cuda_qkv) = both(cpu, cuda, &numbers(5 * width), width, false);

@@ -1,0 +1,16 @@
+//! A checkpoint whose numbers a device keeps as f32, and its KV with them: the same model without any rounding of its own, so
+//! that it can be held against another implementation digit by digit.
+
+use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights};
+
+pub struct Widened<'a>(pub &'a Checkpoint);
+
+impl Weights for Widened<'_> {
+    fn tensor(&self, name: &str) -> TensorData<'_> {
+        self.0.tensor(name)
+    }
+
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+}
