@@ -2,8 +2,12 @@
 
 #[cfg(test)]
 mod examples;
+mod live;
+mod profiling;
 mod tools;
 
+pub use live::{LiveArgs, ValidateArgs};
+pub use profiling::{DeviceName, EngineLimits, ProfileAcceptanceArgs, ProfileArgs, WeightsFrom};
 pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -31,10 +35,10 @@ pub enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
-    #[command(after_help = LIVE_EXAMPLES)]
+    #[command(after_help = live::LIVE_EXAMPLES)]
     Live(LiveArgs),
     /// Run an experiment on a device and in the simulator, and say how far apart they are
-    #[command(after_help = VALIDATE_EXAMPLES)]
+    #[command(after_help = live::VALIDATE_EXAMPLES)]
     Validate(ValidateArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
@@ -58,10 +62,10 @@ pub enum Command {
     #[command(after_help = tools::EXPLORE_EXAMPLES)]
     Explore(ExploreArgs),
     /// Time the forward passes of a target and a draft on this machine, and keep them as a profile
-    #[command(after_help = PROFILE_EXAMPLES)]
+    #[command(after_help = profiling::PROFILE_EXAMPLES)]
     Profile(ProfileArgs),
     /// Record what a draft gets right on a target's own text
-    #[command(after_help = PROFILE_ACCEPTANCE_EXAMPLES)]
+    #[command(after_help = profiling::PROFILE_ACCEPTANCE_EXAMPLES)]
     ProfileAcceptance(ProfileAcceptanceArgs),
     /// Say what this machine can do
     #[command(after_help = DOCTOR_EXAMPLES)]
@@ -84,226 +88,6 @@ const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --resume
   foretoken run experiments/quickstart.toml --overwrite --format json
   foretoken run experiments/papers/ --resume";
-
-const LIVE_EXAMPLES: &str = "Examples:
-  foretoken live experiments/live-cpu.toml
-  foretoken live experiments/live-cpu.toml --set live.time_scale=2.0 -o results/faster
-  foretoken live experiments/live-cpu.toml --set 'workload.arrivals={ closed-loop = 8 }'
-  foretoken live experiment.toml --device cuda:0";
-
-#[derive(Debug, Args)]
-pub struct LiveArgs {
-    /// The experiment; its [live] table says what to run it on
-    pub file: PathBuf,
-    /// Replace or add a value of the experiment; may be a sweep
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub sets: Vec<String>,
-    /// Run on this device instead of the experiment's: cpu, or cuda:N
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<String>,
-    /// Folder for the results [default: results/<name>-<digest>]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Replace the results the folder holds
-    #[arg(long)]
-    pub overwrite: bool,
-    /// How to print the comparison
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-    /// Write no figures
-    #[arg(long)]
-    pub no_figures: bool,
-    /// Show the autoregressive run that was added as the yardstick
-    #[arg(long)]
-    pub show_implied: bool,
-}
-
-const VALIDATE_EXAMPLES: &str = "Examples:
-  foretoken validate experiments/validate-cpu.toml
-  foretoken validate experiments/validate-cpu.toml --set validate.loads='[0.5]' -o results/half --format json
-  foretoken validate results/live-live-cpu-1a2b3c4d
-  foretoken validate results/live-live-cpu-1a2b3c4d --profile here.toml -o results/compared
-
-An experiment: the pair is profiled, then each policy runs in a closed loop and at shares of the rate it sustained there, all
-of it twice; the pair is profiled again; then everything is simulated and compared. A folder: compares what was recorded.
-Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]), or the machine was not steady.";
-
-#[derive(Debug, Args)]
-pub struct ValidateArgs {
-    /// The experiment with a [live] table; or a folder that `live` or `validate` wrote, to compare without running anything
-    #[arg(value_name = "FILE|DIR")]
-    pub path: PathBuf,
-    /// Replace or add a value of the experiment
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    pub sets: Vec<String>,
-    /// Run on this device instead of the experiment's: cpu, or cuda:N
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<String>,
-    /// Predict with this profile, made before, instead of the experiment's or one made now
-    #[arg(long, value_name = "FILE.toml")]
-    pub profile: Option<PathBuf>,
-    /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-    /// Replace the results the folder holds
-    #[arg(long)]
-    pub overwrite: bool,
-    /// How to print what was found
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-}
-
-const PROFILE_ACCEPTANCE_EXAMPLES: &str = "Examples:
-  foretoken profile-acceptance --target tiny-target --draft tiny-draft -o pair.truth
-  foretoken profile-acceptance --target path/to/target --draft path/to/draft --prompts prompts.jsonl --plot figures -o x.truth
-  foretoken traces inspect pair.truth
-
-The target writes greedily, then the draft reads the same text and is asked at every position: is its first guess right,
-which guess is, and how sure is it? A file of prompts has one object a line: {\"prompt\": \"...\", \"family\": \"...\"}.
-
-An experiment replays the table with the lengths of its requests
-  workload.lengths = { trace = { path = \"pair.truth\" } }    acceptance.source = { recorded = {} }
-or deals its recordings out to requests that have other lengths
-  acceptance.source = { table = { path = \"pair.truth\", beyond = \"wrap\" } }
-where `beyond` says what holds for a request longer than its recording: \"refuse\" (default), or begin again.";
-
-const PROFILE_EXAMPLES: &str = "Examples:
-  foretoken profile --target tiny-target --draft tiny-draft -o profile.toml
-  foretoken profile --target path/to/llama --draft path/to/draft --plot -o profile.toml
-  foretoken profile --target vicuna-68m --draft vicuna-68m --threads 2 --quick -o look.toml
-
-An experiment uses it: hardware.profile = \"profile.toml\". Interrupted, the same command goes on.
-Exit code 3: written, but its linear fit is off by more than 10 % on held-out decode or verify passes.";
-
-/// A device that models run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceName {
-    /// The processor.
-    Cpu,
-    /// The NVIDIA GPU of this index.
-    Cuda(u32),
-}
-
-impl std::str::FromStr for DeviceName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<DeviceName, String> {
-        match (text, text.strip_prefix("cuda:").map(str::parse)) {
-            ("cpu", _) => Ok(DeviceName::Cpu),
-            ("cuda", _) => Ok(DeviceName::Cuda(0)),
-            (_, Some(Ok(index))) => Ok(DeviceName::Cuda(index)),
-            _ => Err("expected cpu or cuda:N".to_owned()),
-        }
-    }
-}
-
-/// Where a model's weights come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WeightsFrom {
-    /// Drawn from a seed: times need shapes, not knowledge
-    Random,
-    /// The model's own
-    Checkpoint,
-}
-
-#[derive(Debug, Args)]
-pub struct ProfileAcceptanceArgs {
-    /// The target: a preset that has weights, or a Hugging Face folder
-    #[arg(long, value_name = "NAME|DIR")]
-    pub target: String,
-    /// The draft: likewise, with the target's vocabulary
-    #[arg(long, value_name = "NAME|DIR")]
-    pub draft: String,
-    /// Where they run: cpu, or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub device: DeviceName,
-    /// Threads of the CPU [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// What the target continues: `families` (the shipped generator's), or a file with one JSON object a line
-    #[arg(long, value_name = "families|FILE.jsonl", default_value = "families")]
-    pub prompts: String,
-    /// Prompts of each family [default: 32], or lines of the file [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub n: Option<u64>,
-    /// Bytes of a family's prompt, worked examples in front [default: as long as its question is]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub prompt_len: Option<u32>,
-    /// Tokens that the target writes, at most
-    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
-    pub output_len: u32,
-    /// Write on behind the tokens that end a text (`eos_token_id`)
-    #[arg(long)]
-    pub ignore_eos: bool,
-    /// Of the target's choice; only 0, greedy, can be recorded
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
-    pub temperature: f64,
-    /// Which documents the families' prompts are; the shipped pair was trained on those of seed 1
-    #[arg(long, default_value_t = 2)]
-    pub seed: u64,
-    /// Outputs that are written together
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub batch: u16,
-    /// The table to write
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Replace a table of that name
-    #[arg(long)]
-    pub overwrite: bool,
-    /// How to print the summary
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-    /// Draw acceptance by depth, and calibration, into this folder
-    #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct ProfileArgs {
-    /// The target: a preset, or a Hugging Face folder
-    #[arg(long, value_name = "NAME|DIR")]
-    pub target: String,
-    /// The draft: a preset, or a Hugging Face folder
-    #[arg(long, value_name = "NAME|DIR")]
-    pub draft: String,
-    /// Where they run: cpu, or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub device: DeviceName,
-    /// Where their weights come from [default: their own where there are any]
-    #[arg(long, value_enum)]
-    pub weights: Option<WeightsFrom>,
-    /// Threads of the CPU [default: the machine's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// The profile to write
-    #[arg(short, long, value_name = "FILE.toml")]
-    pub output: PathBuf,
-    /// A look: fewer shapes, 10 s
-    #[arg(long)]
-    pub quick: bool,
-    /// Seconds to spend; shapes that take long may exceed it [default: 60, or 10 with --quick]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    pub time_budget: Option<f64>,
-    /// Decides the order of shapes and which of them are held out
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Draw predicted against measured, and residuals, beside the profile (FILE.svg, FILE-residuals.svg)
-    #[arg(long)]
-    pub plot: bool,
-    /// Replace a finished profile of that name
-    #[arg(long)]
-    pub overwrite: bool,
-    /// How to print what was found
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if s > 0.0 && s.is_finite() => Ok(s),
-        _ => Err("expected seconds above 0".to_owned()),
-    }
-}
 
 const REPORT_EXAMPLES: &str = "Examples:
   foretoken report results/quickstart-1a2b3c4d

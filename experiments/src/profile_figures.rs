@@ -22,13 +22,12 @@ pub fn figures(profile: &Profile) -> Vec<Figure> {
 fn fit(profile: &Profile, role: Role, truth: Truth, name: &str) -> ProfiledFit {
     let model = profile.truth(role, truth).build();
     let pass = |m: &Measurement| {
-        let pass = m.shape.pass(profile.context_reads);
+        let pass = m.shape.pass(profile.reads(truth));
         ProfiledPass {
             region: m.shape.region() as usize,
             batched: pass.batched,
             measured_s: m.seconds,
             predicted_s: model.pass(pass).as_s(),
-            held_out: m.held_out,
         }
     };
     let passes = profile.of(role).measured.iter().map(pass).collect();

@@ -55,6 +55,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         filled.keys.push(path);
         Ok::<(), Box<Problem>>(())
     };
+    let mut believed = false;
     for role in Role::BOTH {
         let spec = as_toml(&profile.truth(role, truth))?;
         put(document, Path::of("hardware").key(role.name()), &spec)?;
@@ -62,11 +63,17 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         // A belief that is given, or fitted to another machine, is the user's.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(&profile.belief(role))?)?;
+            believed = true;
         }
+    }
+    // A line is only good with the counting it was fitted with, whatever the truth counts.
+    let reads = Path::of("belief.context_reads");
+    if believed && document.get(&reads).is_none() {
+        put(document, reads, &as_toml(&profile.context_reads)?)?;
     }
     let reads = Path::of("hardware.context_reads");
     if document.get(&reads).is_none() {
-        put(document, reads, &as_toml(&profile.context_reads)?)?;
+        put(document, reads, &as_toml(&profile.reads(truth))?)?;
     }
     if wants_noise(document)? {
         let path = Path::of("hardware.noise_cv");

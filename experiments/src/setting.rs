@@ -166,7 +166,7 @@ impl Setting {
     pub fn set_costs(&mut self, profile: &Profile) {
         let truth = |role| profile.truth(role, Truth::default()).build();
         (self.target, self.draft) = (truth(Role::Target), truth(Role::Draft));
-        self.context_reads = profile.context_reads;
+        self.context_reads = profile.reads(Truth::default());
     }
 
     /// How the true verify pass reads context, how drafts are made, and the noise of a pass.

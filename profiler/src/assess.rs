@@ -1,4 +1,4 @@
-//! From measured shapes to a model's part of the profile: fits on four fifths of the shapes, errors on the last fifth.
+//! From measured shapes to a model's part of the profile: fits, and how far they are off on shapes they have not seen.
 
 use crate::fit::Sample;
 use crate::linear::{fit_linear, fit_ols};
@@ -55,31 +55,37 @@ pub(crate) fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Which shapes are kept from the fits: a fifth of each region, chosen by the seed. Never the last shape of its number of
-/// tokens, nor the ends of the measured range: nobody may ask a fit for what lies outside.
-pub fn hold_out(shapes: &[Shape], seed: u64, role: Role) -> Vec<bool> {
+/// Fits are judged so many times, each time on the shapes of one fold, by a fit to all others: every shape is held out once.
+pub const FOLDS: u8 = 5;
+
+/// The fold of each shape, from 1 on; a fifth of each region, chosen by the seed. 0 for those that every fit sees: the ends of
+/// the measured range, and the only shape of its number of tokens. Nobody may ask a fit for what lies outside of what it saw.
+pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
-    let mut held = vec![false; shapes.len()];
+    let mut folds = vec![0; shapes.len()];
     let ends: [fn(&Shape) -> u64; 3] =
         [Shape::batched, |s| s.pass(ContextReads::Once).context, |s| s.pass(ContextReads::Once).pairs];
     let is_end = |s: &Shape| ends.iter().any(|of| shapes.iter().all(|other| of(other) <= of(s)));
     for region in Region::ALL {
         let mut own: Vec<usize> = (0..shapes.len()).filter(|&i| shapes[i].region() == region).collect();
-        let wanted = own.len().div_ceil(5);
         own.sort_by_key(|&i| luck.bits(i as u64));
-        let mut taken = 0;
-        for i in own {
-            let others = |j: usize| j != i && !held[j] && shapes[j].batched() == shapes[i].batched();
-            if taken < wanted && !is_end(&shapes[i]) && (0..shapes.len()).any(others) {
-                held[i] = true;
-                taken += 1;
+        let mut sizes = [0; FOLDS as usize];
+        for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
+            // Another shape of as many tokens stays in sight of the fit that is judged on this one, and the other way round.
+            let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
+            let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
+            let smallest = (1..=FOLDS).filter(|&fold| seen(fold)).min_by_key(|&fold| sizes[fold as usize - 1]);
+            if let Some(fold) = smallest {
+                folds[i] = fold;
+                sizes[fold as usize - 1] += 1;
             }
         }
     }
-    held
+    folds
 }
 
-/// Fits one model's passes and says how well. `borders`: see [`fit_table`].
+/// Fits one model's passes and says how well: the fits are to all shapes, their errors those of fits that had not seen the
+/// shape. `reads`: how α counts context; the table counts it once, and has the pairs beside it. `borders`: see [`fit_table`].
 ///
 /// # Errors
 /// Too few shapes, or such that the terms cannot be told apart.
@@ -92,25 +98,30 @@ pub fn assess(
     borders: &[u32],
 ) -> Result<ModelProfile, FitError> {
     let shapes: Vec<Shape> = timed.iter().map(|t| t.shape).collect();
-    let held = hold_out(&shapes, seed, role);
-    let measured: Vec<Measurement> = timed.iter().zip(&held).map(|(t, &held_out)| measurement(t, held_out)).collect();
-    let passes = |held_out: bool| {
-        let of = move |m: &&Measurement| m.held_out == held_out;
-        measured.iter().filter(of).map(|m| (m.shape.pass(reads), m.seconds)).collect::<Vec<_>>()
+    let measured: Vec<Measurement> =
+        timed.iter().zip(folds(&shapes, seed, role)).map(|(t, fold)| measurement(t, fold)).collect();
+    let passes = |without: u8| {
+        let of = move |m: &&Measurement| without == 0 || m.fold != without;
+        measured.iter().filter(of).map(|m| (m.shape.pass(ContextReads::Once), m.seconds)).collect::<Vec<_>>()
     };
-    let linear = fit_linear(&served(&measured, reads))?;
-    let ols = fit_ols(&served(&measured, reads))?;
-    let table = fit_table(&passes(false), borders);
-    let as_model = table.build().map_err(|e| FitError::Regression(e.to_string()))?;
-    let coefficients = linear.coefficients();
-    let held_out = Errors {
-        shapes: held.iter().filter(|&&h| h).count() as u64,
-        linear: by_region(&measured, reads, |p| coefficients.pass_s(p.context as f64, p.batched as f64)),
-        table: by_region(&measured, reads, |p| as_model.pass(p).as_s()),
-    };
+    let linear = fit_linear(&served(&measured, 0, reads))?;
+    let ols = fit_ols(&served(&measured, 0, reads))?;
+    let table = fit_table(&passes(0), borders);
+    let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
+    for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
+        let line = fit_linear(&served(&measured, fold, reads))?.coefficients();
+        let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
+        for m in measured.iter().filter(|m| m.fold == fold) {
+            let (p, region) = (m.shape.pass(reads), m.shape.region());
+            let off = |predicted: f64| (predicted / m.seconds - 1.0).abs();
+            of_line.push((region, off(line.pass_s(p.context as f64, p.batched as f64))));
+            of_table.push((region, off(table.pass(m.shape.pass(ContextReads::Once)).as_s())));
+        }
+    }
+    let held_out = Errors { shapes: of_line.len() as u64, linear: by_region(&of_line), table: by_region(&of_table) };
     let spreads = timed.iter().map(Timed::spread).collect();
     let repeats: Vec<f64> = timed.iter().filter_map(Timed::repeatability).collect();
-    let most = |of: fn(&PassShape) -> u64| shapes.iter().map(|s| of(&s.pass(reads))).max().unwrap_or(0);
+    let most = |of: fn(&PassShape) -> u64| shapes.iter().map(|s| of(&s.pass(ContextReads::Once))).max().unwrap_or(0);
     Ok(ModelProfile {
         noise_cv: median(spreads),
         repeatability: mean(&repeats).unwrap_or(0.0),
@@ -130,12 +141,10 @@ pub fn assess(
 }
 
 /// How a verify pass reads context on this device: the reading whose linear fit is nearer to the passes it was fitted to.
-pub fn context_reads(timed: &[Timed], seed: u64) -> Result<ContextReads, FitError> {
-    let shapes: Vec<Shape> = timed.iter().map(|t| t.shape).collect();
-    let held = hold_out(&shapes, seed, Role::Target);
-    let measured: Vec<Measurement> = timed.iter().zip(held).map(|(t, held_out)| measurement(t, held_out)).collect();
+pub fn context_reads(timed: &[Timed]) -> Result<ContextReads, FitError> {
+    let measured: Vec<Measurement> = timed.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
-        let samples = served(&measured, reads);
+        let samples = served(&measured, 0, reads);
         let c = fit_linear(&samples)?.coefficients();
         let errors: Vec<f64> =
             samples.iter().map(|s| (c.pass_s(s.context, s.batched) / s.seconds - 1.0).abs()).collect();
@@ -145,10 +154,11 @@ pub fn context_reads(timed: &[Timed], seed: u64) -> Result<ContextReads, FitErro
     Ok(if each < once { ContextReads::PerPosition } else { ContextReads::Once })
 }
 
-/// The decode and verify passes that fits may see. Prompts are left out of α, γ, δ: what a policy decides is between verify
+/// The decode and verify passes without those of a fold. Prompts are left out of α, γ, δ: what a policy decides is between verify
 /// passes, and a prompt's attention is quadratic.
-fn served(measured: &[Measurement], reads: ContextReads) -> Vec<Sample> {
-    let fitted = measured.iter().filter(|m| !m.held_out && m.shape.region() != Region::Prefill);
+fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
+    let seen = |m: &&Measurement| without == 0 || m.fold != without;
+    let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);
     let sample = |m: &Measurement| {
         let p = m.shape.pass(reads);
         Sample { context: p.context as f64, batched: p.batched as f64, seconds: m.seconds }
@@ -156,17 +166,15 @@ fn served(measured: &[Measurement], reads: ContextReads) -> Vec<Sample> {
     fitted.map(sample).collect()
 }
 
-fn measurement(t: &Timed, held_out: bool) -> Measurement {
+fn measurement(t: &Timed, fold: u8) -> Measurement {
     let samples = t.visits.iter().map(|v| v.len() as u64).sum();
-    Measurement { shape: t.shape, seconds: t.median(), spread: t.spread(), samples, held_out }
+    Measurement { shape: t.shape, seconds: t.median(), spread: t.spread(), samples, fold }
 }
 
-fn by_region(measured: &[Measurement], reads: ContextReads, predict: impl Fn(PassShape) -> f64) -> ByRegion {
-    let error = |m: &Measurement| (predict(m.shape.pass(reads)) / m.seconds - 1.0).abs();
-    let held = || measured.iter().filter(|m| m.held_out);
-    let of = |region| mean(&held().filter(|m| m.shape.region() == region).map(error).collect::<Vec<_>>());
+fn by_region(errors: &[(Region, f64)]) -> ByRegion {
+    let of = |region| mean(&errors.iter().filter(|e| e.0 == region).map(|e| e.1).collect::<Vec<_>>());
     ByRegion {
-        overall: mean(&held().map(error).collect::<Vec<_>>()).unwrap_or(0.0),
+        overall: mean(&errors.iter().map(|e| e.1).collect::<Vec<_>>()).unwrap_or(0.0),
         decode: of(Region::Decode),
         verify: of(Region::Verify),
         wide: of(Region::Wide),

@@ -19,7 +19,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 
-pub use assess::{TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, hold_out};
+pub use assess::{FOLDS, TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, folds};
 pub use busy::{Busy, CpuTime};
 pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};

@@ -55,8 +55,8 @@ pub struct Effort {
     pub most: u32,
 }
 
-/// Visits of each shape.
-pub const ROUNDS: usize = 2;
+/// Visits of each shape: a machine that is slower for some seconds then spoils a minority of a shape's samples.
+pub const ROUNDS: usize = 6;
 /// Visits between two visits of the anchors.
 const ANCHOR_EVERY: usize = 10;
 /// Share of the time budget that goes into timed passes; the rest is for warm-up and what evicts caches.
@@ -93,7 +93,7 @@ pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
 impl Effort {
     /// What each of `visits` visits may take of a budget.
     pub fn within(budget: Duration, visits: usize) -> Effort {
-        Effort { visit: budget.mul_f64(TIMED_SHARE / visits.max(1) as f64), least: 3, most: 15 }
+        Effort { visit: budget.mul_f64(TIMED_SHARE / visits.max(1) as f64), least: 2, most: 8 }
     }
 }
 

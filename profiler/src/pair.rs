@@ -1,8 +1,9 @@
 //! Passes of a real pair of models on a device, as live serving runs them: the batch is built, the model runs, and the target's
 //! choice is compared or the draft's taken.
 //!
-//! Serving alternates between the models, so a pass finds the other one's weights in the caches. A pass measured alone would
-//! find its own: each timed pass therefore follows one of the other model, while that is cheap enough to matter.
+//! Serving alternates between the models, so a pass finds the other one's weights and KV in the caches. A pass measured alone
+//! would find its own, and be twice as fast: each timed pass therefore follows one of the other model over the same requests,
+//! as far as that can matter.
 
 use crate::{Kind, Passes, Role, Room, Shape};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// A pass of the other model longer than this is not run before each timed one: models so large do not fit caches anyway.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
+/// Weights that no cache holds: one request's pass then leaves nothing of the other model there, and more need not run.
+const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// Draft passes that follow each other in a round; a sample is their mean. The first finds the target's weights in the
 /// caches, the others their own.
 const DRAFTED: u32 = 3;
@@ -27,6 +30,7 @@ const COMPUTED: usize = 256;
 struct Runner<D: Device> {
     model: Llama<D>,
     max_rows: usize,
+    weight_bytes: u64,
 }
 
 /// A pair on a device, ready to be timed. Use it inside of [`Device::session`].
@@ -71,16 +75,17 @@ impl<'a, D: Device> PairPasses<'a, D> {
         target: (&LlamaShape, &impl Weights, &Room),
         draft: (&LlamaShape, &impl Weights, &Room),
     ) -> Result<PairPasses<'a, D>, LoadError<D::Error>> {
-        let mut both = memory_needed(device, Role::Target, target.0, target.1.dtype(), target.2);
+        let large = memory_needed(device, Role::Target, target.0, target.1.dtype(), target.2);
         let small = memory_needed(device, Role::Draft, draft.0, draft.1.dtype(), draft.2);
+        let mut both = large;
         both.weights += small.weights;
         both.kv += small.kv;
         both.activations += small.activations;
         if let Some(available) = device.available_bytes() {
             both.fits(available)?;
         }
-        let target = Runner::load(device, Role::Target, target)?;
-        let draft = Runner::load(device, Role::Draft, draft)?;
+        let target = Runner::load(device, Role::Target, target, large.weights)?;
+        let draft = Runner::load(device, Role::Draft, draft, small.weights)?;
         let longest = target.max_rows.max(draft.max_rows);
         let vocab = target.model.shape().vocab.min(draft.model.shape().vocab);
         let luck = Luck::new(0, Stream::Profile, 7);
@@ -98,7 +103,7 @@ impl<'a, D: Device> PairPasses<'a, D> {
             accepted: Vec::new(),
         };
         passes.fill_kv().map_err(LoadError::Device)?;
-        let one = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
+        let one = one_request();
         for role in Role::BOTH {
             passes.pass(role, &one).map_err(LoadError::Device)?;
             let took = passes.pass(role, &one).map_err(LoadError::Device)?;
@@ -111,7 +116,7 @@ impl<'a, D: Device> PairPasses<'a, D> {
     fn fill_kv(&mut self) -> Result<(), D::Error> {
         for role in Role::BOTH {
             let PairPasses { device, target, draft, tokens, batch, .. } = self;
-            let Runner { model, max_rows } = if role == Role::Target { target } else { draft };
+            let Runner { model, max_rows, .. } = if role == Role::Target { target } else { draft };
             let slots = model.limits().kv_blocks as usize * BLOCK_SIZE;
             let most = [COMPUTED, model.shape().max_positions as usize, slots].into_iter().min().unwrap_or(COMPUTED);
             let table: Vec<u32> = (0..most.div_ceil(BLOCK_SIZE) as u32).collect();
@@ -175,19 +180,46 @@ impl<D: Device> Runner<D> {
         device: &mut D,
         role: Role,
         (shape, weights, room): (&LlamaShape, &impl Weights, &Room),
+        weight_bytes: u64,
     ) -> Result<Runner<D>, LoadError<D::Error>> {
         let limits = limits(role, room);
-        Ok(Runner { model: Llama::load(device, shape, weights, limits)?, max_rows: limits.max_rows })
+        Ok(Runner { model: Llama::load(device, shape, weights, limits)?, max_rows: limits.max_rows, weight_bytes })
     }
+
+    /// What this model runs in a step before the other one's pass of this shape.
+    fn before(&self, other: Role, shape: &Shape) -> Shape {
+        if self.weight_bytes >= NO_CACHE_HOLDS {
+            return one_request();
+        }
+        let prompts = shape.kind == Kind::Prefill && other == Role::Target;
+        let (kind, new) = if prompts { (Kind::Prefill, shape.new) } else { (Kind::Decode, 1) };
+        // As many of the same requests as there is room for.
+        let limits = self.model.limits();
+        let context = shape.context.min(self.model.shape().max_positions - new.min(self.model.shape().max_positions));
+        let blocks = (context + new).div_ceil(BLOCK_SIZE as u32);
+        let most = ((limits.kv_blocks - 1) / blocks).min(limits.max_rows as u32 / new);
+        Shape { kind, requests: shape.requests.min(most), new, context }
+    }
+}
+
+/// The smallest pass there is.
+fn one_request() -> Shape {
+    Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 }
 }
 
 impl<D: Device> Passes for PairPasses<'_, D> {
     type Error = D::Error;
 
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
-        let other = if role == Role::Target { Role::Draft } else { Role::Target };
+        let (other, runner) = match role {
+            Role::Target => (Role::Draft, &self.draft),
+            Role::Draft => (Role::Target, &self.target),
+        };
         if self.alternates[other as usize] {
-            self.pass(other, &Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 })?;
+            let before = runner.before(role, shape);
+            if before.requests > 0 {
+                self.pass(other, &before)?;
+            }
         }
         match role {
             Role::Target => self.pass(role, shape),

@@ -28,7 +28,7 @@ pub struct Setup {
     pub density: Density,
     /// Time for all visits, seconds; shapes that take long may exceed it.
     pub budget_s: f64,
-    /// Decides the order of shapes and which of them are held out.
+    /// Decides the order of shapes and when each is held out.
     pub seed: u64,
 }
 
@@ -73,7 +73,7 @@ impl Setup {
         measured_at: String,
     ) -> Result<Profile, FitError> {
         let (target, draft) = (collect(visits, Role::Target), collect(visits, Role::Draft));
-        let reads = context_reads(&target, self.seed)?;
+        let reads = context_reads(&target)?;
         let fit = |role, model: &ModelInfo, timed, room: &Room| {
             assess(role, model.clone(), timed, reads, self.seed, &room.graph_sizes)
         };

@@ -155,7 +155,8 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         (Role::Draft, true) => &[1, 2, 4],
         (Role::Draft, false) => &[1, 2],
     };
-    let contexts = contexts(room, if full { 4 } else { 8 });
+    let every = if full { 1 } else { 2 };
+    let contexts: Vec<u32> = contexts(room).into_iter().step_by(every).collect();
     let mut shapes = BTreeSet::new();
     let mut add = |kind, requests: u32, new: u32, context: u32| {
         let shape = Shape { kind, requests, new, context };
@@ -172,7 +173,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
                 // The more requests, the less there is to learn from one more length: every other context of verify passes.
-                if n == 1 || r <= 2 || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
+                if n == 1 || r <= 2 || !full || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
                     add(kind(n), r, n, c);
                 }
             }
@@ -195,11 +196,11 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Contexts from 16 tokens on by this factor, and the longest that leaves room for what is verified.
-fn contexts(room: &Room, factor: u32) -> Vec<u32> {
+/// Contexts from 16 tokens on, each 4 times the one before, and the longest that leaves room for what is verified.
+fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let mut all: Vec<u32> =
-        std::iter::successors(Some(16u32), |c| c.checked_mul(factor)).take_while(|&c| c < longest).collect();
+        std::iter::successors(Some(16u32), |c| c.checked_mul(4)).take_while(|&c| c < longest).collect();
     // Two contexts that nearly coincide tell less than they cost.
     if all.last().is_none_or(|&last| u64::from(last) * 3 / 2 < u64::from(longest)) {
         all.push(longest);

@@ -1,4 +1,4 @@
-//! The measured table: piecewise linear in batched tokens and in query-key pairs, by non-negative least squares.
+//! The measured table: piecewise linear in batched tokens, query-key pairs and context, by non-negative least squares.
 //!
 //! A rising line through given sizes is a sum of ramps, each flat, rising by up to 1, flat again; with coefficients of at
 //! least 0 the line never falls. So the whole table is one least-squares problem with the linear fit's weights.
@@ -12,8 +12,28 @@ use nalgebra::{DMatrix, DVector};
 const DENSE: u64 = 16;
 /// Above that, the least ratio of two neighbouring points.
 const APART: f64 = 1.15;
-/// Query-key pairs at which attention's line may bend: each 8 times the one before.
-const PAIRS: [u64; 6] = [1 << 9, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24];
+/// Query-key pairs at which attention's line may bend.
+const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
+/// Tokens of context at which its line may bend: where the KV of a batch outgrows one cache, and then the next.
+const CONTEXT: Bends = Bends { first: 1 << 8, factor: 4 };
+
+/// Where a line from 0 on may bend: at `first`, and at each point so many times the one before.
+struct Bends {
+    first: u64,
+    factor: u64,
+}
+
+impl Bends {
+    /// From 0 to the largest size, with bends that are not too close to it; no points where it is 0.
+    fn up_to(&self, largest: u64) -> Vec<u64> {
+        if largest == 0 {
+            return Vec::new();
+        }
+        let bends = std::iter::successors(Some(self.first), |at| at.checked_mul(self.factor));
+        let inner = bends.take_while(|&at| at <= largest / 2);
+        std::iter::once(0).chain(inner).chain([largest]).collect()
+    }
+}
 
 /// Fits a table to passes and their seconds. `borders` are sizes that keep a point of their own and one behind it: where passes
 /// are padded to captured graphs, time jumps there.
@@ -22,35 +42,42 @@ const PAIRS: [u64; 6] = [1 << 9, 1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24];
 /// If there is no pass.
 pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     let batched = batched_points(passes, borders);
-    let pairs = pairs_points(passes);
-    let (bends, turns) = (batched.len() - 1, pairs.len().saturating_sub(1));
-    // A constant, the ramps of tokens, the ramps of pairs, context.
-    let a = DMatrix::from_fn(passes.len(), 1 + bends + turns + 1, |i, j| {
+    let most = |of: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| of(pass)).max().unwrap_or(0);
+    let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
+    let ramps = |points: &[u64]| points.len().saturating_sub(1);
+    // A constant, then the ramps of each.
+    let (tokens, attention) = (1 + ramps(&batched), 1 + ramps(&batched) + ramps(&pairs));
+    let a = DMatrix::from_fn(passes.len(), attention + ramps(&context), |i, j| {
         let (pass, seconds) = &passes[i];
         let of = match j {
             0 => 1.0,
-            _ if j <= bends => ramp(&batched, j - 1, pass.batched),
-            _ if j <= bends + turns => ramp(&pairs, j - 1 - bends, pass.pairs),
-            _ => pass.context as f64,
+            _ if j < tokens => ramp(&batched, j - 1, pass.batched),
+            _ if j < attention => ramp(&pairs, j - tokens, pass.pairs),
+            _ => ramp(&context, j - attention, pass.context),
         };
         of / seconds
     });
     let x = nnls(&a, &DVector::from_element(passes.len(), 1.0));
-    let line = |points: &[u64], start: f64, rises: &[f64]| {
-        let mut at = start;
-        let mut line = vec![(points[0], start)];
-        for (&point, rise) in points[1..].iter().zip(rises) {
-            at += rise;
-            line.push((point, at));
-        }
-        line
-    };
     let all = x.as_slice();
     MeasuredSpec {
-        batched: line(&batched, all[0], &all[1..=bends]),
-        pairs: if turns > 0 { line(&pairs, 0.0, &all[1 + bends..1 + bends + turns]) } else { Vec::new() },
-        alpha_s: all[1 + bends + turns],
+        batched: line(&batched, all[0], &all[1..tokens]),
+        pairs: line(&pairs, 0.0, &all[tokens..attention]),
+        context: line(&context, 0.0, &all[attention..]),
     }
+}
+
+/// The line through these points that starts at the first and rises by so much to each next one.
+fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
+    let heights = std::iter::once(0.0).chain(rises.iter().copied());
+    let mut at = start;
+    points
+        .iter()
+        .zip(heights)
+        .map(|(&point, rise)| {
+            at += rise;
+            (point, at)
+        })
+        .collect()
 }
 
 /// How far `value` is from point `at` to the next one: 0 before, 1 behind; the last ramp goes on, the first one goes on below.
@@ -85,13 +112,6 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     points
 }
 
-/// From 0 to the largest pass; none where there are no pairs.
-fn pairs_points(passes: &[(PassShape, f64)]) -> Vec<u64> {
-    let largest = passes.iter().map(|p| p.0.pairs).max().unwrap_or(0);
-    let inner = PAIRS.into_iter().filter(|&p| 2 * p < largest);
-    if largest == 0 { Vec::new() } else { std::iter::once(0).chain(inner).chain([largest]).collect() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +143,25 @@ mod tests {
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }
 
+    /// A token of context costs three times as much beyond what a cache holds, whatever the batch.
+    #[test]
+    fn context_may_cost_more_once_there_is_much_of_it() {
+        let truth = |p: &PassShape| {
+            1e-4 + 5e-5 * p.batched as f64 + 1e-7 * (p.context + 2 * p.context.saturating_sub(4096)) as f64
+        };
+        let shapes =
+            [1u64, 2, 4, 8, 16].into_iter().flat_map(|b| [0u64, 16, 100, 256, 700, 1024, 2000].map(|c| (b, b * c)));
+        let passes: Vec<_> = shapes
+            .map(|(batched, context)| PassShape { batched, context, pairs: context })
+            .map(|p| (p, truth(&p)))
+            .collect();
+        let model = fit_table(&passes, &[]).build().unwrap();
+        for (p, seconds) in passes {
+            let error = model.pass(p).as_s() / seconds - 1.0;
+            assert!(error.abs() < 0.01, "{p:?}: {error}");
+        }
+    }
+
     #[test]
     fn a_table_never_falls_however_noisy_its_passes() {
         let mut noisy = passes();
@@ -134,7 +173,7 @@ mod tests {
     fn few_passes_make_a_table_too() {
         let one = [(PassShape { batched: 4, context: 0, pairs: 0 }, 1e-3)];
         let spec = fit_table(&one, &[]);
-        assert_eq!((spec.batched, spec.pairs), (vec![(4, 1e-3)], vec![]));
+        assert_eq!((spec.batched, spec.pairs, spec.context), (vec![(4, 1e-3)], vec![], vec![]));
     }
 
     #[test]

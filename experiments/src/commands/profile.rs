@@ -2,7 +2,7 @@
 
 use super::print;
 use super::run::on_interrupt;
-use crate::cli::{DeviceName, Format, ProfileArgs, WeightsFrom};
+use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
 use crate::models::{AnyWeights, Model};
 use crate::problem::{Exit, Problem, Result};
 use crate::{gpu, machine};
@@ -129,16 +129,18 @@ const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20
 const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
 
 impl Scale {
-    /// The shapes there is room for. It depends on nothing but the model and the kind of device, so that an interrupted
-    /// measuring finds the same.
-    fn room(&self, shape: &LlamaShape, bytes_a_number: u64, graph_sizes: Vec<u32>) -> Room {
+    /// The shapes there is room for, within the engine's limits. It depends on nothing but these, the model and the kind of
+    /// device, so that an interrupted measuring finds the same.
+    fn room(&self, shape: &LlamaShape, bytes_a_number: u64, limits: EngineLimits, graph_sizes: Vec<u32>) -> Room {
         let token = 2 * u64::from(shape.layers) * shape.kv_width() as u64 * bytes_a_number;
-        let most = u64::from(self.requests) * u64::from(shape.max_positions);
+        let max_positions = limits.max_model_len.map_or(shape.max_positions, |n| n.min(shape.max_positions));
+        let max_requests = limits.max_num_seqs.unwrap_or(self.requests);
+        let most = u64::from(max_requests) * u64::from(max_positions);
         Room {
-            max_positions: shape.max_positions,
+            max_positions,
             kv_tokens: (self.kv_bytes / token).max(self.kv_tokens).min(most),
-            max_batched: self.batched,
-            max_requests: self.requests,
+            max_batched: limits.max_num_batched_tokens.unwrap_or(self.batched),
+            max_requests,
             graph_sizes,
         }
     }
@@ -156,7 +158,8 @@ impl Job<'_> {
     fn run<D: Device>(&self, device: &mut D, info: DeviceInfo, scale: &Scale, graph_sizes: &[u32]) -> Result<Profile> {
         let (target, draft) = (self.target, self.draft);
         let room = |model: &Model, device: &D| {
-            scale.room(&model.shape, device.kv_bytes(model.weights.dtype()), graph_sizes.to_vec())
+            let bytes = device.kv_bytes(model.weights.dtype());
+            scale.room(&model.shape, bytes, self.args.engine, graph_sizes.to_vec())
         };
         let budget = if self.args.quick { BUDGET_S.0 } else { BUDGET_S.1 };
         let setup = Setup {

@@ -3,7 +3,7 @@
 use super::print;
 use super::profile::measured;
 use super::run::on_interrupt;
-use crate::cli::{DeviceName, Format, ProfileArgs, ValidateArgs, WeightsFrom};
+use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, ValidateArgs, WeightsFrom};
 use crate::live::{LiveSpec, Machine, Models, TAPES, WeightSource, check, open, prompts, required, with_device};
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -66,7 +66,9 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     plan.live = true;
     let models = Models::find(&live)?;
     let variant = &plan.variants[0];
-    let room = check(&plan, variant, &Setting::new(variant, plan.seeds[0])?, &live, &models)?;
+    let setting = Setting::new(variant, plan.seeds[0])?;
+    let room = check(&plan, variant, &setting, &live, &models)?;
+    let limits = limits(&setting);
     let given = args.profile.as_deref().or(variant.experiment.hardware.profile.as_deref());
     let given = given.map(read_profile).transpose()?;
     let interrupt = on_interrupt()?;
@@ -80,7 +82,8 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
         Some(profile) => profile,
         None => {
             eprintln!("profiling for {} s", spec.profile_s);
-            profile(&live, &folder, PROFILE, spec.profile_s, false, &interrupt).inspect_err(|_| folder.abandon())?
+            profile(&live, limits, &folder, PROFILE, spec.profile_s, false, &interrupt)
+                .inspect_err(|_| folder.abandon())?
         }
     };
     let mut machine = open(&live, &models, room).inspect_err(|_| folder.abandon())?;
@@ -91,7 +94,7 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     folder.replan(&plan)?;
     let mut runs = serve(&plan, &live, &models, &mut *machine, &folder, &interrupt)?;
     eprintln!("profiling again for {} s", spec.drift_s);
-    let after = profile(&live, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
+    let after = profile(&live, limits, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
     runs.drift = Some(Drift::between(&before, &after));
     let json = serde_json::to_string_pretty(&runs).expect("plain data always serialises");
     folder.write(RUNS_JSON, (json + "\n").as_bytes())?;
@@ -150,9 +153,23 @@ fn read_profile(path: &Path) -> Result<Profile> {
     profiled::read(&path.display().to_string(), &text)
 }
 
+/// The largest passes of an experiment: nothing else need be measured to predict it.
+fn limits(setting: &Setting) -> EngineLimits {
+    let (engine, workload) = (setting.engine(true), &setting.workload);
+    let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
+    // A round drafts beyond the end of what is asked.
+    let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
+    EngineLimits {
+        max_model_len: Some(longest.min(engine.max_model_len)),
+        max_num_seqs: Some(engine.max_num_seqs),
+        max_num_batched_tokens: Some(engine.max_num_batched_tokens),
+    }
+}
+
 /// Measures the pair as it will serve.
 fn profile(
     live: &LiveSpec,
+    engine: EngineLimits,
     folder: &Folder,
     name: &str,
     seconds: f64,
@@ -169,6 +186,7 @@ fn profile(
         weights: (live.weights == WeightSource::Random).then_some(WeightsFrom::Random),
         threads: live.threads.and_then(|n| u16::try_from(n).ok()),
         output: output.clone(),
+        engine,
         quick,
         time_budget: Some(seconds),
         seed: 1,

@@ -170,7 +170,7 @@ fn what_is_wrong_with_a_profile_is_pointed_at() {
         assert!(!place.path("out").exists());
     };
     says(
-        &good.replace("schema_version = 1", "schema_version = 9"),
+        &good.replace("schema_version = 2", "schema_version = 9"),
         &[],
         &["schema_version is 9", "update it", "p.toml"],
     );

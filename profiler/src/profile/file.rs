@@ -4,15 +4,21 @@ use super::{ModelProfile, Profile};
 use crate::Role;
 use foretoken_sim::latency::LatencySpec;
 
-/// The version of the format that is written, and the newest that is read.
-pub const SCHEMA_VERSION: u32 = 1;
+/// The version of the format that is written, and the only one that is read: 2 since a table's context is a line too.
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// A file that is no profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
     /// A later Foretoken wrote it.
-    #[error("schema_version is {found}, and this Foretoken reads up to {SCHEMA_VERSION}: update it, or profile again")]
+    #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: update it, or profile again")]
     Newer {
+        /// The file's.
+        found: i64,
+    },
+    /// An earlier Foretoken wrote it.
+    #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: profile again")]
+    Older {
         /// The file's.
         found: i64,
     },
@@ -35,7 +41,7 @@ pub enum ProfileError {
 const HEAD: &str = "\
 # Times of forward passes, measured by `foretoken profile`. Keys that end in _s are seconds; errors and spreads are shares
 # (0.05 is 5 %). alpha, gamma, delta: seconds a token of context read, a batched token, a pass. `measured` has one row a
-# shape: [kind, requests, new tokens of each, context of each, median seconds, spread, samples, held out].
+# shape: [kind, requests, new tokens of each, context of each, median seconds, spread, samples, fold that held it out].
 ";
 
 impl Profile {
@@ -60,6 +66,7 @@ impl Profile {
             None => Err(ProfileError::NotAProfile),
             Some(found) if found > i64::from(SCHEMA_VERSION) => Err(ProfileError::Newer { found }),
             Some(found) if found < 1 => Err(bad("schema_version", format!("{found} is no version"))),
+            Some(found) if found < i64::from(SCHEMA_VERSION) => Err(ProfileError::Older { found }),
             Some(_) => Ok(()),
         }
     }
@@ -78,7 +85,9 @@ impl Profile {
         let mut out = HEAD.to_owned();
         for line in text.lines() {
             // Arrays of arrays one row a line; they hold numbers and words without brackets.
-            let table = ["measured = [[", "batched = [[", "pairs = [["].iter().any(|start| line.starts_with(start));
+            let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
+                .iter()
+                .any(|start| line.starts_with(start));
             match table {
                 true => {
                     out.push_str(&line.replace("[[", "[\n    [").replace("], [", "],\n    [").replace("]]", "],\n]"))

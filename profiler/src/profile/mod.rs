@@ -27,7 +27,7 @@ pub struct Profile {
     pub trusted: bool,
     /// What whoever uses it should know, most serious first.
     pub warnings: Vec<String>,
-    /// How verify passes read context on this device, by which of the two readings fits better.
+    /// How alpha counts the context of a verify pass, by which of the two readings fits better. The tables count it once.
     pub context_reads: ContextReads,
     /// Host time of a step outside its passes (scheduler, policy), seconds, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ pub struct DeviceInfo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measuring {
-    /// Decides the order of shapes and which of them were held out.
+    /// Decides the order of shapes and when each is held out.
     pub seed: u64,
     /// Passes timed, both models.
     pub passes: u64,
@@ -106,6 +106,14 @@ impl Profile {
     /// The latency model of a pass.
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
+    }
+
+    /// How such a description counts the context of a verify pass.
+    pub fn reads(&self, truth: Truth) -> ContextReads {
+        match truth {
+            Truth::Table => ContextReads::Once,
+            Truth::Linear | Truth::Staircase => self.context_reads,
+        }
     }
 
     /// What policies believe of a pass.

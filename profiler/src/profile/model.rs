@@ -20,7 +20,7 @@ pub struct ModelProfile {
     pub linear: LinearFit,
     /// Ordinary least squares on seconds, for its statistics.
     pub ols: OlsFit,
-    /// Errors on the shapes that no fit has seen.
+    /// Errors of fits on shapes they had not seen: of five fits, each judged on another fifth of the shapes.
     pub held_out: Errors,
     /// What was measured reaches so far.
     pub range: Range,
@@ -103,7 +103,7 @@ pub struct OlsFit {
     pub r2: f64,
 }
 
-/// Mean absolute relative errors on the held-out shapes.
+/// Mean absolute relative errors on held-out shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
@@ -155,7 +155,7 @@ pub struct Range {
     pub requests: u64,
     /// New tokens.
     pub batched: u64,
-    /// Tokens of context, of all requests, as `context_reads` counts them.
+    /// Tokens of context, of all requests.
     pub context: u64,
     /// Query-key pairs.
     pub pairs: u64,
@@ -173,22 +173,22 @@ pub struct Measurement {
     pub spread: f64,
     /// Samples.
     pub samples: u64,
-    /// Was it kept from the fits?
-    pub held_out: bool,
+    /// Which fold of the cross-validation held it out, from 1 on; 0 where none did.
+    pub fold: u8,
 }
 
-type Row = (Kind, u32, u32, u32, f64, f64, u64, bool);
+type Row = (Kind, u32, u32, u32, f64, f64, u64, u8);
 
 impl From<Row> for Measurement {
-    fn from((kind, requests, new, context, seconds, spread, samples, held_out): Row) -> Self {
-        Measurement { shape: Shape { kind, requests, new, context }, seconds, spread, samples, held_out }
+    fn from((kind, requests, new, context, seconds, spread, samples, fold): Row) -> Self {
+        Measurement { shape: Shape { kind, requests, new, context }, seconds, spread, samples, fold }
     }
 }
 
 impl From<Measurement> for Row {
     fn from(m: Measurement) -> Self {
         let s = m.shape;
-        (s.kind, s.requests, s.new, s.context, m.seconds, m.spread, m.samples, m.held_out)
+        (s.kind, s.requests, s.new, s.context, m.seconds, m.spread, m.samples, m.fold)
     }
 }
 

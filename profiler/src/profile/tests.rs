@@ -36,10 +36,12 @@ fn broken(from: &str, to: &str) -> String {
 
 #[test]
 fn what_is_no_profile_says_why() {
-    let newer = broken("schema_version = 1", "schema_version = 2\nnew_key = 3");
-    assert!(newer.contains("schema_version is 2") && newer.contains("update"), "{newer}");
-    assert!(broken("schema_version = 1", "schema_version = 0").contains("0 is no version"));
-    assert!(broken("schema_version = 1", "").contains("not a profile"));
+    let newer = broken("schema_version = 2", "schema_version = 3\nnew_key = 3");
+    assert!(newer.contains("schema_version is 3") && newer.contains("update"), "{newer}");
+    let older = broken("schema_version = 2", "schema_version = 1");
+    assert!(older.contains("schema_version is 1") && older.contains("profile again"), "{older}");
+    assert!(broken("schema_version = 2", "schema_version = 0").contains("0 is no version"));
+    assert!(broken("schema_version = 2", "").contains("not a profile"));
     assert!(broken("trusted = true", "trusted = 1").contains("expected a boolean"));
     assert!(broken("trusted = true", "trust = true").contains("unknown field `trust`"));
     assert!(broken("trusted = true", "trusted = ").contains("line"));

@@ -1,8 +1,9 @@
 //! `measured`: what a profile measured, read between its sizes: a pass costs what its batched tokens cost, what its
-//! query-key pairs cost, and `alpha_s` a token of context. The first two are piecewise linear and never fall.
+//! query-key pairs cost, and what the context costs that it reads. All three are piecewise linear and never fall.
 //!
-//! On a CPU a pass grows with its tokens from the first one on, and attention's work with its pairs; on a GPU passes are
-//! flat between captured sizes and jump behind them. Both are lines between measured sizes, which a staircase is not.
+//! On a CPU a pass grows with its tokens from the first one on, attention's work with its pairs, and context costs more
+//! once the KV of the batch has outgrown a cache; on a GPU passes are flat between captured sizes and jump behind them.
+//! All of these are lines between measured sizes, which a staircase is not.
 
 use super::spec::{BadLatency, bad};
 use super::{LatencyModel, PassShape};
@@ -18,9 +19,9 @@ pub struct MeasuredSpec {
     /// `[query-key pairs, seconds]` of attention on top of that; sizes rise, times do not fall. Empty for none.
     #[serde(default)]
     pub pairs: Vec<(u64, f64)>,
-    /// Seconds per token of context read.
+    /// `[tokens of context read, seconds]` on top of both; sizes rise, times do not fall. Empty for none.
     #[serde(default)]
-    pub alpha_s: f64,
+    pub context: Vec<(u64, f64)>,
 }
 
 impl MeasuredSpec {
@@ -29,7 +30,7 @@ impl MeasuredSpec {
         if self.batched.is_empty() {
             return Err(bad("batched", "needs at least one [tokens, seconds]"));
         }
-        for (key, points) in [("batched", &self.batched), ("pairs", &self.pairs)] {
+        for (key, points) in [("batched", &self.batched), ("pairs", &self.pairs), ("context", &self.context)] {
             if let Some((_, x)) = points.iter().find(|(_, x)| !(*x >= 0.0 && x.is_finite())) {
                 return Err(bad(key, format!("{x} is not a time ≥ 0 s")));
             }
@@ -40,17 +41,14 @@ impl MeasuredSpec {
                 return Err(bad(key, format!("times must not fall, but {} s follows {} s", p[1].1, p[0].1)));
             }
         }
-        match self.alpha_s >= 0.0 && self.alpha_s.is_finite() {
-            true => Ok(()),
-            false => Err(bad("alpha_s", format!("{} is not a time ≥ 0 s", self.alpha_s))),
-        }
+        Ok(())
     }
 
     /// The model.
     pub fn build(&self) -> Result<Measured, BadLatency> {
         self.check()?;
         let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());
-        Ok(Measured { batched: curve(&self.batched), pairs: curve(&self.pairs), alpha: Time::from_s(self.alpha_s) })
+        Ok(Measured { batched: curve(&self.batched), pairs: curve(&self.pairs), context: curve(&self.context) })
     }
 }
 
@@ -59,12 +57,12 @@ impl MeasuredSpec {
 pub struct Measured {
     batched: Curve,
     pairs: Curve,
-    alpha: Time,
+    context: Curve,
 }
 
 impl LatencyModel for Measured {
     fn pass(&self, shape: PassShape) -> Time {
-        self.batched.at(shape.batched) + self.pairs.at(shape.pairs) + self.alpha * shape.context
+        self.batched.at(shape.batched) + self.pairs.at(shape.pairs) + self.context.at(shape.context)
     }
 }
 
@@ -100,7 +98,7 @@ mod tests {
         MeasuredSpec {
             batched: vec![(2, 2e-3), (4, 3e-3), (8, 3e-3), (9, 5e-3)],
             pairs: vec![(0, 0.0), (1000, 1e-3), (2000, 4e-3)],
-            alpha_s: 1e-6,
+            context: vec![(0, 0.0), (100, 1e-4), (200, 4e-4)],
         }
     }
 
@@ -111,12 +109,13 @@ mod tests {
         assert_eq!((us(2, 0, 0), us(3, 0, 0), us(4, 0, 0), us(6, 0, 0)), (2000, 2500, 3000, 3000));
         // Below the first point and above the last one: the nearest line goes on.
         assert_eq!((us(1, 0, 0), us(10, 0, 0), us(12, 0, 0)), (1500, 7000, 11_000));
-        assert_eq!((us(2, 10, 0), us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2010, 2500, 4500, 9000));
+        assert_eq!((us(2, 10, 0), us(2, 150, 0), us(2, 300, 0)), (2010, 2250, 2700));
+        assert_eq!((us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2500, 4500, 9000));
     }
 
     #[test]
-    fn one_point_is_a_constant_and_no_pairs_are_free() {
-        let m = MeasuredSpec { batched: vec![(1, 1e-3)], pairs: vec![], alpha_s: 0.0 }.build().unwrap();
+    fn one_point_is_a_constant_and_no_points_are_free() {
+        let m = MeasuredSpec { batched: vec![(1, 1e-3)], pairs: vec![], context: vec![] }.build().unwrap();
         assert_eq!(m.pass(PassShape { batched: 99, context: 5, pairs: 7 }), Time::from_s(1e-3));
     }
 
@@ -137,6 +136,6 @@ mod tests {
         assert_eq!(of(|s| s.batched[1].0 = 2), "batched");
         assert_eq!(of(|s| s.pairs[2].1 = 0.5e-3), "pairs");
         assert_eq!(of(|s| s.pairs[2].1 = f64::NAN), "pairs");
-        assert_eq!(of(|s| s.alpha_s = -1.0), "alpha_s");
+        assert_eq!(of(|s| s.context[1].0 = 300), "context");
     }
 }

@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel};
-use super::style::{GREY, RULE};
+use super::style::RULE;
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -18,8 +18,6 @@ pub struct ProfiledPass {
     pub measured_s: f64,
     /// What the fit says, seconds.
     pub predicted_s: f64,
-    /// Was it kept from the fit?
-    pub held_out: bool,
 }
 
 /// A fit to passes of one model.
@@ -120,11 +118,7 @@ fn residual_edge(profile: &Profiled) -> f64 {
 }
 
 fn draw(c: &Canvas, at: (f64, f64), p: &ProfiledPass) {
-    let look = look(p.region);
-    c.marker(at, look);
-    if p.held_out {
-        c.marker(at, Look { marker: Marker::Ring, ..look });
-    }
+    c.marker(at, look(p.region));
 }
 
 fn look(region: usize) -> Look {
@@ -133,9 +127,7 @@ fn look(region: usize) -> Look {
 }
 
 fn legend(profile: &Profiled) -> Vec<(String, Look)> {
-    let held_out = Look { colour: GREY, dash: Dash::Solid, marker: Marker::Ring };
-    let regions = profile.regions.iter().enumerate().map(|(i, name)| ((*name).to_owned(), look(i)));
-    regions.chain([("held out".to_owned(), held_out)]).collect()
+    profile.regions.iter().enumerate().map(|(i, name)| ((*name).to_owned(), look(i))).collect()
 }
 
 #[cfg(test)]
@@ -148,7 +140,6 @@ mod tests {
             batched: 1 << i,
             measured_s: 1e-3 * (1 << i) as f64,
             predicted_s: 1e-3 * (1 << i) as f64 * (1.0 + 0.2 * i as f64),
-            held_out: i.is_multiple_of(3),
         };
         let fit = |title: &str| ProfiledFit { title: title.into(), passes: (0..8).map(pass).collect() };
         Profiled {
@@ -164,7 +155,7 @@ mod tests {
         let figures = profile_figures(&profiled());
         assert_eq!(figures.iter().map(|f| f.file.as_str()).collect::<Vec<_>>(), ["predicted.svg", "residuals.svg"]);
         for figure in &figures {
-            for text in ["target, linear fit", "target, table", "profiled", "held out", "prefill", "a with b"] {
+            for text in ["target, linear fit", "target, table", "profiled", "prefill", "a with b"] {
                 assert!(figure.svg.contains(text), "{text}");
             }
         }

@@ -1,0 +1,73 @@
+//! The arguments of what runs on a device: live experiments, and validation.
+
+use super::Format;
+use clap::Args;
+use std::path::PathBuf;
+
+pub const LIVE_EXAMPLES: &str = "Examples:
+  foretoken live experiments/live-cpu.toml
+  foretoken live experiments/live-cpu.toml --set live.time_scale=2.0 -o results/faster
+  foretoken live experiments/live-cpu.toml --set 'workload.arrivals={ closed-loop = 8 }'
+  foretoken live experiment.toml --device cuda:0";
+
+#[derive(Debug, Args)]
+pub struct LiveArgs {
+    /// The experiment; its [live] table says what to run it on
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Folder for the results [default: results/<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the comparison
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write no figures
+    #[arg(long)]
+    pub no_figures: bool,
+    /// Show the autoregressive run that was added as the yardstick
+    #[arg(long)]
+    pub show_implied: bool,
+}
+
+pub const VALIDATE_EXAMPLES: &str = "Examples:
+  foretoken validate experiments/validate-cpu.toml
+  foretoken validate experiments/validate-cpu.toml --set validate.loads='[0.5]' -o results/half --format json
+  foretoken validate results/live-live-cpu-1a2b3c4d
+  foretoken validate results/live-live-cpu-1a2b3c4d --profile here.toml -o results/compared
+
+An experiment: the pair is profiled, then each policy runs in a closed loop and at shares of the rate it sustained there, all
+of it twice; the pair is profiled again; then everything is simulated and compared. A folder: compares what was recorded.
+Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]), or the machine was not steady.";
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// The experiment with a [live] table; or a folder that `live` or `validate` wrote, to compare without running anything
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Run on this device instead of the experiment's: cpu, or cuda:N
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Predict with this profile, made before, instead of the experiment's or one made now
+    #[arg(long, value_name = "FILE.toml")]
+    pub profile: Option<PathBuf>,
+    /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
