@@ -12,6 +12,9 @@ pub const TRUSTED_ERROR: f64 = 0.10;
 /// Error of the table below which it is good in any case; above, it is compared with twice the repeatability.
 pub const TABLE_ERROR: f64 = 0.05;
 
+/// A sample so many times the median is not the pass's doing.
+const INTERRUPTED: f64 = 3.0;
+
 /// The times of one shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
@@ -25,6 +28,13 @@ impl Timed {
     /// Median over all samples, seconds.
     pub fn median(&self) -> f64 {
         median(self.all())
+    }
+
+    /// Mean over all samples, seconds, without those that were interrupted: what many passes take is a sum of means, and times
+    /// are skewed.
+    pub fn mean(&self) -> f64 {
+        let most = INTERRUPTED * self.median();
+        mean(&self.all().into_iter().filter(|&x| x <= most).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }
 
     /// 1.4826 · median absolute deviation / median: the coefficient of variation of a normal law with that spread.
@@ -168,7 +178,7 @@ fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sam
 
 fn measurement(t: &Timed, fold: u8) -> Measurement {
     let samples = t.visits.iter().map(|v| v.len() as u64).sum();
-    Measurement { shape: t.shape, seconds: t.median(), spread: t.spread(), samples, fold }
+    Measurement { shape: t.shape, seconds: t.mean(), spread: t.spread(), samples, fold }
 }
 
 fn by_region(errors: &[(Region, f64)]) -> ByRegion {

@@ -41,7 +41,7 @@ pub enum ProfileError {
 const HEAD: &str = "\
 # Times of forward passes, measured by `foretoken profile`. Keys that end in _s are seconds; errors and spreads are shares
 # (0.05 is 5 %). alpha, gamma, delta: seconds a token of context read, a batched token, a pass. `measured` has one row a
-# shape: [kind, requests, new tokens of each, context of each, median seconds, spread, samples, fold that held it out].
+# shape: [kind, requests, new tokens of each, context of each, mean seconds, spread, samples, fold that held it out].
 ";
 
 impl Profile {
