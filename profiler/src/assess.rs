@@ -150,14 +150,20 @@ pub fn assess(
     })
 }
 
-/// How a verify pass reads context on this device: the reading whose linear fit is nearer to the passes it was fitted to.
-pub fn context_reads(timed: &[Timed]) -> Result<ContextReads, FitError> {
-    let measured: Vec<Measurement> = timed.iter().map(|t| measurement(t, 0)).collect();
+/// How α should count the context of a verify pass on this device: the reading whose lines are nearer to the decode and verify
+/// passes of both models that they are asked about.
+pub fn context_reads(target: &[Timed], draft: &[Timed]) -> Result<ContextReads, FitError> {
+    let measured = [target, draft].map(|timed| timed.iter().map(|t| measurement(t, 0)).collect::<Vec<_>>());
     let error = |reads| {
-        let samples = served(&measured, 0, reads);
-        let c = fit_linear(&samples)?.coefficients();
-        let errors: Vec<f64> =
-            samples.iter().map(|s| (c.pass_s(s.context, s.batched) / s.seconds - 1.0).abs()).collect();
+        let mut errors = Vec::new();
+        for measured in &measured {
+            let c = fit_linear(&served(measured, 0, reads))?.coefficients();
+            let asked = measured.iter().filter(|m| matches!(m.shape.region(), Region::Decode | Region::Verify));
+            errors.extend(asked.map(|m| {
+                let p = m.shape.pass(reads);
+                (c.pass_s(p.context as f64, p.batched as f64) / m.seconds - 1.0).abs()
+            }));
+        }
         Ok(mean(&errors).unwrap_or(0.0))
     };
     let (once, each) = (error(ContextReads::Once)?, error(ContextReads::PerPosition)?);

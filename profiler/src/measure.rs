@@ -1,4 +1,4 @@
-//! The measuring: every shape in several visits, in a shuffled order, with an anchor in between.
+//! The measuring: every shape in several visits, in a shuffled order, with an anchor in between, for as long as there is time.
 //!
 //! A visit is one warm-up pass and then a few timed ones. Visits of one shape lie far apart, so that what changes on the machine
 //! meanwhile shows as a difference between them and not as an effect of the shape. The order is fixed by a seed: what was
@@ -53,17 +53,20 @@ pub struct Effort {
     pub least: u32,
     /// …and at most so many.
     pub most: u32,
+    /// Rounds go on until the timed passes of all visits add up to this.
+    pub all: Duration,
 }
 
-/// Visits of each shape: a machine that is slower for some seconds then spoils a minority of a shape's samples.
-pub const ROUNDS: usize = 6;
+/// Visits of each shape, at least and at most: a machine that is slower for some seconds then spoils a minority of a shape's
+/// samples, and one whose speed changes over a minute is seen at all of its speeds.
+pub const ROUNDS: (usize, usize) = (6, 60);
 /// Visits between two visits of the anchors.
 const ANCHOR_EVERY: usize = 10;
 /// Share of the time budget that goes into timed passes; the rest is for warm-up and what evicts caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits: rounds of all shapes, each shuffled by the seed, with both models' first shapes as anchors in between
-/// and at both ends. The same for the same shapes and seed.
+/// The order of visits: as many rounds of all shapes as may be made, each shuffled by the seed, with both models' first shapes as
+/// anchors before every tenth visit. The same for the same shapes and seed.
 pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
     let of = |role, shapes: &[Shape]| {
         shapes.iter().map(move |&shape| Stop { role, shape, anchor: false }).collect::<Vec<_>>()
@@ -75,7 +78,7 @@ pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
     };
     let anchors: Vec<Stop> = [(Role::Target, target), (Role::Draft, draft)].into_iter().filter_map(anchor).collect();
     let mut stops = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..ROUNDS.1 {
         let luck = Luck::new(seed, Stream::Profile, 0).narrow(round as u64);
         let mut order: Vec<usize> = (0..all.len()).collect();
         order.sort_by_key(|&i| luck.bits(i as u64));
@@ -86,14 +89,22 @@ pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
             stops.push(all[i]);
         }
     }
-    stops.extend(&anchors);
     stops
 }
 
 impl Effort {
-    /// What each of `visits` visits may take of a budget.
-    pub fn within(budget: Duration, visits: usize) -> Effort {
-        Effort { visit: budget.mul_f64(TIMED_SHARE / visits.max(1) as f64), least: 2, most: 8 }
+    /// What the visits of a schedule may take of a budget, so that there is time for the fewest rounds.
+    pub fn within(budget: Duration, scheduled: usize) -> Effort {
+        let visits = (scheduled / ROUNDS.1 * ROUNDS.0).max(1);
+        let all = budget.mul_f64(TIMED_SHARE);
+        Effort { visit: all / visits as u32, least: 2, most: 8, all }
+    }
+
+    /// How many visits of a schedule of this length there will be, when so many took so many seconds: whole rounds.
+    fn expected(&self, done: usize, timed_s: f64, scheduled: usize) -> usize {
+        let round = scheduled / ROUNDS.1;
+        let needed = (done as f64 * self.all.as_secs_f64() / timed_s.max(1e-9)).ceil() as usize;
+        needed.clamp(round * ROUNDS.0, scheduled).next_multiple_of(round.max(1))
     }
 }
 
@@ -116,8 +127,8 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     Interrupted,
 }
 
-/// Makes the visits that are not among `done`, which must be the first ones. Each is handed to `keep` as it ends, with its number
-/// from 0.
+/// Makes the visits that are not among `done`, which must be the first ones, until a round ends and the effort is spent. Each is
+/// handed to `keep` as it ends, with its number from 0 and how many there will be, as it seems.
 ///
 /// # Errors
 /// See [`MeasureError`]. What was handed over before stays good.
@@ -127,16 +138,22 @@ pub fn measure<P: Passes, K>(
     effort: Effort,
     done: &mut Vec<Visit>,
     interrupt: &AtomicBool,
-    mut keep: impl FnMut(usize, &Visit) -> Result<(), K>,
+    mut keep: impl FnMut(usize, usize, &Visit) -> Result<(), K>,
 ) -> Result<(), MeasureError<P::Error, K>> {
     assert!(done.len() <= stops.len() && done.iter().zip(stops).all(|(v, s)| v.stop == *s), "a prefix of the schedule");
-    for stop in &stops[done.len()..] {
+    let timed = |visit: &Visit| visit.seconds.iter().sum::<f64>();
+    let mut timed_s: f64 = done.iter().map(timed).sum();
+    for (at, stop) in stops.iter().enumerate().skip(done.len()) {
+        if at >= effort.expected(at, timed_s, stops.len()) {
+            break;
+        }
         if interrupt.load(Ordering::Relaxed) {
             return Err(MeasureError::Interrupted);
         }
         let seconds = visit(passes, stop, effort).map_err(|cause| MeasureError::Pass { stop: *stop, cause })?;
         let visit = Visit { stop: *stop, seconds };
-        keep(done.len(), &visit).map_err(MeasureError::Keep)?;
+        timed_s += timed(&visit);
+        keep(at, effort.expected(at + 1, timed_s, stops.len()), &visit).map_err(MeasureError::Keep)?;
         done.push(visit);
     }
     Ok(())

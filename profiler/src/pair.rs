@@ -5,8 +5,8 @@
 //! would find its own, and be twice as fast: each timed pass therefore follows one of the other model over the same requests,
 //! as far as that can matter.
 //!
-//! A chunk of a prompt takes so long that a cache which is shared with other cores has lost weights and KV by its end, and the
-//! next passes pay for it. That is the prompt's doing and counted as its time.
+//! The target takes so long for a chunk of a prompt that a cache which is shared with other cores has lost weights and KV by
+//! its end, and the next passes pay for it. That is the prompt's doing and counted as its time.
 
 use crate::{Kind, Passes, Role, Room, Shape};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -143,33 +143,19 @@ impl<'a, D: Device> PairPasses<'a, D> {
         Ok(())
     }
 
-    /// By how much longer the next passes of this model take because a prompt of this shape ran.
-    fn aftermath(&mut self, role: Role, prompt: &Shape) -> Result<Duration, D::Error> {
-        let (other, own) = match role {
-            Role::Target => (Role::Draft, &self.target),
-            Role::Draft => (Role::Target, &self.draft),
-        };
-        if !self.alternates[role as usize] || own.weight_bytes >= NO_CACHE_HOLDS {
-            return Ok(Duration::ZERO);
-        }
-        if role == Role::Draft {
-            // The target runs over the prompt too before the draft's next pass.
-            let of_target = self.target.room_for(prompt);
-            if of_target.requests > 0 {
-                self.pass(Role::Target, &of_target)?;
-            }
-        }
+    /// By how much longer the target's next passes take because a prompt of this shape ran.
+    fn aftermath(&mut self) -> Result<Duration, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
         let next = self.draft.room_for(&self.target.room_for(&next));
-        if next.requests == 0 {
+        if !self.alternates[Role::Target as usize] || self.target.weight_bytes >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(Duration::ZERO);
         }
         let (marked, plain) = RECOVERING;
         let mut times = Vec::with_capacity(marked + plain);
         for _ in 0..marked + plain {
-            self.pass(other, &next)?;
-            times.push(self.pass(role, &next)?.as_secs_f64());
+            self.pass(Role::Draft, &next)?;
+            times.push(self.pass(Role::Target, &next)?.as_secs_f64());
         }
         let usual = crate::assess::median(times[marked..].to_vec());
         let more: f64 = times[..marked].iter().map(|t| t - usual).sum();
@@ -266,13 +252,10 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 self.pass(other, &before)?;
             }
         }
-        match (shape.kind, role) {
-            (Kind::Prefill, _) => {
-                let own = self.pass(role, shape)?;
-                Ok(own + self.aftermath(role, shape)?)
-            }
-            (_, Role::Target) => self.pass(role, shape),
-            (_, Role::Draft) => {
+        match (role, shape.kind) {
+            (Role::Target, Kind::Prefill) => Ok(self.pass(role, shape)? + self.aftermath()?),
+            (Role::Target, _) => self.pass(role, shape),
+            (Role::Draft, _) => {
                 let mut sum = Duration::ZERO;
                 for _ in 0..DRAFTED {
                     sum += self.pass(role, shape)?;

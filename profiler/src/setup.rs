@@ -73,7 +73,7 @@ impl Setup {
         measured_at: String,
     ) -> Result<Profile, FitError> {
         let (target, draft) = (collect(visits, Role::Target), collect(visits, Role::Draft));
-        let reads = context_reads(&target)?;
+        let reads = context_reads(&target, &draft)?;
         let fit = |role, model: &ModelInfo, timed, room: &Room| {
             assess(role, model.clone(), timed, reads, self.seed, &room.graph_sizes)
         };

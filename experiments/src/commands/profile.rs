@@ -178,7 +178,7 @@ impl Job<'_> {
         let begun = (Instant::now(), CpuTime::now());
         let resumed = !visits.is_empty();
         if resumed {
-            eprintln!("goes on after {} of {} visits in {}", visits.len(), setup.stops().len(), side.display());
+            eprintln!("goes on after {} visits in {}", visits.len(), side.display());
         }
         let mut passes = PairPasses::load(
             device,
@@ -187,16 +187,18 @@ impl Job<'_> {
         )
         .map_err(|e| Problem::failed(format!("the pair cannot be loaded: {e}")))?;
         let stops = setup.stops();
-        let bar = bar(stops.len(), visits.len());
-        let keep = |_: usize, visit: &Visit| {
-            bar.inc(1);
+        let effort = setup.effort();
+        let bar = bar(visits.len());
+        let keep = |at: usize, expected: usize, visit: &Visit| {
+            bar.set_length(expected as u64);
+            bar.set_position(at as u64 + 1);
             file.keep(visit)
         };
-        let measured = measure(&mut passes, &stops, setup.effort(), &mut visits, self.interrupt, keep);
+        let measured = measure(&mut passes, &stops, effort, &mut visits, self.interrupt, keep);
         bar.finish_and_clear();
         measured.map_err(|e| match e {
             MeasureError::Interrupted => {
-                let message = format!("interrupted: {} of {} visits are kept", visits.len(), stops.len());
+                let message = format!("interrupted: {} visits are kept", visits.len());
                 Problem::new(Exit::Interrupted, message).help("run the same command again to go on")
             }
             MeasureError::Keep(e) => side_file(e),
@@ -222,11 +224,11 @@ fn side_file(e: PartialError) -> Box<Problem> {
     }
 }
 
-fn bar(visits: usize, done: usize) -> ProgressBar {
+fn bar(done: usize) -> ProgressBar {
     let to = std::io::stderr();
     let target = if to.is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} visits  {elapsed} (left: {eta})");
-    let bar = ProgressBar::with_draw_target(Some(visits as u64), target);
+    let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(style.expect("the template is constant"));
     bar.with_position(done as u64)
 }

@@ -167,7 +167,7 @@ pub struct Range {
 pub struct Measurement {
     /// The pass.
     pub shape: Shape,
-    /// Mean without interrupted passes, seconds; of a prompt with what it costs the passes after it.
+    /// Mean without interrupted passes, seconds; of a target's prompt with what it costs the passes after it.
     pub seconds: f64,
     /// Robust coefficient of variation of its samples: 1.4826 · median absolute deviation / median.
     pub spread: f64,
