@@ -228,7 +228,8 @@ impl<D: Device> Runner<D> {
         let limits = self.model.limits();
         let context = shape.context.min(self.model.shape().max_positions.saturating_sub(shape.new));
         let blocks = (context + shape.new).div_ceil(BLOCK_SIZE as u32);
-        let most = ((limits.kv_blocks - 1) / blocks).min(limits.max_rows as u32 / shape.new);
+        let most =
+            ((limits.kv_blocks - 1) / blocks).min(limits.max_rows as u32 / shape.new).min(limits.max_logit_rows as u32);
         Shape { requests: shape.requests.min(most), context, ..*shape }
     }
 }

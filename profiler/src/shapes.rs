@@ -196,11 +196,12 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Contexts from 16 tokens on, each 4 times the one before, and the longest that leaves room for what is verified.
+/// Contexts from 16 tokens on (fewer where there is room for no more), each 4 times the one before, and the longest that leaves room for what is verified.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
+    let first = 16.min(longest / 2).max(1);
     let mut all: Vec<u32> =
-        std::iter::successors(Some(16u32), |c| c.checked_mul(4)).take_while(|&c| c < longest).collect();
+        std::iter::successors(Some(first), |c| c.checked_mul(4)).take_while(|&c| c < longest).collect();
     // Two contexts that nearly coincide tell less than they cost.
     if all.last().is_none_or(|&last| u64::from(last) * 3 / 2 < u64::from(longest)) {
         all.push(longest);

@@ -1,7 +1,7 @@
 //! `foretoken profile` on a model small enough for a test, and experiments on profiles of machines whose costs are known.
 
 use crate::support::Place;
-use foretoken_profiler::{Density, DeviceInfo, Kind, ModelInfo, Profile, Role, Room, Setup, Shape, Visit};
+use foretoken_profiler::{Density, DeviceInfo, Kind, ModelInfo, Profile, Role, Room, Setup, Shape, Truth, Visit};
 use foretoken_sim::ContextReads;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -238,6 +238,63 @@ fn a_pair_is_measured_drawn_and_used() {
     // A finished profile is not replaced by accident.
     let stderr = place.fails(&[&MODEL[..], &["p.toml", "--quick"]].concat(), 2);
     assert!(stderr.contains("already there") && stderr.contains("--overwrite"), "{stderr}");
+}
+
+/// Nothing that the engine will never run is measured, and what policies and truth count is said to the run.
+#[test]
+fn a_profile_is_for_the_engine_it_is_asked_for() {
+    let place = with_model();
+    let engine = ["--max-model-len", "64", "--max-num-seqs", "3", "--max-num-batched-tokens", "24"];
+    let output = profiles(&place, &[&["p.toml", "--time-budget", "0.3"], &engine[..]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
+    let profile = Profile::parse(&std::fs::read_to_string(place.path("p.toml")).unwrap()).unwrap();
+    for role in Role::BOTH {
+        let shapes: Vec<Shape> = profile.of(role).measured.iter().map(|m| m.shape).collect();
+        assert!(shapes.iter().all(|s| s.context + s.new <= 64 && s.requests <= 3 && s.batched() <= 24), "{shapes:?}");
+        assert!(shapes.iter().any(|s| s.context > 40) && shapes.iter().any(|s| s.requests == 2), "{shapes:?}");
+        assert!(profile.of(role).range.requests <= 3);
+        assert!(
+            profile.of(role).measured.iter().filter(|m| m.fold > 0).count() as u64 == profile.of(role).held_out.shapes
+        );
+    }
+    // The smallest engine there is.
+    let least = ["--max-model-len", "32", "--max-num-seqs", "1", "--max-num-batched-tokens", "16"];
+    let output = profiles(&place, &[&["q.toml", "--time-budget", "0.3"], &least[..]].concat());
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
+    let stderr = place.fails(&[&MODEL[..], &["r.toml", "--max-num-seqs", "0"]].concat(), 2);
+    assert!(stderr.contains("--max-num-seqs"), "{stderr}");
+}
+
+/// A table counts context once; a line as it was fitted. A run on a profile is the run that says so by hand.
+#[test]
+fn truth_and_belief_count_context_each_in_its_own_way() {
+    let each = |_: Role, s: &Shape| {
+        let p = s.pass(ContextReads::PerPosition);
+        1e-3 + 1e-6 * p.context as f64 + 2e-5 * p.batched as f64
+    };
+    let own = profile(each);
+    assert_eq!(own.context_reads, ContextReads::PerPosition);
+    let place = place(&own.to_toml());
+    let toml = |value: toml::Value| value.to_string();
+    for (truth, name, counts) in [(Truth::Table, "table", "once"), (Truth::Linear, "linear", "per-position")] {
+        std::fs::write(place.path("x.toml"), EXPERIMENT).unwrap();
+        place.run(name, &["--set", &format!("hardware.truth={name}")]);
+        let of = |role| toml(toml::Value::try_from(own.truth(role, truth)).unwrap());
+        let hardware =
+            format!("target = {}\ndraft = {}\ncontext_reads = \"{counts}\"", of(Role::Target), of(Role::Draft));
+        let line = |role| toml(toml::Value::try_from(own.belief(role)).unwrap());
+        let belief = format!(
+            "\n[belief]\ntarget = {}\ndraft = {}\ncontext_reads = \"per-position\"\n",
+            line(Role::Target),
+            line(Role::Draft)
+        );
+        let by_hand = EXPERIMENT.replace("profile = \"p.toml\"", &hardware) + &belief;
+        std::fs::write(place.path("x.toml"), by_hand).unwrap();
+        let hand = format!("{name}-by-hand");
+        place.run(&hand, &[]);
+        assert_eq!(report(&place, name)["variants"], report(&place, &hand)["variants"], "{name}");
+    }
 }
 
 #[test]
