@@ -11,7 +11,7 @@ pub fn figures(profile: &Profile) -> Vec<Figure> {
     profile_figures(&Profiled {
         title: format!("{} with {} on {}", profile.target.model.name, profile.draft.model.name, profile.device.name),
         source: format!(
-            "profiled {}, medians of {} passes over {shapes} shapes",
+            "profiled {}, means of {} passes over {shapes} shapes",
             profile.measured_at, profile.measuring.passes
         ),
         regions: Region::ALL.iter().map(|region| region.name()).collect(),

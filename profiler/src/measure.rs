@@ -57,9 +57,12 @@ pub struct Effort {
     pub all: Duration,
 }
 
-/// Visits of each shape, at least and at most: a machine that is slower for some seconds then spoils a minority of a shape's
-/// samples, and one whose speed changes over a minute is seen at all of its speeds.
-pub const ROUNDS: (usize, usize) = (6, 60);
+/// Visits of each shape: what samples are dealt out for, so that a machine which is slower for some seconds spoils a minority of
+/// them. Where passes are long there are fewer, where there is time more: a machine whose speed changes over a minute is then
+/// seen at all of its speeds.
+const USUAL_ROUNDS: usize = 6;
+/// The fewest visits of each shape, and the most.
+pub const ROUNDS: (usize, usize) = (2, 60);
 /// Visits between two visits of the anchors.
 const ANCHOR_EVERY: usize = 10;
 /// Share of the time budget that goes into timed passes; the rest is for warm-up and what evicts caches.
@@ -93,9 +96,9 @@ pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// What the visits of a schedule may take of a budget, so that there is time for the fewest rounds.
+    /// What the visits of a schedule may take of a budget, so that there is time for the usual number of rounds.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
-        let visits = (scheduled / ROUNDS.1 * ROUNDS.0).max(1);
+        let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
         Effort { visit: all / visits as u32, least: 2, most: 8, all }
     }
