@@ -4,7 +4,7 @@
 use crate::experiment::{BeliefSpec, Hardware, Tables};
 use crate::problem::{Problem, Result};
 use foretoken_policies::{Belief, PassTimes};
-use foretoken_sim::{Coefficients, Draws, LatencyModel, Luck, PassShape, Stream};
+use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
 use rand_distr::{Distribution, LogNormal};
 
 /// The belief of one seed.
@@ -51,10 +51,15 @@ impl Believed {
         })
     }
 
-    /// What policies may time before serving starts, on a machine with these true costs.
-    pub fn profile<'a>(&'a self, draft: &'a dyn LatencyModel, target: &'a dyn LatencyModel) -> Profile<'a> {
+    /// What policies may time before serving starts, on a machine with these true costs that counts context like this.
+    pub fn profile<'a>(
+        &'a self,
+        draft: &'a dyn LatencyModel,
+        target: &'a dyn LatencyModel,
+        reads: ContextReads,
+    ) -> Profile<'a> {
         let (draft, target) = self.elsewhere.as_ref().map_or((draft, target), |(d, t)| (&**d, &**t));
-        Profile { believed: self, draft, target }
+        Profile { believed: self, draft, target, reads }
     }
 }
 
@@ -63,6 +68,8 @@ pub struct Profile<'a> {
     believed: &'a Believed,
     draft: &'a dyn LatencyModel,
     target: &'a dyn LatencyModel,
+    /// How the true target counts context.
+    reads: ContextReads,
 }
 
 impl Profile<'_> {
@@ -85,6 +92,13 @@ impl PassTimes for Profile<'_> {
         match self.believed.tables {
             Tables::Linear => self.believed.linear.target_s(shape),
             Tables::Profiled => self.time(self.target, shape, self.believed.scale_target, 0),
+        }
+    }
+
+    fn context_reads(&self) -> ContextReads {
+        match self.believed.tables {
+            Tables::Linear => self.believed.linear.context_reads,
+            Tables::Profiled => self.reads,
         }
     }
 }

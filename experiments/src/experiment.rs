@@ -64,7 +64,7 @@ pub struct Experiment {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// A measured profile that gives `target`, `draft`, `context_reads` and the belief (`profiled.rs`).
+    /// A measured profile that gives `target`, `draft`, `context_reads` and the belief, its `context_reads` too (`profiled.rs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<PathBuf>,
     /// Which of the profile's descriptions of a pass is the truth; absent: its table.
@@ -98,7 +98,7 @@ pub struct BeliefSpec {
     pub draft: Option<Coefficients>,
     /// The models they were fitted to, when that was another machine or an earlier state of this one: a stale belief.
     pub fitted_to: Option<FittedTo>,
-    /// How they think a verify pass reads context; absent: as it does.
+    /// How they think a verify pass reads context; absent: as a profile's line was fitted, or as it does.
     pub context_reads: Option<ContextReads>,
     /// Factors on the believed times.
     pub scale: Scale,

@@ -22,7 +22,7 @@ pub fn figures(profile: &Profile) -> Vec<Figure> {
 fn fit(profile: &Profile, role: Role, truth: Truth, name: &str) -> ProfiledFit {
     let model = profile.truth(role, truth).build();
     let pass = |m: &Measurement| {
-        let pass = m.shape.pass(profile.reads(truth));
+        let pass = m.shape.pass(profile.reads(role, truth));
         ProfiledPass {
             region: m.shape.region() as usize,
             batched: pass.batched,

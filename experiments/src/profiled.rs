@@ -47,7 +47,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     let truth = truth(document)?;
     let mut filled = Filled {
         keys: Vec::new(),
-        ranges: Some((profile.target.range, profile.draft.range)),
+        ranges: Some((profile.range(Role::Target, truth), profile.range(Role::Draft, truth))),
         warning: profile.distrust().map(|why| format!("{given}: {why}")),
     };
     let mut put = |document: &mut Document, path: Path, value: &toml::Value| {
@@ -55,7 +55,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         filled.keys.push(path);
         Ok::<(), Box<Problem>>(())
     };
-    let mut believed = false;
+    let mut line_is_ours = false;
     for role in Role::BOTH {
         let spec = as_toml(&profile.truth(role, truth))?;
         put(document, Path::of("hardware").key(role.name()), &spec)?;
@@ -63,17 +63,23 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         // A belief that is given, or fitted to another machine, is the user's.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
             put(document, belief, &as_toml(&profile.belief(role))?)?;
-            believed = true;
+            line_is_ours |= role == Role::Target;
         }
     }
-    // A line is only good with the counting it was fitted with, whatever the truth counts.
+    // The target's line is only good with the counting it was fitted with, whatever the truth counts.
     let reads = Path::of("belief.context_reads");
-    if believed && document.get(&reads).is_none() {
+    if line_is_ours && document.get(&reads).is_none() {
         put(document, reads, &as_toml(&profile.context_reads)?)?;
     }
     let reads = Path::of("hardware.context_reads");
-    if document.get(&reads).is_none() {
-        put(document, reads, &as_toml(&profile.reads(truth))?)?;
+    let own = as_toml(&profile.reads(Role::Target, truth))?;
+    match document.text_at(&reads) {
+        None => put(document, reads, &own)?,
+        Some(given) if Some(given.as_str()) == own.as_str() => {}
+        Some(_) => {
+            let message = format!("hardware.profile was measured for hardware.context_reads = {own}");
+            return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
+        }
     }
     if wants_noise(document)? {
         let path = Path::of("hardware.noise_cv");

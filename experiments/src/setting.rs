@@ -166,7 +166,7 @@ impl Setting {
     pub fn set_costs(&mut self, profile: &Profile) {
         let truth = |role| profile.truth(role, Truth::default()).build();
         (self.target, self.draft) = (truth(Role::Target), truth(Role::Draft));
-        self.context_reads = profile.reads(Truth::default());
+        self.context_reads = profile.reads(Role::Target, Truth::default());
     }
 
     /// How the true verify pass reads context, how drafts are made, and the noise of a pass.
@@ -214,7 +214,7 @@ impl Setting {
     fn speculation(&self, policy: &PolicySpec) -> Speculation {
         policy.build(&PolicyContext {
             belief: self.belief.linear,
-            profile: &self.belief.profile(&*self.draft, &*self.target),
+            profile: &self.belief.profile(&*self.draft, &*self.target, self.context_reads),
             max_draft_len: self.with_drafter.max_draft_len,
             max_num_seqs: self.with_drafter.max_num_seqs,
             max_num_batched_tokens: self.with_drafter.max_num_batched_tokens,

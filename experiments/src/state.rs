@@ -210,4 +210,8 @@ impl PassTimes for State {
     fn target_s(&self, shape: PassShape) -> f64 {
         self.tables.as_ref().map_or_else(|| self.belief().target_s(shape), |t| look_up(&t.target_s, shape.batched))
     }
+
+    fn context_reads(&self) -> ContextReads {
+        self.context_reads
+    }
 }

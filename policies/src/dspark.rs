@@ -142,7 +142,7 @@ impl Sps {
                 TimedBatch::Given(contexts) => (contexts.len() as u32, TimedBatch::Given(contexts)),
             };
             let draft_s = batch.drafting_s(context.profile, context.belief.drafting, requests, gamma);
-            draft_s + context.profile.target_s(batch.target_pass(n, context.belief.context_reads))
+            draft_s + context.profile.target_s(batch.target_pass(n, context.profile.context_reads()))
         };
         let steps_per_s = tokens.iter().map(|n| 1.0 / step_s(n)).collect();
         Sps { tokens, steps_per_s }

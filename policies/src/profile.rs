@@ -11,6 +11,9 @@ pub trait PassTimes {
 
     /// Seconds of a target pass.
     fn target_s(&self, shape: PassShape) -> f64;
+
+    /// How the context of a target pass is counted that is asked for.
+    fn context_reads(&self) -> ContextReads;
 }
 
 /// A linear belief tabulates itself.
@@ -21,6 +24,10 @@ impl PassTimes for Belief {
 
     fn target_s(&self, shape: PassShape) -> f64 {
         pass_s(&self.target, shape)
+    }
+
+    fn context_reads(&self) -> ContextReads {
+        self.context_reads
     }
 }
 

@@ -215,7 +215,7 @@ impl CostTable {
                 && params.max_profile_run_batch_size.is_none_or(|most| *size <= most)
         };
         let batch_sizes: Vec<u32> = router.captured().iter().copied().filter(wanted).collect();
-        let reads = context.belief.context_reads;
+        let reads = context.profile.context_reads();
         let row = |&size: &u32| {
             let mut row = vec![f64::NAN; longest as usize + 1];
             for &steps in &params.slots[router.slot(size)].candidates {

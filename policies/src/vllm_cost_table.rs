@@ -106,7 +106,7 @@ impl CostTables {
         all.extend(tail);
         all.sort_unstable();
         all.dedup();
-        let reads = context.belief.context_reads;
+        let reads = context.profile.context_reads();
         let batch = TimedBatch::of(context, kv);
         let verify = |size: u32| (size, context.profile.target_s(batch.target_pass(size, reads)));
         let verify: Vec<(u32, f64)> = all.into_iter().map(verify).collect();

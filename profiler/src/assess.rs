@@ -43,10 +43,14 @@ impl Timed {
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// How far the first visit's median is from the last one's, relative to their mean; `None` with one visit.
+    /// The same shape measured twice: how far the first half of its visits is from the second, in medians, relative to their
+    /// mean; `None` with one visit.
     pub fn repeatability(&self) -> Option<f64> {
-        let [first, .., last] = self.visits.as_slice() else { return None };
-        let (a, b) = (median(first.clone()), median(last.clone()));
+        let (first, second) = self.visits.split_at(self.visits.len() / 2);
+        if first.is_empty() {
+            return None;
+        }
+        let (a, b) = (median(first.concat()), median(second.concat()));
         Some((a - b).abs() / ((a + b) / 2.0))
     }
 
@@ -65,7 +69,7 @@ pub(crate) fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Fits are judged so many times, each time on the shapes of one fold, by a fit to all others: every shape is held out once.
+/// Fits are judged so many times, each time on the shapes of one fold, by a fit to all others: every shape but the ends is held out once.
 pub const FOLDS: u8 = 5;
 
 /// The fold of each shape, from 1 on; a fifth of each region, chosen by the seed. 0 for those that every fit sees: the ends of
@@ -76,6 +80,7 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let ends: [fn(&Shape) -> u64; 3] =
         [Shape::batched, |s| s.pass(ContextReads::Once).context, |s| s.pass(ContextReads::Once).pairs];
     let is_end = |s: &Shape| ends.iter().any(|of| shapes.iter().all(|other| of(other) <= of(s)));
+    let mut all = [0; FOLDS as usize];
     for region in Region::ALL {
         let mut own: Vec<usize> = (0..shapes.len()).filter(|&i| shapes[i].region() == region).collect();
         own.sort_by_key(|&i| luck.bits(i as u64));
@@ -84,10 +89,11 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
             // Another shape of as many tokens stays in sight of the fit that is judged on this one, and the other way round.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
-            let smallest = (1..=FOLDS).filter(|&fold| seen(fold)).min_by_key(|&fold| sizes[fold as usize - 1]);
-            if let Some(fold) = smallest {
+            let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
+            if let Some(fold) = (1..=FOLDS).filter(|&fold| seen(fold)).min_by_key(size) {
                 folds[i] = fold;
                 sizes[fold as usize - 1] += 1;
+                all[fold as usize - 1] += 1;
             }
         }
     }
@@ -119,7 +125,8 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        let line = fit_linear(&served(&measured, fold, reads))?.coefficients();
+        // So few shapes that the others do not make a line: nothing can be said of this fold.
+        let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {
             let (p, region) = (m.shape.pass(reads), m.shape.region());
@@ -150,24 +157,24 @@ pub fn assess(
     })
 }
 
-/// How α should count the context of a verify pass on this device: the reading whose lines are nearer to the decode and verify
-/// passes of both models that they are asked about.
-pub fn context_reads(target: &[Timed], draft: &[Timed]) -> Result<ContextReads, FitError> {
-    let measured = [target, draft].map(|timed| timed.iter().map(|t| measurement(t, 0)).collect::<Vec<_>>());
+/// How α should count the context of the target's verify passes: the reading whose line is nearer to the decode and verify passes
+/// that it is asked about. (A draft's passes read context once in any case.)
+pub fn context_reads(target: &[Timed]) -> ContextReads {
+    let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
-        let mut errors = Vec::new();
-        for measured in &measured {
-            let c = fit_linear(&served(measured, 0, reads))?.coefficients();
-            let asked = measured.iter().filter(|m| matches!(m.shape.region(), Region::Decode | Region::Verify));
-            errors.extend(asked.map(|m| {
-                let p = m.shape.pass(reads);
-                (c.pass_s(p.context as f64, p.batched as f64) / m.seconds - 1.0).abs()
-            }));
-        }
-        Ok(mean(&errors).unwrap_or(0.0))
+        let Ok(fit) = fit_linear(&served(&measured, 0, reads)) else { return f64::INFINITY };
+        let asked = measured.iter().filter(|m| matches!(m.shape.region(), Region::Decode | Region::Verify));
+        let off = |m: &Measurement| {
+            let p = m.shape.pass(reads);
+            (fit.coefficients().pass_s(p.context as f64, p.batched as f64) / m.seconds - 1.0).abs()
+        };
+        mean(&asked.map(off).collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
     };
-    let (once, each) = (error(ContextReads::Once)?, error(ContextReads::PerPosition)?);
-    Ok(if each < once { ContextReads::PerPosition } else { ContextReads::Once })
+    if error(ContextReads::PerPosition) < error(ContextReads::Once) {
+        ContextReads::PerPosition
+    } else {
+        ContextReads::Once
+    }
 }
 
 /// The decode and verify passes without those of a fold. Prompts are left out of α, γ, δ: what a policy decides is between verify

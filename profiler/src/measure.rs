@@ -147,7 +147,8 @@ pub fn measure<P: Passes, K>(
     let timed = |visit: &Visit| visit.seconds.iter().sum::<f64>();
     let mut timed_s: f64 = done.iter().map(timed).sum();
     for (at, stop) in stops.iter().enumerate().skip(done.len()) {
-        if at >= effort.expected(at, timed_s, stops.len()) {
+        let round_ends = at.is_multiple_of((stops.len() / ROUNDS.1).max(1));
+        if round_ends && at >= effort.expected(at, timed_s, stops.len()) {
             break;
         }
         if interrupt.load(Ordering::Relaxed) {

@@ -6,7 +6,8 @@
 //! as far as that can matter.
 //!
 //! The target takes so long for a chunk of a prompt that a cache which is shared with other cores has lost weights and KV by
-//! its end, and the next passes pay for it. That is the prompt's doing and counted as its time.
+//! its end, and the target's next passes pay for it. That is the prompt's doing and counted as its time: once a chunk, as measured
+//! on one batch. What the draft's next passes pay is left out.
 
 use crate::{Kind, Passes, Role, Room, Shape};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -26,11 +27,13 @@ const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// Draft passes that follow each other in a round; a sample is their mean. The first finds the target's weights in the
 /// caches, the others their own.
 const DRAFTED: u32 = 3;
-/// The passes that follow a prompt: in how many of them its mark on the caches is looked for, and how many after those say what
-/// a pass takes without it. (On a shared cache of 32 MiB it was gone after five.)
-const RECOVERING: (usize, usize) = (8, 4);
-/// Requests of these passes, and their context.
+/// The passes that follow a prompt: in so many of them its mark on the caches is looked for, and as many after those say what a
+/// pass takes without it. (On a shared cache of 32 MiB it was gone after five.)
+const RECOVERING: usize = 8;
+/// Requests of these passes, and their context: one batch stands for all.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
+/// So many times the median, such a pass was interrupted and says nothing.
+const INTERRUPTED: f64 = 3.0;
 /// Tokens whose KV is computed; the pool is filled with copies, so that attention meets numbers of a real size.
 const COMPUTED: usize = 256;
 
@@ -143,23 +146,22 @@ impl<'a, D: Device> PairPasses<'a, D> {
         Ok(())
     }
 
-    /// By how much longer the target's next passes take because a prompt of this shape ran.
-    fn aftermath(&mut self) -> Result<Duration, D::Error> {
+    /// By how many seconds longer the target's next passes take because a prompt ran: of either sign, since it is measured.
+    fn aftermath_s(&mut self) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
         let next = self.draft.room_for(&self.target.room_for(&next));
         if !self.alternates[Role::Target as usize] || self.target.weight_bytes >= NO_CACHE_HOLDS || next.requests == 0 {
-            return Ok(Duration::ZERO);
+            return Ok(0.0);
         }
-        let (marked, plain) = RECOVERING;
-        let mut times = Vec::with_capacity(marked + plain);
-        for _ in 0..marked + plain {
+        let mut times = Vec::with_capacity(2 * RECOVERING);
+        for _ in 0..2 * RECOVERING {
             self.pass(Role::Draft, &next)?;
             times.push(self.pass(Role::Target, &next)?.as_secs_f64());
         }
-        let usual = crate::assess::median(times[marked..].to_vec());
-        let more: f64 = times[..marked].iter().map(|t| t - usual).sum();
-        Ok(Duration::from_secs_f64(more.max(0.0)))
+        let most = INTERRUPTED * crate::assess::median(times.clone());
+        let (marked, plain) = times.split_at(RECOVERING);
+        Ok(marked.iter().zip(plain).filter(|(m, p)| m.max(**p) <= most).map(|(m, p)| m - p).sum())
     }
 
     /// Runs one pass as a server does, and times it.
@@ -226,7 +228,10 @@ impl<D: Device> Runner<D> {
     /// The shape with no more requests, and no longer ones, than this model has room for; none where a single one does not fit.
     fn room_for(&self, shape: &Shape) -> Shape {
         let limits = self.model.limits();
-        let context = shape.context.min(self.model.shape().max_positions.saturating_sub(shape.new));
+        let Some(longest) = self.model.shape().max_positions.checked_sub(shape.new) else {
+            return Shape { requests: 0, ..*shape };
+        };
+        let context = shape.context.min(longest);
         let blocks = (context + shape.new).div_ceil(BLOCK_SIZE as u32);
         let most =
             ((limits.kv_blocks - 1) / blocks).min(limits.max_rows as u32 / shape.new).min(limits.max_logit_rows as u32);
@@ -254,9 +259,13 @@ impl<D: Device> Passes for PairPasses<'_, D> {
             }
         }
         match (role, shape.kind) {
-            (Role::Target, Kind::Prefill) => Ok(self.pass(role, shape)? + self.aftermath()?),
-            (Role::Target, _) => self.pass(role, shape),
-            (Role::Draft, _) => {
+            (Role::Target, Kind::Prefill) => {
+                let own = self.pass(role, shape)?.as_secs_f64();
+                Ok(Duration::from_secs_f64((own + self.aftermath_s()?).max(own / 2.0)))
+            }
+            // A prompt, or a gap, is the first draft pass of a round.
+            (Role::Target, _) | (Role::Draft, Kind::Prefill | Kind::Verify) => self.pass(role, shape),
+            (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;
                 for _ in 0..DRAFTED {
                     sum += self.pass(role, shape)?;

@@ -5,6 +5,7 @@ use crate::measure::{Effort, Stop, Visit, collect, drift, schedule};
 use crate::profile::{DeviceInfo, Measuring, ModelInfo, Profile, SCHEMA_VERSION};
 use crate::shapes::{Density, Role, Room, grid};
 use crate::{Busy, FitError};
+use foretoken_sim::ContextReads;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -73,12 +74,12 @@ impl Setup {
         measured_at: String,
     ) -> Result<Profile, FitError> {
         let (target, draft) = (collect(visits, Role::Target), collect(visits, Role::Draft));
-        let reads = context_reads(&target, &draft)?;
-        let fit = |role, model: &ModelInfo, timed, room: &Room| {
+        let reads = context_reads(&target);
+        let fit = |role, model: &ModelInfo, timed, reads, room: &Room| {
             assess(role, model.clone(), timed, reads, self.seed, &room.graph_sizes)
         };
-        let target = fit(Role::Target, &self.target, &target, &self.target_room)?;
-        let draft = fit(Role::Draft, &self.draft, &draft, &self.draft_room)?;
+        let target = fit(Role::Target, &self.target, &target, reads, &self.target_room)?;
+        let draft = fit(Role::Draft, &self.draft, &draft, ContextReads::Once, &self.draft_room)?;
         let (mut warnings, mut notes) = failures(Role::Target, &target);
         let (more, more_notes) = failures(Role::Draft, &draft);
         warnings.extend(more);

@@ -148,6 +148,7 @@ pub enum Density {
 pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
+    let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
     // What a target verifies, and the gap of at most two tokens that a draft catches up on.
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
@@ -155,8 +156,12 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         (Role::Draft, true) => &[1, 2, 4],
         (Role::Draft, false) => &[1, 2],
     };
-    let every = if full { 1 } else { 2 };
-    let contexts: Vec<u32> = contexts(room).into_iter().step_by(every).collect();
+    let mut contexts = contexts(room);
+    if !full && contexts.len() > 3 {
+        // The ends, and every other one between.
+        let last = contexts[contexts.len() - 1];
+        contexts = contexts.into_iter().step_by(2).chain([last]).collect::<BTreeSet<_>>().into_iter().collect();
+    }
     let mut shapes = BTreeSet::new();
     let mut add = |kind, requests: u32, new: u32, context: u32| {
         let shape = Shape { kind, requests, new, context };
@@ -169,7 +174,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         }
     };
     let kind = |new| if new == 1 { Kind::Decode } else { Kind::Verify };
-    for &r in requests {
+    for r in requests {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
                 // The more requests, the less there is to learn from one more length: every other context of verify passes.
@@ -186,7 +191,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
         }
     }
     let chunks: &[u32] = if full { &[16, 32, 64, 128, 256, 512, 1024, 2048, 4096] } else { &[32, 128, 512, 2048] };
-    for &chunk in chunks {
+    for chunk in chunks.iter().copied().chain([room.max_batched]) {
         for context in std::iter::once(0).chain(contexts.iter().copied().skip(1).step_by(2)) {
             add(Kind::Prefill, 1, chunk, context);
         }

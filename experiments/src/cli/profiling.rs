@@ -138,7 +138,7 @@ pub struct ProfileArgs {
     /// Seconds to spend; shapes that take long may exceed it [default: 60, or 10 with --quick]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub time_budget: Option<f64>,
-    /// Decides the order of shapes and which of them are held out
+    /// Decides the order of shapes and which fit each is held out of
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Draw predicted against measured, and residuals, beside the profile (FILE.svg, FILE-residuals.svg)
@@ -156,7 +156,7 @@ pub struct ProfileArgs {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "The engine to profile for, in vLLM's words")]
 pub struct EngineLimits {
-    /// Tokens of a request, prompt and output [default: what the target was made for]
+    /// Tokens of a request, prompt and output [default: what each model was made for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(32..))]
     pub max_model_len: Option<u32>,
     /// Requests of a pass [default: 64 on a CPU, 256 on a GPU]

@@ -32,7 +32,7 @@ fn measured(file: &Path) -> Result<Machine> {
         ),
         target: profile.truth(Role::Target, Truth::Table),
         draft: profile.truth(Role::Draft, Truth::Table),
-        context_reads: profile.reads(Truth::Table),
+        context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
         step_overhead_s: profile.step_overhead_s.unwrap_or(0.0),
         measured: true,

@@ -93,11 +93,12 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     plan.live = true;
     folder.replan(&plan)?;
     let mut runs = serve(&plan, &live, &models, &mut *machine, &folder, &interrupt)?;
+    // Kept before anything else can fail: what ran need not run again to be compared.
+    keep_runs(&folder, &runs)?;
     eprintln!("profiling again for {} s", spec.drift_s);
     let after = profile(&live, limits, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
     runs.drift = Some(Drift::between(&before, &after));
-    let json = serde_json::to_string_pretty(&runs).expect("plain data always serialises");
-    folder.write(RUNS_JSON, (json + "\n").as_bytes())?;
+    keep_runs(&folder, &runs)?;
     let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
     let validation =
         keep(&Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None, costs }, &folder)?;
@@ -106,6 +107,11 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     show(args, &validation)?;
     eprintln!("results: {} ({:.0} s)", folder.path().display(), speed.wall_s);
     verdict(&validation)
+}
+
+fn keep_runs(folder: &Folder, runs: &Runs) -> Result<()> {
+    let json = serde_json::to_string_pretty(runs).expect("plain data always serialises");
+    folder.write(RUNS_JSON, (json + "\n").as_bytes())
 }
 
 /// Runs every policy at every load.

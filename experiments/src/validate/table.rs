@@ -18,6 +18,7 @@ pub fn render(v: &Validation) -> String {
         let _ = writeln!(out, "drift from the profile before to the one after: {}", each.join(", "));
     }
     out.push_str("errors: simulated over the mean of the live runs - 1; live: one live run against the other\n");
+    out.push_str("kinds of pass: a profile charges a prompt with what the passes after it lose; live, those take longer themselves\n");
     rates(v, &mut out);
     for cell in &v.cells {
         let _ = write!(out, "\n{}", cell_text(cell));

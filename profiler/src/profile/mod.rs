@@ -27,7 +27,8 @@ pub struct Profile {
     pub trusted: bool,
     /// What whoever uses it should know, most serious first.
     pub warnings: Vec<String>,
-    /// How alpha counts the context of a verify pass, by which of the two readings fits better. The tables count it once.
+    /// How the target's alpha counts the context of a verify pass, by which of the two readings fits better. The draft's alpha
+    /// and the tables count it once.
     pub context_reads: ContextReads,
     /// Host time of a step outside its passes (scheduler, policy), seconds, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,12 +109,19 @@ impl Profile {
         self.of(role).truth(truth)
     }
 
-    /// How such a description counts the context of a verify pass.
-    pub fn reads(&self, truth: Truth) -> ContextReads {
-        match truth {
-            Truth::Table => ContextReads::Once,
-            Truth::Linear | Truth::Staircase => self.context_reads,
+    /// How such a description of a model counts the context of a pass with several new tokens a request.
+    pub fn reads(&self, role: Role, truth: Truth) -> ContextReads {
+        match (role, truth) {
+            (Role::Target, Truth::Linear | Truth::Staircase) => self.context_reads,
+            _ => ContextReads::Once,
         }
+    }
+
+    /// The largest pass that was measured, as such a description counts it.
+    pub fn range(&self, role: Role, truth: Truth) -> Range {
+        let (model, reads) = (self.of(role), self.reads(role, truth));
+        let context = model.measured.iter().map(|m| m.shape.pass(reads).context).max();
+        Range { context: context.unwrap_or(0), ..model.range }
     }
 
     /// What policies believe of a pass.

@@ -20,7 +20,7 @@ pub struct ModelProfile {
     pub linear: LinearFit,
     /// Ordinary least squares on seconds, for its statistics.
     pub ols: OlsFit,
-    /// Errors of fits on shapes they had not seen: of five fits, each judged on another fifth of the shapes.
+    /// Errors of fits on shapes they had not seen: of five fits, each judged on another fifth of the shapes but the ends.
     pub held_out: Errors,
     /// What was measured reaches so far.
     pub range: Range,
@@ -155,7 +155,7 @@ pub struct Range {
     pub requests: u64,
     /// New tokens.
     pub batched: u64,
-    /// Tokens of context, of all requests.
+    /// Tokens of context of all requests, each counted once.
     pub context: u64,
     /// Query-key pairs.
     pub pairs: u64,
