@@ -1,9 +1,7 @@
 //! Staleness: what a policy learns reaches it some steps late, as in overlapped schedulers (policies.md 0.7). A wrapper
 //! around any policy; decisions of the step itself, made with its own confidences, are not delayed.
 
-use foretoken_sim::{
-    BatchView, Candidate, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, StepOutcome, Time, Wants,
-};
+use foretoken_sim::{Around, Drafts, RequestId, SpecPolicy, StepOutcome, Time};
 use std::collections::VecDeque;
 
 /// A policy whose outcomes come late.
@@ -35,44 +33,16 @@ impl Stale {
     }
 }
 
-impl SpecPolicy for Stale {
-    fn limit(&self) -> u32 {
-        self.policy.limit()
+impl Around for Stale {
+    fn inner(&self) -> &dyn SpecPolicy {
+        &*self.policy
     }
 
-    fn tree_tokens(&self) -> u32 {
-        self.policy.tree_tokens()
+    fn inner_mut(&mut self) -> &mut dyn SpecPolicy {
+        &mut *self.policy
     }
 
-    fn wants(&self) -> Wants {
-        self.policy.wants()
-    }
-
-    fn drafts_for_next(&mut self) -> bool {
-        self.policy.drafts_for_next()
-    }
-
-    fn chooses_prefix(&self) -> bool {
-        self.policy.chooses_prefix()
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.policy.prefix(batch)
-    }
-
-    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        self.policy.propose(batch, plan);
-    }
-
-    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        self.policy.keep_drafting(batch, drafts)
-    }
-
-    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.policy.select(batch, drafts);
-    }
-
-    fn observe(&mut self, o: &StepOutcome) {
+    fn around_observe(&mut self, o: &StepOutcome) {
         let mut kept = self.spare.pop().unwrap_or_default();
         let columns = [(&mut kept.ids, o.ids), (&mut kept.drafted, o.drafted), (&mut kept.verified, o.verified)];
         for (to, from) in columns.into_iter().chain([(&mut kept.accepted, o.accepted)]) {
@@ -98,28 +68,13 @@ impl SpecPolicy for Stale {
             self.spare.push(k);
         }
     }
-
-    fn warnings(&self) -> Vec<String> {
-        self.policy.warnings()
-    }
-
-    fn explain(&mut self) {
-        self.policy.explain();
-    }
-
-    fn own_estimate(&self) -> Option<f64> {
-        self.policy.own_estimate()
-    }
-
-    fn weighed(&self) -> Vec<Candidate> {
-        self.policy.weighed()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::outcome;
+    use foretoken_sim::{BatchView, DraftPlan, Wants};
     use std::sync::{Arc, Mutex};
 
     struct Diary(Arc<Mutex<Vec<u32>>>);

@@ -5,9 +5,9 @@
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, Continue, DraftGap, DraftPlan,
-    Drafting, Drafts, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Scheduler,
-    Simulation, SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Wants, Workload,
+    AcceptanceSource, Around, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, DraftGap, DraftPlan,
+    Drafting, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Scheduler, Simulation,
+    SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -111,47 +111,23 @@ impl Watched {
     }
 }
 
-impl SpecPolicy for Watched {
-    fn limit(&self) -> u32 {
-        self.policy.limit()
+impl Around for Watched {
+    fn inner(&self) -> &dyn SpecPolicy {
+        &*self.policy
     }
 
-    fn tree_tokens(&self) -> u32 {
-        self.policy.tree_tokens()
+    fn inner_mut(&mut self) -> &mut dyn SpecPolicy {
+        &mut *self.policy
     }
 
-    fn wants(&self) -> Wants {
-        self.policy.wants()
-    }
-
-    fn drafts_for_next(&mut self) -> bool {
-        self.policy.drafts_for_next()
-    }
-
-    fn chooses_prefix(&self) -> bool {
-        self.policy.chooses_prefix()
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.policy.prefix(batch)
-    }
-
-    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+    fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.policy.propose(batch, plan);
         self.batch = Columns::of(batch);
         self.planned = plan.draft_len.iter().zip(batch.limit).map(|(&d, &l)| d.min(l)).collect();
         self.ask_the_oracle();
     }
 
-    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        self.policy.keep_drafting(batch, drafts)
-    }
-
-    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.policy.select(batch, drafts);
-    }
-
-    fn observe(&mut self, o: &StepOutcome) {
+    fn around_observe(&mut self, o: &StepOutcome) {
         self.policy.observe(o);
         if o.ids.is_empty() {
             return;

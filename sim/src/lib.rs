@@ -5,6 +5,7 @@
 //! and acceptance, and the metrics. It must not do I/O, read a clock, or know TOML, polars, CUDA or clap.
 
 pub mod acceptance;
+mod around;
 pub mod config;
 pub mod draws;
 pub mod engine;
@@ -25,6 +26,7 @@ pub mod tree;
 pub mod workload;
 
 pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
+pub use around::Around;
 pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
 pub use draws::Draws;
 pub use engine::Ending;

@@ -34,45 +34,21 @@ struct Watched {
     decisions: Decisions,
 }
 
-impl SpecPolicy for Watched {
-    fn limit(&self) -> u32 {
-        self.policy.limit()
+impl Around for Watched {
+    fn inner(&self) -> &dyn SpecPolicy {
+        &*self.policy
     }
 
-    fn tree_tokens(&self) -> u32 {
-        self.policy.tree_tokens()
+    fn inner_mut(&mut self) -> &mut dyn SpecPolicy {
+        &mut *self.policy
     }
 
-    fn wants(&self) -> Wants {
-        self.policy.wants()
-    }
-
-    fn drafts_for_next(&mut self) -> bool {
-        self.policy.drafts_for_next()
-    }
-
-    fn chooses_prefix(&self) -> bool {
-        self.policy.chooses_prefix()
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.policy.prefix(batch)
-    }
-
-    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+    fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.policy.propose(batch, plan);
         self.decisions.lock().unwrap().push(format!("{batch:?} {plan:?}"));
     }
 
-    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        self.policy.keep_drafting(batch, drafts)
-    }
-
-    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.policy.select(batch, drafts);
-    }
-
-    fn observe(&mut self, o: &StepOutcome) {
+    fn around_observe(&mut self, o: &StepOutcome) {
         let (ids, times) = (o.ids, (o.draft_time, o.verify_time));
         let said = format!("{ids:?} {:?} {:?} {:?} {times:?}", o.drafted, o.verified, o.accepted);
         self.decisions.lock().unwrap().push(said);

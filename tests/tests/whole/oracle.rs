@@ -109,28 +109,16 @@ struct Watched {
     states: u64,
 }
 
-impl SpecPolicy for Watched {
-    fn limit(&self) -> u32 {
-        self.policy.limit()
+impl Around for Watched {
+    fn inner(&self) -> &dyn SpecPolicy {
+        &*self.policy
     }
 
-    fn wants(&self) -> Wants {
-        self.policy.wants()
+    fn inner_mut(&mut self) -> &mut dyn SpecPolicy {
+        &mut *self.policy
     }
 
-    fn drafts_for_next(&mut self) -> bool {
-        self.policy.drafts_for_next()
-    }
-
-    fn chooses_prefix(&self) -> bool {
-        self.policy.chooses_prefix()
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.policy.prefix(batch)
-    }
-
-    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+    fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let runs = batch.ids.iter().zip(batch.emitted).zip(batch.limit);
         // The policy's own limit may be below the longest draft: the oracle may do no more than the engine let it do.
         let run: Vec<u32> = runs.map(|((&id, &emitted), &limit)| self.rows[id as usize].run(emitted, limit)).collect();
@@ -148,15 +136,7 @@ impl SpecPolicy for Watched {
         self.policy.propose(batch, plan);
     }
 
-    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
-        self.policy.keep_drafting(batch, drafts)
-    }
-
-    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        self.policy.select(batch, drafts);
-    }
-
-    fn observe(&mut self, o: &StepOutcome) {
+    fn around_observe(&mut self, o: &StepOutcome) {
         if !o.ids.is_empty() {
             let tokens = o.accepted.iter().map(|&a| u128::from(a) + 1).sum::<u128>();
             // What the step really took: the executor's own times.

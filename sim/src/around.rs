@@ -1,0 +1,80 @@
+//! A policy around another one: to delay, watch or write down what it does.
+
+use crate::{BatchView, Candidate, Continue, DraftPlan, Drafts, SpecPolicy, StepOutcome, Wants};
+
+/// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.
+pub trait Around: Send {
+    /// The policy within.
+    fn inner(&self) -> &dyn SpecPolicy;
+
+    /// The policy within.
+    fn inner_mut(&mut self) -> &mut dyn SpecPolicy;
+
+    /// [`SpecPolicy::propose`].
+    fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.inner_mut().propose(batch, plan);
+    }
+
+    /// [`SpecPolicy::observe`].
+    fn around_observe(&mut self, outcome: &StepOutcome) {
+        self.inner_mut().observe(outcome);
+    }
+}
+
+impl<T: Around> SpecPolicy for T {
+    fn limit(&self) -> u32 {
+        self.inner().limit()
+    }
+
+    fn tree_tokens(&self) -> u32 {
+        self.inner().tree_tokens()
+    }
+
+    fn wants(&self) -> Wants {
+        self.inner().wants()
+    }
+
+    fn drafts_for_next(&mut self) -> bool {
+        self.inner_mut().drafts_for_next()
+    }
+
+    fn chooses_prefix(&self) -> bool {
+        self.inner().chooses_prefix()
+    }
+
+    fn prefix(&mut self, batch: &BatchView) -> usize {
+        self.inner_mut().prefix(batch)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.around_propose(batch, plan);
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.inner_mut().keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.inner_mut().select(batch, drafts);
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.around_observe(outcome);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.inner().warnings()
+    }
+
+    fn explain(&mut self) {
+        self.inner_mut().explain();
+    }
+
+    fn own_estimate(&self) -> Option<f64> {
+        self.inner().own_estimate()
+    }
+
+    fn weighed(&self) -> Vec<Candidate> {
+        self.inner().weighed()
+    }
+}
