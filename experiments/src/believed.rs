@@ -163,4 +163,18 @@ mod tests {
         assert!(noisy.alpha_s != noisy.gamma_s && noisy != wrong(c, 1.0, 0.3, 2, 0));
         assert_eq!(noisy, wrong(c, 1.0, 0.3, 1, 0));
     }
+
+    /// A pass that is timed before the run is asked for as the machine counts it; one that is believed, as the line does.
+    #[test]
+    fn passes_are_asked_for_in_the_counting_of_whoever_answers() {
+        let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";
+        let text = format!("target = {linear}\ndraft = {linear}\ncontext_reads = \"once\"");
+        let hardware: Hardware = toml::from_str(&text).unwrap();
+        for (tables, counts) in [(Tables::Linear, ContextReads::PerPosition), (Tables::Profiled, ContextReads::Once)] {
+            let spec = BeliefSpec { context_reads: Some(ContextReads::PerPosition), tables, ..BeliefSpec::default() };
+            let believed = Believed::new(&spec, &hardware, 1, &mut Vec::new()).unwrap();
+            let (draft, target) = (hardware.draft.build(), hardware.target.build());
+            assert_eq!(believed.profile(&*draft, &*target, hardware.context_reads).context_reads(), counts);
+        }
+    }
 }

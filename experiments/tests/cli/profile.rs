@@ -181,6 +181,7 @@ fn what_is_wrong_with_a_profile_is_pointed_at() {
     says(&good.replacen("delta_s = ", "delta_s = -", 1), &[], &["target.linear.delta_s", "is not a time"]);
     says(&good, &["hardware.profile=nowhere.toml"], &["cannot read the profile", "nowhere.toml"]);
     says(&good, &["hardware.truth=curve"], &["hardware.truth", "staircase"]);
+    says(&good, &["hardware.context_reads=per-position"], &["was measured for hardware.context_reads = \"once\""]);
     says(
         &good,
         &["hardware.target={ linear = { alpha_s = 0, gamma_s = 0, delta_s = 1 } }"],
