@@ -13,7 +13,7 @@ pub const TRUSTED_ERROR: f64 = 0.10;
 pub const TABLE_ERROR: f64 = 0.05;
 
 /// A sample so many times the median is not the pass's doing.
-const INTERRUPTED: f64 = 3.0;
+pub(crate) const INTERRUPTED: f64 = 3.0;
 
 /// The times of one shape.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,8 @@ pub(crate) fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Fits are judged so many times, each time on the shapes of one fold, by a fit to all others: every shape but the ends is held out once.
+/// Fits are judged so many times, each time on the shapes of one fold, by a fit to all others: every shape but the ends is held
+/// out once.
 pub const FOLDS: u8 = 5;
 
 /// The fold of each shape, from 1 on; a fifth of each region, chosen by the seed. 0 for those that every fit sees: the ends of
@@ -214,7 +215,12 @@ pub fn failures(role: Role, profile: &ModelProfile) -> (Vec<String>, Vec<String>
     let (mut distrust, mut notes) = (Vec::new(), Vec::new());
     let name = role.name();
     for region in Region::ALL {
-        let Some(error) = profile.held_out.linear.of(region).filter(|&e| e > TRUSTED_ERROR) else { continue };
+        let error = profile.held_out.linear.of(region);
+        if error.is_none() && matches!(region, Region::Decode | Region::Verify) {
+            distrust
+                .push(format!("{name}: too few {} passes were measured to judge alpha, gamma, delta", region.name()));
+        }
+        let Some(error) = error.filter(|&e| e > TRUSTED_ERROR) else { continue };
         let line = format!(
             "{name}: alpha, gamma, delta are off by {:.0} % on held-out {} passes (bound {:.0} %)",
             error * 100.0,

@@ -62,6 +62,15 @@ fn a_machine_that_reads_once_and_computes_pairs_is_followed_by_the_table() {
     assert!(p.held_out.table.overall < 0.01 && p.held_out.linear.overall > 0.01, "{:?}", p.held_out);
 }
 
+/// What could not be judged is not trusted, however well it fits.
+#[test]
+fn a_fit_that_nothing_was_held_out_of_is_not_trusted() {
+    let mut p = assessed(line, 0.0);
+    p.held_out.linear.verify = None;
+    let (distrust, _) = failures(Role::Target, &p);
+    assert!(distrust.len() == 1 && distrust[0].contains("too few verify passes"), "{distrust:?}");
+}
+
 #[test]
 fn every_shape_is_held_out_once_but_for_the_ends() {
     let shapes = grid(Role::Target, &room(), Density::Full);

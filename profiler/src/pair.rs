@@ -9,6 +9,7 @@
 //! its end, and the target's next passes pay for it. That is the prompt's doing and counted as its time: once a chunk, as measured
 //! on one batch. What the draft's next passes pay is left out.
 
+use crate::assess::{INTERRUPTED, median};
 use crate::{Kind, Passes, Role, Room, Shape};
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -32,8 +33,6 @@ const DRAFTED: u32 = 3;
 const RECOVERING: usize = 8;
 /// Requests of these passes, and their context: one batch stands for all.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
-/// So many times the median, such a pass was interrupted and says nothing.
-const INTERRUPTED: f64 = 3.0;
 /// Tokens whose KV is computed; the pool is filled with copies, so that attention meets numbers of a real size.
 const COMPUTED: usize = 256;
 
@@ -159,7 +158,7 @@ impl<'a, D: Device> PairPasses<'a, D> {
             self.pass(Role::Draft, &next)?;
             times.push(self.pass(Role::Target, &next)?.as_secs_f64());
         }
-        let most = INTERRUPTED * crate::assess::median(times.clone());
+        let most = INTERRUPTED * median(times.clone());
         let (marked, plain) = times.split_at(RECOVERING);
         Ok(marked.iter().zip(plain).filter(|(m, p)| m.max(**p) <= most).map(|(m, p)| m - p).sum())
     }

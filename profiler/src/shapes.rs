@@ -201,7 +201,8 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Contexts from 16 tokens on (fewer where there is room for no more), each 4 times the one before, and the longest that leaves room for what is verified.
+/// Contexts from 16 tokens on (fewer where there is room for no more), each 4 times the one before, and the longest that leaves
+/// room for what is verified.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);
