@@ -236,9 +236,7 @@ impl Setting {
 
     /// What kept the rejected requests of a policy's run out, with how many each.
     pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
-        let speculation = self.speculation(policy);
-        let drafting = !matches!(speculation, Speculation::Off);
-        limits(&self.workload, &run.records, self.config(&speculation), drafting, run.usable_blocks)
+        limits(run, self.config(&self.speculation(policy)))
     }
 
     /// The error for a policy's run in which every request was rejected.

@@ -38,6 +38,39 @@ fn speculation_emits_the_autoregressive_tokens() {
     }
 }
 
+/// Equal beginnings are computed once, by either model: less is run, and every token is the same.
+#[test]
+fn prefix_caching_saves_prefill_and_changes_no_token() {
+    let mut world = World::new();
+    let shared = common::prompt(64, 77);
+    let mut workload = Workload { prefix_block: 16, ..Workload::default() };
+    // Four that share 64 tokens and two that share their first 32 arrive at once and one after the other.
+    for (id, prompt) in world.prompts.iter_mut().enumerate() {
+        let blocks = [4, 0, 2, 4, 0, 2, 4, 4][id];
+        prompt.splice(..0, shared[..16 * blocks].iter().copied());
+        let mut request = Request::new(Time(id as u64 / 4), prompt.len() as u32, world.workload.output_len[id]);
+        request.prefix = (1..=blocks as u64).collect();
+        workload.push(request);
+    }
+    world.workload = workload;
+    let without = EngineConfig { num_gpu_blocks: 60, ..config() };
+    let (plain, said) = world.serve(&without, None, Acceptance::Greedy);
+    for tight in [false, true] {
+        let with = EngineConfig { prefix_caching: true, num_gpu_blocks: if tight { 22 } else { 60 }, ..config() };
+        for policy in policies().into_iter().map(Some).chain([None]) {
+            let said_here = format!("{policy:?}, tight {tight}");
+            let (run, kept) = world.serve(&with, policy, Acceptance::Greedy);
+            assert_eq!(kept.outputs, said.outputs, "{said_here}");
+            let cached: u32 = run.records.cached_tokens.iter().sum();
+            assert!(cached >= 64, "{cached} tokens cached: {said_here}");
+            assert_eq!(run.totals.preemptions > 0, tight, "{said_here}");
+            if !tight {
+                assert_eq!(run.totals.prefill_tokens + u64::from(cached), plain.totals.prefill_tokens, "{said_here}");
+            }
+        }
+    }
+}
+
 /// A request in a v0 engine, with gaps that are closed at once or never, is the same request.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
@@ -125,7 +158,9 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     };
     let both = |config| refused(config, shape(), Some(shape()));
     assert!(both(EngineConfig { block_size: 32, ..config() }).contains("engine.block_size: 32 is not 16"));
-    assert!(both(EngineConfig { prefix_caching: true, ..config() }).contains("engine.prefix_caching"));
+    let separate = DraftKv::Separate { blocks: 30 };
+    let cached = EngineConfig { prefix_caching: true, draft_kv: separate, ..config() };
+    assert!(both(cached).contains("engine.prefix_caching: cached blocks hold no KV of a draft with a pool of its own"));
     assert!(both(EngineConfig { draft_prefill: false, ..config() }).contains("engine.draft_prefill"));
     assert!(both(EngineConfig { max_model_len: 513, ..config() }).contains("513 is more than the 512 positions"));
     let other = LlamaShape { vocab: 98, ..shape() };
@@ -163,6 +198,27 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     let mut prompts = world.prompts.clone();
     prompts[1][3] = 97;
     assert_eq!(refused(prompts, &config()), "request 1: token 3 of its prompt is 97, but the vocabulary has 97");
+    let mut sharing = World::new();
+    sharing.workload = Workload { prefix_block: 4, ..Workload::default() };
+    for (id, prompt) in world.prompts.iter().enumerate() {
+        let request = Request::new(Time::ZERO, prompt.len() as u32, world.workload.output_len[id]);
+        sharing.workload.push(Request { prefix: if id == 2 || id == 7 { vec![9] } else { vec![] }, ..request });
+    }
+    let (_, error, _) = sharing.try_serve(&config(), Some(Fixed::chain(2)), Acceptance::Greedy);
+    assert_eq!(error, None, "nobody looks without a cache");
+    let caching = EngineConfig { prefix_caching: true, ..config() };
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut pair = world.pair(&mut cpu, Capacity::of(&caching, Needs { draft: true, ..Needs::default() }));
+    let live = Live {
+        config: &caching,
+        workload: &sharing.workload,
+        prompts: &sharing.prompts,
+        acceptance: Acceptance::Greedy,
+        recorder: &mut (),
+        interrupt: &AtomicBool::new(false),
+    };
+    let said = DeviceExecutor::new(&mut cpu, &mut pair, Some(&policy), live).err().unwrap().to_string();
+    assert!(said.contains("request 7: its prompt differs from request 2's within prefix block 9"), "{said}");
     let larger = EngineConfig { num_gpu_blocks: 41, ..config() };
     let said = refused(world.prompts.clone(), &larger);
     assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");

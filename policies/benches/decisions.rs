@@ -142,9 +142,7 @@ impl Loop {
         // Keeps what was said: only lengths are cleared.
         drafts.reset(REQUESTS, LONGEST);
         drafts.wants = policy.wants();
-        if policy.chooses_prefix() {
-            black_box(policy.prefix(&view));
-        }
+        black_box(policy.max_batch(&view));
         policy.propose(&view, &mut self.plan);
         let depth = self.plan.draft_len.iter().copied().max().unwrap_or(0).min(LONGEST);
         for pass in 1..=depth {

@@ -60,8 +60,9 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
         if rng.next_u32().is_multiple_of(5) {
             batch.truncate(0);
         }
-        if policy.chooses_prefix() && !batch.ids.is_empty() {
-            let n = policy.prefix(&batch.view());
+        if !batch.ids.is_empty()
+            && let Some(n) = policy.max_batch(&batch.view())
+        {
             batch.truncate(n.clamp(1, batch.ids.len()));
         }
         let view = batch.view();

@@ -182,13 +182,12 @@ impl SpecPolicy for BestLength {
         self.zeroes.drafts_for_next()
     }
 
-    fn chooses_prefix(&self) -> bool {
-        self.params.joint
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
+    fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {
+        if !self.params.joint {
+            return None;
+        }
         self.weighed.begin();
-        self.best_prefix(batch)
+        Some(self.best_prefix(batch))
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {

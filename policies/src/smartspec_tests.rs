@@ -135,12 +135,12 @@ fn prompt_lookup_counts_the_matched_requests_only() {
 fn the_joint_choice_leaves_a_dear_tail_out() {
     let mut p = BestLength::new(Smartspec::joint(), &CONTEXT);
     let near = Batch::new(&[500; 4], &[8; 4]);
-    assert_eq!(p.prefix(&near.view()), 4);
+    assert_eq!(p.max_batch(&near.view()), Some(4));
     let far = Batch::new(&[500, 500, 500, 200_000], &[8; 4]);
-    assert_eq!(p.prefix(&far.view()), 3);
+    assert_eq!(p.max_batch(&far.view()), Some(3));
     // At the head of the list the same request cannot be left out: batches are prefixes.
     let head = Batch::new(&[200_000, 500, 500, 500], &[8; 4]);
-    assert_eq!(p.prefix(&head.view()), 4);
+    assert_eq!(p.max_batch(&head.view()), Some(4));
     let mut run = Run::of(&Smartspec::joint(), &CONTEXT);
     assert_eq!(run.step(&far, |_, _| 1.0, &[0; 4]).draft_len.len(), 3);
 }
@@ -175,7 +175,7 @@ proptest! {
             let lens: Vec<u32> = view.limit.iter().map(|&l| l.min(k)).collect();
             lens.iter().map(|&d| expected_tokens(acceptance, d)).sum::<f64>() / belief.step_s(&view, &lens, &lens)
         };
-        let n = p.prefix(&batch.view());
+        let n = p.max_batch(&batch.view()).expect("it is joint");
         let mut kept = batch.clone();
         kept.truncate(n);
         let k = p.best_length(&kept.view());

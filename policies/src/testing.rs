@@ -168,9 +168,8 @@ impl Run {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {
             assert!(policy.limit() <= self.longest || policy.tree_tokens() > 0, "over the engine's longest draft");
-            if policy.chooses_prefix() {
-                let n = policy.prefix(&batch.view());
-                assert!((1..=batch.ids.len()).contains(&n), "a prefix of {n}");
+            if let Some(n) = policy.max_batch(&batch.view()) {
+                assert!((1..=batch.ids.len()).contains(&n), "a batch of {n}");
                 batch.truncate(n);
             }
         }

@@ -1,6 +1,6 @@
 //! A policy around another one: to delay, watch or write down what it does.
 
-use crate::{BatchView, Candidate, Continue, DraftPlan, Drafts, SpecPolicy, StepOutcome, Wants};
+use crate::{BatchView, Candidate, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, StepOutcome, Wants};
 
 /// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.
 pub trait Around: Send {
@@ -38,12 +38,8 @@ impl<T: Around> SpecPolicy for T {
         self.inner_mut().drafts_for_next()
     }
 
-    fn chooses_prefix(&self) -> bool {
-        self.inner().chooses_prefix()
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.inner_mut().prefix(batch)
+    fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {
+        self.inner_mut().max_batch(batch)
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
@@ -62,6 +58,10 @@ impl<T: Around> SpecPolicy for T {
         self.around_observe(outcome);
     }
 
+    fn request_finished(&mut self, id: RequestId) {
+        self.inner_mut().request_finished(id);
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.inner().warnings()
     }
@@ -76,5 +76,22 @@ impl<T: Around> SpecPolicy for T {
 
     fn weighed(&self) -> Vec<Candidate> {
         self.inner().weighed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// A hook that the trait has and a wrapper forgets would silently be the default.
+    #[test]
+    fn every_hook_of_a_policy_is_passed_on() {
+        let hooks = |source: &'static str, from: &str| -> Vec<&'static str> {
+            let body = source.split_once(from).expect("the trait is there").1;
+            let body = body.split_once("\n}\n").expect("it ends").0;
+            body.lines().filter_map(|l| l.strip_prefix("    fn ")?.split('(').next()).collect()
+        };
+        let asked = hooks(include_str!("policy.rs"), "pub trait SpecPolicy");
+        let passed_on = hooks(include_str!("around.rs"), "impl<T: Around> SpecPolicy for T");
+        assert!(asked.len() > 10, "{asked:?}");
+        assert_eq!(asked, passed_on, "in the trait's order");
     }
 }

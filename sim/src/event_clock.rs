@@ -92,6 +92,8 @@ impl Executor for EventClock<'_> {
         self.now
     }
 
+    fn begin_iteration(&mut self) {}
+
     fn wait_until(&mut self, at: Time) {
         self.now = self.now.max(at);
     }
@@ -100,19 +102,21 @@ impl Executor for EventClock<'_> {
         self.truths.start(request);
     }
 
+    fn preempted(&mut self, _: RequestId) {}
+
     fn end(&mut self, id: RequestId) {
         self.truths.end(id);
     }
 
-    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
-        self.truths.proposable(ids, emitted, limit);
+    fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        self.truths.cap_draft_limits(ids, emitted, limit);
     }
 
     fn drafts_in_parallel(&self) -> bool {
         self.world.drafting == Drafting::Parallel
     }
 
-    fn deliberated(&mut self, moment: Moment) {
+    fn charge_decision(&mut self, moment: Moment) {
         self.now += self.world.decision_time.of(moment);
     }
 

@@ -1,5 +1,6 @@
 //! The one seam between simulation and hardware.
 
+use crate::engine::TablesOf;
 use crate::tree::Growth;
 use crate::{BatchView, Drafts, PassShape, RequestId, RequestTruth, Time};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub struct StepPlan<'a> {
     pub batch: BatchView<'a>,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
+    /// The KV blocks that the step's requests hold.
+    pub block_tables: TablesOf<'a>,
 }
 
 /// One draft pass of a step.
@@ -76,20 +79,21 @@ impl DecisionTime {
     }
 }
 
-/// Runs what the scheduler planned, on its own clock.
+/// Runs what the scheduler planned, on its own clock. No hook has a default, so that what wraps an executor
+/// ([`AroundExecutor`]) cannot forget one.
 pub trait Executor {
     /// What can go wrong in a pass (nothing, on the event clock).
     type Error;
 
     /// May the engine skip stretches with [`plain_step`](Executor::plain_step)?
-    const SKIPS: bool = false;
+    const SKIPS: bool;
 
-    /// The clock.
+    /// The clock. It stands still between the calls that move it.
     fn now(&self) -> Time;
 
-    /// Another round of the engine's loop begins. [`now`](Executor::now) stands still between the calls that move it; a
-    /// clock that runs by itself is read here, and before and after its passes.
-    fn round(&mut self) {}
+    /// Another iteration of the engine's loop begins. A clock that runs by itself is read here, and before and after its
+    /// passes.
+    fn begin_iteration(&mut self);
 
     /// Waits until `at`: the event clock jumps, a wall clock sleeps.
     fn wait_until(&mut self, at: Time);
@@ -98,34 +102,36 @@ pub trait Executor {
     fn start(&mut self, request: RequestTruth);
 
     /// A request lost its KV: it waits, and what it had is computed again once it is readmitted.
-    fn preempted(&mut self, _id: RequestId) {}
+    fn preempted(&mut self, id: RequestId);
 
     /// A request has ended, or was rejected without ever being started.
     fn end(&mut self, id: RequestId);
 
     /// Lowers the draft limits of a batch to what there is to propose: a prompt lookup without a match proposes nothing
     /// (policies.md 5.6). `emitted` is where each round would start.
-    fn proposable(&mut self, _ids: &[RequestId], _emitted: &[u32], _limit: &mut [u32]) {}
+    fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]);
 
-    /// Does one forward bring all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting))? The passes of the draft
-    /// loop are then looks at its tokens one by one.
-    fn drafts_in_parallel(&self) -> bool {
-        false
-    }
+    /// Does one forward bring all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting))? The draft loop then only
+    /// iterates over the tokens of that forward.
+    fn drafts_in_parallel(&self) -> bool;
 
     /// A policy has decided something: simulated clocks charge it, on others the time has passed anyway.
-    fn deliberated(&mut self, _moment: Moment) {}
+    fn charge_decision(&mut self, moment: Moment);
 
     /// One draft forward over the requests still drafting; what is [wanted](crate::Wants) of them goes to `out`.
+    ///
+    /// # Errors
+    /// The device's.
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
     /// The target forward: verifies `drafts.verify_len` of each decode request, or the kept nodes of its tree, and runs the
     /// chunks. Writes the accepted count of each decode request, and divergences to `drafts` when wanted. Without a drafter
     /// `drafts` and `accepted` are empty.
+    ///
+    /// # Errors
+    /// The device's.
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
     /// One step that is a target pass of `shape` and nothing else. The engine calls it only where `SKIPS`.
-    fn plain_step(&mut self, _shape: PassShape) {
-        unreachable!("only executors that declare SKIPS are asked")
-    }
+    fn plain_step(&mut self, shape: PassShape);
 }

@@ -6,6 +6,7 @@
 
 pub mod acceptance;
 mod around;
+mod around_executor;
 pub mod config;
 pub mod draws;
 pub mod engine;
@@ -27,9 +28,10 @@ pub mod workload;
 
 pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
 pub use around::Around;
+pub use around_executor::AroundExecutor;
 pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
 pub use draws::Draws;
-pub use engine::Ending;
+pub use engine::{Ending, RejectReason};
 pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};

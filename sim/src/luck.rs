@@ -46,6 +46,8 @@ pub enum Stream {
     Rejection = 19,
     /// Prompts of a live run with random weights.
     Prompt = 20,
+    /// A shared block of the prompts of such a run, keyed by the block's id.
+    PromptBlock = 22,
     /// The order in which a profile measures its shapes, and which of them it holds out.
     Profile = 21,
 }

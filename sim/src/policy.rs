@@ -385,14 +385,10 @@ pub trait SpecPolicy: Send {
         true
     }
 
-    /// Does it choose [how many requests](SpecPolicy::prefix) take part in a step?
-    fn chooses_prefix(&self) -> bool {
-        false
-    }
-
-    /// How many decode requests, from the first, take part in this step; at least one. The others keep their KV and wait.
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        batch.len()
+    /// How many decode requests, from the first, take part in this step, at least one; the others keep their KV and wait.
+    /// `None` is all of them.
+    fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
+        None
     }
 
     /// Before drafting: lengths for each decode request. `plan.draft_len` comes zeroed, one entry a request.
@@ -413,6 +409,10 @@ pub trait SpecPolicy: Send {
     /// After the step, or some steps later where what a policy learns is stale: it may use the outcome only, nothing it
     /// remembers of the step in progress.
     fn observe(&mut self, _outcome: &StepOutcome) {}
+
+    /// A request that was running has ended: what is remembered of it can be forgotten. Called once, after the last outcome
+    /// that names it has been made, which may be observed later.
+    fn request_finished(&mut self, _id: RequestId) {}
 
     /// What a user should be told at the end of a run ("chose 0 for the last 20,000 steps").
     fn warnings(&self) -> Vec<String> {

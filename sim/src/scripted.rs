@@ -2,9 +2,9 @@
 //! on a state written by hand, by the same draft loop that the engine runs.
 
 use crate::acceptance::RankLaw;
-use crate::engine::{ByPolicy, Drafter};
-use crate::executor::{DraftPass, Executor, StepPlan};
-use crate::{BatchView, DraftPlan, Drafts, RequestId, RequestTruth, SpecPolicy, Time};
+use crate::engine::{ByPolicy, Drafter, SpecDecode, TablesOf};
+use crate::executor::{DraftPass, Executor, Moment, StepPlan};
+use crate::{BatchView, DraftPlan, Drafts, PassShape, RequestId, RequestTruth, SpecPolicy, Time};
 use std::convert::Infallible;
 
 /// The script of one step.
@@ -34,18 +34,15 @@ impl Scripted {
         max_draft_len: u32,
         accepted: &mut Vec<u32>,
     ) -> Drafts {
-        let n = batch.len();
-        let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
-        let mut drafts = Drafts::default();
-        drafts.reset(n, max_draft_len);
-        let step = StepPlan { batch: *batch, chunks: &[] };
+        let mut spec = SpecDecode::default();
+        let step = StepPlan { batch: *batch, chunks: &[], block_tables: TablesOf::default() };
         let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Nobody)));
-        let Ok(()) = drafter.speculate(self, &step, &mut plan, &mut drafts);
+        let Ok(()) = drafter.draft(self, &step, max_draft_len, &mut spec);
         *policy = drafter.0;
         accepted.clear();
-        accepted.resize(n, 0);
-        let Ok(()) = self.verify(&step, &mut drafts, accepted);
-        drafts
+        accepted.resize(batch.len(), 0);
+        let Ok(()) = self.verify(&step, &mut spec.drafts, accepted);
+        spec.drafts
     }
 }
 
@@ -62,16 +59,33 @@ impl SpecPolicy for Nobody {
 
 impl Executor for Scripted {
     type Error = Infallible;
+    const SKIPS: bool = false;
 
     fn now(&self) -> Time {
         Time::ZERO
     }
 
+    fn begin_iteration(&mut self) {}
+
     fn wait_until(&mut self, _: Time) {}
 
     fn start(&mut self, _: RequestTruth) {}
 
+    fn preempted(&mut self, _: RequestId) {}
+
     fn end(&mut self, _: RequestId) {}
+
+    fn cap_draft_limits(&mut self, _: &[RequestId], _: &[u32], _: &mut [u32]) {}
+
+    fn drafts_in_parallel(&self) -> bool {
+        false
+    }
+
+    fn charge_decision(&mut self, _: Moment) {}
+
+    fn plain_step(&mut self, _: PassShape) {
+        unreachable!("a script has no steps to skip")
+    }
 
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
         if pass.pass == 0 {

@@ -55,6 +55,7 @@ impl Serving<'_> {
             totals: out.totals,
             series: out.series,
             steps: out.steps,
+            rejected: out.rejected,
             warnings,
             ending,
             usable_blocks,

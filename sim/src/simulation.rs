@@ -5,8 +5,8 @@ use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::metrics::{Series, Totals};
 use crate::{
-    AcceptanceSource, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RequestRecords, Serving,
-    SpecPolicy, StepRecord, Time, Workload,
+    AcceptanceSource, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RejectReason, RequestId,
+    RequestRecords, Serving, SpecPolicy, StepRecord, Time, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -74,6 +74,8 @@ pub struct Run {
     pub series: Series,
     /// One record a step, when asked for.
     pub steps: Vec<StepRecord>,
+    /// Requests that could never run to their end, and why.
+    pub rejected: Vec<(RequestId, RejectReason)>,
     /// What the user should be told.
     pub warnings: Vec<String>,
     /// How it ended. Unless it is [`Ending::Done`], the numbers are those of a part.

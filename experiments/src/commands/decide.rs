@@ -115,7 +115,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             }
             let trees = policy.tree_tokens();
             let columns = if trees > 0 { columns.with_limit(trees) } else { columns };
-            let taking_part = policy.chooses_prefix().then(|| policy.prefix(&columns.view(columns.ids.len())));
+            let taking_part = policy.max_batch(&columns.view(columns.ids.len()));
             let n = taking_part.unwrap_or(columns.ids.len()).clamp(1, columns.ids.len());
             let view = columns.view(n);
             let mut script =

@@ -9,9 +9,10 @@ use crate::problem::Exit;
 use crate::run::{Folder, Mode};
 use crate::setting::Setting;
 use foretoken_kernels::cpu::Cpu;
-use foretoken_kernels::executor::{CannotServe, DeviceExecutor, Live, Pair};
-use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
-use foretoken_sim::{Drafts, RequestId, RequestTruth, Time};
+use foretoken_kernels::executor::{CannotServe, DeviceExecutor, Live, LiveError, Pair};
+use foretoken_sim::executor::{Executor, StepPlan};
+use foretoken_sim::{AroundExecutor, Drafts};
+use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Debug)]
@@ -25,54 +26,36 @@ impl std::fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
+impl From<LiveError<Infallible>> for OutOfMemory {
+    fn from(_: LiveError<Infallible>) -> OutOfMemory {
+        OutOfMemory
+    }
+}
+
 /// An executor that ends after some target passes.
 struct Ends<E> {
     inner: E,
     left: u64,
 }
 
-impl<E: Executor> Executor for Ends<E> {
+impl<E: Executor> AroundExecutor for Ends<E>
+where
+    OutOfMemory: From<E::Error>,
+{
+    type Inner = E;
     type Error = OutOfMemory;
 
-    fn now(&self) -> Time {
-        self.inner.now()
+    fn inner(&self) -> &E {
+        &self.inner
     }
 
-    fn round(&mut self) {
-        self.inner.round();
+    fn inner_mut(&mut self) -> &mut E {
+        &mut self.inner
     }
 
-    fn wait_until(&mut self, at: Time) {
-        self.inner.wait_until(at);
-    }
-
-    fn start(&mut self, request: RequestTruth) {
-        self.inner.start(request);
-    }
-
-    fn preempted(&mut self, id: RequestId) {
-        self.inner.preempted(id);
-    }
-
-    fn end(&mut self, id: RequestId) {
-        self.inner.end(id);
-    }
-
-    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
-        self.inner.proposable(ids, emitted, limit);
-    }
-
-    fn deliberated(&mut self, moment: Moment) {
-        self.inner.deliberated(moment);
-    }
-
-    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), OutOfMemory> {
-        self.inner.draft(step, pass, out).map_err(|_| OutOfMemory)
-    }
-
-    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), OutOfMemory> {
+    fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), OutOfMemory> {
         self.left = self.left.checked_sub(1).ok_or(OutOfMemory)?;
-        self.inner.verify(step, drafts, accepted).map_err(|_| OutOfMemory)
+        Ok(self.inner.verify(step, drafts, accepted)?)
     }
 }
 

@@ -60,6 +60,7 @@ fn largest(a: Capacity, b: Capacity) -> Capacity {
     Capacity {
         blocks: a.blocks.max(b.blocks),
         draft_blocks: a.draft_blocks.max(b.draft_blocks),
+        draft_scratch: a.draft_scratch.max(b.draft_scratch),
         rows: a.rows.max(b.rows),
         logit_rows: a.logit_rows.max(b.logit_rows),
         draft_logit_rows: a.draft_logit_rows.max(b.draft_logit_rows),

@@ -2,7 +2,7 @@
 
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
-use foretoken_sim::{ContextReads, Drafts, PassShape, RequestId, RequestTruth, Time, shape};
+use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time, shape};
 
 /// Keeps what the executor behind it is asked to do.
 pub struct Watched<E> {
@@ -74,15 +74,20 @@ fn draft_shape(step: &StepPlan, pass: &DraftPass, out: &Drafts) -> PassShape {
     }
 }
 
-impl<E: Executor> Executor for Watched<E> {
+impl<E: Executor> AroundExecutor for Watched<E> {
+    type Inner = E;
     type Error = E::Error;
 
-    fn now(&self) -> Time {
-        self.inner.now()
+    fn inner(&self) -> &E {
+        &self.inner
     }
 
-    fn round(&mut self) {
-        self.inner.round();
+    fn inner_mut(&mut self) -> &mut E {
+        &mut self.inner
+    }
+
+    fn around_begin_iteration(&mut self) {
+        self.inner.begin_iteration();
         // Recorded times have the host's in them.
         if std::mem::take(&mut self.owes) && self.overhead > Time::ZERO {
             self.inner.wait_until(self.inner.now() + self.overhead);
@@ -90,35 +95,23 @@ impl<E: Executor> Executor for Watched<E> {
         self.instant(MarkKind::Round);
     }
 
-    fn wait_until(&mut self, at: Time) {
+    fn around_wait_until(&mut self, at: Time) {
         let begin = self.inner.now();
         self.inner.wait_until(at);
         self.mark(MarkKind::Wait, begin, PassShape::default());
     }
 
-    fn start(&mut self, request: RequestTruth) {
-        self.inner.start(request);
-    }
-
-    fn preempted(&mut self, id: RequestId) {
-        self.inner.preempted(id);
-    }
-
-    fn end(&mut self, id: RequestId) {
-        self.inner.end(id);
-    }
-
-    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
-        self.inner.proposable(ids, emitted, limit);
+    fn around_cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        self.inner.cap_draft_limits(ids, emitted, limit);
         self.instant(MarkKind::Scheduled);
     }
 
-    fn deliberated(&mut self, moment: Moment) {
-        self.inner.deliberated(moment);
+    fn around_charge_decision(&mut self, moment: Moment) {
+        self.inner.charge_decision(moment);
         self.instant(MarkKind::Decided(moment));
     }
 
-    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
+    fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
         // Before the pass: it grows the trees whose width it runs over.
         let (shape, begin) = (draft_shape(step, pass, out), self.inner.now());
         self.inner.draft(step, pass, out)?;
@@ -126,7 +119,7 @@ impl<E: Executor> Executor for Watched<E> {
         Ok(())
     }
 
-    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), E::Error> {
+    fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), E::Error> {
         let batch = &step.batch;
         let shape = match self.plain {
             true => shape::plain_pass(batch),

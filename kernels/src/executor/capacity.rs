@@ -57,6 +57,8 @@ pub struct Capacity {
     pub blocks: u32,
     /// Blocks of the draft's KV. The first is the null block.
     pub draft_blocks: u32,
+    /// Those of them, the last ones, that the scheduler does not know of: scratch for trees.
+    pub draft_scratch: u32,
     /// Tokens of a pass.
     pub rows: usize,
     /// Rows of a target pass that get logits.
@@ -90,6 +92,7 @@ impl Capacity {
         Capacity {
             blocks: config.num_gpu_blocks,
             draft_blocks: pool.saturating_add(scratch),
+            draft_scratch: scratch,
             rows: budget,
             logit_rows: seqs.saturating_mul(1 + verified as usize).min(budget),
             draft_logit_rows: seqs.saturating_mul(width).min(budget),
@@ -113,11 +116,17 @@ impl Capacity {
         self.kept_requests * self.kept_len
     }
 
+    /// Blocks of the draft's KV that the scheduler hands out, and the null block.
+    fn draft_pool(&self) -> usize {
+        (self.draft_blocks - self.draft_scratch) as usize
+    }
+
     /// Has it room for everything `needed` has?
     pub(super) fn covers(&self, needed: &Capacity) -> Result<(), CannotServe> {
         let pairs = [
             ("blocks of KV", self.blocks as usize, needed.blocks as usize),
-            ("blocks of the draft's KV", self.draft_blocks as usize, needed.draft_blocks as usize),
+            ("blocks of the draft's KV", self.draft_pool(), needed.draft_pool()),
+            ("scratch blocks of the draft's KV", self.draft_scratch as usize, needed.draft_scratch as usize),
             ("tokens a pass", self.rows, needed.rows),
             ("rows of logits", self.logit_rows, needed.logit_rows),
             ("rows of the draft's logits", self.draft_logit_rows, needed.draft_logit_rows),

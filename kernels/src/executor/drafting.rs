@@ -1,6 +1,6 @@
 //! A draft pass: prompts and gaps that the draft runs over, then the next token of each chain or the next level of each tree.
 
-use super::requests::{NOT_RUN, PoolIsDry, Slot};
+use super::requests::{NOT_RUN, ScratchIsDry, Slot};
 use super::{Acceptance, Capacity, DeviceExecutor, LiveError, Pair};
 use crate::device::{Choice, Device};
 use crate::paged::{Batch, Logits};
@@ -120,8 +120,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         question: Question,
         device: &mut Duration,
     ) -> Result<(), LiveError<D::Error>> {
-        let (slot, _, pool) = self.requests.with_pools(id);
-        pool.ensure(&mut slot.draft_table, range.end).map_err(too_wide)?;
+        let table = step.block_tables.draft(id);
         let mut from = range.start;
         while from < range.end {
             let room = self.drafting.room(&self.batch, asker.is_some());
@@ -133,7 +132,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let asks = asker.filter(|_| to == range.end);
             let slot = self.requests.get(id);
             let logits = if asks.is_some() { Logits::Last } else { Logits::Skip };
-            self.batch.push_chain(&slot.tokens[from..to], from, &slot.draft_table, logits);
+            self.batch.push_chain(&slot.tokens[from..to], from, table, logits);
             self.drafting.askers.extend(asks);
             from = to;
         }
@@ -151,11 +150,11 @@ impl<D: Device> DeviceExecutor<'_, D> {
         if self.drafting.room(&self.batch, true) == 0 {
             self.run_draft(step, question, device)?;
         }
-        let (slot, _, pool) = self.requests.with_pools(step.batch.ids[i]);
+        let id = step.batch.ids[i];
         let at = (step.batch.context[i] + pass - 1) as usize;
-        pool.ensure(&mut slot.draft_table, at + 1).map_err(too_wide)?;
+        let slot = self.requests.get(id);
         let newest = slot.drafted.len() - 1;
-        self.batch.push_chain(&slot.drafted[newest..], at, &slot.draft_table, Logits::Last);
+        self.batch.push_chain(&slot.drafted[newest..], at, step.block_tables.draft(id), Logits::Last);
         self.drafting.askers.push(i as u32);
         Ok(())
     }
@@ -173,8 +172,11 @@ impl<D: Device> DeviceExecutor<'_, D> {
         let tree = &out.trees[i];
         let first = context + tree.ran() as usize;
         let frontier = tree.frontier();
-        let (slot, _, pool) = self.requests.with_pools(id);
-        pool.ensure(&mut slot.draft_table, first + frontier.len()).map_err(too_wide)?;
+        let (slot, scratch) = self.requests.with_scratch(id);
+        if slot.tree_table.is_empty() {
+            slot.tree_table.extend_from_slice(step.block_tables.draft(id));
+        }
+        scratch.extend(&mut slot.tree_table, first + frontier.len()).map_err(too_wide)?;
         for (at, &node) in (first as u32..).zip(frontier) {
             slot.ran_at[node as usize] = at;
         }
@@ -190,8 +192,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let level = &frontier[from..frontier.len().min(from + room)];
             self.drafting.frontier.clear();
             self.drafting.frontier.extend(level.iter().map(|&node| slot.drafted[node as usize]));
-            let Slot { draft_table, ran_at, .. } = slot;
-            self.batch.push_level(&self.drafting.frontier, context + 1, first + from, draft_table, |j, path| {
+            let Slot { tree_table, ran_at, .. } = slot;
+            self.batch.push_level(&self.drafting.frontier, context + 1, first + from, tree_table, |j, path| {
                 let start = path.len();
                 let mut above = tree.nodes()[level[j] as usize].parent;
                 while let Some(node) = tree.nodes().get(above as usize) {
@@ -312,6 +314,6 @@ impl<D: Device> DeviceExecutor<'_, D> {
     }
 }
 
-fn too_wide<E: std::error::Error>(PoolIsDry { needed, free }: PoolIsDry) -> LiveError<E> {
+fn too_wide<E: std::error::Error>(ScratchIsDry { needed, free }: ScratchIsDry) -> LiveError<E> {
     LiveError::TreeTooWide { needed, free }
 }

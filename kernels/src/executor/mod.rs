@@ -27,7 +27,9 @@ use drafting::Drafting;
 use foretoken_sim::acceptance::Truths;
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
-use foretoken_sim::{AcceptanceSource, Drafts, EngineConfig, RequestId, RequestTruth, SpecPolicy, Time, Workload};
+use foretoken_sim::{
+    AcceptanceSource, Drafts, EngineConfig, PassShape, RequestId, RequestTruth, SpecPolicy, Time, Workload,
+};
 use requests::Requests;
 use std::sync::atomic::AtomicBool;
 use verifying::Verifying;
@@ -131,12 +133,13 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
 
 impl<D: Device> Executor for DeviceExecutor<'_, D> {
     type Error = LiveError<D::Error>;
+    const SKIPS: bool = false;
 
     fn now(&self) -> Time {
         self.clock.now()
     }
 
-    fn round(&mut self) {
+    fn begin_iteration(&mut self) {
         self.mark_instant(MarkKind::Round);
     }
 
@@ -154,7 +157,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
     }
 
     fn preempted(&mut self, id: RequestId) {
-        self.requests.preempt(id);
+        self.requests.get(id).clear_drafts();
     }
 
     fn end(&mut self, id: RequestId) {
@@ -166,11 +169,15 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
         }
     }
 
-    fn proposable(&mut self, _: &[RequestId], _: &[u32], _: &mut [u32]) {
+    fn cap_draft_limits(&mut self, _: &[RequestId], _: &[u32], _: &mut [u32]) {
         self.mark_instant(MarkKind::Scheduled);
     }
 
-    fn deliberated(&mut self, moment: Moment) {
+    fn drafts_in_parallel(&self) -> bool {
+        false
+    }
+
+    fn charge_decision(&mut self, moment: Moment) {
         self.mark_instant(MarkKind::Decided(moment));
     }
 
@@ -191,6 +198,10 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
         self.mark_pass(MarkKind::Verify, begin, device, shape);
         self.record(step, drafts, accepted);
         Ok(())
+    }
+
+    fn plain_step(&mut self, _: PassShape) {
+        unreachable!("a device has no steps to skip")
     }
 }
 

@@ -6,7 +6,7 @@ use crate::forward::{Llama, LoadError};
 use crate::model::{LlamaShape, MemoryNeeded};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 use crate::weights::{Dtype, Weights};
-use foretoken_sim::EngineConfig;
+use foretoken_sim::{DraftKv, EngineConfig};
 
 /// Whole distributions, where they are needed.
 pub(super) struct Distributions<D: Device> {
@@ -97,8 +97,9 @@ impl<D: Device> Pair<D> {
                 format!("{} is not {BLOCK_SIZE}, the block of the device's KV", config.block_size),
             );
         }
-        if config.prefix_caching {
-            return bad("prefix_caching", "a device shares no KV between requests: set it to false".into());
+        if config.prefix_caching && matches!(config.draft_kv, DraftKv::Separate { .. }) {
+            let why = "cached blocks hold no KV of a draft with a pool of its own: set it to false, or share the pool";
+            return bad("prefix_caching", why.into());
         }
         let too_long = |shape: &LlamaShape, which: &str| {
             let most = shape.max_positions;
@@ -125,7 +126,7 @@ impl<D: Device> Pair<D> {
         Pair::<D>::check_shapes(config, needs, self.target.shape(), self.draft.as_ref().map(|d| d.shape()))?;
         let mut needed = Capacity::of(config, needs);
         if !needs.draft {
-            (needed.draft_blocks, needed.draft_logit_rows) = (0, 0);
+            (needed.draft_blocks, needed.draft_scratch, needed.draft_logit_rows) = (0, 0, 0);
         }
         self.capacity.covers(&needed)
     }

@@ -1,8 +1,9 @@
 //! What requests ask: the tokens of their prompts.
 
 use super::CannotServe;
-use foretoken_sim::luck::{Luck, Stream};
+use foretoken_sim::luck::{Luck, Stream, mix};
 use foretoken_sim::{EngineConfig, RequestId, Workload};
+use std::collections::HashMap;
 
 /// The prompts of a workload.
 pub trait Prompts: Sync {
@@ -19,7 +20,7 @@ impl Prompts for Vec<Vec<u32>> {
     }
 }
 
-/// Random ids, for weights that understand nothing anyway.
+/// Random ids, for weights that understand nothing anyway. Prompts that share prefix blocks share their tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomPrompts<'a> {
     /// Which ids.
@@ -32,9 +33,15 @@ pub struct RandomPrompts<'a> {
 
 impl Prompts for RandomPrompts<'_> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
+        let token = |luck: &Luck, i: u32| ((u64::from(luck.half(i.into())) * u64::from(self.vocab)) >> 32) as u32;
+        let start = out.len();
+        for &block in self.workload.prefix(id) {
+            let luck = Luck::new(self.seed, Stream::PromptBlock, block);
+            out.extend((0..self.workload.prefix_block).map(|i| token(&luck, i)));
+        }
+        let shared = (out.len() - start) as u32;
         let luck = Luck::new(self.seed, Stream::Prompt, id.into());
-        let token = |i: u32| ((u64::from(luck.half(i.into())) * u64::from(self.vocab)) >> 32) as u32;
-        out.extend((0..self.workload.prompt_len[id as usize]).map(token));
+        out.extend((shared..self.workload.prompt_len[id as usize]).map(|i| token(&luck, i)));
     }
 }
 
@@ -47,6 +54,7 @@ pub(super) fn check(
     vocab: u32,
 ) -> Result<(), CannotServe> {
     let mut tokens = Vec::new();
+    let mut shared = SharedBlocks::default();
     for (request, &said) in (0..).zip(&workload.prompt_len) {
         if said >= config.max_model_len {
             continue;
@@ -57,10 +65,37 @@ pub(super) fn check(
             format!("its prompt has {} tokens where the workload says {said}", tokens.len())
         } else if let Some(at) = tokens.iter().position(|&t| t >= vocab) {
             format!("token {at} of its prompt is {}, but the vocabulary has {vocab}", tokens[at])
+        } else if let Some(why) = shared.differs(request, workload, &tokens).filter(|_| config.prefix_caching) {
+            why
         } else {
             continue;
         };
         return Err(CannotServe::Prompt { request, why });
     }
     Ok(())
+}
+
+/// What stands in the prefix blocks that requests share: the cache takes equal ids for equal tokens.
+#[derive(Default)]
+struct SharedBlocks {
+    /// Request and first token of the block that a chain of ids ends with.
+    first: HashMap<u64, (RequestId, Vec<u32>)>,
+}
+
+impl SharedBlocks {
+    /// Says where a prompt has other tokens than one that shares its prefix.
+    fn differs(&mut self, request: RequestId, workload: &Workload, prompt: &[u32]) -> Option<String> {
+        let mut chain = 0;
+        for (&id, block) in workload.prefix(request).iter().zip(prompt.chunks(workload.prefix_block.max(1) as usize)) {
+            chain = mix(chain ^ mix(id));
+            let (other, there) = self.first.entry(chain).or_insert_with(|| (request, block.to_vec()));
+            if *there != block {
+                return Some(format!(
+                    "its prompt differs from request {other}'s within prefix block {id}, which the workload says they \
+                     share: set engine.prefix_caching to false, or give them the same text"
+                ));
+            }
+        }
+        None
+    }
 }

@@ -1,4 +1,4 @@
-//! What the executor keeps of requests: their tokens, blocks of KV in both pools, and what was drafted in this step.
+//! What the executor keeps of requests: their tokens, and what was drafted in this step.
 
 use super::{Capacity, Prompts};
 use crate::device::Choice;
@@ -17,10 +17,8 @@ pub(super) struct Slot {
     prompt_len: u32,
     /// Prompt and output.
     pub(super) tokens: Vec<u32>,
-    /// Its blocks of the target's KV.
-    pub(super) table: Vec<u32>,
-    /// Its blocks of the draft's.
-    pub(super) draft_table: Vec<u32>,
+    /// Blocks of the draft's KV that a tree is drafted in: the scheduler's, then scratch blocks.
+    pub(super) tree_table: Vec<u32>,
     /// The tokens drafted in this step: a chain's, or those of the tree's nodes.
     pub(super) drafted: Vec<u32>,
     /// The draft's probability of each token of a chain.
@@ -51,36 +49,35 @@ impl Slot {
     }
 }
 
-/// Blocks nobody holds. The null block is never among them.
+/// Blocks of the draft's KV beyond those that the scheduler hands out: a tree is drafted wider than it is verified.
 #[derive(Debug)]
-pub(super) struct FreeBlocks(Vec<u32>);
+pub(super) struct Scratch(Vec<u32>);
 
-/// A pool has fewer blocks than are asked of it.
+/// There are fewer scratch blocks than a tree needs.
 #[derive(Debug)]
-pub(super) struct PoolIsDry {
+pub(super) struct ScratchIsDry {
     pub(super) needed: usize,
     pub(super) free: usize,
 }
 
-impl FreeBlocks {
-    fn new(blocks: u32) -> FreeBlocks {
-        FreeBlocks((1..blocks).rev().collect())
+impl Scratch {
+    fn new(capacity: Capacity) -> Scratch {
+        Scratch((capacity.draft_blocks - capacity.draft_scratch..capacity.draft_blocks).rev().collect())
     }
 
     /// Makes room for `tokens` tokens in a table.
-    pub(super) fn ensure(&mut self, table: &mut Vec<u32>, tokens: usize) -> Result<(), PoolIsDry> {
+    pub(super) fn extend(&mut self, table: &mut Vec<u32>, tokens: usize) -> Result<(), ScratchIsDry> {
         let needed = tokens.div_ceil(BLOCK_SIZE).saturating_sub(table.len());
         let Some(from) = self.0.len().checked_sub(needed) else {
-            return Err(PoolIsDry { needed, free: self.0.len() });
+            return Err(ScratchIsDry { needed, free: self.0.len() });
         };
         table.extend(self.0.drain(from..).rev());
         Ok(())
     }
 
-    /// Takes back what is beyond `tokens` tokens.
-    pub(super) fn shrink(&mut self, table: &mut Vec<u32>, tokens: usize) {
-        let keep = tokens.div_ceil(BLOCK_SIZE).min(table.len());
-        self.0.extend(table.drain(keep..).rev());
+    /// Takes back what is beyond the first `keep` blocks of a table.
+    pub(super) fn take_back(&mut self, table: &mut Vec<u32>, keep: usize) {
+        self.0.extend(table.drain(keep.min(table.len())..).rev());
     }
 }
 
@@ -90,8 +87,7 @@ pub(super) struct Requests {
     slot_of: Vec<u32>,
     slots: Vec<Slot>,
     free_slots: Vec<u32>,
-    pub(super) free: FreeBlocks,
-    pub(super) draft_free: FreeBlocks,
+    scratch: Scratch,
 }
 
 impl Requests {
@@ -100,8 +96,7 @@ impl Requests {
             slot_of: vec![NO_SLOT; workload.len()],
             slots: Vec::new(),
             free_slots: Vec::new(),
-            free: FreeBlocks::new(capacity.blocks),
-            draft_free: FreeBlocks::new(capacity.draft_blocks),
+            scratch: Scratch::new(capacity),
         }
     }
 
@@ -110,9 +105,9 @@ impl Requests {
         &mut self.slots[self.slot_of[id as usize] as usize]
     }
 
-    /// The state of a request, and the free blocks of both pools.
-    pub(super) fn with_pools(&mut self, id: RequestId) -> (&mut Slot, &mut FreeBlocks, &mut FreeBlocks) {
-        (&mut self.slots[self.slot_of[id as usize] as usize], &mut self.free, &mut self.draft_free)
+    /// The state of a request, and the scratch blocks nobody uses.
+    pub(super) fn with_scratch(&mut self, id: RequestId) -> (&mut Slot, &mut Scratch) {
+        (&mut self.slots[self.slot_of[id as usize] as usize], &mut self.scratch)
     }
 
     pub(super) fn start(&mut self, request: RequestTruth, prompts: &dyn Prompts) {
@@ -128,20 +123,11 @@ impl Requests {
         slot.output_len = request.output_len;
     }
 
-    /// Takes the blocks of a request; it keeps its tokens.
-    pub(super) fn preempt(&mut self, id: RequestId) {
-        let (slot, free, draft_free) = self.with_pools(id);
-        free.shrink(&mut slot.table, 0);
-        draft_free.shrink(&mut slot.draft_table, 0);
-        slot.clear_drafts();
-    }
-
     /// Forgets a request; returns its output, if it ever started.
     pub(super) fn end(&mut self, id: RequestId) -> Option<&[u32]> {
         if self.slot_of[id as usize] == NO_SLOT {
             return None;
         }
-        self.preempt(id);
         let at = std::mem::replace(&mut self.slot_of[id as usize], NO_SLOT);
         self.free_slots.push(at);
         let slot = &self.slots[at as usize];
@@ -156,33 +142,31 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// However many requests come and go, slots and blocks are those of the ones in the system.
+    /// However many requests come and go, slots and scratch blocks are those of the ones in the system.
     #[test]
-    fn slots_and_blocks_are_used_again() {
+    fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();
         let prompts = vec![vec![1; 20]; 1000];
-        let config = EngineConfig { num_gpu_blocks: 7, ..EngineConfig::default() };
-        let mut requests = Requests::new(&workload, Capacity::of(&config, Needs::default()));
+        let config = EngineConfig { num_gpu_blocks: 7, max_num_seqs: 1, ..EngineConfig::default() };
+        let needs = Needs { draft: true, trees: true, distributions: false };
+        let mut requests = Requests::new(&workload, Capacity::of(&config, needs));
+        let all = requests.scratch.0.len();
         for id in 0..1000 {
             let truth = RequestTruth { id, output_len: 5, category: 0, recording: None };
             requests.start(truth, &prompts);
-            let (slot, free, draft_free) = requests.with_pools(id);
+            let (slot, scratch) = requests.with_scratch(id);
             slot.tokens.extend([7; 6]);
-            free.ensure(&mut slot.table, 33).unwrap();
-            draft_free.ensure(&mut slot.draft_table, 20).unwrap();
-            assert!(slot.table.len() == 3 && !slot.table.contains(&0), "the null block is nobody's");
-            let dry = free.ensure(&mut slot.table, 200).unwrap_err();
-            assert_eq!((dry.needed, dry.free), (10, if id == 0 { 3 } else { 1 }), "request {id}");
-            if id == 0 {
-                // It stays, and keeps two of its blocks, while the others come and go.
-                free.shrink(&mut slot.table, 30);
-            } else {
-                assert_eq!(requests.end(id), Some(&[7; 5][..]), "trimmed to what was asked for");
-            }
+            slot.tree_table.clear();
+            slot.tree_table.extend([4, 2]);
+            scratch.extend(&mut slot.tree_table, 49).unwrap();
+            assert_eq!((slot.tree_table.len(), scratch.0.len()), (4, all - 2));
+            assert!(slot.tree_table[2..].iter().all(|&b| b >= 7), "the scheduler's blocks are the scheduler's");
+            let dry = scratch.extend(&mut slot.tree_table, 10_000).unwrap_err();
+            assert_eq!((dry.needed, dry.free), (621, all - 2));
+            scratch.take_back(&mut slot.tree_table, 2);
+            assert_eq!(requests.end(id), Some(&[7; 5][..]), "trimmed to what was asked for");
         }
-        assert_eq!((requests.slots.len(), requests.get(0).table.len()), (2, 2));
-        assert_eq!(requests.end(0).map(<[u32]>::len), Some(5));
-        assert_eq!((requests.free.0.len(), requests.draft_free.0.len()), (6, 6));
+        assert_eq!((requests.slots.len(), requests.scratch.0.len()), (1, all));
         assert_eq!(requests.end(0), None);
     }
 }

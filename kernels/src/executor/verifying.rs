@@ -86,7 +86,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         v.nodes.clear();
         for i in 0..batch.len() {
             let (request, context) = (batch.ids[i], batch.context[i] as usize);
-            let (state, pool, _) = self.requests.with_pools(request);
+            let state = self.requests.get(request);
             let checked = v.tokens.len();
             v.pass_tokens.clear();
             v.pass_tokens.push(state.tokens[context]);
@@ -113,19 +113,18 @@ impl<D: Device> DeviceExecutor<'_, D> {
                 v.nodes.extend(0..verified as u32);
             }
             v.pass_tokens.extend_from_slice(&v.tokens[checked..]);
-            pool.ensure(&mut state.table, context + v.pass_tokens.len()).expect("the engine counts the same blocks");
+            let table = step.block_tables.target(request);
             let first = match in_trees {
-                true => self.batch.push_tree(&v.pass_tokens, &v.pass_parents, context, &state.table, Logits::All),
-                false => self.batch.push_chain(&v.pass_tokens, context, &state.table, Logits::All),
+                true => self.batch.push_tree(&v.pass_tokens, &v.pass_parents, context, table, Logits::All),
+                false => self.batch.push_chain(&v.pass_tokens, context, table, Logits::All),
             };
             v.askers.push(Asker { request, start: batch.emitted[i], first, checked: checked..v.tokens.len() });
         }
         for chunk in step.chunks {
             let (from, to) = (chunk.computed as usize, (chunk.computed + chunk.tokens) as usize);
-            let (state, pool, _) = self.requests.with_pools(chunk.request);
-            pool.ensure(&mut state.table, to).expect("the engine counts the same blocks");
+            let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
-            let first = self.batch.push_chain(&state.tokens[from..to], from, &state.table, logits);
+            let first = self.batch.push_chain(&state.tokens[from..to], from, table, logits);
             if chunk.last {
                 let (start, checked) = (state.emitted(), v.tokens.len()..v.tokens.len());
                 v.askers.push(Asker { request: chunk.request, start, first, checked });
@@ -202,13 +201,14 @@ impl<D: Device> DeviceExecutor<'_, D> {
                     accepted[i] = out.nodes.len() as u32;
                 }
                 let context = step.batch.context[i] as usize;
+                let table = step.block_tables.target(asker.request);
                 for (to, &node) in (context + 1..).zip(tree.accepted_path()) {
                     let at = nodes.iter().position(|&n| n == node).expect("accepted nodes were kept");
-                    v.moves.push((slot(&state.table, context + 1 + at), slot(&state.table, to)));
+                    v.moves.push((slot(table, context + 1 + at), slot(table, to)));
                     let ran_at = state.ran_at[node as usize];
                     if ran_at != super::requests::NOT_RUN {
-                        let from = slot(&state.draft_table, ran_at as usize);
-                        v.draft_moves.push((from, slot(&state.draft_table, to)));
+                        let from = slot(&state.tree_table, ran_at as usize);
+                        v.draft_moves.push((from, slot(&state.tree_table, to)));
                     }
                     state.tokens.push(state.drafted[node as usize]);
                 }
@@ -239,10 +239,11 @@ impl<D: Device> DeviceExecutor<'_, D> {
             draft.move_kv(self.device, &v.draft_moves)?;
         }
         if drafting && drafts.in_trees() {
-            // A tree is drafted wider than it is verified: what lies beyond what the engine counts is given back.
             for &id in step.batch.ids {
-                let (state, _, pool) = self.requests.with_pools(id);
-                pool.shrink(&mut state.draft_table, state.tokens.len());
+                let own = step.block_tables.draft(id).len();
+                let (state, scratch) = self.requests.with_scratch(id);
+                scratch.take_back(&mut state.tree_table, own);
+                state.tree_table.clear();
             }
         }
         Ok(())

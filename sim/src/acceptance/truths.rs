@@ -59,7 +59,7 @@ impl<'a> Truths<'a> {
     }
 
     /// Lowers the limits of those that have nothing to propose.
-    pub fn proposable(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+    pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
         }

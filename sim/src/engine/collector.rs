@@ -1,5 +1,8 @@
 //! Where a run's facts go: records, totals, the series and, when asked for, every step.
 
+use super::request::{RejectReason, RunningRequest};
+use super::scheduler_output::Admission;
+use super::spec_decode::SpecDecode;
 use crate::metrics::{Series, Totals};
 use crate::{Outcome, RequestId, RequestRecords, StepRecord, Time};
 
@@ -14,6 +17,8 @@ pub struct Collector {
     pub series: Series,
     /// Every step, when asked for.
     pub steps: Vec<StepRecord>,
+    /// Requests that could never run to their end, and why, in order.
+    pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
 }
 
@@ -25,6 +30,7 @@ impl Collector {
             totals: Totals::default(),
             series: Series::default(),
             steps: Vec::new(),
+            rejected: Vec::new(),
             keep_steps,
         }
     }
@@ -36,23 +42,55 @@ impl Collector {
 
     /// A step has ended.
     #[inline]
-    pub fn step(&mut self, s: &StepRecord) {
-        self.totals.step(s);
-        self.series.step(s);
+    pub fn step(&mut self, record: &StepRecord, spec: &SpecDecode) {
+        self.totals.step(record);
+        self.series.step(record);
+        if spec.drafts.wants.confidence && !spec.drafts.in_trees() {
+            self.totals.calibration.step(&spec.drafts, &spec.accepted);
+        }
         if self.keep_steps {
-            self.steps.push(*s);
+            self.steps.push(*record);
         }
     }
 
-    /// A request emitted its whole output.
-    pub fn finish(&mut self, id: RequestId, now: Time) {
-        self.records.finish[id as usize] = now;
-        self.records.outcome[id as usize] = Outcome::Finished;
+    /// A request was admitted; says whether for the first time.
+    pub(super) fn admit(&mut self, admission: Admission, now: Time) -> bool {
+        let i = admission.id as usize;
+        let first = self.records.first_scheduled[i] == Time::MAX;
+        if first {
+            self.records.first_scheduled[i] = now;
+            self.records.cached_tokens[i] = admission.num_cached_tokens;
+        }
+        first
     }
 
-    /// A request can never fit.
-    pub fn reject(&mut self, id: RequestId, now: Time) {
+    /// A request left the running list: adds what it did since it was admitted to its record.
+    pub(super) fn left(&mut self, r: &RunningRequest) {
+        let (records, i) = (&mut self.records, r.id as usize);
+        records.emitted[i] = r.num_output_tokens;
+        records.rounds[i] += r.done.rounds;
+        records.drafted[i] += r.done.drafted;
+        records.verified[i] += r.done.verified;
+        records.accepted[i] += r.done.accepted;
+    }
+
+    /// A request lost its KV.
+    pub(super) fn preempt(&mut self, r: &RunningRequest) {
+        self.left(r);
+        self.records.preemptions[r.id as usize] += 1;
+    }
+
+    /// A request emitted its whole output.
+    pub(super) fn finish(&mut self, r: &RunningRequest, now: Time) {
+        self.left(r);
+        self.records.finish[r.id as usize] = now;
+        self.records.outcome[r.id as usize] = Outcome::Finished;
+    }
+
+    /// A request can never run.
+    pub(super) fn reject(&mut self, id: RequestId, now: Time, reason: RejectReason) {
         self.records.finish[id as usize] = now;
         self.records.outcome[id as usize] = Outcome::Rejected;
+        self.rejected.push((id, reason));
     }
 }

@@ -1,45 +1,52 @@
 //! Who decides the draft lengths, seen from the engine: nobody, a policy on any executor, or an oracle on the event
 //! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
 
+use super::spec_decode::SpecDecode;
 use crate::event_clock::EventClock;
 use crate::executor::{DraftPass, Executor, Moment, StepPlan};
-use crate::{BatchView, Continue, DraftPlan, DraftShape, Drafts, OraclePolicy, SpecPolicy, StepOutcome};
+use crate::{
+    BatchView, Continue, DraftPlan, DraftShape, Drafts, MAX_TREE_TOKENS, OraclePolicy, RequestId, SpecPolicy,
+    StepOutcome,
+};
 
 /// The engine's side of a policy.
 pub trait Drafter<E: Executor> {
     /// Is there a drafter at all? Without one the engine is the plain engine (invariant 7).
     const ACTIVE: bool;
 
-    /// The most any request may draft now.
-    fn limit(&self) -> u32;
-
-    /// The most tokens of a tree to verify for any request; 0 for chains.
-    fn tree_tokens(&self) -> u32 {
-        0
-    }
+    /// The most tokens any request may have drafted now: of a chain at most `max_draft_len`.
+    fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
 
     /// Is the request that starts now to be drafted for?
     fn drafts_for_next(&mut self) -> bool {
         true
     }
 
+    /// Lowers the draft limits of the step's requests to what there is to propose.
+    fn cap_draft_limits(&mut self, executor: &mut E, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        executor.cap_draft_limits(ids, emitted, limit);
+    }
+
     /// How many decode requests, from the first, take part in this step; `None` is all of them.
-    fn prefix(&mut self, _batch: &BatchView) -> Option<usize> {
+    fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
-    /// Drafts: proposes, runs the draft passes, selects. `drafts` comes reset; afterwards `draft_len` and
-    /// `verify_len` are final.
-    fn speculate(
+    /// Drafts, with at most `max_draft_len` tokens a request: proposes, runs the draft passes, selects. Afterwards the
+    /// lengths in `spec.drafts` are final.
+    fn draft(
         &mut self,
         executor: &mut E,
         step: &StepPlan,
-        plan: &mut DraftPlan,
-        drafts: &mut Drafts,
+        max_draft_len: u32,
+        spec: &mut SpecDecode,
     ) -> Result<(), E::Error>;
 
     /// After the step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
+
+    /// A request has ended.
+    fn request_finished(&mut self, _id: RequestId) {}
 
     /// At the end of the run.
     fn warnings(&self) -> Vec<String> {
@@ -53,11 +60,13 @@ pub struct NoDraft;
 impl<E: Executor> Drafter<E> for NoDraft {
     const ACTIVE: bool = false;
 
-    fn limit(&self) -> u32 {
+    fn num_spec_tokens(&self, _: u32) -> u32 {
         0
     }
 
-    fn speculate(&mut self, _: &mut E, _: &StepPlan, _: &mut DraftPlan, _: &mut Drafts) -> Result<(), E::Error> {
+    fn cap_draft_limits(&mut self, _: &mut E, _: &[RequestId], _: &[u32], _: &mut [u32]) {}
+
+    fn draft(&mut self, _: &mut E, _: &StepPlan, _: u32, _: &mut SpecDecode) -> Result<(), E::Error> {
         Ok(())
     }
 }
@@ -68,34 +77,38 @@ pub struct ByPolicy(pub Box<dyn SpecPolicy>);
 impl<E: Executor> Drafter<E> for ByPolicy {
     const ACTIVE: bool = true;
 
-    fn limit(&self) -> u32 {
-        self.0.limit()
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.0.tree_tokens()
+    fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
+        match self.0.tree_tokens() {
+            0 => self.0.limit().min(max_draft_len),
+            tokens => tokens.min(MAX_TREE_TOKENS),
+        }
     }
 
     fn drafts_for_next(&mut self) -> bool {
         self.0.drafts_for_next()
     }
 
-    fn prefix(&mut self, batch: &BatchView) -> Option<usize> {
-        (self.0.chooses_prefix() && !batch.is_empty()).then(|| self.0.prefix(batch).clamp(1, batch.len()))
+    fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {
+        if batch.is_empty() {
+            return None;
+        }
+        self.0.max_batch(batch).map(|n| n.clamp(1, batch.len()))
     }
 
-    fn speculate(
+    fn draft(
         &mut self,
         executor: &mut E,
         step: &StepPlan,
-        plan: &mut DraftPlan,
-        drafts: &mut Drafts,
+        max_draft_len: u32,
+        spec: &mut SpecDecode,
     ) -> Result<(), E::Error> {
         let batch = &step.batch;
+        spec.reset(batch.len(), max_draft_len);
+        let SpecDecode { plan, drafts, .. } = spec;
         drafts.want(self.0.wants());
         if !batch.is_empty() {
             self.0.propose(batch, plan);
-            executor.deliberated(Moment::Propose);
+            executor.charge_decision(Moment::Propose);
         }
         let (mut common_len, depth) = clamp(batch, plan, drafts);
         if let DraftShape::Tree(_) = plan.shape {
@@ -107,7 +120,7 @@ impl<E: Executor> Drafter<E> for ByPolicy {
             let go_on = self.0.keep_drafting(batch, drafts);
             // What comes out of one pass is waited for once.
             if drafts.was_decided() && (pass == 1 || !executor.drafts_in_parallel()) {
-                executor.deliberated(Moment::KeepDrafting);
+                executor.charge_decision(Moment::KeepDrafting);
             }
             if go_on == Continue::Stop {
                 break;
@@ -124,17 +137,22 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         if depth > 0 {
             self.0.select(batch, drafts);
             if drafts.was_decided() {
-                executor.deliberated(Moment::Select);
+                executor.charge_decision(Moment::Select);
             }
             drafts.measure_trees(batch.limit);
             let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
             assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
         }
+        spec.drafted(executor.drafts_in_parallel());
         Ok(())
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
         self.0.observe(outcome);
+    }
+
+    fn request_finished(&mut self, id: RequestId) {
+        self.0.request_finished(id);
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -148,17 +166,19 @@ pub struct ByOracle(pub Box<dyn OraclePolicy>);
 impl<'a> Drafter<EventClock<'a>> for ByOracle {
     const ACTIVE: bool = true;
 
-    fn limit(&self) -> u32 {
-        self.0.limit()
+    fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
+        self.0.limit().min(max_draft_len)
     }
 
-    fn speculate(
+    fn draft(
         &mut self,
         executor: &mut EventClock<'a>,
         step: &StepPlan,
-        plan: &mut DraftPlan,
-        drafts: &mut Drafts,
+        max_draft_len: u32,
+        spec: &mut SpecDecode,
     ) -> Result<(), <EventClock<'a> as Executor>::Error> {
+        spec.reset(step.batch.len(), max_draft_len);
+        let SpecDecode { plan, drafts, .. } = spec;
         if !step.batch.is_empty() {
             self.0.propose(&step.batch, &executor.truth(&step.batch), plan);
         }
@@ -168,6 +188,7 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         }
         idle_pass(executor, step, depth, drafts)?;
         drafts.verify_len.extend_from_slice(&drafts.draft_len);
+        spec.drafted(executor.drafts_in_parallel());
         Ok(())
     }
 }

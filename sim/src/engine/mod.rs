@@ -1,37 +1,32 @@
-//! The engine loop: admit, schedule, draft, verify, commit, observe; the same for every clock.
+//! The engine loop: schedule, draft, verify, update, observe; the same for every clock.
 //!
-//! The order of a step is ARCHITECTURE.md's. The loop never asks which executor it drives and allocates nothing once
-//! its buffers have grown.
+//! The order of a step is ARCHITECTURE.md's. The loop never asks which executor it drives or whether there is a drafter,
+//! and allocates nothing once its buffers have grown.
 
 mod arrivals;
 mod collector;
-mod commit;
 mod drafter;
-mod kv;
-mod memory;
-mod schedule_v0;
-mod schedule_v1;
-mod state;
+mod input_batch;
+mod kv_cache;
+mod request;
+mod scheduler;
+mod scheduler_output;
+mod spec_decode;
 mod stretch;
 #[cfg(test)]
 mod tests;
-mod work;
 
 pub use collector::Collector;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
-pub use kv::{BlockId, BlockPool, BlockTable, Content};
+pub use kv_cache::{BlockId, TablesOf};
+pub use request::RejectReason;
+pub use spec_decode::SpecDecode;
 
 use crate::executor::Executor;
-use crate::{
-    Arrivals, BudgetCharge, DraftPlan, DraftShape, Drafts, EngineConfig, RequestId, RequestTruth, Scheduler,
-    StepOutcome, StepRecord, Time, Workload,
-};
+use crate::{Arrivals, EngineConfig, RequestId, RequestTruth, Time, Workload};
 use arrivals::ArrivalStream;
-use memory::Memory;
-use state::{Active, Waiting};
-use std::collections::VecDeque;
+use scheduler::Scheduler;
 use std::sync::atomic::{AtomicBool, Ordering};
-use work::Work;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,24 +57,12 @@ pub struct Finished<E> {
 pub struct Engine<'a, E, D> {
     config: &'a EngineConfig,
     workload: &'a Workload,
-    executor: E,
-    drafter: D,
     arrivals: ArrivalStream<'a>,
-    slo_tpot_s: f64,
-    waiting: VecDeque<Waiting>,
-    running: Vec<Active>,
-    memory: Memory<'a>,
+    scheduler: Scheduler<'a>,
+    drafter: D,
+    executor: E,
+    spec: SpecDecode,
     out: Collector,
-    step: u64,
-    /// End of the last step: most requests emitted then.
-    last_end: Time,
-    preempted: u32,
-    /// Token budget left in this step.
-    budget: u32,
-    work: Work,
-    plan: DraftPlan,
-    drafts: Drafts,
-    accepted: Vec<u32>,
 }
 
 impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
@@ -98,186 +81,154 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         Engine {
             config,
             workload,
-            executor,
-            drafter,
             arrivals: ArrivalStream::new(workload, arrivals),
-            slo_tpot_s,
-            waiting: VecDeque::new(),
-            running: Vec::new(),
-            memory: Memory::new(config, workload, D::ACTIVE),
+            scheduler: Scheduler::new(config, workload, D::ACTIVE, slo_tpot_s),
+            drafter,
+            executor,
+            spec: SpecDecode::default(),
             out: Collector::new(workload.len(), keep_steps),
-            step: 0,
-            last_end: Time::ZERO,
-            preempted: 0,
-            budget: 0,
-            work: Work::default(),
-            plan: DraftPlan::default(),
-            drafts: Drafts::default(),
-            accepted: Vec::new(),
         }
     }
 
     /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
+    ///
+    /// # Errors
+    /// The executor's, from a pass that failed.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Ending, E::Error> {
         loop {
             if interrupt.load(Ordering::Relaxed) {
                 return Ok(Ending::Interrupted);
             }
-            self.executor.round();
+            self.executor.begin_iteration();
             if self.executor.now() == Time::MAX {
                 return Ok(Ending::OutOfTime);
             }
-            self.admit_arrivals();
-            if self.running.is_empty() && self.waiting.is_empty() {
+            self.add_arrived();
+            if self.scheduler.is_idle() {
                 match self.arrivals.next_at() {
                     Time::MAX => return Ok(Ending::Done),
                     at => self.executor.wait_until(at),
                 }
             } else if !self.skip_stretch() {
-                self.one_step()?;
+                self.step()?;
             }
         }
     }
 
     /// Ends it, with what the requests still running have done so far.
     pub fn finish(mut self) -> Finished<E> {
-        for a in std::mem::take(&mut self.running) {
-            self.flush(&a);
-        }
+        let usable_blocks = self.scheduler.kv_cache_manager().usable();
+        self.scheduler.into_running().iter().for_each(|r| self.out.left(r));
         self.out.totals.gaps.flush();
-        Finished {
-            out: self.out,
-            warnings: self.drafter.warnings(),
-            usable_blocks: self.memory.usable(),
-            executor: self.executor,
-        }
+        Finished { out: self.out, warnings: self.drafter.warnings(), usable_blocks, executor: self.executor }
     }
 
-    fn admit_arrivals(&mut self) {
-        let now = self.executor.now();
-        while let Some((id, at)) = self.arrivals.pop(now) {
-            self.out.records.arrival[id as usize] = at;
-            if self.fits_at_all(id) {
-                self.waiting.push_back(Waiting { id, emitted: 0, last_emit: Time::MAX, seen: 0, may_draft: true });
-            } else {
-                self.reject(id, at);
-            }
-        }
-    }
-
-    /// Could the prompt ever be scheduled? What only shows later (outputs that outgrow the pool) is caught there.
-    fn fits_at_all(&self, id: RequestId) -> bool {
-        let prompt = self.workload.prompt_len[id as usize];
-        let whole = !self.config.chunked_prefill || self.config.scheduler == Scheduler::V0PrefillFirst;
-        prompt < self.config.max_model_len
-            && self.memory.could_hold(prompt)
-            && (!whole || prompt <= self.config.max_num_batched_tokens)
-    }
-
-    fn reject(&mut self, id: RequestId, at: Time) {
-        self.out.reject(id, at);
-        self.executor.end(id);
-        self.arrivals.ended(at);
-    }
-
-    fn one_step(&mut self) -> Result<(), E::Error> {
+    fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
-        self.begin_step();
-        match self.config.scheduler {
-            Scheduler::V1 => self.schedule_v1(),
-            Scheduler::V0PrefillFirst => self.schedule_v0(),
+        self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
+        self.act_on_schedule(start);
+        self.scheduler.prepare_inputs();
+        let (ids, emitted, limit) = self.scheduler.draft_limits();
+        self.drafter.cap_draft_limits(&mut self.executor, ids, emitted, limit);
+        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
+            self.scheduler.keep_first(n);
         }
-        self.work.gather(&mut self.running, D::ACTIVE, self.config.draft_prefill);
-        if D::ACTIVE {
-            let (ids, emitted, limit) = self.work.columns.limits();
-            self.executor.proposable(ids, emitted, limit);
-            let view = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
-            if let Some(first) = self.drafter.prefix(&view.batch) {
-                self.work.columns.keep_first(first, &mut self.running);
-            }
-        }
-        let n = self.work.columns.len();
-        if n == 0 && self.work.chunks.is_empty() {
-            // Scheduling only rejected or preempted; the next round goes on from there.
+        if self.scheduler.output().is_empty() {
+            // Scheduling only rejected or preempted; the next iteration goes on from there.
             return Ok(());
         }
-        if D::ACTIVE {
-            self.drafts.reset(n, self.config.max_draft_len);
-            self.plan.shape = DraftShape::Chain;
-            self.plan.draft_len.clear();
-            self.plan.draft_len.resize(n, 0);
-            self.accepted.resize(n, 0);
-        }
 
-        let plan = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
-        self.drafter.speculate(&mut self.executor, &plan, &mut self.plan, &mut self.drafts)?;
+        let plan = self.scheduler.step_plan();
+        self.drafter.draft(&mut self.executor, &plan, self.config.max_draft_len, &mut self.spec)?;
         let drafted = self.executor.now();
-        if D::ACTIVE && self.config.budget_charge == BudgetCharge::Trimmed {
-            self.top_up_chunks();
-            let plan = self.work.plan(self.config, self.step, start, self.running.len(), self.waiting.len());
-            self.executor.verify(&plan, &mut self.drafts, &mut self.accepted)?;
-        } else {
-            self.executor.verify(&plan, &mut self.drafts, &mut self.accepted)?;
-        }
+        self.scheduler.top_up_chunks(&self.spec.drafts);
+        let plan = self.scheduler.step_plan();
+        self.executor.verify(&plan, &mut self.spec.drafts, &mut self.spec.accepted)?;
         let end = self.executor.now();
-        let mut record = StepRecord {
-            step: self.step,
-            start,
-            end,
-            draft_time: drafted - start,
-            verify_time: end - drafted,
-            batch_size: n as u32,
-            chunks: self.work.prefill.chunks,
-            chunk_tokens: self.work.prefill.tokens,
-            context: self.work.context_sum(),
-            waiting: self.waiting.len() as u32,
-            draft_passes: match self.executor.drafts_in_parallel() {
-                true => self.drafts.passes.min(1),
-                false => self.drafts.passes,
-            },
-            used_blocks: self.memory.used(),
-            preempted: self.preempted,
-            ..StepRecord::default()
-        };
-        self.commit(&mut record);
-        self.out.step(&record);
-        if D::ACTIVE {
-            if self.drafts.wants.confidence && !self.drafts.in_trees() {
-                self.out.totals.calibration.step(&self.drafts, &self.accepted);
-            }
-            self.drafter.observe(&StepOutcome {
-                ids: self.work.columns.ids(),
-                drafted: &self.drafts.draft_len,
-                verified: &self.drafts.verify_len,
-                accepted: &self.accepted,
-                drafts: &self.drafts,
-                draft_time: record.draft_time,
-                verify_time: record.verify_time,
-            });
-        }
-        self.last_end = end;
-        self.step += 1;
+
+        let mut record = self.scheduler.update_from_output(&self.spec, end, &mut self.out.totals);
+        (record.start, record.end) = (start, end);
+        (record.draft_time, record.verify_time) = (drafted - start, end - drafted);
+        self.act_on_output(end);
+        self.out.step(&record, &self.spec);
+        let batch = self.scheduler.step_plan().batch;
+        self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
         Ok(())
     }
 
-    fn begin_step(&mut self) {
-        self.preempted = 0;
-        self.budget = self.config.max_num_batched_tokens;
+    /// Hands the scheduler what has arrived.
+    fn add_arrived(&mut self) {
+        let now = self.executor.now();
+        while let Some((id, at)) = self.arrivals.pop(now) {
+            self.out.records.arrival[id as usize] = at;
+            if let Err(reason) = self.scheduler.add_request(id) {
+                self.out.reject(id, at, reason);
+                self.executor.end(id);
+                self.arrivals.ended(at);
+            }
+        }
+    }
+
+    /// Tells executor, drafter and collector what scheduling did to requests.
+    #[inline]
+    fn act_on_schedule(&mut self, now: Time) {
+        let output = self.scheduler.output();
+        if !output.admitted.is_empty() {
+            self.start_admitted(now);
+        }
+        let output = self.scheduler.output();
+        for r in &output.preempted {
+            self.out.preempt(r);
+            self.executor.preempted(r.id);
+        }
+        for r in &output.rejected {
+            if let Some(ran) = &r.ran {
+                self.out.left(ran);
+            }
+            self.out.reject(r.id, now, r.reason);
+            self.executor.end(r.id);
+            self.drafter.request_finished(r.id);
+            self.arrivals.ended(now);
+        }
     }
 
     /// On a request's first scheduling its truth is drawn and its queueing ends.
-    fn first_scheduled(&mut self, id: RequestId, cached: u32) {
-        let i = id as usize;
-        if self.out.records.first_scheduled[i] == Time::MAX {
-            self.out.records.first_scheduled[i] = self.executor.now();
-            self.out.records.cached_tokens[i] = cached;
-            self.executor.start(RequestTruth {
-                id,
-                // Beyond the model's length nothing is emitted, so no truth is needed either.
-                output_len: self.workload.output_len[i].min(self.config.max_model_len - self.workload.prompt_len[i]),
-                category: self.workload.category[i],
-                recording: self.workload.recording.get(i).copied().filter(|&r| r != u32::MAX),
-            });
+    fn start_admitted(&mut self, now: Time) {
+        for index in 0..self.scheduler.output().admitted.len() {
+            let admission = self.scheduler.output().admitted[index];
+            if !self.out.admit(admission, now) {
+                continue;
+            }
+            if self.config.draft_prefill && !self.drafter.drafts_for_next() {
+                self.scheduler.never_draft_for(index);
+            }
+            self.executor.start(self.truth_of(admission.id));
+        }
+    }
+
+    fn truth_of(&self, id: RequestId) -> RequestTruth {
+        let (i, w) = (id as usize, self.workload);
+        RequestTruth {
+            id,
+            // Beyond the model's length nothing is emitted, so no truth is needed either.
+            output_len: w.output_len[i].min(self.config.max_model_len - w.prompt_len[i]),
+            category: w.category[i],
+            recording: w.recording.get(i).copied().filter(|&r| r != u32::MAX),
+        }
+    }
+
+    /// Tells executor, drafter and collector what a step's output did to requests.
+    #[inline]
+    fn act_on_output(&mut self, end: Time) {
+        let output = self.scheduler.output();
+        for &id in &output.first_tokens {
+            self.out.records.first_token[id as usize] = end;
+        }
+        for r in &output.finished {
+            self.out.finish(r, end);
+            self.executor.end(r.id);
+            self.drafter.request_finished(r.id);
+            self.arrivals.ended(end);
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::{Mark, MarkKind, StepTrace};
 use crate::acceptance::{AcceptanceSource, Truths};
 use crate::executor::{DraftPass, Executor, Moment, StepPlan};
-use crate::{Drafts, RequestId, RequestTruth, Time};
+use crate::{Drafts, PassShape, RequestId, RequestTruth, Time};
 
 /// The replay asked for something else than what was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,12 +76,13 @@ impl<'a> ReplayClock<'a> {
 
 impl Executor for ReplayClock<'_> {
     type Error = Diverged;
+    const SKIPS: bool = false;
 
     fn now(&self) -> Time {
         self.now
     }
 
-    fn round(&mut self) {
+    fn begin_iteration(&mut self) {
         self.pass(MarkKind::Round);
     }
 
@@ -97,16 +98,22 @@ impl Executor for ReplayClock<'_> {
         self.truths.start(request);
     }
 
+    fn preempted(&mut self, _: RequestId) {}
+
     fn end(&mut self, id: RequestId) {
         self.truths.end(id);
     }
 
-    fn proposable(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+    fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         self.pass(MarkKind::Scheduled);
-        self.truths.proposable(ids, emitted, limit);
+        self.truths.cap_draft_limits(ids, emitted, limit);
     }
 
-    fn deliberated(&mut self, moment: Moment) {
+    fn drafts_in_parallel(&self) -> bool {
+        false
+    }
+
+    fn charge_decision(&mut self, moment: Moment) {
         self.pass(MarkKind::Decided(moment));
     }
 
@@ -122,5 +129,9 @@ impl Executor for ReplayClock<'_> {
             self.truths.accept(&step.batch, drafts, accepted);
         }
         self.result()
+    }
+
+    fn plain_step(&mut self, _: PassShape) {
+        unreachable!("recorded time has no steps to skip")
     }
 }

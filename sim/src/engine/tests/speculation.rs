@@ -33,12 +33,8 @@ impl SpecPolicy for Same {
         self.nodes
     }
 
-    fn chooses_prefix(&self) -> bool {
-        self.first.is_some()
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.first.unwrap_or(batch.len())
+    fn max_batch(&mut self, _: &BatchView) -> Option<usize> {
+        self.first
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {

@@ -91,12 +91,8 @@ impl SpecPolicy for Erratic {
         !self.wild || self.draw(205, 4) > 0
     }
 
-    fn chooses_prefix(&self) -> bool {
-        self.wild
-    }
-
-    fn prefix(&mut self, batch: &BatchView) -> usize {
-        self.draw(206, 2 * batch.len() as u32) as usize
+    fn max_batch(&mut self, batch: &BatchView) -> Option<usize> {
+        self.wild.then(|| self.draw(206, 2 * batch.len() as u32) as usize)
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
@@ -237,11 +233,11 @@ impl Fixture {
             let mut e =
                 Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, ByPolicy(policy), false);
             let Ok(_) = e.run(&AtomicBool::new(false));
-            (e.memory.used(), e.memory.draft_used())
+            (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
         } else {
             let mut e = Engine::new(&self.config, &self.workload, self.arrivals, f64::INFINITY, clock, NoDraft, false);
             let Ok(_) = e.run(&AtomicBool::new(false));
-            (e.memory.used(), e.memory.draft_used())
+            (e.scheduler.kv_cache_manager().used(), e.scheduler.kv_cache_manager().draft_used())
         }
     }
 }

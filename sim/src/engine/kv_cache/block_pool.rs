@@ -1,7 +1,6 @@
-//! KV blocks: a pool with vLLM's free queue, block tables per request, and block-hash prefix caching.
+//! A pool of KV blocks with vLLM's free queue and block-hash prefix caching (vLLM v1 `block_pool.py`, policies.md 4.4).
 //!
-//! Sources: vLLM v1 `block_pool.py`, `kv_cache_manager.py` (policies.md 4.4). Block ids are real, so that the same tables
-//! can address paged KV on hardware. Must never know about time or policies.
+//! Block ids are real: the same tables address paged KV on hardware. Block 0 is the null block and in no table.
 
 use crate::luck::mix;
 use std::collections::HashMap;
@@ -32,6 +31,7 @@ pub struct BlockPool {
     prev: Vec<u32>,
     head: u32,
     tail: u32,
+    total: u32,
     free: u32,
     cached: HashMap<u64, BlockId>,
     /// Cached blocks handed out since the last look at the cache: growing a table must not hash.
@@ -39,16 +39,17 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// `blocks` usable blocks (the null block is not among them), all free.
+    /// Blocks 1 to `blocks`, all free. The null block is not among them.
     pub fn new(blocks: u32) -> BlockPool {
         let n = blocks as usize;
         BlockPool {
-            refs: vec![0; n],
-            hash: vec![NO_HASH; n],
-            next: (1..=blocks).map(|i| if i == blocks { NONE } else { i }).collect(),
-            prev: (0..blocks).map(|i| i.checked_sub(1).unwrap_or(NONE)).collect(),
-            head: if blocks == 0 { NONE } else { 0 },
-            tail: blocks.checked_sub(1).unwrap_or(NONE),
+            refs: vec![0; n + 1],
+            hash: vec![NO_HASH; n + 1],
+            next: (1..=blocks + 1).map(|next| if next > blocks { NONE } else { next }).collect(),
+            prev: (0..=blocks).map(|block| if block < 2 { NONE } else { block - 1 }).collect(),
+            head: if blocks == 0 { NONE } else { 1 },
+            tail: if blocks == 0 { NONE } else { blocks },
+            total: blocks,
             free: blocks,
             cached: HashMap::new(),
             evicted: Vec::with_capacity(n),
@@ -62,7 +63,7 @@ impl BlockPool {
 
     /// Blocks in the pool.
     pub fn total(&self) -> u32 {
-        self.refs.len() as u32
+        self.total
     }
 
     /// Blocks at least one request holds.

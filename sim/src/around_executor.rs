@@ -1,0 +1,109 @@
+//! An executor around another one: to watch what it does, or to have it fail.
+
+use crate::executor::{DraftPass, Executor, Moment, StepPlan};
+use crate::{Drafts, PassShape, RequestId, RequestTruth, Time};
+
+/// What is an [`Executor`] by passing everything on to another, but for what is done here beside or instead of it.
+pub trait AroundExecutor {
+    /// The executor within.
+    type Inner: Executor;
+
+    /// What can go wrong in a pass.
+    type Error: From<<Self::Inner as Executor>::Error>;
+
+    /// The executor within.
+    fn inner(&self) -> &Self::Inner;
+
+    /// The executor within.
+    fn inner_mut(&mut self) -> &mut Self::Inner;
+
+    /// [`Executor::begin_iteration`].
+    fn around_begin_iteration(&mut self) {
+        self.inner_mut().begin_iteration();
+    }
+
+    /// [`Executor::wait_until`].
+    fn around_wait_until(&mut self, at: Time) {
+        self.inner_mut().wait_until(at);
+    }
+
+    /// [`Executor::cap_draft_limits`].
+    fn around_cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        self.inner_mut().cap_draft_limits(ids, emitted, limit);
+    }
+
+    /// [`Executor::charge_decision`].
+    fn around_charge_decision(&mut self, moment: Moment) {
+        self.inner_mut().charge_decision(moment);
+    }
+
+    /// [`Executor::draft`].
+    ///
+    /// # Errors
+    /// As there.
+    fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error> {
+        Ok(self.inner_mut().draft(step, pass, out)?)
+    }
+
+    /// [`Executor::verify`].
+    ///
+    /// # Errors
+    /// As there.
+    fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
+        Ok(self.inner_mut().verify(step, drafts, accepted)?)
+    }
+}
+
+/// Steps are never skipped: whoever looks wants to see them.
+impl<T: AroundExecutor> Executor for T {
+    type Error = <T as AroundExecutor>::Error;
+    const SKIPS: bool = false;
+
+    fn now(&self) -> Time {
+        self.inner().now()
+    }
+
+    fn begin_iteration(&mut self) {
+        self.around_begin_iteration();
+    }
+
+    fn wait_until(&mut self, at: Time) {
+        self.around_wait_until(at);
+    }
+
+    fn start(&mut self, request: RequestTruth) {
+        self.inner_mut().start(request);
+    }
+
+    fn preempted(&mut self, id: RequestId) {
+        self.inner_mut().preempted(id);
+    }
+
+    fn end(&mut self, id: RequestId) {
+        self.inner_mut().end(id);
+    }
+
+    fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        self.around_cap_draft_limits(ids, emitted, limit);
+    }
+
+    fn drafts_in_parallel(&self) -> bool {
+        self.inner().drafts_in_parallel()
+    }
+
+    fn charge_decision(&mut self, moment: Moment) {
+        self.around_charge_decision(moment);
+    }
+
+    fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error> {
+        self.around_draft(step, pass, out)
+    }
+
+    fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
+        self.around_verify(step, drafts, accepted)
+    }
+
+    fn plain_step(&mut self, _: PassShape) {
+        unreachable!("only executors that skip are asked")
+    }
+}

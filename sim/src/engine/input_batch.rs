@@ -1,0 +1,154 @@
+//! The decode requests of a step in columns, as policies and executors see them. Columns never shrink.
+
+use super::request::RunningRequest;
+use crate::RequestId;
+
+/// The decode requests of a step.
+#[derive(Clone, Debug, Default)]
+pub struct InputBatch {
+    at: Vec<u32>,
+    ids: Vec<RequestId>,
+    context: Vec<u32>,
+    emitted: Vec<u32>,
+    limit: Vec<u32>,
+    gap: Vec<u32>,
+    slo_tpot_s: Vec<f64>,
+    /// Sum of `context`.
+    context_sum: u64,
+    /// Decode requests in the step: `n` entries of each column count.
+    n: usize,
+}
+
+impl InputBatch {
+    /// Begins a new batch of at most `most` requests.
+    #[inline]
+    pub fn rows(&mut self, most: usize) -> Rows<'_> {
+        if self.at.len() < most {
+            self.at.resize(most, 0);
+            self.ids.resize(most, 0);
+            self.context.resize(most, 0);
+            self.emitted.resize(most, 0);
+            self.limit.resize(most, 0);
+            self.gap.resize(most, 0);
+            self.slo_tpot_s.resize(most, f64::INFINITY);
+        }
+        // Slices of one length: filling them is a good part of a step.
+        Rows {
+            at: &mut self.at[..most],
+            ids: &mut self.ids[..most],
+            context: &mut self.context[..most],
+            emitted: &mut self.emitted[..most],
+            limit: &mut self.limit[..most],
+            gap: &mut self.gap[..most],
+            slo_tpot_s: &mut self.slo_tpot_s[..most],
+            out: (&mut self.context_sum, &mut self.n),
+            context_sum: 0,
+            n: 0,
+        }
+    }
+
+    /// Leaves all but the first `n` requests out of the step: they keep their KV and wait.
+    pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
+        for i in n..self.n {
+            running[self.at[i] as usize].num_scheduled_tokens = 0;
+            self.context_sum -= u64::from(self.context[i]);
+        }
+        self.n = self.n.min(n);
+    }
+
+    /// Ids, emitted tokens and draft limits, the limits to be lowered.
+    pub fn limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
+        (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
+    }
+
+    /// The index of each decode request in the running list.
+    pub fn at(&self) -> &[u32] {
+        &self.at[..self.n]
+    }
+
+    /// The decode requests' ids.
+    pub fn ids(&self) -> &[RequestId] {
+        &self.ids[..self.n]
+    }
+
+    /// Tokens of each in the target's KV.
+    pub fn context(&self) -> &[u32] {
+        &self.context[..self.n]
+    }
+
+    /// Output tokens of each so far.
+    pub fn emitted(&self) -> &[u32] {
+        &self.emitted[..self.n]
+    }
+
+    /// The draft limit of each.
+    pub fn limit(&self) -> &[u32] {
+        &self.limit[..self.n]
+    }
+
+    /// Tokens of each that the draft has not run over.
+    pub fn draft_gap(&self) -> &[u32] {
+        &self.gap[..self.n]
+    }
+
+    /// The TPOT limit of each, seconds.
+    pub fn slo_tpot_s(&self) -> &[f64] {
+        &self.slo_tpot_s[..self.n]
+    }
+
+    /// Sum of the contexts.
+    pub fn context_sum(&self) -> u64 {
+        self.context_sum
+    }
+
+    /// Number of decode requests.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// No decode request?
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+}
+
+/// A batch that is being filled.
+pub struct Rows<'a> {
+    at: &'a mut [u32],
+    ids: &'a mut [RequestId],
+    context: &'a mut [u32],
+    emitted: &'a mut [u32],
+    limit: &'a mut [u32],
+    gap: &'a mut [u32],
+    slo_tpot_s: &'a mut [f64],
+    out: (&'a mut u64, &'a mut usize),
+    context_sum: u64,
+    n: usize,
+}
+
+impl Rows<'_> {
+    /// Adds the request at `index` of the running list. Without a drafter nobody reads what concerns drafts: it keeps its
+    /// defaults.
+    #[inline]
+    pub fn push(&mut self, index: usize, r: &RunningRequest, drafting: bool) {
+        let n = self.n;
+        self.at[n] = index as u32;
+        self.ids[n] = r.id;
+        self.context[n] = r.num_computed_tokens;
+        self.emitted[n] = r.num_output_tokens;
+        if drafting {
+            self.limit[n] = r.num_scheduled_tokens - 1;
+            self.gap[n] = if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 };
+            self.slo_tpot_s[n] = r.slo_tpot_s;
+        }
+        self.context_sum += u64::from(r.num_computed_tokens);
+        self.n += 1;
+    }
+
+    /// Ends the batch.
+    #[inline]
+    pub fn finish(self) {
+        *self.out.0 = self.context_sum;
+        *self.out.1 = self.n;
+    }
+}

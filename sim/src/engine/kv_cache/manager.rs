@@ -1,0 +1,193 @@
+//! vLLM's `KVCacheManager` (policies.md 4.4): what of a request is cached, and whether there are slots for its tokens.
+//! Where the draft has a pool of its own, it has to have as many blocks.
+
+use super::block_pool::{BlockPool, Content};
+use super::block_tables::{BlockTables, TablesOf};
+use crate::engine::request::RunningRequest;
+use crate::{DraftKv, EngineConfig, RequestId, Workload};
+
+/// The KV memory of both models.
+pub struct KvCacheManager<'a> {
+    workload: &'a Workload,
+    pool: BlockPool,
+    /// The draft's own, where it has one.
+    draft_pool: Option<BlockPool>,
+    tables: BlockTables,
+    block_size: u32,
+    caching: bool,
+    per_prefix_block: u32,
+    reserve_full: bool,
+    watermark: u32,
+}
+
+/// What of a waiting request is cached.
+#[derive(Clone, Copy, Debug)]
+pub struct ComputedBlocks {
+    blocks: u32,
+    /// Tokens in them.
+    pub num_tokens: u32,
+    /// Blocks that are free besides them.
+    available: u32,
+}
+
+impl<'a> KvCacheManager<'a> {
+    /// The memory of an engine; `drafting` says whether a draft model takes its share (invariant 7).
+    pub fn new(config: &EngineConfig, workload: &'a Workload, drafting: bool) -> KvCacheManager<'a> {
+        let device = match config.draft_kv {
+            DraftKv::EqualSplit { ratio } if drafting => (f64::from(config.num_gpu_blocks) / (1.0 + ratio)) as u32,
+            _ => config.num_gpu_blocks,
+        };
+        let draft_pool = match config.draft_kv {
+            DraftKv::Separate { blocks } if drafting => Some(BlockPool::new(blocks)),
+            _ => None,
+        };
+        // One block is the null block (policies.md 4.1).
+        let usable = device.saturating_sub(1);
+        KvCacheManager {
+            workload,
+            pool: BlockPool::new(usable),
+            draft_pool,
+            tables: BlockTables::new(workload.len()),
+            block_size: config.block_size,
+            caching: config.prefix_caching,
+            per_prefix_block: workload.prefix_block / config.block_size,
+            reserve_full: config.reserve_full_sequence,
+            watermark: (config.watermark * f64::from(usable)).ceil() as u32,
+        }
+    }
+
+    /// Blocks requests can use.
+    pub fn usable(&self) -> u32 {
+        self.pool.total()
+    }
+
+    /// Blocks requests hold.
+    pub fn used(&self) -> u32 {
+        self.pool.used()
+    }
+
+    /// Blocks held in the draft's own pool.
+    #[cfg(test)]
+    pub fn draft_used(&self) -> u32 {
+        self.draft_pool.as_ref().map_or(0, BlockPool::used)
+    }
+
+    /// Blocks no request holds.
+    pub fn num_free_blocks(&self) -> u32 {
+        self.pool.free().min(self.draft_free())
+    }
+
+    /// Blocks of the draft's own pool; without one no number is too large.
+    pub fn draft_total(&self) -> u32 {
+        self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::total)
+    }
+
+    fn draft_free(&self) -> u32 {
+        self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::free)
+    }
+
+    fn blocks_for(&self, tokens: u32) -> u32 {
+        tokens.div_ceil(self.block_size)
+    }
+
+    /// Could the empty pools of the target and of the draft hold this many tokens?
+    pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
+        let need = self.blocks_for(tokens);
+        (need <= self.pool.total(), need <= self.draft_total())
+    }
+
+    /// Blocks a request lacks to hold `tokens`.
+    #[inline]
+    pub fn lacking(&self, r: &RunningRequest, tokens: u32) -> u32 {
+        if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }
+    }
+
+    /// Is there certainly room for `requests` requests to grow by `tokens` each?
+    pub fn surely_holds(&self, requests: usize, tokens: u32) -> bool {
+        requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.num_free_blocks())
+    }
+
+    /// Makes room for `tokens` tokens in all of a running request; false when the pools cannot.
+    #[inline]
+    pub fn allocate_slots(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
+        tokens <= r.num_slots || self.grow(r, tokens)
+    }
+
+    fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
+        let need = self.lacking(r, tokens);
+        if need > self.num_free_blocks() {
+            return false;
+        }
+        self.pool.grow(self.tables.target(r.table), need);
+        self.grow_draft(r, need);
+        r.num_slots += need * self.block_size;
+        true
+    }
+
+    fn grow_draft(&mut self, r: &RunningRequest, blocks: u32) {
+        if let Some(pool) = &mut self.draft_pool {
+            pool.grow(self.tables.draft(r.table), blocks);
+        }
+    }
+
+    fn content(&self, id: RequestId) -> Content<'a> {
+        // Prefix blocks that do not divide into KV blocks cannot be shared; `Simulation::run` warns of it.
+        let divides = self.per_prefix_block > 0 && self.workload.prefix_block.is_multiple_of(self.block_size);
+        let prefix = if divides { self.workload.prefix(id) } else { &[] };
+        Content { prefix, per_prefix_block: self.per_prefix_block, request: id }
+    }
+
+    /// Looks a waiting request of `num_tokens` tokens up in the prefix cache. At least one token is left to compute.
+    pub fn get_computed_blocks(&mut self, id: RequestId, num_tokens: u32) -> ComputedBlocks {
+        if !self.caching {
+            return ComputedBlocks { blocks: 0, num_tokens: 0, available: self.num_free_blocks() };
+        }
+        let content = self.content(id);
+        let (hits, idle) = self.pool.lookup(&content, (num_tokens - 1) / self.block_size);
+        let available = (self.pool.free() - idle).min(self.draft_free().saturating_sub(hits));
+        ComputedBlocks { blocks: hits, num_tokens: hits * self.block_size, available }
+    }
+
+    /// Takes the cached blocks and room for `tokens` tokens in all for a request that starts to run; false, and nothing
+    /// taken, when they do not fit. `busy`: does anything run (the watermark applies only then)?
+    pub fn allocate_new(&mut self, r: &mut RunningRequest, found: ComputedBlocks, tokens: u32, busy: bool) -> bool {
+        let need = self.blocks_for(tokens) - found.blocks;
+        let claim = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { need };
+        let margin = if busy { self.watermark } else { 0 };
+        if claim.saturating_add(margin) > found.available {
+            return false;
+        }
+        let content = self.content(r.id);
+        r.table = self.tables.take(r.id);
+        let table = self.tables.target(r.table);
+        self.pool.take_hits(table, &content, found.blocks);
+        self.pool.grow(table, need);
+        self.grow_draft(r, found.blocks + need);
+        r.num_slots = (found.blocks + need) * self.block_size;
+        self.cache_blocks(r, tokens);
+        true
+    }
+
+    /// Registers the blocks that `num_tokens` confirmed tokens fill in the prefix cache.
+    pub fn cache_blocks(&mut self, r: &RunningRequest, num_tokens: u32) {
+        if self.caching {
+            let content = self.content(r.id);
+            self.pool.register(self.tables.target(r.table), &content, num_tokens / self.block_size);
+        }
+    }
+
+    /// Gives everything a request holds back.
+    pub fn free(&mut self, r: &mut RunningRequest) {
+        self.pool.release(self.tables.target(r.table));
+        if let Some(pool) = &mut self.draft_pool {
+            pool.release(self.tables.draft(r.table));
+        }
+        self.tables.give_back(r.id);
+        r.num_slots = 0;
+    }
+
+    /// Who holds which blocks.
+    pub fn tables(&self) -> TablesOf<'_> {
+        TablesOf::new(&self.tables, self.draft_pool.is_some())
+    }
+}

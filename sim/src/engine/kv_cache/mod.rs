@@ -1,0 +1,9 @@
+//! KV memory: the block pool with its prefix cache, block tables, and the manager that the scheduler asks.
+
+mod block_pool;
+mod block_tables;
+mod manager;
+
+pub use block_pool::BlockId;
+pub use block_tables::TablesOf;
+pub use manager::KvCacheManager;

@@ -1,0 +1,92 @@
+//! What the scheduler remembers of a request, from its arrival to its end.
+
+use crate::{RequestId, Time};
+
+/// A request in the waiting list: a new one, or one that was preempted.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitingRequest {
+    /// Which request.
+    pub id: RequestId,
+    /// Output tokens it had when it was preempted; 0 for a new one.
+    pub num_output_tokens: u32,
+    /// When it last emitted; `Time::MAX` when never.
+    pub last_emit: Time,
+    /// Tokens the draft had run over.
+    pub num_draft_computed_tokens: u32,
+    /// May it still draft?
+    pub may_draft: bool,
+}
+
+impl WaitingRequest {
+    /// A request that has just arrived.
+    pub fn new(id: RequestId) -> WaitingRequest {
+        WaitingRequest { id, num_output_tokens: 0, last_emit: Time::MAX, num_draft_computed_tokens: 0, may_draft: true }
+    }
+}
+
+/// A request in the running list.
+///
+/// One record of two cache lines a request: the update after a step touches nearly every field of it, so a list of
+/// records beats a column a field here; what policies and executors scan is in columns ([`InputBatch`](super::input_batch::InputBatch)).
+#[derive(Clone, Debug)]
+pub struct RunningRequest {
+    /// Which request.
+    pub id: RequestId,
+    /// Tokens in the target's KV.
+    pub num_computed_tokens: u32,
+    /// Prompt and output tokens.
+    pub num_tokens: u32,
+    /// Output tokens.
+    pub num_output_tokens: u32,
+    /// Output tokens at which it ends.
+    pub max_tokens: u32,
+    /// Tokens the draft has run over.
+    pub num_draft_computed_tokens: u32,
+    /// Tokens scheduled in this step, drafts included; 0 when left out.
+    pub num_scheduled_tokens: u32,
+    /// Tokens its blocks have slots for: a multiple of the block size.
+    pub num_slots: u32,
+    /// Where the KV cache manager keeps its block tables.
+    pub table: u32,
+    /// Is its prompt (or what it recomputes) still being prefilled?
+    pub prefilling: bool,
+    /// May it draft? False for good after a permanent gap.
+    pub may_draft: bool,
+    /// When it last emitted.
+    pub last_emit: Time,
+    /// Its TPOT limit, seconds; infinity when none.
+    pub slo_tpot_s: f64,
+    /// What it did since it was last admitted.
+    pub done: SpecCounts,
+}
+
+/// What speculation did for a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpecCounts {
+    /// Steps with at least one verified draft.
+    pub rounds: u32,
+    /// Draft tokens drafted.
+    pub drafted: u32,
+    /// Draft tokens verified.
+    pub verified: u32,
+    /// Draft tokens accepted.
+    pub accepted: u32,
+}
+
+/// Why a request can never run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RejectReason {
+    /// The prompt does not stay below `max_model_len`.
+    PromptOverModelLen,
+    /// A prompt that is never split is over the token budget of a step.
+    PromptOverBudget,
+    /// The prompt is longer than the KV pool.
+    PromptOverPool,
+    /// The prompt is longer than the draft's own KV pool.
+    PromptOverDraftPool,
+    /// Prompt and output outgrew the KV pool.
+    OutgrewPool,
+    /// Prompt and output outgrew the draft's own KV pool.
+    OutgrewDraftPool,
+}

@@ -1,0 +1,72 @@
+//! The scheduler's side of a [skipped stretch](crate::engine::Engine): how long one may be, and what it does to requests.
+
+use super::Scheduler;
+use crate::Time;
+use crate::metrics::Totals;
+
+impl Scheduler<'_> {
+    /// How many steps nothing but an arrival can disturb; 0 when this is no stretch.
+    pub fn plain_stretch(&self) -> u32 {
+        // Where prefixes are shared, the order in which requests take blocks shows in what is evicted. Without, only a
+        // preempted request can hit the cache, and what is left of its blocks depends on how many were taken, not by whom.
+        let order_shows = self.config.prefix_caching && !self.workload.prefix_ids.is_empty();
+        let fits = self.running.len() as u32 <= self.config.max_num_batched_tokens;
+        if self.drafting || !self.config.skip_stretches || order_shows || !fits || !self.waiting.is_empty() {
+            return 0;
+        }
+        let mut steps = u32::MAX;
+        for r in &self.running {
+            if r.prefilling {
+                return 0;
+            }
+            steps = steps.min(r.max_tokens - r.num_output_tokens);
+        }
+        let kv = &self.kv_cache_manager;
+        if kv.surely_holds(self.running.len(), steps) {
+            return steps;
+        }
+        let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
+        if blocks > kv.num_free_blocks() { 0 } else { steps }
+    }
+
+    /// Requests in the batch of a stretch, and the sum of their context.
+    pub fn stretch_batch(&self) -> (u32, u64) {
+        (self.running.len() as u32, self.running.iter().map(|r| u64::from(r.num_computed_tokens)).sum())
+    }
+
+    /// Records the gaps that end with the first step of a stretch: some request may have been left out of the step before.
+    pub fn first_gaps(&self, end: Time, totals: &mut Totals) {
+        let mut since_last = 0;
+        for r in &self.running {
+            if r.last_emit == self.last_end {
+                since_last += 1;
+            } else {
+                totals.gaps.record(end - r.last_emit, 1);
+            }
+        }
+        if since_last > 0 {
+            totals.gaps.record(end - self.last_end, since_last);
+        }
+    }
+
+    /// Brings every request to the end of a stretch of `done` steps that ended at `end`.
+    pub fn catch_up(&mut self, done: u32, end: Time, totals: &mut Totals) {
+        self.output.clear();
+        self.last_end = end;
+        self.current_step += u64::from(done);
+        let mut ended = false;
+        for r in &mut self.running {
+            let fits = self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + done);
+            assert!(fits, "the stretch was cut to what the pool holds");
+            r.num_computed_tokens += done;
+            r.num_tokens += done;
+            r.num_output_tokens += done;
+            r.last_emit = end;
+            ended |= r.num_output_tokens == r.max_tokens;
+        }
+        totals.peak_blocks = totals.peak_blocks.max(self.kv_cache_manager.used());
+        if ended {
+            self.remove_finished(end);
+        }
+    }
+}

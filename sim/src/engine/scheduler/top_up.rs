@@ -1,0 +1,32 @@
+//! `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
+
+use super::Scheduler;
+use crate::{BudgetCharge, Drafts};
+
+impl Scheduler<'_> {
+    /// Makes the chunks longer by what was reserved for drafts and is not verified, where the settings say so.
+    pub fn top_up_chunks(&mut self, drafts: &Drafts) {
+        if !self.drafting || self.config.budget_charge != BudgetCharge::Trimmed {
+            return;
+        }
+        let decodes = self.output.batch.len();
+        let verified: u32 = (0..decodes).map(|i| drafts.tokens(i).1 + 1).sum();
+        // Not from what was charged: limits were lowered and requests left out since.
+        let mut freed = self.config.max_num_batched_tokens - verified - self.output.prefill.tokens as u32;
+        self.output.clear_chunks();
+        let threshold = self.config.long_prefill_token_threshold;
+        for r in self.running.iter_mut().filter(|r| r.prefilling) {
+            let end = r.num_computed_tokens + r.num_scheduled_tokens;
+            let allowed = if threshold > 0 { threshold.saturating_sub(r.num_scheduled_tokens) } else { u32::MAX };
+            let extra = (r.num_tokens - end).min(freed).min(allowed);
+            if extra > 0 && self.kv_cache_manager.allocate_slots(r, end + extra) {
+                r.num_scheduled_tokens += extra;
+                freed -= extra;
+                self.kv_cache_manager.cache_blocks(r, end + extra);
+            }
+            if r.num_scheduled_tokens > 0 {
+                self.output.push_chunk(r);
+            }
+        }
+    }
+}
