@@ -1,1 +1,3 @@
-//! Whole-system tests of Foretoken live in `tests/`; this crate has no code of its own.
+//! Tests of the whole system, and what replays the recorded schedules of other engines.
+
+pub mod vllm;

@@ -19,13 +19,16 @@ mod tests;
 pub use collector::Collector;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use kv_cache::{BlockId, TablesOf};
-pub use request::RejectReason;
+pub use request::{RejectReason, RunningRequest};
+pub use scheduler::{
+    DraftMethod, Refusal, Release, Rules, Runner, Scheduler, SchedulerSettings, SchedulingPolicy, StepResult,
+};
+pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 
 use crate::executor::Executor;
 use crate::{Arrivals, EngineConfig, RequestId, RequestTruth, Time, Workload};
 use arrivals::ArrivalStream;
-use scheduler::Scheduler;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a run ended.
@@ -161,7 +164,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         let now = self.executor.now();
         while let Some((id, at)) = self.arrivals.pop(now) {
             self.out.records.arrival[id as usize] = at;
-            if let Err(reason) = self.scheduler.add_request(id) {
+            if let Err(reason) = self.scheduler.add_request(id, at) {
                 self.out.reject(id, at, reason);
                 self.executor.end(id);
                 self.arrivals.ended(at);

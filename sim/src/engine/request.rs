@@ -15,12 +15,24 @@ pub struct WaitingRequest {
     pub num_draft_computed_tokens: u32,
     /// May it still draft?
     pub may_draft: bool,
+    /// The least is served first, where that is the policy.
+    pub priority: i32,
+    /// When it arrived.
+    pub arrival: Time,
 }
 
 impl WaitingRequest {
     /// A request that has just arrived.
-    pub fn new(id: RequestId) -> WaitingRequest {
-        WaitingRequest { id, num_output_tokens: 0, last_emit: Time::MAX, num_draft_computed_tokens: 0, may_draft: true }
+    pub fn new(id: RequestId, arrival: Time, priority: i32) -> WaitingRequest {
+        WaitingRequest {
+            id,
+            num_output_tokens: 0,
+            last_emit: Time::MAX,
+            num_draft_computed_tokens: 0,
+            may_draft: true,
+            priority,
+            arrival,
+        }
     }
 }
 
@@ -38,12 +50,18 @@ pub struct RunningRequest {
     pub num_tokens: u32,
     /// Output tokens.
     pub num_output_tokens: u32,
-    /// Output tokens at which it ends.
+    /// Output tokens at which it ends: what was asked for, or what the model's length allows.
     pub max_tokens: u32,
+    /// Output tokens asked for.
+    pub max_tokens_asked: u32,
     /// Tokens the draft has run over.
     pub num_draft_computed_tokens: u32,
     /// Tokens scheduled in this step, drafts included; 0 when left out.
     pub num_scheduled_tokens: u32,
+    /// Drafts it holds, to be scheduled with its next token.
+    pub num_spec_tokens: u32,
+    /// Tokens whose full blocks may be found by others: confirmed ones.
+    pub num_cacheable_tokens: u32,
     /// Tokens its blocks have slots for: a multiple of the block size.
     pub num_slots: u32,
     /// Where the KV cache manager keeps its block tables.
@@ -52,6 +70,10 @@ pub struct RunningRequest {
     pub prefilling: bool,
     /// May it draft? False for good after a permanent gap.
     pub may_draft: bool,
+    /// The least is served first, where that is the policy.
+    pub priority: i32,
+    /// When it arrived.
+    pub arrival: Time,
     /// When it last emitted.
     pub last_emit: Time,
     /// Its TPOT limit, seconds; infinity when none.

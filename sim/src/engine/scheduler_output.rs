@@ -16,6 +16,10 @@ pub struct SchedulerOutput {
     pub prefill: ChunkTotals,
     /// Sums of the draft's own prefill chunks.
     pub draft_prefill: ChunkTotals,
+    /// Drafts a request is to get after the step; what vLLM says, where it is followed.
+    pub num_spec_tokens_to_schedule: u32,
+    /// Can nobody use drafts after the step?
+    pub skip_drafts: bool,
     /// Requests that were admitted, in order; they are the last of the running list.
     pub admitted: Vec<Admission>,
     /// Requests that lost their KV and wait again, in order, as they were.

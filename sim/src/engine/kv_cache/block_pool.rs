@@ -4,6 +4,7 @@
 
 use crate::luck::mix;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A block's index in the pool.
 pub type BlockId = u32;
@@ -22,8 +23,8 @@ pub struct BlockTable {
     chain: u64,
 }
 
-/// A pool of equal blocks. Free blocks queue from the least to the most recently freed; a cached block stays usable
-/// for hits until it reaches the front and is handed out.
+/// A pool of equal blocks. Free blocks queue to be handed out: those without a hash first, the last freed of them in front,
+/// then those with one, the first freed in front. A cached block stays usable for hits until it is handed out.
 pub struct BlockPool {
     refs: Vec<u32>,
     hash: Vec<u64>,
@@ -33,9 +34,10 @@ pub struct BlockPool {
     tail: u32,
     total: u32,
     free: u32,
-    cached: HashMap<u64, BlockId>,
-    /// Cached blocks handed out since the last look at the cache: growing a table must not hash.
-    evicted: Vec<u64>,
+    /// Blocks by hash, in the order in which they were registered: equal blocks are not merged, and the first is hit.
+    cached: HashMap<u64, Equal>,
+    /// Cached blocks handed out since the last look at the cache, with their hashes: growing a table must not hash.
+    evicted: Vec<(u64, BlockId)>,
 }
 
 impl BlockPool {
@@ -79,7 +81,7 @@ impl BlockPool {
             self.unlink(block);
             let hash = std::mem::replace(&mut self.hash[block as usize], NO_HASH);
             if hash != NO_HASH {
-                self.evicted.push(hash);
+                self.evicted.push((hash, block));
             }
             self.refs[block as usize] = 1;
             table.blocks.push(block);
@@ -88,28 +90,41 @@ impl BlockPool {
 
     /// Gives all blocks of a table back, the last one first, so that the tail of a sequence is evicted first.
     pub fn release(&mut self, table: &mut BlockTable) {
+        // Blocks without a hash go to the front as one piece, in the order in which they are given back.
+        let mut after = NONE;
         while let Some(block) = table.blocks.pop() {
             let refs = &mut self.refs[block as usize];
             *refs -= 1;
-            if *refs == 0 {
-                self.append(block);
+            if *refs > 0 {
+                continue;
+            }
+            if self.hash[block as usize] == NO_HASH {
+                self.insert_after(after, block);
+                after = block;
+            } else {
+                self.insert_after(self.tail, block);
             }
         }
         table.registered = 0;
         table.chain = 0;
     }
 
-    /// Leading blocks of `content` in the cache, at most `limit`; and how many of those are free now (taking the hit
-    /// takes them out of the free queue).
-    pub fn lookup(&mut self, content: &Content, limit: u32) -> (u32, u32) {
+    /// Leading blocks of `content` in the cache, at most `limit`, and without the last of them where that is dropped; and how
+    /// many of those are free now (taking the hit takes them out of the free queue).
+    pub fn lookup(&mut self, content: &Content, limit: u32, drop_last: bool) -> (u32, u32) {
         self.forget_evicted();
         let mut chain = 0;
-        let (mut hits, mut idle) = (0, 0);
+        let (mut hits, mut idle, mut last_idle) = (0, 0, 0);
         while hits < limit {
             chain = content.hash(chain, hits);
-            let Some(&block) = self.cached.get(&chain) else { break };
-            idle += u32::from(self.refs[block as usize] == 0);
+            let Some(equal) = self.cached.get(&chain) else { break };
+            let block = equal.first();
+            last_idle = u32::from(self.refs[block as usize] == 0);
+            idle += last_idle;
             hits += 1;
+        }
+        if drop_last && hits > 0 {
+            (hits, idle) = (hits - 1, idle - last_idle);
         }
         (hits, idle)
     }
@@ -118,7 +133,7 @@ impl BlockPool {
     pub fn take_hits(&mut self, table: &mut BlockTable, content: &Content, hits: u32) {
         for index in 0..hits {
             table.chain = content.hash(table.chain, index);
-            let block = self.cached[&table.chain];
+            let block = self.cached[&table.chain].first();
             if self.refs[block as usize] == 0 {
                 self.unlink(block);
             }
@@ -128,23 +143,28 @@ impl BlockPool {
         table.registered = hits;
     }
 
-    /// Registers the table's leading `full` blocks in the cache. Blocks already cached elsewhere are not deduplicated.
+    /// Registers the table's leading `full` blocks in the cache.
     pub fn register(&mut self, table: &mut BlockTable, content: &Content, full: u32) {
         self.forget_evicted();
         for index in table.registered..full {
             table.chain = content.hash(table.chain, index);
             let block = table.blocks[index as usize];
-            if let std::collections::hash_map::Entry::Vacant(slot) = self.cached.entry(table.chain) {
-                slot.insert(block);
-                self.hash[block as usize] = table.chain;
+            self.hash[block as usize] = table.chain;
+            match self.cached.entry(table.chain) {
+                Entry::Vacant(slot) => _ = slot.insert(Equal::One(block)),
+                Entry::Occupied(mut slot) => slot.get_mut().push(block),
             }
         }
         table.registered = table.registered.max(full);
     }
 
     fn forget_evicted(&mut self) {
-        for hash in self.evicted.drain(..) {
-            self.cached.remove(&hash);
+        for (hash, block) in self.evicted.drain(..) {
+            if let Entry::Occupied(mut slot) = self.cached.entry(hash)
+                && slot.get_mut().remove(block)
+            {
+                slot.remove();
+            }
         }
     }
 
@@ -163,15 +183,21 @@ impl BlockPool {
         self.free -= 1;
     }
 
-    fn append(&mut self, block: BlockId) {
-        self.prev[block as usize] = self.tail;
-        self.next[block as usize] = NONE;
-        if self.tail == NONE {
+    /// Puts a block behind another one in the free queue, or to its front (`NONE`).
+    fn insert_after(&mut self, prev: u32, block: BlockId) {
+        let next = if prev == NONE { self.head } else { self.next[prev as usize] };
+        self.prev[block as usize] = prev;
+        self.next[block as usize] = next;
+        if prev == NONE {
             self.head = block
         } else {
-            self.next[self.tail as usize] = block
+            self.next[prev as usize] = block
         }
-        self.tail = block;
+        if next == NONE {
+            self.tail = block
+        } else {
+            self.prev[next as usize] = block
+        }
         self.free += 1;
     }
 
@@ -185,13 +211,51 @@ impl BlockPool {
     }
 }
 
+/// Blocks of equal content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Equal {
+    One(BlockId),
+    Many(Vec<BlockId>),
+}
+
+impl Equal {
+    fn first(&self) -> BlockId {
+        match self {
+            Equal::One(block) => *block,
+            Equal::Many(blocks) => blocks[0],
+        }
+    }
+
+    fn push(&mut self, block: BlockId) {
+        match self {
+            Equal::One(first) => *self = Equal::Many(vec![*first, block]),
+            Equal::Many(blocks) => blocks.push(block),
+        }
+    }
+
+    /// Takes a block out; says whether none is left.
+    fn remove(&mut self, block: BlockId) -> bool {
+        match self {
+            Equal::One(only) => *only == block,
+            Equal::Many(blocks) => {
+                blocks.retain(|&b| b != block);
+                blocks.is_empty()
+            }
+        }
+    }
+}
+
 /// What a request's blocks contain, as far as hashing goes: shared prefix ids first, then tokens of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// Ids of shared prefix blocks.
     pub prefix: &'a [u64],
-    /// KV blocks in one prefix block (512 / 16 = 32 for Mooncake).
-    pub per_prefix_block: u32,
+    /// Tokens in one of them (512 for Mooncake).
+    pub prefix_block: u32,
+    /// Tokens in a KV block.
+    pub block_size: u32,
+    /// Tokens after a block that its hash covers as well.
+    pub hash_lookahead: u32,
     /// Who the other tokens belong to.
     pub request: u32,
 }
@@ -199,9 +263,14 @@ pub struct Content<'a> {
 impl Content<'_> {
     /// The hash of block `index`, given its parent's: H(parent, content).
     fn hash(&self, parent: u64, index: u32) -> u64 {
-        let shared = self.prefix.get((index / self.per_prefix_block.max(1)) as usize);
-        let content = match shared {
-            Some(&id) => mix(id) ^ mix(u64::from(index % self.per_prefix_block) + 1),
+        let first = index * self.block_size;
+        let end = first + self.block_size + self.hash_lookahead;
+        let ids = first / self.prefix_block.max(1)..end.div_ceil(self.prefix_block.max(1));
+        let content = match self.prefix.get(ids.start as usize..ids.end as usize) {
+            Some(ids) => {
+                let offset = u64::from(first % self.prefix_block) + 1;
+                ids.iter().fold(mix(offset), |content, &id| mix(content ^ mix(id)))
+            }
             None => mix(u64::from(self.request) | 1 << 40) ^ mix(u64::from(index) | 1 << 41),
         };
         mix(parent ^ content).max(1)
@@ -214,7 +283,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn content(prefix: &[u64], request: u32) -> Content<'_> {
-        Content { prefix, per_prefix_block: 2, request }
+        Content { prefix, prefix_block: 32, block_size: 16, hash_lookahead: 0, request }
     }
 
     #[test]
@@ -225,19 +294,19 @@ mod tests {
         pool.grow(&mut a, 5);
         pool.register(&mut a, &content(&ids, 0), 5);
         // Another request shares the first prefix block only: two KV blocks.
-        assert_eq!(pool.lookup(&content(&[10, 99], 1), 8), (2, 0));
-        assert_eq!(pool.lookup(&content(&[11], 1), 8), (0, 0));
+        assert_eq!(pool.lookup(&content(&[10, 99], 1), 8, false), (2, 0));
+        assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a);
         assert_eq!(pool.used(), 0);
         // Itself, after a preemption: everything, from the free queue.
-        assert_eq!(pool.lookup(&content(&ids, 0), 8), (5, 5));
+        assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
         let mut b = BlockTable::default();
         pool.take_hits(&mut b, &content(&ids, 1), 4);
         assert_eq!((pool.free(), b.blocks.len()), (4, 4));
         // Three never-used blocks lie in front of the cached tail, which goes next; then the pool is dry.
         pool.grow(&mut b, 4);
         assert_eq!(pool.free(), 0);
-        assert_eq!(pool.lookup(&content(&ids, 0), 8), (4, 0));
+        assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (4, 0));
         pool.release(&mut b);
         assert_eq!((pool.free(), pool.walk()), (8, 8));
     }
@@ -256,7 +325,7 @@ mod tests {
                     pool.register(&mut tables[who], &what, full);
                     pool.release(&mut tables[who]);
                 } else if tables[who].blocks.is_empty() {
-                    let (hits, _) = pool.lookup(&what, count);
+                    let (hits, _) = pool.lookup(&what, count, false);
                     pool.take_hits(&mut tables[who], &what, hits);
                 } else if count <= pool.free() {
                     pool.grow(&mut tables[who], count);

@@ -4,6 +4,7 @@
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
 use crate::engine::request::RunningRequest;
+use crate::engine::scheduler::Rules;
 use crate::{DraftKv, EngineConfig, RequestId, Workload};
 
 /// The KV memory of both models.
@@ -15,9 +16,14 @@ pub struct KvCacheManager<'a> {
     tables: BlockTables,
     block_size: u32,
     caching: bool,
-    per_prefix_block: u32,
     reserve_full: bool,
     watermark: u32,
+    /// Tokens after a block that its hash covers.
+    hash_lookahead: u32,
+    /// Tokens at the end of what is computed that may be computed again, and are not cached.
+    recomputed: u32,
+    /// Is the last block of a hit left out?
+    drop_last_hit: bool,
 }
 
 /// What of a waiting request is cached.
@@ -50,10 +56,20 @@ impl<'a> KvCacheManager<'a> {
             tables: BlockTables::new(workload.len()),
             block_size: config.block_size,
             caching: config.prefix_caching,
-            per_prefix_block: workload.prefix_block / config.block_size,
             reserve_full: config.reserve_full_sequence,
             watermark: (config.watermark * f64::from(usable)).ceil() as u32,
+            hash_lookahead: 0,
+            recomputed: 0,
+            drop_last_hit: false,
         }
+    }
+
+    /// Takes the rules of a release.
+    pub fn follow(&mut self, rules: &Rules) {
+        self.watermark = rules.watermark_blocks;
+        self.hash_lookahead = rules.num_hash_lookahead_tokens;
+        self.recomputed = rules.num_prefill_lookahead_tokens.saturating_sub(1);
+        self.drop_last_hit = rules.drop_last_hit;
     }
 
     /// Blocks requests can use.
@@ -131,10 +147,11 @@ impl<'a> KvCacheManager<'a> {
     }
 
     fn content(&self, id: RequestId) -> Content<'a> {
-        // Prefix blocks that do not divide into KV blocks cannot be shared; `Simulation::run` warns of it.
-        let divides = self.per_prefix_block > 0 && self.workload.prefix_block.is_multiple_of(self.block_size);
+        // Prefix blocks that do not divide into KV blocks, nor the other way round, are not shared; `Simulation::run` warns.
+        let (shared, block_size) = (self.workload.prefix_block, self.block_size);
+        let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
         let prefix = if divides { self.workload.prefix(id) } else { &[] };
-        Content { prefix, per_prefix_block: self.per_prefix_block, request: id }
+        Content { prefix, prefix_block: shared, block_size, hash_lookahead: self.hash_lookahead, request: id }
     }
 
     /// Looks a waiting request of `num_tokens` tokens up in the prefix cache. At least one token is left to compute.
@@ -143,7 +160,7 @@ impl<'a> KvCacheManager<'a> {
             return ComputedBlocks { blocks: 0, num_tokens: 0, available: self.num_free_blocks() };
         }
         let content = self.content(id);
-        let (hits, idle) = self.pool.lookup(&content, (num_tokens - 1) / self.block_size);
+        let (hits, idle) = self.pool.lookup(&content, (num_tokens - 1) / self.block_size, self.drop_last_hit);
         let available = (self.pool.free() - idle).min(self.draft_free().saturating_sub(hits));
         ComputedBlocks { blocks: hits, num_tokens: hits * self.block_size, available }
     }
@@ -152,7 +169,8 @@ impl<'a> KvCacheManager<'a> {
     /// taken, when they do not fit. `busy`: does anything run (the watermark applies only then)?
     pub fn allocate_new(&mut self, r: &mut RunningRequest, found: ComputedBlocks, tokens: u32, busy: bool) -> bool {
         let need = self.blocks_for(tokens) - found.blocks;
-        let claim = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { need };
+        let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };
+        let claim = need.max(whole);
         let margin = if busy { self.watermark } else { 0 };
         if claim.saturating_add(margin) > found.available {
             return false;
@@ -164,7 +182,6 @@ impl<'a> KvCacheManager<'a> {
         self.pool.grow(table, need);
         self.grow_draft(r, found.blocks + need);
         r.num_slots = (found.blocks + need) * self.block_size;
-        self.cache_blocks(r, tokens);
         true
     }
 
@@ -172,7 +189,9 @@ impl<'a> KvCacheManager<'a> {
     pub fn cache_blocks(&mut self, r: &RunningRequest, num_tokens: u32) {
         if self.caching {
             let content = self.content(r.id);
-            self.pool.register(self.tables.target(r.table), &content, num_tokens / self.block_size);
+            let hashed = r.num_tokens.saturating_sub(self.hash_lookahead);
+            let tokens = num_tokens.saturating_sub(self.recomputed).min(hashed);
+            self.pool.register(self.tables.target(r.table), &content, tokens / self.block_size);
         }
     }
 

@@ -11,7 +11,7 @@ impl Scheduler<'_> {
     ///
     /// # Errors
     /// It could never be scheduled. What only shows later (outputs that outgrow the pool) is said then.
-    pub fn add_request(&mut self, id: RequestId) -> Result<(), RejectReason> {
+    pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
         let prompt = self.workload.prompt_len[id as usize];
         let whole = !self.config.chunked_prefill || self.config.scheduler == crate::Scheduler::V0PrefillFirst;
         if prompt >= self.config.max_model_len {
@@ -25,8 +25,13 @@ impl Scheduler<'_> {
             (true, false) => return Err(RejectReason::PromptOverDraftPool),
             (true, true) => {}
         }
-        self.waiting.push_back(WaitingRequest::new(id));
+        self.enqueue(id, at, 0);
         Ok(())
+    }
+
+    /// A request of this priority has arrived that need not be checked.
+    pub fn enqueue(&mut self, id: RequestId, at: Time, priority: i32) {
+        self.waiting.push(WaitingRequest::new(id, at, priority));
     }
 
     /// What a waiting request is when it runs.
@@ -40,32 +45,46 @@ impl Scheduler<'_> {
             num_tokens: prompt + w.num_output_tokens,
             num_output_tokens: w.num_output_tokens,
             max_tokens: self.workload.output_len[i].min(self.config.max_model_len - prompt),
+            max_tokens_asked: self.workload.output_len[i],
             num_draft_computed_tokens: 0,
             num_scheduled_tokens: 0,
+            num_spec_tokens: 0,
+            num_cacheable_tokens: 0,
             num_slots: 0,
             table: 0,
             prefilling: true,
             may_draft: self.drafting && w.may_draft,
+            priority: w.priority,
+            arrival: w.arrival,
             last_emit: w.last_emit,
             slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },
             done: SpecCounts::default(),
         }
     }
 
-    /// Preemption by recompute: the last running request loses its KV and goes to the front of the waiting list.
-    pub(super) fn preempt_last(&mut self) {
-        let mut r = self.running.pop().expect("a request to preempt");
-        // Its full blocks stay findable until they are handed out again.
-        self.kv_cache_manager.cache_blocks(&r, r.num_computed_tokens);
-        self.kv_cache_manager.free(&mut r);
-        self.waiting.push_front(WaitingRequest {
+    /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
+    pub(super) fn preempt(&mut self, at: usize) {
+        let mut r = self.running.remove(at);
+        if self.vllm.is_none() {
+            r.num_cacheable_tokens = r.num_computed_tokens;
+        }
+        self.release(&mut r);
+        self.waiting.prepend(WaitingRequest {
             id: r.id,
             num_output_tokens: r.num_output_tokens,
             last_emit: r.last_emit,
             num_draft_computed_tokens: r.num_draft_computed_tokens,
             may_draft: r.may_draft,
+            priority: r.priority,
+            arrival: r.arrival,
         });
         self.output.preempted.push(r);
+    }
+
+    /// Gives the blocks of a request back. Those of confirmed tokens stay findable until they are handed out again.
+    pub(super) fn release(&mut self, r: &mut RunningRequest) {
+        self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+        self.kv_cache_manager.free(r);
     }
 
     /// The only running request has outgrown the pool.
@@ -79,7 +98,7 @@ impl Scheduler<'_> {
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
-            && let Some(head) = self.waiting.pop_front()
+            && let Some(head) = self.waiting.pop()
         {
             self.output.rejected.push(Rejection { id: head.id, reason: self.outgrown(), ran: None });
         }
@@ -99,6 +118,9 @@ impl Scheduler<'_> {
             let r = &mut self.running[at];
             if r.num_output_tokens == r.max_tokens {
                 debug_assert!(r.last_emit == now);
+                if self.vllm.is_some() {
+                    self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+                }
                 self.kv_cache_manager.free(r);
                 self.output.finished.push(r.clone());
             } else {

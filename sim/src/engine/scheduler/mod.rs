@@ -4,19 +4,26 @@
 //! [`SchedulerOutput`], for the engine to act on.
 
 mod lifecycle;
+mod queue;
+mod rules;
 mod running;
 mod stretch;
 mod top_up;
 mod update;
 mod v0;
+mod vllm;
 mod waiting;
 
+pub use rules::{DraftMethod, Refusal, Release, Rules, Runner, SchedulerSettings, SchedulingPolicy};
+pub use vllm::StepResult;
+
 use super::kv_cache::KvCacheManager;
-use super::request::{RunningRequest, WaitingRequest};
+use super::request::RunningRequest;
 use super::scheduler_output::SchedulerOutput;
 use crate::executor::StepPlan;
 use crate::{BatchView, DraftGap, EngineConfig, RequestId, Time, Workload};
-use std::collections::VecDeque;
+use queue::RequestQueue;
+use vllm::Vllm;
 
 /// vLLM's scheduler.
 pub struct Scheduler<'a> {
@@ -26,7 +33,7 @@ pub struct Scheduler<'a> {
     drafting: bool,
     /// The run's TPOT limit, seconds.
     slo_tpot_s: f64,
-    waiting: VecDeque<WaitingRequest>,
+    waiting: RequestQueue,
     running: Vec<RunningRequest>,
     kv_cache_manager: KvCacheManager<'a>,
     /// Tokens that may still be scheduled in this step.
@@ -39,6 +46,8 @@ pub struct Scheduler<'a> {
     now: Time,
     /// When the last step ended: most requests emitted then.
     last_end: Time,
+    /// The release that is followed rule for rule, if one is.
+    vllm: Option<Box<Vllm>>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -49,7 +58,7 @@ impl<'a> Scheduler<'a> {
             workload,
             drafting,
             slo_tpot_s,
-            waiting: VecDeque::new(),
+            waiting: RequestQueue::new(SchedulingPolicy::Fcfs),
             running: Vec::new(),
             kv_cache_manager: KvCacheManager::new(config, workload, drafting),
             token_budget: 0,
@@ -58,7 +67,30 @@ impl<'a> Scheduler<'a> {
             current_step: 0,
             now: Time::ZERO,
             last_end: Time::ZERO,
+            vllm: None,
         }
+    }
+
+    /// A scheduler that follows a release of vLLM rule for rule. `config` must have the settings' sizes.
+    ///
+    /// # Errors
+    /// vLLM does not start with these settings.
+    pub fn following(
+        settings: &SchedulerSettings,
+        config: &'a EngineConfig,
+        workload: &'a Workload,
+    ) -> Result<Scheduler<'a>, Refusal> {
+        let rules = Rules::of(settings)?;
+        let mut scheduler = Scheduler::new(config, workload, settings.num_speculative_tokens > 0, f64::INFINITY);
+        scheduler.kv_cache_manager.follow(&rules);
+        scheduler.waiting = RequestQueue::new(settings.policy);
+        scheduler.vllm = Some(Box::new(Vllm::new(settings.clone(), rules)));
+        Ok(scheduler)
+    }
+
+    /// The rules of the release that is followed.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.vllm.as_ref().map(|v| &v.rules)
     }
 
     /// Decides on a step that begins at `now`, in which a request may have at most `num_spec_tokens` drafts.
@@ -67,6 +99,11 @@ impl<'a> Scheduler<'a> {
         self.num_spec_tokens = num_spec_tokens;
         self.token_budget = self.config.max_num_batched_tokens;
         self.output.clear();
+        if let Some(mut vllm) = self.vllm.take() {
+            self.schedule_vllm(&mut vllm);
+            self.vllm = Some(vllm);
+            return &self.output;
+        }
         match self.config.scheduler {
             crate::Scheduler::V1 => self.schedule_v1(),
             crate::Scheduler::V0PrefillFirst => self.schedule_v0(),
@@ -104,6 +141,11 @@ impl<'a> Scheduler<'a> {
     /// Leaves all but the first `n` decode requests out of the step.
     pub fn keep_first(&mut self, n: usize) {
         self.output.batch.keep_first(n, &mut self.running);
+    }
+
+    /// Requests that run, in order.
+    pub fn running(&self) -> &[RunningRequest] {
+        &self.running
     }
 
     /// What was decided.

@@ -54,11 +54,11 @@ impl Scheduler<'_> {
                 return Some(tokens);
             }
             if at + 1 < self.running.len() {
-                self.preempt_last();
+                self.preempt(self.running.len() - 1);
                 continue;
             }
             if at > 0 {
-                self.preempt_last();
+                self.preempt(self.running.len() - 1);
                 return None;
             }
             // Alone with the whole pool: first without lookahead, then it can never fit.

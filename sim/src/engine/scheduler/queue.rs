@@ -1,0 +1,101 @@
+//! Requests that wait, in the order in which they are looked at.
+
+use super::rules::SchedulingPolicy;
+use crate::engine::request::WaitingRequest;
+use crate::{RequestId, Time};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The waiting list.
+#[derive(Clone, Debug)]
+pub enum RequestQueue {
+    /// First come, first served; who was preempted goes to the front.
+    Fcfs(VecDeque<WaitingRequest>),
+    /// The least priority first, then the first to arrive.
+    Priority(BinaryHeap<Reverse<Ranked>>),
+}
+
+/// A waiting request, ordered by its rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranked(WaitingRequest);
+
+impl Ranked {
+    fn rank(&self) -> (i32, Time, RequestId) {
+        (self.0.priority, self.0.arrival, self.0.id)
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl RequestQueue {
+    /// An empty list.
+    pub fn new(policy: SchedulingPolicy) -> RequestQueue {
+        match policy {
+            SchedulingPolicy::Fcfs => RequestQueue::Fcfs(VecDeque::new()),
+            SchedulingPolicy::Priority => RequestQueue::Priority(BinaryHeap::new()),
+        }
+    }
+
+    /// A request has arrived.
+    pub fn push(&mut self, r: WaitingRequest) {
+        match self {
+            RequestQueue::Fcfs(queue) => queue.push_back(r),
+            RequestQueue::Priority(heap) => heap.push(Reverse(Ranked(r))),
+        }
+    }
+
+    /// A request was preempted, or put aside for this step.
+    pub fn prepend(&mut self, r: WaitingRequest) {
+        match self {
+            RequestQueue::Fcfs(queue) => queue.push_front(r),
+            RequestQueue::Priority(heap) => heap.push(Reverse(Ranked(r))),
+        }
+    }
+
+    /// The next one.
+    pub fn peek(&self) -> Option<WaitingRequest> {
+        match self {
+            RequestQueue::Fcfs(queue) => queue.front().copied(),
+            RequestQueue::Priority(heap) => heap.peek().map(|r| r.0.0),
+        }
+    }
+
+    /// Takes the next one.
+    pub fn pop(&mut self) -> Option<WaitingRequest> {
+        match self {
+            RequestQueue::Fcfs(queue) => queue.pop_front(),
+            RequestQueue::Priority(heap) => heap.pop().map(|r| r.0.0),
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        match self {
+            RequestQueue::Fcfs(queue) => queue.len(),
+            RequestQueue::Priority(heap) => heap.len(),
+        }
+    }
+
+    /// Nobody?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,346 @@
+//! The text of a fixture, read. Its format is `tests/vllm/README.md`'s.
+
+use foretoken_sim::engine::{DraftMethod, Release, Runner, SchedulerSettings, SchedulingPolicy};
+use foretoken_sim::{Request, Time, Workload};
+use std::collections::{BTreeMap, HashMap};
+use std::io::BufRead;
+
+/// A line that is not what the README says.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct BadFixture {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// One recorded workload.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The line of the file where it begins.
+    pub line: usize,
+    /// Feeds the functions that both languages compute.
+    pub seed: u64,
+    /// What the scheduler is made from.
+    pub settings: SchedulerSettings,
+    /// Drafts proposed: `fixed`, `request` or `batch`.
+    pub lengths: String,
+    /// Chance in thousandths that a draft holds.
+    pub accept: u64,
+    /// Was vLLM's check made that the pool holds one request of the greatest length?
+    pub checked: bool,
+    /// The requests, with shared prefixes token by token.
+    pub workload: Workload,
+    /// Their priorities.
+    pub priority: Vec<i32>,
+    /// What vLLM derived from the settings, unless it refused them.
+    pub derived: Option<Derived>,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// Requests refused at their arrival.
+    pub refused: Vec<u32>,
+    /// How it ended.
+    pub ending: String,
+    /// Hash over all block tables.
+    pub blocks: u64,
+}
+
+/// What vLLM derives from its settings.
+pub type Derived = BTreeMap<String, u64>;
+
+/// One call of `schedule` that scheduled or preempted somebody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Its start, µs.
+    pub start: u64,
+    /// Scheduled requests, in order.
+    pub entries: Vec<Entry>,
+    /// Free blocks right after scheduling.
+    pub free: i64,
+    /// `num_spec_tokens_to_schedule`.
+    pub k: u32,
+    /// `skip_drafts`.
+    pub skip_drafts: bool,
+    /// Preempted requests, in order.
+    pub preempted: Vec<u32>,
+    /// Requests that ended, in order.
+    pub finished: Vec<u32>,
+    /// The low 12 bits of the hash over block tables.
+    pub blocks: u64,
+}
+
+impl Step {
+    /// Its end, µs.
+    pub fn end(&self) -> u64 {
+        self.start + 1000 + 7 * self.entries.iter().map(|e| u64::from(e.tokens)).sum::<u64>()
+    }
+}
+
+/// A request in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Which.
+    pub request: u32,
+    /// Tokens scheduled.
+    pub tokens: u32,
+    /// Of those, drafts.
+    pub drafts: u32,
+    /// At an admission: tokens found in the cache.
+    pub cached: Option<u32>,
+}
+
+/// Reads a fixture workload by workload.
+pub struct Fixture<R> {
+    lines: std::io::Lines<R>,
+    at: usize,
+    release: Release,
+    /// How often each rule fired, from the end of the file.
+    pub fired: BTreeMap<String, u64>,
+    next: Option<String>,
+}
+
+impl<R: BufRead> Fixture<R> {
+    /// Reads the first line.
+    ///
+    /// # Errors
+    /// It is no fixture of this format, or of a release that is not replicated.
+    pub fn open(from: R) -> Result<Fixture<R>, BadFixture> {
+        let mut f = Fixture { lines: from.lines(), at: 0, release: Release::V0_33, fired: BTreeMap::new(), next: None };
+        let head = f.line()?.unwrap_or_default();
+        f.release = match head.split_whitespace().collect::<Vec<_>>()[..] {
+            ["foretoken-vllm", "1", version] if version.starts_with("0.33.") => Release::V0_33,
+            ["foretoken-vllm", "1", version] if version.starts_with("0.32.") => Release::V0_32,
+            _ => return Err(f.bad(format!("{head:?} is no head of a fixture that is known"))),
+        };
+        f.next = f.line()?;
+        Ok(f)
+    }
+
+    fn bad(&self, why: impl Into<String>) -> BadFixture {
+        BadFixture { line: self.at, why: why.into() }
+    }
+
+    fn line(&mut self) -> Result<Option<String>, BadFixture> {
+        self.at += 1;
+        self.lines.next().transpose().map_err(|e| self.bad(e.to_string()))
+    }
+
+    /// The next workload; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// A line that is not what the README says.
+    pub fn read(&mut self) -> Result<Option<Recorded>, BadFixture> {
+        loop {
+            let Some(line) = self.next.take() else { return Ok(None) };
+            let result = match line.split_once(' ') {
+                Some(("W", rest)) => self.workload(rest).map(Some),
+                Some(("C", rest)) => {
+                    let (count, rule) = rest.split_once(' ').ok_or_else(|| self.bad("a count and a rule are due"))?;
+                    let count = count.parse().map_err(|_| self.bad("a count is due"))?;
+                    self.fired.insert(rule.to_owned(), count);
+                    Ok(None)
+                }
+                _ => Err(self.bad(format!("{line:?} begins no workload"))),
+            };
+            match result {
+                Ok(None) => self.next = self.line()?,
+                other => return other,
+            }
+        }
+    }
+
+    fn workload(&mut self, head: &str) -> Result<Recorded, BadFixture> {
+        let line = self.at;
+        let said: HashMap<&str, &str> = head.split(' ').filter_map(|pair| pair.split_once('=')).collect();
+        let settings = self.settings(&said)?;
+        let mut recorded = Recorded {
+            line,
+            seed: self.number(&said, "seed")?,
+            lengths: self.word(&said, "lengths")?.to_owned(),
+            accept: self.number(&said, "accept")?,
+            checked: self.number::<u8>(&said, "checked")? == 1,
+            workload: Workload { prefix_block: 1, ..Workload::default() },
+            priority: Vec::new(),
+            derived: None,
+            steps: Vec::new(),
+            refused: Vec::new(),
+            ending: String::new(),
+            blocks: 0,
+            settings,
+        };
+        let mut before = Step { k: recorded.settings.num_speculative_tokens, ..Step::default() };
+        let mut arrival = 0;
+        while let Some(line) = self.line()? {
+            let (kind, rest) = line.split_at(1.min(line.len()));
+            match kind {
+                "R" => self.request(rest.trim(), &mut arrival, &mut recorded)?,
+                "D" => {
+                    let pairs = rest.trim().split(' ').filter_map(|pair| pair.split_once('='));
+                    let read = pairs.map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+                    recorded.derived = Some(read.collect::<Option<_>>().ok_or_else(|| self.bad("numbers are due"))?);
+                }
+                "S" => {
+                    let step = self.step(rest, &before)?;
+                    before = step.clone();
+                    recorded.steps.push(step);
+                }
+                "X" => recorded.refused.push(rest.trim().parse().map_err(|_| self.bad("a request is due"))?),
+                "E" => {
+                    let words: Vec<&str> = rest.split_whitespace().collect();
+                    let [ending, _, blocks] = words[..] else { return Err(self.bad("an ending has three words")) };
+                    recorded.ending = ending.to_owned();
+                    recorded.blocks = u64::from_str_radix(blocks, 16).map_err(|_| self.bad("a hash is due"))?;
+                    self.next = self.line()?;
+                    return Ok(recorded);
+                }
+                _ => return Err(self.bad(format!("{line:?} is no line of a workload"))),
+            }
+        }
+        Err(self.bad("the workload has no end"))
+    }
+
+    fn word<'a>(&self, said: &HashMap<&str, &'a str>, name: &str) -> Result<&'a str, BadFixture> {
+        said.get(name).copied().ok_or_else(|| self.bad(format!("{name} is missing")))
+    }
+
+    fn number<N: std::str::FromStr>(&self, said: &HashMap<&str, &str>, name: &str) -> Result<N, BadFixture> {
+        let word = self.word(said, name)?;
+        word.parse().map_err(|_| self.bad(format!("{name}={word} is no number")))
+    }
+
+    fn settings(&self, said: &HashMap<&str, &str>) -> Result<SchedulerSettings, BadFixture> {
+        let flag = |name: &str| Ok(self.number::<u8>(said, name)? == 1);
+        let parallel = flag("parallel")?;
+        let method = match self.word(said, "drafter")? {
+            "none" => DraftMethod::None,
+            "ngram" => DraftMethod::Ngram,
+            "draft-model" => DraftMethod::DraftModel { parallel },
+            "eagle" | "eagle3" => DraftMethod::Eagle { parallel },
+            "mtp" => DraftMethod::Mtp { modules: self.number(said, "modules")? },
+            "dflash" => DraftMethod::Dflash,
+            "dspark" => DraftMethod::Dspark { fill_in: flag("fill_in")? },
+            other => return Err(self.bad(format!("no drafter is called {other}"))),
+        };
+        let mut per_batch_size = Vec::new();
+        let table = self.word(said, "table")?;
+        for range in table.split(',').filter(|_| table != "-") {
+            // A first batch size or a length below 0 has a sign of its own.
+            let read = || {
+                let (range, k) = range.split_once(':')?;
+                let dash = range[1..].find('-')? + 1;
+                Some((range[..dash].parse().ok()?, range[dash + 1..].parse().ok()?, k.parse().ok()?))
+            };
+            per_batch_size.push(read().ok_or_else(|| self.bad(format!("{range} is no range")))?);
+        }
+        Ok(SchedulerSettings {
+            release: self.release,
+            method,
+            num_speculative_tokens: self.number(said, "k")?,
+            per_batch_size,
+            runner: if self.number::<u8>(said, "runner")? == 1 { Runner::V1 } else { Runner::V2 },
+            policy: match self.word(said, "policy")? {
+                "priority" => SchedulingPolicy::Priority,
+                _ => SchedulingPolicy::Fcfs,
+            },
+            max_num_seqs: self.number(said, "seqs")?,
+            max_num_active_seqs: self.number(said, "active")?,
+            max_num_batched_tokens: self.number(said, "budget")?,
+            max_model_len: self.number(said, "length")?,
+            chunked_prefill: flag("chunked")?,
+            long_prefill_token_threshold: self.number(said, "threshold")?,
+            long_prefill_token_threshold_adaptive: flag("adaptive")?,
+            reserve_full_isl: flag("reserve")?,
+            watermark: f64::from(self.number::<u32>(said, "watermark")?) / 1000.0,
+            prefill_schedule_interval: self.number(said, "interval")?,
+            prefix_caching: flag("caching")?,
+            block_size: self.number(said, "block_size")?,
+            num_gpu_blocks: self.number(said, "blocks")?,
+        })
+    }
+
+    fn request(&self, line: &str, arrival: &mut u64, to: &mut Recorded) -> Result<(), BadFixture> {
+        let bad = || self.bad(format!("{line:?} is no request"));
+        let mut words = line.split(' ');
+        let mut number = || words.next().and_then(|w| w.parse::<u64>().ok()).ok_or_else(bad);
+        let (gap, prompt, outputs) = (number()?, number()? as u32, number()? as u32);
+        *arrival += gap;
+        let mut request = Request::new(Time(*arrival * 1_000_000), prompt, outputs);
+        let mut priority = 0;
+        for word in words {
+            if let Some((group, prefix)) = word.strip_prefix('g').and_then(|w| w.split_once(':')) {
+                let (group, prefix): (u64, u32) =
+                    (group.parse().map_err(|_| bad())?, prefix.parse().map_err(|_| bad())?);
+                request.prefix = (0..u64::from(prefix.min(prompt))).map(|i| group << 24 | i).collect();
+            } else {
+                priority = word.strip_prefix('p').and_then(|w| w.parse().ok()).ok_or_else(bad)?;
+            }
+        }
+        to.workload.push(request);
+        to.priority.push(priority);
+        Ok(())
+    }
+
+    fn step(&self, line: &str, before: &Step) -> Result<Step, BadFixture> {
+        let bad = || self.bad(format!("{line:?} is no step"));
+        let mut words = line.split(' ');
+        let start = if before.entries.is_empty() && before.start == 0 && before.preempted.is_empty() {
+            0
+        } else {
+            before.end()
+        };
+        let mut step = Step {
+            start,
+            entries: self.entries(words.next().unwrap_or(""), &before.entries)?,
+            preempted: Vec::new(),
+            finished: Vec::new(),
+            ..before.clone()
+        };
+        let ids = |list: &str| list.split(',').map(|id| id.parse().map_err(|_| bad())).collect::<Result<Vec<u32>, _>>();
+        for word in words {
+            let (kind, rest) = word.split_at(1.min(word.len()));
+            match kind {
+                "@" => step.start += rest.parse::<u64>().map_err(|_| bad())?,
+                "f" => step.free += rest.parse::<i64>().map_err(|_| bad())?,
+                "k" => step.k = rest.parse().map_err(|_| bad())?,
+                "s" => step.skip_drafts = rest == "1",
+                "-" => step.preempted = ids(rest)?,
+                "." => step.finished = ids(rest)?,
+                "#" => step.blocks = u64::from_str_radix(rest, 16).map_err(|_| bad())?,
+                _ => return Err(bad()),
+            }
+        }
+        Ok(step)
+    }
+
+    /// The requests of a step. One that is not named is the one that followed the last in the step before.
+    fn entries(&self, text: &str, before: &[Entry]) -> Result<Vec<Entry>, BadFixture> {
+        let bad = || self.bad(format!("{text:?} are no requests of a step"));
+        let place: HashMap<u32, usize> = before.iter().enumerate().map(|(at, e)| (e.request, at)).collect();
+        let (mut entries, mut expected, mut rest) = (Vec::new(), 0usize, text);
+        while let Some(first) = rest.chars().next() {
+            let follower = || before.get(expected).map(|e| e.request).ok_or_else(bad);
+            let entry = if first == '(' {
+                let (inside, after) = rest[1..].split_once(')').ok_or_else(bad)?;
+                rest = after;
+                let (id, what) = inside.split_once(':').ok_or_else(bad)?;
+                let request = if id.is_empty() { follower()? } else { id.parse().map_err(|_| bad())? };
+                let (what, cached) = what.split_once('+').map_or((what, None), |(what, c)| (what, Some(c)));
+                let (tokens, drafts) = what.split_once('/').unwrap_or((what, "0"));
+                Entry {
+                    request,
+                    tokens: tokens.parse().map_err(|_| bad())?,
+                    drafts: drafts.parse().map_err(|_| bad())?,
+                    cached: cached.map(|c| c.parse().map_err(|_| bad())).transpose()?,
+                }
+            } else {
+                rest = &rest[1..];
+                let drafts = first.to_digit(36).ok_or_else(bad)?;
+                Entry { request: follower()?, tokens: drafts + 1, drafts, cached: None }
+            };
+            expected = place.get(&entry.request).map_or(before.len(), |at| at + 1);
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,272 @@
+//! A recorded workload, run again by our scheduler: every step must be vLLM's.
+
+use super::fixture::{Entry, Recorded, Step};
+use foretoken_sim::engine::{RunningRequest, Scheduler, StepResult};
+use foretoken_sim::{EngineConfig, RequestId, Time};
+use std::collections::{BTreeMap, HashMap};
+
+/// Steps in a row without a token or an arrival after which the recorder gives up.
+const IDLE_STEPS: u32 = 100;
+
+/// Where ours is not vLLM's.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: vLLM {theirs}; ours {ours}")]
+pub struct Differs {
+    /// What.
+    pub what: String,
+    /// vLLM's.
+    pub theirs: String,
+    /// Ours.
+    pub ours: String,
+}
+
+fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std::fmt::Debug) -> Differs {
+    Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
+}
+
+/// Runs a workload again.
+///
+/// # Errors
+/// The first difference.
+pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
+    let s = &recorded.settings;
+    let config = EngineConfig {
+        max_num_seqs: s.max_num_seqs,
+        max_num_batched_tokens: s.max_num_batched_tokens,
+        max_model_len: s.max_model_len,
+        block_size: s.block_size,
+        num_gpu_blocks: s.num_gpu_blocks,
+        prefix_caching: s.prefix_caching,
+        reserve_full_sequence: s.reserve_full_isl,
+        ..EngineConfig::default()
+    };
+    let scheduler = match Scheduler::following(s, &config, &recorded.workload) {
+        Err(refusal) => {
+            return match kind_of(refusal.key, &refusal.why) == recorded.ending {
+                true => Ok(()),
+                false => Err(differs("start", &recorded.ending, refusal.to_string())),
+            };
+        }
+        Ok(_) if recorded.derived.is_none() && recorded.ending == "pool-below-length" => {
+            let room = u64::from(s.num_gpu_blocks - 1) * u64::from(s.block_size);
+            return match recorded.checked && room < u64::from(s.max_model_len) {
+                true => Ok(()),
+                false => Err(differs("start", &recorded.ending, room)),
+            };
+        }
+        Ok(_) if recorded.derived.is_none() => return Err(differs("start", &recorded.ending, "it starts")),
+        Ok(scheduler) => scheduler,
+    };
+    compare_derived(recorded, &scheduler)?;
+    Replay { recorded, scheduler, arrived: 0, refused: Vec::new(), blocks: 0, known: HashMap::new() }.run()
+}
+
+/// The recorder's word for what was refused.
+fn kind_of(key: &str, why: &str) -> &'static str {
+    match key {
+        "max_num_batched_tokens" if why.contains("max_num_seqs") => "budget-below-seqs",
+        "max_num_batched_tokens" if why.contains("max_model_len") => "budget-below-length",
+        "max_num_batched_tokens" => "budget-below-drafts",
+        "max_num_active_seqs" => "active-above-seqs",
+        "long_prefill_token_threshold" => "threshold-above-length",
+        "num_speculative_tokens" => "drafts-not-divisible",
+        "block_size" => "block-below-drafts",
+        "num_speculative_tokens_per_batch_size" => "table",
+        "runner" => "runner",
+        _ => "unknown",
+    }
+}
+
+fn compare_derived(recorded: &Recorded, scheduler: &Scheduler<'_>) -> Result<(), Differs> {
+    let rules = scheduler.rules().expect("it follows a release");
+    let ours: BTreeMap<&str, u64> = BTreeMap::from([
+        ("lookahead", rules.num_lookahead_tokens.into()),
+        ("slots", rules.draft_slots.into()),
+        ("prefill_lookahead", rules.num_prefill_lookahead_tokens.into()),
+        ("hash_lookahead", rules.num_hash_lookahead_tokens.into()),
+        ("drop", rules.drop_last_hit.into()),
+        ("active", rules.max_num_active_seqs.into()),
+        ("length", recorded.settings.max_model_len.into()),
+        ("watermark_blocks", rules.watermark_blocks.into()),
+        ("can_skip", rules.can_skip_drafts.into()),
+        ("table", rules.per_batch_size.is_some().into()),
+    ]);
+    for (name, theirs) in recorded.derived.iter().flatten() {
+        match ours.get(name.as_str()) {
+            Some(ours) if ours == theirs => {}
+            ours => return Err(differs(name, theirs, ours)),
+        }
+    }
+    Ok(())
+}
+
+struct Replay<'a> {
+    recorded: &'a Recorded,
+    scheduler: Scheduler<'a>,
+    arrived: usize,
+    refused: Vec<u32>,
+    /// Running hash over block tables, and the blocks of each that it has seen.
+    blocks: u64,
+    known: HashMap<RequestId, usize>,
+}
+
+impl Replay<'_> {
+    fn run(&mut self) -> Result<(), Differs> {
+        let (mut now, mut idle) = (0, 0);
+        let mut theirs = self.recorded.steps.iter();
+        let ending = loop {
+            if self.arrive(now) {
+                idle = 0;
+            }
+            let next = self.recorded.workload.arrival.get(self.arrived).map(|at| at.0 / 1_000_000);
+            if self.scheduler.is_idle() {
+                match next {
+                    None => break "done",
+                    Some(at) => now = at,
+                }
+                continue;
+            }
+            let Some((step, sampled)) = self.step(now) else {
+                match next {
+                    None => break "stuck",
+                    Some(at) => now = at,
+                }
+                continue;
+            };
+            let at = self.recorded.steps.len() - theirs.len();
+            match theirs.next() {
+                Some(recorded) if *recorded == step => {}
+                other => return Err(differs(format!("step {at}"), other, Some(step))),
+            }
+            now = step.end();
+            idle = if sampled { 0 } else { idle + 1 };
+            if idle == IDLE_STEPS {
+                break "endless";
+            }
+        };
+        if self.refused != self.recorded.refused {
+            return Err(differs("refused requests", &self.recorded.refused, &self.refused));
+        }
+        match (self.recorded.ending == ending, self.recorded.blocks == self.blocks, theirs.next()) {
+            (true, true, None) => Ok(()),
+            (_, _, left) => {
+                let theirs = (&self.recorded.ending, self.recorded.blocks, left);
+                Err(differs("the end", theirs, (ending, self.blocks)))
+            }
+        }
+    }
+
+    /// Hands over what has come; says whether anything had.
+    fn arrive(&mut self, now: u64) -> bool {
+        let begin = self.arrived;
+        while let Some(&at) = self.recorded.workload.arrival.get(self.arrived)
+            && at.0 / 1_000_000 <= now
+        {
+            let id = self.arrived;
+            self.arrived += 1;
+            if self.recorded.workload.prompt_len[id] >= self.recorded.settings.max_model_len {
+                self.refused.push(id as u32);
+            } else {
+                self.scheduler.enqueue(id as u32, at, self.recorded.priority[id]);
+            }
+        }
+        self.arrived > begin
+    }
+
+    /// A step, and whether it sampled a token; `None` when nobody was scheduled or preempted.
+    fn step(&mut self, now: u64) -> Option<(Step, bool)> {
+        let at = Time(now * 1_000_000);
+        self.scheduler.schedule(at, 0);
+        let output = self.scheduler.output();
+        let preempted: Vec<u32> = output.preempted.iter().map(|r| r.id).collect();
+        preempted.iter().for_each(|id| _ = self.known.remove(id));
+        let (k, skip_drafts) = (output.num_spec_tokens_to_schedule, output.skip_drafts);
+        let cached: HashMap<u32, u32> = output.admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();
+        let mut entries = Vec::new();
+        for r in self.scheduler.running().iter().filter(|r| r.num_scheduled_tokens > 0) {
+            let drafts = (r.num_computed_tokens + r.num_scheduled_tokens).saturating_sub(r.num_tokens);
+            let cached = cached.get(&r.id).copied();
+            entries.push(Entry { request: r.id, tokens: r.num_scheduled_tokens, drafts, cached });
+        }
+        for entry in &entries {
+            self.note_blocks(entry.request);
+        }
+        if entries.is_empty() && preempted.is_empty() {
+            return None;
+        }
+        let mut step = Step {
+            start: now,
+            entries,
+            free: i64::from(self.scheduler.kv_cache_manager().num_free_blocks()),
+            k,
+            skip_drafts,
+            preempted,
+            finished: Vec::new(),
+            blocks: self.blocks & 0xFFF,
+        };
+        let mut result = Chance { recorded: self.recorded, k: step.k, skip_drafts: step.skip_drafts, sampled: false };
+        if !step.entries.is_empty() {
+            self.scheduler.update_from_result(&mut result, Time(step.end() * 1_000_000));
+            step.finished = self.scheduler.output().finished.iter().map(|r| r.id).collect();
+            step.finished.iter().for_each(|id| _ = self.known.remove(id));
+        }
+        Some((step, result.sampled))
+    }
+
+    fn note_blocks(&mut self, id: RequestId) {
+        let table = self.scheduler.kv_cache_manager().tables().target(id);
+        let known = self.known.entry(id).or_default();
+        for &block in &table[*known..] {
+            self.blocks = mix(self.blocks ^ (u64::from(id) << 32 | u64::from(block)));
+        }
+        *known = table.len();
+    }
+}
+
+/// The model and the drafter of the recorder.
+struct Chance<'a> {
+    recorded: &'a Recorded,
+    k: u32,
+    skip_drafts: bool,
+    sampled: bool,
+}
+
+impl StepResult for Chance<'_> {
+    fn accepted(&mut self, r: &RunningRequest, drafts: u32) -> u32 {
+        self.sampled = true;
+        let holds = |p: u32| draw(self.recorded.seed, 1, r.id, r.num_output_tokens + p) % 1000 < self.recorded.accept;
+        (0..drafts).take_while(|&p| holds(p)).count() as u32
+    }
+
+    fn proposed(&mut self, r: &RunningRequest) -> u32 {
+        match self.recorded.lengths.as_str() {
+            _ if self.recorded.settings.num_speculative_tokens == 0 || self.skip_drafts => 0,
+            "request" => {
+                let k = u64::from(self.recorded.settings.num_speculative_tokens);
+                (draw(self.recorded.seed, 2, r.id, r.num_output_tokens) % (k + 1)) as u32
+            }
+            _ => self.k,
+        }
+    }
+}
+
+fn mix(value: u64) -> u64 {
+    foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15))
+}
+
+fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
+    mix(mix(mix(mix(seed) ^ kind) ^ u64::from(request)) ^ u64::from(position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The README's vectors.
+    #[test]
+    fn both_languages_draw_the_same() {
+        assert_eq!((mix(0), mix(1)), (16_294_208_416_658_607_535, 10_451_216_379_200_822_465));
+        assert_eq!(draw(7, 1, 3, 10), 8_220_720_420_851_324_349);
+        assert_eq!(draw(7, 2, 3, 10), 10_707_932_757_137_194_472);
+    }
+}
