@@ -65,7 +65,7 @@ impl Scheduler<'_> {
     /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
-        if self.vllm.is_none() {
+        if !self.follows {
             r.num_cacheable_tokens = r.num_computed_tokens;
         }
         self.release(&mut r);
@@ -118,7 +118,7 @@ impl Scheduler<'_> {
             let r = &mut self.running[at];
             if r.num_output_tokens == r.max_tokens {
                 debug_assert!(r.last_emit == now);
-                if self.vllm.is_some() {
+                if self.follows {
                     self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
                 }
                 self.kv_cache_manager.free(r);

@@ -46,8 +46,10 @@ pub struct Scheduler<'a> {
     now: Time,
     /// When the last step ended: most requests emitted then.
     last_end: Time,
-    /// The release that is followed rule for rule, if one is.
+    /// The release that is followed rule for rule, if one is. It is taken out while a step is scheduled.
     vllm: Option<Box<Vllm>>,
+    /// Is one?
+    follows: bool,
 }
 
 impl<'a> Scheduler<'a> {
@@ -68,6 +70,7 @@ impl<'a> Scheduler<'a> {
             now: Time::ZERO,
             last_end: Time::ZERO,
             vllm: None,
+            follows: false,
         }
     }
 
@@ -85,6 +88,7 @@ impl<'a> Scheduler<'a> {
         scheduler.kv_cache_manager.follow(&rules);
         scheduler.waiting = RequestQueue::new(settings.policy);
         scheduler.vllm = Some(Box::new(Vllm::new(settings.clone(), rules)));
+        scheduler.follows = true;
         Ok(scheduler)
     }
 

@@ -266,6 +266,9 @@ fn check(s: &SchedulerSettings) -> Result<(), Refusal> {
         let why = format!("{budget} leaves no room for a token beside the {needed} slots that drafting takes");
         return refuse("max_num_batched_tokens", why);
     }
+    if let Some(why) = runner_cannot(s) {
+        return refuse("runner", why.into());
+    }
     if let DraftMethod::Mtp { modules } = s.method {
         if k > modules && !k.is_multiple_of(modules) {
             return refuse("num_speculative_tokens", format!("{k} is no multiple of the {modules} MTP modules"));
@@ -277,6 +280,17 @@ fn check(s: &SchedulerSettings) -> Result<(), Refusal> {
         }
     }
     check_table(s)
+}
+
+/// Why the model runner cannot serve the drafter.
+fn runner_cannot(s: &SchedulerSettings) -> Option<&'static str> {
+    match (s.runner, s.method) {
+        (Runner::V2, DraftMethod::DraftModel { parallel: true } | DraftMethod::Eagle { parallel: true }) => {
+            Some("runner V2 drafts no tokens in parallel: take V1")
+        }
+        (Runner::V1, DraftMethod::Dspark { .. }) => Some("runner V1 does not serve DSpark: take V2"),
+        _ => None,
+    }
 }
 
 fn check_table(s: &SchedulerSettings) -> Result<(), Refusal> {

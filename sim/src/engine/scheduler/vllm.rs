@@ -116,8 +116,11 @@ impl Scheduler<'_> {
             }
             match self.make_room_vllm(v, step, at, new) {
                 Room::Found(place) => at = place,
-                Room::GoneItself if v.goes_on_after_self_preemption() => continue,
-                Room::GoneItself => break,
+                Room::GoneItself(place) if v.goes_on_after_self_preemption() => {
+                    at = place;
+                    continue;
+                }
+                Room::GoneItself(_) => break,
             }
             let r = &mut self.running[at];
             r.num_scheduled_tokens = new;
@@ -153,7 +156,7 @@ impl Scheduler<'_> {
             }
             self.preempt(victim);
             if victim == at {
-                return Room::GoneItself;
+                return Room::GoneItself(at);
             }
             at -= usize::from(victim < at);
         }
@@ -226,8 +229,8 @@ impl Scheduler<'_> {
 enum Room {
     /// There are; the request now stands here in the running list.
     Found(usize),
-    /// It had to go itself.
-    GoneItself,
+    /// It had to go itself; the next request now stands here.
+    GoneItself(usize),
 }
 
 impl Vllm {
