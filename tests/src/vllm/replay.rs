@@ -1,7 +1,7 @@
 //! A recorded workload, run again by our scheduler: every step must be vLLM's.
 
 use super::fixture::{Entry, Recorded, Step};
-use foretoken_sim::engine::{RunningRequest, Scheduler, StepResult};
+use foretoken_sim::engine::{Rules, RunningRequest, Scheduler, SchedulerSettings, StepResult};
 use foretoken_sim::{EngineConfig, RequestId, Time};
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,6 +30,31 @@ fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std
 /// The first difference.
 pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     let s = &recorded.settings;
+    match Rules::of(s) {
+        Err(refusal) => match kind_of(refusal.key, &refusal.why) == recorded.ending {
+            true => Ok(()),
+            false => Err(differs("start", &recorded.ending, refusal.to_string())),
+        },
+        Ok(_) if recorded.derived.is_none() && recorded.ending == "pool-below-length" => {
+            let room = u64::from(s.num_gpu_blocks - 1) * u64::from(s.block_size);
+            match recorded.checked && room < u64::from(s.max_model_len) {
+                true => Ok(()),
+                false => Err(differs("start", &recorded.ending, room)),
+            }
+        }
+        Ok(_) if recorded.derived.is_none() => Err(differs("start", &recorded.ending, "it starts")),
+        Ok(rules) => {
+            compare_derived(recorded, &rules)?;
+            replay_by(recorded, s, rules)
+        }
+    }
+}
+
+/// Runs a workload that vLLM took again, by rules of our own.
+///
+/// # Errors
+/// The first difference.
+pub fn replay_by(recorded: &Recorded, s: &SchedulerSettings, rules: Rules) -> Result<(), Differs> {
     let config = EngineConfig {
         max_num_seqs: s.max_num_seqs,
         max_num_batched_tokens: s.max_num_batched_tokens,
@@ -40,24 +65,7 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
         reserve_full_sequence: s.reserve_full_isl,
         ..EngineConfig::default()
     };
-    let scheduler = match Scheduler::following(s, &config, &recorded.workload) {
-        Err(refusal) => {
-            return match kind_of(refusal.key, &refusal.why) == recorded.ending {
-                true => Ok(()),
-                false => Err(differs("start", &recorded.ending, refusal.to_string())),
-            };
-        }
-        Ok(_) if recorded.derived.is_none() && recorded.ending == "pool-below-length" => {
-            let room = u64::from(s.num_gpu_blocks - 1) * u64::from(s.block_size);
-            return match recorded.checked && room < u64::from(s.max_model_len) {
-                true => Ok(()),
-                false => Err(differs("start", &recorded.ending, room)),
-            };
-        }
-        Ok(_) if recorded.derived.is_none() => return Err(differs("start", &recorded.ending, "it starts")),
-        Ok(scheduler) => scheduler,
-    };
-    compare_derived(recorded, &scheduler)?;
+    let scheduler = Scheduler::by_rules(s, rules, &config, &recorded.workload);
     Replay { recorded, scheduler, arrived: 0, refused: Vec::new(), blocks: 0, known: HashMap::new() }.run()
 }
 
@@ -77,8 +85,7 @@ fn kind_of(key: &str, why: &str) -> &'static str {
     }
 }
 
-fn compare_derived(recorded: &Recorded, scheduler: &Scheduler<'_>) -> Result<(), Differs> {
-    let rules = scheduler.rules().expect("it follows a release");
+fn compare_derived(recorded: &Recorded, rules: &Rules) -> Result<(), Differs> {
     let ours: BTreeMap<&str, u64> = BTreeMap::from([
         ("lookahead", rules.num_lookahead_tokens.into()),
         ("slots", rules.draft_slots.into()),

@@ -7,4 +7,5 @@ mod oracle;
 mod queueing;
 mod specbench;
 mod speculation;
+mod vllm;
 mod world;

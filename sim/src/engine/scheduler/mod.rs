@@ -83,13 +83,22 @@ impl<'a> Scheduler<'a> {
         config: &'a EngineConfig,
         workload: &'a Workload,
     ) -> Result<Scheduler<'a>, Refusal> {
-        let rules = Rules::of(settings)?;
+        Ok(Scheduler::by_rules(settings, Rules::of(settings)?, config, workload))
+    }
+
+    /// A scheduler of these rules, whatever the settings come to.
+    pub fn by_rules(
+        settings: &SchedulerSettings,
+        rules: Rules,
+        config: &'a EngineConfig,
+        workload: &'a Workload,
+    ) -> Scheduler<'a> {
         let mut scheduler = Scheduler::new(config, workload, settings.num_speculative_tokens > 0, f64::INFINITY);
         scheduler.kv_cache_manager.follow(&rules);
         scheduler.waiting = RequestQueue::new(settings.policy);
         scheduler.vllm = Some(Box::new(Vllm::new(settings.clone(), rules)));
         scheduler.follows = true;
-        Ok(scheduler)
+        scheduler
     }
 
     /// The rules of the release that is followed.

@@ -143,6 +143,10 @@ pub struct Rules {
     pub max_num_active_seqs: u32,
     /// Blocks kept free on admission while something runs.
     pub watermark_blocks: u32,
+    /// Is a request that is alone spared the threshold of long prefills?
+    pub lift_threshold_when_alone: bool,
+    /// Under priority scheduling, do those behind a request that preempted itself get their turn?
+    pub goes_on_after_self_preemption: bool,
     /// Are drafts skipped in a step in which nobody can use them?
     pub can_skip_drafts: bool,
     /// Drafts a request, by the number of scheduled requests.
@@ -178,6 +182,8 @@ impl Rules {
             drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { reads_hidden_states },
             max_num_active_seqs: if wide { active.min(s.max_num_batched_tokens / lookahead) } else { active },
             watermark_blocks: (s.watermark * f64::from(s.num_gpu_blocks)) as u32,
+            lift_threshold_when_alone: true,
+            goes_on_after_self_preemption: new && s.policy == SchedulingPolicy::Priority,
             can_skip_drafts: new && lookahead > 0 && s.runner == Runner::V2,
             pad_admissions: if table.is_none() { k } else { 0 },
             per_batch_size: table,

@@ -45,7 +45,8 @@ impl Vllm {
 
     fn step(&self, eligible: usize, decodes: bool) -> Step {
         let s = &self.settings;
-        let mut threshold = if eligible > 1 { s.long_prefill_token_threshold } else { 0 };
+        let spared = eligible <= 1 && self.rules.lift_threshold_when_alone;
+        let mut threshold = if spared { 0 } else { s.long_prefill_token_threshold };
         if threshold > 0 && s.long_prefill_token_threshold_adaptive {
             threshold = threshold.max(s.max_num_batched_tokens / eligible as u32);
         }
@@ -116,7 +117,7 @@ impl Scheduler<'_> {
             }
             match self.make_room_vllm(v, step, at, new) {
                 Room::Found(place) => at = place,
-                Room::GoneItself(place) if v.goes_on_after_self_preemption() => {
+                Room::GoneItself(place) if v.rules.goes_on_after_self_preemption => {
                     at = place;
                     continue;
                 }
@@ -244,11 +245,6 @@ impl Vllm {
             return Some(None);
         }
         (1 + padding <= limit).then_some(Some(1 + padding))
-    }
-
-    /// Under priority scheduling, those behind a request that preempted itself may still fit (0.33).
-    fn goes_on_after_self_preemption(&self) -> bool {
-        self.settings.policy == SchedulingPolicy::Priority && self.rules.release >= Release::V0_33
     }
 }
 

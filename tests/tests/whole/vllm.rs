@@ -1,0 +1,97 @@
+//! Our scheduler against the schedules that vLLM's own class made (`tests/vllm/README.md`).
+
+use foretoken_sim::engine::{Release, Rules, SchedulerSettings, SchedulingPolicy};
+use foretoken_tests::vllm::{Fixture, Recorded, replay, replay_by};
+use std::collections::BTreeMap;
+use std::io::BufReader;
+use std::sync::LazyLock;
+
+type Fired = BTreeMap<String, u64>;
+
+fn read(file: &[u8]) -> (Vec<Recorded>, Fired) {
+    let mut fixture = Fixture::open(BufReader::new(zstd::Decoder::new(file).unwrap())).unwrap();
+    let workloads = std::iter::from_fn(|| fixture.read().unwrap()).collect();
+    (workloads, fixture.fired)
+}
+
+static V0_33: LazyLock<(Vec<Recorded>, Fired)> =
+    LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.33.0.txt.zst")));
+static V0_32: LazyLock<(Vec<Recorded>, Fired)> =
+    LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.32.0.txt.zst")));
+
+#[test]
+fn every_recorded_step_is_ours() {
+    for (workloads, _) in [&*V0_33, &*V0_32] {
+        assert!(workloads.len() >= 400, "{} workloads", workloads.len());
+        let differ: Vec<String> =
+            workloads.iter().filter_map(|w| Some(format!("line {}: {}", w.line, replay(w).err()?))).collect();
+        assert!(differ.is_empty(), "{} of {} differ: {differ:#?}", differ.len(), workloads.len());
+    }
+}
+
+/// A fixture in which a rule never fires says nothing of it.
+#[test]
+fn every_rule_fired_often() {
+    let rules = [
+        "preemption",
+        "self-preemption",
+        "padded admission",
+        "padded admission refused",
+        "drafts cut by the token budget",
+        "drafts cut by the input budget",
+        "drafts cut by max_model_len",
+        "eviction of a cached block",
+        "partial hit",
+        "watermark refused",
+        "whole sequence refused",
+        "threshold lifted",
+        "priority victim already scheduled",
+    ];
+    for (_, fired) in [&*V0_33, &*V0_32] {
+        for rule in rules {
+            assert!(fired.get(rule).is_some_and(|&times| times >= 200), "{rule}: {:?}", fired.get(rule));
+        }
+    }
+}
+
+/// What is switched off in our scheduler, one rule at a time. None of it may go unnoticed.
+#[test]
+fn a_rule_that_is_switched_off_shows() {
+    type Change = fn(&mut SchedulerSettings, &mut Rules);
+    let new: [(&str, Change); 15] = [
+        ("lookahead slots", |_, r| r.num_lookahead_tokens = 0),
+        ("the input budget", |_, r| r.draft_slots = 0),
+        ("padded admissions", |_, r| r.pad_admissions = 0),
+        ("the prefill lookahead", |_, r| r.num_prefill_lookahead_tokens = 0),
+        ("the hash lookahead", |_, r| r.num_hash_lookahead_tokens = 0),
+        ("the admission limit", |s, r| r.max_num_active_seqs = s.max_num_seqs),
+        ("the watermark", |_, r| r.watermark_blocks = 0),
+        ("skipped drafts", |_, r| r.can_skip_drafts = false),
+        ("the table by batch size", |_, r| r.per_batch_size = None),
+        ("caching of verified tokens", |_, r| r.cache_when_verified = false),
+        ("the lone request's exception", |_, r| r.lift_threshold_when_alone = false),
+        ("going on after a self-preemption", |_, r| r.goes_on_after_self_preemption = false),
+        ("the adaptive threshold", |s, _| s.long_prefill_token_threshold_adaptive = false),
+        ("the prefill interval", |s, _| s.prefill_schedule_interval = 1),
+        ("priorities", |s, _| s.policy = SchedulingPolicy::Fcfs),
+    ];
+    let both: [(&str, Change); 2] = [
+        ("the threshold", |s, _| s.long_prefill_token_threshold = 0),
+        ("the whole sequence's reservation", |s, _| s.reserve_full_isl = false),
+    ];
+    let old: [(&str, Change); 2] = [
+        ("the dropped last block", |_, r| r.drop_last_hit = false),
+        ("the older release", |_, r| r.release = Release::V0_33),
+    ];
+    let shows = |(workloads, _): &(Vec<Recorded>, Fired), (name, change): &(&str, Change)| {
+        let differ = workloads.iter().filter(|w| w.derived.is_some()).filter(|w| {
+            let mut settings = w.settings.clone();
+            let mut rules = Rules::of(&settings).unwrap();
+            change(&mut settings, &mut rules);
+            replay_by(w, &settings, rules).is_err()
+        });
+        assert!(differ.count() > 0, "without {name} nothing is different");
+    };
+    new.iter().chain(&both).for_each(|rule| shows(&V0_33, rule));
+    old.iter().chain(&both).for_each(|rule| shows(&V0_32, rule));
+}
