@@ -1,0 +1,212 @@
+"""Runs a workload step by step through vLLM's scheduler, on a virtual clock."""
+
+from dataclasses import dataclass, field
+
+from chance import MASK, accepted, mix, proposed
+from engine import Refused, hasher, make, output_tokens, prompt_refused, request
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+
+from workloads import Workload
+
+STEP, TOKEN = 1000, 7  # µs of a step, and of a token scheduled in it
+IDLE_STEPS = 100  # so many steps in a row without a token, an arrival or an end: it would go on for ever
+
+
+@dataclass
+class Entry:
+    """A request in a step. `cached` is None except at an admission."""
+
+    request: int
+    tokens: int
+    drafts: int
+    cached: int | None
+
+
+@dataclass
+class Step:
+    """One call of `schedule` and what followed from it. Times in µs."""
+
+    start: int
+    end: int
+    entries: list[Entry]
+    preempted: list[int]
+    finished: list[int]
+    free: int
+    k: int
+    skipped: bool
+    blocks: int
+
+
+@dataclass
+class Run:
+    """Everything observed of a workload. `error` is the kind of refusal, or None."""
+
+    work: Workload
+    derived: dict[str, int] = field(default_factory=dict)
+    refused: list[int] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    error: str | None = None
+
+
+class Driver:
+    """The engine around the scheduler: arrivals, a model that accepts by `chance`, a drafter."""
+
+    def __init__(self, work: Workload, scheduler: Scheduler) -> None:
+        self.work = work
+        self.scheduler = scheduler
+        self.hasher = hasher(scheduler)
+        self.arrived = 0
+        self.refused: list[int] = []
+        self.preempted: list[int] = []
+        self.sampled = False
+        self.known: dict[str, int] = {}
+        self.blocks = 0
+        preempt = scheduler._preempt_request
+
+        def preempt_and_note(victim, *args, **kwargs):
+            self.preempted.append(int(victim.request_id))
+            self.known.pop(victim.request_id, None)
+            return preempt(victim, *args, **kwargs)
+
+        scheduler._preempt_request = preempt_and_note
+
+    def arrive(self, now: int) -> None:
+        """Hands over the requests that have come by `now`, in the order of the file."""
+        requests = self.work.requests
+        while self.arrived < len(requests) and requests[self.arrived].time <= now:
+            index = self.arrived
+            self.arrived += 1
+            if prompt_refused(self.scheduler, requests[index].prompt):
+                self.refused.append(index)
+            else:
+                self.scheduler.add_request(request(self.work, index, self.hasher))
+
+    def step(self, now: int) -> Step:
+        """Schedule, run the model, take its tokens, take its drafts."""
+        scheduler = self.scheduler
+        self.preempted = []
+        self.sampled = False
+        output = scheduler.schedule()
+        ids = list(output.num_scheduled_tokens)
+        admitted = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+        cached = output.scheduled_cached_reqs
+        for at, name in enumerate(cached.req_ids):
+            if name in cached.resumed_req_ids:
+                admitted[name] = cached.num_computed_tokens[at]
+        entries = []
+        for name in ids:
+            drafts = len(output.scheduled_spec_decode_tokens.get(name, ()))
+            entries.append(Entry(int(name), output.num_scheduled_tokens[name], drafts, admitted.get(name)))
+            self.note_blocks(name)
+        end = now + STEP + TOKEN * output.total_num_scheduled_tokens
+        step = Step(
+            start=now,
+            end=end,
+            entries=entries,
+            preempted=self.preempted,
+            finished=[],
+            free=scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+            k=output.num_spec_tokens_to_schedule,
+            skipped=getattr(output, "skip_drafts", False),
+            blocks=self.blocks,
+        )
+        if ids:
+            step.finished = self.update(output, ids)
+            self.propose(output, ids, step.skipped)
+        return step
+
+    def note_blocks(self, name: str) -> None:
+        """Folds the blocks that a request's table has gained into the running hash."""
+        (table,) = self.scheduler.kv_cache_manager.get_block_ids(name)
+        for block in table[self.known.get(name, 0) :]:
+            self.blocks = mix(self.blocks ^ (int(name) << 32 | block))
+        self.known[name] = len(table)
+
+    def update(self, output, ids: list[str]) -> list[int]:
+        """The model's tokens. Gives the requests that ended, in order."""
+        work, scheduler = self.work, self.scheduler
+        sampled = []
+        for name in ids:
+            state = scheduler.requests[name]
+            if state.is_prefill_chunk:
+                sampled.append([])
+                continue
+            index, position = int(name), state.num_output_tokens
+            drafts = output.scheduled_spec_decode_tokens.get(name, [])
+            placeholder = bool(drafts) and drafts[0] == -1
+            held = 0 if placeholder else accepted(work.seed, work.accept, index, position, len(drafts))
+            sampled.append(output_tokens(index, position, held + 1))
+            self.sampled = True
+        places = {name: place for place, name in enumerate(ids)}
+        scheduler.update_from_output(output, ModelRunnerOutput(req_ids=ids, req_id_to_index=places, sampled_token_ids=sampled))
+        ended = [name for name in ids if name not in scheduler.requests]
+        for name in ended:
+            self.known.pop(name)
+        return [int(name) for name in ended]
+
+    def propose(self, output, ids: list[str], skipped: bool) -> None:
+        """The drafter's drafts for every request of the step that goes on."""
+        work, scheduler = self.work, self.scheduler
+        if work.k == 0:
+            return
+        live = [name for name in ids if name in scheduler.requests and not scheduler.requests[name].is_prefill_chunk]
+        drafts = []
+        for name in live:
+            if skipped:
+                count = 0
+            elif work.lengths == "request":
+                count = proposed(work.seed, work.k, int(name), scheduler.requests[name].num_output_tokens)
+            else:
+                count = output.num_spec_tokens_to_schedule
+            drafts.append([7] * count)
+        scheduler.update_draft_token_ids(DraftTokenIds(live, drafts))
+
+
+def run(work: Workload, watch=None) -> Run:
+    """Runs a workload to its end, or to the point where vLLM refuses or stands still.
+
+    `watch(scheduler)` may wrap the scheduler's methods before the first step.
+    """
+    from engine import derived
+
+    result = Run(work)
+    try:
+        scheduler = make(work)
+    except Refused as refused:
+        result.error = str(refused)
+        return result
+    result.derived = derived(scheduler)
+    if watch:
+        watch(scheduler)
+    driver = Driver(work, scheduler)
+    result.refused = driver.refused
+    now = idle = 0
+    while True:
+        came = driver.arrived
+        driver.arrive(now)
+        if driver.arrived > came:
+            idle = 0
+        more = driver.arrived < len(work.requests)
+        if not scheduler.has_unfinished_requests():
+            if not more:
+                return result
+            now = work.requests[driver.arrived].time
+            continue
+        try:
+            step = driver.step(now)
+        except AssertionError:
+            result.error = "assertion"
+            return result
+        if step.entries or step.preempted:
+            result.steps.append(step)
+            now = step.end
+            idle = 0 if driver.sampled else idle + 1
+        elif more:
+            now = work.requests[driver.arrived].time
+        else:
+            result.error = "stuck"
+            return result
+        if idle == IDLE_STEPS:
+            result.error = "endless"
+            return result
