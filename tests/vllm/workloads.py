@@ -87,6 +87,22 @@ def draw(seed: int) -> Workload:
     return work
 
 
+def draw_rush(seed: int) -> Workload:
+    """Many short prompts at once, long outputs, and a budget below what they ask for: the rules of the budgets."""
+    rng = Random(seed)
+    drafter = ("draft-model", "draft-model", "ngram", "eagle", "dflash")[seed % 5]
+    work = Workload(seed, drafter, rng.randint(2, 6), rng.choice(("fixed", "request")), "roomy", POLICIES[seed // 5 % 2], bool(seed // 10 % 2), 8)
+    work.accept, work.runner = rng.choice((300, 600, 800)), rng.choice((1, 2))
+    work.parallel = drafter == "draft-model" and rng.random() < 0.4
+    for index in range(rng.randint(18, 28)):
+        prompt = 1 if index > 6 and rng.random() < 0.6 else rng.randint(2, 6)
+        work.requests.append(Arrival(0, prompt, rng.randint(10, 50), priority=rng.randint(0, 3) if seed // 5 % 2 else 0))
+    work.max_model_len, work.max_num_seqs = 64, 24
+    work.max_num_batched_tokens = max(24, int(12 * (1 + work.k) * rng.uniform(0.5, 0.9)))
+    draw_pool(rng, work)
+    return work
+
+
 def draw_drafter(rng: Random, work: Workload) -> None:
     """What kind of drafter, and the table of lengths by batch."""
     if work.drafter == "none":
@@ -124,11 +140,11 @@ def draw_requests(rng: Random, work: Workload) -> None:
         if index % burst == 0 and index > 0:
             time += int(rng.expovariate(1) * gap * burst)
         kind = rng.random()
-        if kind < 0.1:
+        if kind < 0.12:
             prompt = 1
         elif kind < 0.3:
             prompt = work.block_size * rng.randint(1, max(1, longest // work.block_size))
-        elif kind < 0.4:
+        elif kind < 0.5:
             prompt = work.block_size * rng.randint(0, max(1, longest // work.block_size)) + 1
         else:
             prompt = max(1, int(longest ** rng.random()))
@@ -149,11 +165,13 @@ def draw_engine(rng: Random, work: Workload) -> None:
     """Limits and switches of the scheduler."""
     longest = max(request.prompt + request.outputs for request in work.requests)
     work.max_model_len = max(2, rng.choice((longest, longest, longest + 1, longest + rng.randint(0, 12), longest + 200, longest * 3 // 4, longest - rng.randint(1, 8))))
-    work.max_num_seqs = rng.choice((1, 2, 4, 4, 8, 8, 16, 32))
+    work.max_num_seqs = rng.choice((1, 2, 4, 4, 6, 8, 8, 16, 32))
     if rng.random() < 0.25:
         work.max_num_active_seqs = rng.randint(1, work.max_num_seqs)
     work.chunked = rng.random() < 0.85
     budget = rng.choice((12, 16, 24, 32, 48, 64, 96, 128, 256))
+    if work.k and rng.random() < 0.4:  # about what the decoding requests and their drafts take
+        budget = int(work.max_num_seqs * (work.k + 1) * rng.choice((0.5, 0.8, 1.0, 1.2)))
     floor = max(work.max_num_seqs, work.k + 2, 1 if work.chunked else work.max_model_len)
     work.max_num_batched_tokens = max(budget, floor)
     if rng.random() < 0.45:

@@ -1,0 +1,51 @@
+"""Writes fresh workloads, in the format of a fixture, as fast as the machine can: for a replay to read.
+
+    python check.py --first 1000000 --count 10000 --workers 2 | replay
+
+Each worker writes to its own temporary file, in chunks; the parent passes on whole chunks in the order of the seeds.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import time
+
+CHUNK = 50
+
+
+def chunk(first: int, count: int) -> str:
+    """The lines of `count` workloads from seed `first` on."""
+    import driver
+    import lines
+    import workloads
+
+    return "".join(lines.encode(driver.run(workloads.draw(seed))) for seed in range(first, first + count))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=1_000_000, help="the first seed")
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
+    options = parser.parse_args()
+    import engine
+
+    print(f"foretoken-vllm 1 {engine.VERSION}", flush=True)
+    last = options.first + options.count
+    jobs = [(first, min(CHUNK, last - first)) for first in range(options.first, last, CHUNK)]
+    start, done = time.monotonic(), 0
+    # Forked after the imports, which take longer than thousands of workloads.
+    with multiprocessing.get_context("fork").Pool(options.workers, maxtasksperchild=None) as pool:
+        for (_, count), text in zip(jobs, pool.imap(chunk_of, jobs)):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            done += count
+            print(f"{done} workloads, {done / (time.monotonic() - start):.1f} a second", file=sys.stderr)
+
+
+def chunk_of(job: tuple[int, int]) -> str:
+    return chunk(*job)
+
+
+if __name__ == "__main__":
+    main()
