@@ -165,17 +165,14 @@ fn tables_that_cannot_be_used_are_named() {
     let place = pair(&experiment(OWN_LENGTHS, "{ recorded = {} }"));
     record(&place, "good.truth", &SMALL);
     let good = std::fs::read(place.path("good.truth")).unwrap();
-    let newer = String::from_utf8_lossy(&good[..60]).contains("\"schema_version\":1");
-    assert!(newer, "the header begins with its version");
-    let at = good.windows(18).position(|w| w == b"\"schema_version\":1").unwrap() + 17;
-    let mut of_the_future = good.clone();
-    of_the_future[at] = b'7';
-    let header = br#"{"schema_version":1,"outputs":0,"positions":0,"foretoken":"","target":{"name":"","dtype":"","digest":""},"draft":{"name":"","dtype":"","digest":""},"device":"","prompts":"","prompts_digest":"","temperature":0.0,"families":[]}"#;
-    let empty = [b"FTKTRUTH", &(header.len() as u32).to_le_bytes()[..], &header[..]].concat();
+    let other = |layout: &[u8]| [layout, &good[8..]].concat();
+    let mut damaged = good.clone();
+    damaged[60] ^= 4;
     for (bytes, said) in [
-        (of_the_future, "x.truth: has schema_version 7; this version of foretoken reads 1"),
+        (other(b"FTKTRUT7"), "x.truth: is a truth table of layout `7`; this version of foretoken reads `2`"),
+        (other(b"FTKTRUTH"), "x.truth: is a truth table of the first layout"),
+        (damaged, "x.truth: is a damaged truth table: frame 0, which begins at byte 8, is damaged"),
         (good[..good.len() / 2].to_vec(), "x.truth: is a truth table that ends in the middle"),
-        (empty, "x.truth: is a truth table without a recording"),
     ] {
         std::fs::write(place.path("x.truth"), bytes).unwrap();
         assert!(place.fails(&["run", "x.toml", "-o", "out"], 2).contains(said), "{said}");

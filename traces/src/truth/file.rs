@@ -1,18 +1,19 @@
-//! The file: eight bytes that name it, the length of a JSON header (32 bits, little endian), the header, and the columns in
-//! one zstd frame with a checksum. The same table gives the same bytes.
+//! The file: two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The first holds a JSON header, the
+//! second the columns in zstd. The same table gives the same bytes.
 //!
 //! Columns, little endian, one after the other: family (16 bits), prompt length (32) and output length (32) of each output,
 //! then the ranks (8) and then the confidences (16) of all positions, output by output.
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
 use crate::TraceError;
+use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::Path;
 
-const MAGIC: &[u8; 8] = b"FTKTRUTH";
-/// Headers are a few hundred bytes; more is damage, not a reason to allocate.
-const MOST_HEADER: u32 = 1 << 20;
+const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
+/// The version of the first layout, in which no checksum covered the header.
+const UNCOVERED: u8 = b'H';
 /// Bytes of the columns that have one entry an output, and of those that have one a position.
 const PER_OUTPUT: u64 = 10;
 const PER_POSITION: u64 = 3;
@@ -22,111 +23,135 @@ const LEVEL: i32 = 12;
 /// The header as it is written: what is needed to read the columns comes with it.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    schema_version: u32,
     outputs: u64,
     positions: u64,
     #[serde(flatten)]
     header: TruthHeader,
 }
 
-/// Only what says whether the rest can be understood.
-#[derive(Deserialize)]
-struct Version {
-    schema_version: u32,
-}
-
-/// Does the file begin like a truth table? A file that cannot be read does not.
+/// Does the file begin like a truth table of any version? A file that cannot be read does not.
 pub(crate) fn is_truth_table(path: &Path) -> bool {
-    let mut first = [0; MAGIC.len()];
-    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *MAGIC
+    let mut first = [0; KIND.name.len()];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *KIND.name
 }
 
 impl TruthTable {
     /// The file's bytes.
     ///
     /// # Errors
-    /// zstd's; memory is all it needs.
+    /// zstd's; memory is all it needs. More than 4 GiB of columns.
     pub fn to_bytes(&self) -> std::io::Result<Vec<u8>> {
-        let positions = self.outputs.iter().map(|o| o.ranks.len() as u64).sum();
-        let stored = Stored {
-            schema_version: SCHEMA_VERSION,
-            outputs: self.outputs.len() as u64,
-            positions,
-            header: self.header.clone(),
-        };
-        let header = serde_json::to_vec(&stored).expect("plain data always serialises");
-        let mut out = MAGIC.to_vec();
-        out.extend((header.len() as u32).to_le_bytes());
-        out.extend(header);
-        let mut frame = zstd::stream::write::Encoder::new(out, LEVEL)?;
-        frame.include_checksum(true)?;
         let outputs = &self.outputs;
-        outputs.iter().try_for_each(|o| frame.write_all(&o.family.to_le_bytes()))?;
-        outputs.iter().try_for_each(|o| frame.write_all(&o.prompt_len.to_le_bytes()))?;
-        outputs.iter().try_for_each(|o| frame.write_all(&(o.ranks.len() as u32).to_le_bytes()))?;
-        outputs.iter().try_for_each(|o| frame.write_all(&o.ranks))?;
-        outputs.iter().flat_map(|o| &o.confidences).try_for_each(|c| frame.write_all(&c.to_le_bytes()))?;
-        frame.finish()
+        let positions = outputs.iter().map(|o| o.ranks.len() as u64).sum();
+        let stored = Stored { outputs: outputs.len() as u64, positions, header: self.header.clone() };
+        let mut columns = zstd::stream::write::Encoder::new(Vec::new(), LEVEL)?;
+        outputs.iter().try_for_each(|o| columns.write_all(&o.family.to_le_bytes()))?;
+        outputs.iter().try_for_each(|o| columns.write_all(&o.prompt_len.to_le_bytes()))?;
+        outputs.iter().try_for_each(|o| columns.write_all(&(o.ranks.len() as u32).to_le_bytes()))?;
+        outputs.iter().try_for_each(|o| columns.write_all(&o.ranks))?;
+        outputs.iter().flat_map(|o| &o.confidences).try_for_each(|c| columns.write_all(&c.to_le_bytes()))?;
+        let mut file = Writer::begin(Vec::new(), KIND)?;
+        file.frame(&serde_json::to_vec(&stored).expect("plain data always serialises"))?;
+        file.frame(&columns.finish()?)?;
+        Ok(file.into_inner())
     }
 
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong with it: another kind of file, a newer layout, an end in the middle, damage, nothing in it.
+    /// What is wrong with it: another kind of file or layout, an end in the middle, damage, nothing in it.
     pub fn read(path: &Path) -> Result<TruthTable, TraceError> {
         let file = std::fs::File::open(path).map_err(|e| TraceError::io(path, &e))?;
-        parse(std::io::BufReader::new(file), path)
+        parse(std::io::BufReader::new(file)).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
     }
 }
 
-fn parse(mut from: impl Read, path: &Path) -> Result<TruthTable, TraceError> {
-    let bad = |what: String, hint: &str| TraceError::file(path, what, hint);
-    let cut = |e: &std::io::Error| match e.kind() {
-        std::io::ErrorKind::UnexpectedEof => bad("is a truth table that ends in the middle".into(), AGAIN),
-        _ => bad(format!("is a damaged truth table: {e}"), AGAIN),
-    };
-    let mut magic = [0; MAGIC.len()];
-    from.read_exact(&mut magic)
-        .ok()
-        .filter(|()| magic == *MAGIC)
-        .ok_or_else(|| bad("is no truth table".into(), "give a file that `foretoken profile-acceptance` wrote"))?;
-    let mut length = [0; 4];
-    from.read_exact(&mut length).map_err(|e| cut(&e))?;
-    let length = u32::from_le_bytes(length);
-    if length > MOST_HEADER {
-        return Err(bad(format!("is a damaged truth table: a header of {length} bytes"), AGAIN));
-    }
-    let mut header = vec![0; length as usize];
-    from.read_exact(&mut header).map_err(|e| cut(&e))?;
-    let no_header = |e: serde_json::Error| bad(format!("is a truth table with a damaged header: {e}"), AGAIN);
-    let Version { schema_version } = serde_json::from_slice(&header).map_err(no_header)?;
-    if schema_version != SCHEMA_VERSION {
-        let what = format!("has schema_version {schema_version}; this version of foretoken reads {SCHEMA_VERSION}");
-        return Err(bad(what, "update foretoken, or record the table again with this version"));
-    }
-    let Stored { outputs, positions, header, .. } = serde_json::from_slice(&header).map_err(no_header)?;
-    if outputs == 0 || positions == 0 {
-        return Err(bad("is a truth table without a recording".into(), "record one with at least one prompt"));
-    }
-    let expected = outputs.checked_mul(PER_OUTPUT).zip(positions.checked_mul(PER_POSITION));
-    let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| usize::try_from(n).is_ok());
-    let expected =
-        expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens"), AGAIN))?;
-    let mut columns = Vec::new();
-    // No more than was announced is ever unpacked, and one byte more tells that there is more.
-    zstd::stream::read::Decoder::new(from)
-        .and_then(|frame| frame.take(expected + 1).read_to_end(&mut columns))
-        .map_err(|e| cut(&e))?;
-    if columns.len() as u64 != expected {
-        let what = format!("is damaged: its columns have {} bytes and should have {expected}", columns.len());
-        return Err(bad(what, AGAIN));
-    }
-    let outputs = split(&columns, outputs as usize, positions as usize, header.families.len());
-    let outputs = outputs.map_err(|what| bad(format!("is a damaged truth table: {what}"), AGAIN))?;
-    Ok(TruthTable { header, outputs })
+/// What is wrong with a file, and what to do.
+struct Bad {
+    what: String,
+    hint: &'static str,
 }
 
 const AGAIN: &str = "fetch the file again, or record it again with `foretoken profile-acceptance`";
+
+fn bad(what: impl Into<String>) -> Bad {
+    Bad { what: what.into(), hint: AGAIN }
+}
+
+impl From<FrameError> for Bad {
+    fn from(e: FrameError) -> Bad {
+        match e {
+            FrameError::Foreign => {
+                Bad { what: "is no truth table".into(), hint: "give a file that `foretoken profile-acceptance` wrote" }
+            }
+            FrameError::Version { found: UNCOVERED } => Bad {
+                what: "is a truth table of the first layout, in which damage to its header cannot be seen".into(),
+                hint: "record it again: `foretoken profile-acceptance` with the same arguments gives the same recordings",
+            },
+            FrameError::Version { found } => Bad {
+                what: format!(
+                    "is a truth table of layout `{}`; this version of foretoken reads `{}`",
+                    found.escape_ascii(),
+                    SCHEMA_VERSION.escape_ascii()
+                ),
+                hint: "update foretoken, or record the table again with this version",
+            },
+            FrameError::Damaged(damage) => bad(format!("is a damaged truth table: {damage}")),
+            FrameError::Io(e) => bad(format!("cannot be read: {e}")),
+        }
+    }
+}
+
+fn parse(from: impl Read) -> Result<TruthTable, Bad> {
+    let (header, columns) = bodies(from)?;
+    let stored: Stored =
+        serde_json::from_slice(&header).map_err(|e| bad(format!("is a truth table with a wrong header: {e}")))?;
+    let Stored { outputs, positions, header } = stored;
+    if outputs == 0 || positions == 0 {
+        let hint = "record one with at least one prompt";
+        return Err(Bad { what: "is a truth table without a recording".into(), hint });
+    }
+    let expected = outputs.checked_mul(PER_OUTPUT).zip(positions.checked_mul(PER_POSITION));
+    let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| usize::try_from(n).is_ok());
+    let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
+    let mut unpacked = Vec::new();
+    // No more than was announced is ever unpacked, and one byte more tells that there is more.
+    zstd::stream::read::Decoder::new(columns.as_slice())
+        .and_then(|columns| columns.take(expected + 1).read_to_end(&mut unpacked))
+        .map_err(|e| bad(format!("is a damaged truth table: {e}")))?;
+    if unpacked.len() as u64 != expected {
+        return Err(bad(format!("is damaged: its columns have {} bytes and should have {expected}", unpacked.len())));
+    }
+    let outputs = split(&unpacked, outputs as usize, positions as usize, header.families.len());
+    let outputs = outputs.map_err(|what| bad(format!("is a damaged truth table: {what}")))?;
+    Ok(TruthTable { header, outputs })
+}
+
+/// What is wrong with these bytes, if anything.
+#[cfg(test)]
+pub(super) fn parsed(bytes: &[u8]) -> Result<TruthTable, String> {
+    parse(bytes).map_err(|bad| bad.what)
+}
+
+/// What the two frames hold.
+fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
+    let ends = |how: String| bad(format!("is a truth table that ends in the middle{how}"));
+    let mut frames = Reader::begin(from, KIND)?.ok_or_else(|| ends(String::new()))?;
+    let mut frame = || {
+        let mut body = Vec::new();
+        match frames.next(&mut body)? {
+            Next::Frame => Ok(Some(body)),
+            Next::End => Ok(None),
+            Next::Cut(cut) => Err(ends(format!(": {cut}"))),
+        }
+    };
+    let all = (frame()?, frame()?, frame()?);
+    match all {
+        (Some(header), Some(columns), None) => Ok((header, columns)),
+        (.., Some(_)) => Err(bad("is a damaged truth table: it goes on after its end")),
+        _ => Err(ends(String::new())),
+    }
+}
 
 /// The columns, which have the right size, as outputs.
 fn split(columns: &[u8], n: usize, positions: usize, families: usize) -> Result<Vec<RecordedOutput>, String> {

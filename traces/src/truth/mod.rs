@@ -13,8 +13,8 @@ pub use summary::{CalibrationBin, DEPTHS, Depth, FamilySummary, RankShare, Truth
 use foretoken_sim::Recording;
 use serde::{Deserialize, Serialize};
 
-/// The newest layout this crate reads, and the one it writes.
-pub const SCHEMA_VERSION: u32 = 1;
+/// The layout that this crate writes, and the only one it reads: the eighth byte of the file.
+pub const SCHEMA_VERSION: u8 = b'2';
 
 /// Steps of a recorded confidence: it is stored as a whole number of 65,535ths, rounded to the nearest and at least one, so
 /// it is off by at most 8e-6 where it is not that small.

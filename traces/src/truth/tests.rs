@@ -71,28 +71,51 @@ fn confidences_are_kept_to_a_65535th_and_never_0() {
 fn what_is_no_table_is_named() {
     let bytes = table(1).to_bytes().unwrap();
     assert_eq!(refused(b"PAR1 and more"), "is no truth table");
-    assert_eq!(refused(b"FTK"), "is no truth table");
-    // Cut anywhere: in the header's length, the header, the columns.
-    for keep in [10, 40, bytes.len() / 2, bytes.len() - 1] {
-        assert_eq!(refused(&bytes[..keep]), "is a truth table that ends in the middle", "{keep} bytes");
-    }
-    let swapped = |from: &str, to: &str| {
-        let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
-        let mut other = bytes.clone();
-        other[at..at + to.len()].copy_from_slice(to.as_bytes());
-        refused(&other)
-    };
-    let newer = "has schema_version 2; this version of foretoken reads 1";
-    assert_eq!(swapped("\"schema_version\":1", "\"schema_version\":2"), newer);
-    assert!(swapped("\"outputs\":12", "\"outputs\":13").starts_with("is damaged: its columns have"));
-    assert!(
-        swapped("\"families\":", "\"genera__\":").starts_with("is a truth table with a damaged header: missing field")
-    );
-    let mut damaged = bytes.clone();
-    *damaged.last_mut().unwrap() ^= 1;
-    assert!(refused(&damaged).starts_with("is a damaged truth table"), "the checksum");
+    assert_eq!(refused(b"FTKT, not a truth table"), "is no truth table");
+    let newer = [b"FTKTRUT3", &bytes[8..]].concat();
+    assert_eq!(refused(&newer), "is a truth table of layout `3`; this version of foretoken reads `2`");
+    let older = b"FTKTRUTH\x10\0\0\0{\"schema_version\":1";
+    assert!(refused(older).starts_with("is a truth table of the first layout"), "{}", refused(older));
     let empty = TruthTable { header: header(), outputs: vec![] };
     assert_eq!(refused(&empty.to_bytes().unwrap()), "is a truth table without a recording");
+    let twice = [&bytes[..], &bytes[8..]].concat();
+    assert!(
+        refused(&twice).starts_with("is a damaged truth table: frame 2, which begins at byte "),
+        "{}",
+        refused(&twice)
+    );
+    // A header that belongs to other columns, each of them whole.
+    let other = TruthTable { outputs: table(1).outputs[1..].to_vec(), header: header() };
+    let spliced = {
+        let end = 24 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        let other = other.to_bytes().unwrap();
+        let from = 24 + u32::from_le_bytes(other[8..12].try_into().unwrap()) as usize;
+        [&bytes[..end], &other[from..]].concat()
+    };
+    assert!(refused(&spliced).starts_with("is a damaged truth table: frame 1"), "{}", refused(&spliced));
+}
+
+/// A small table, each of its bits flipped and cut at each of its bytes: nothing of it is read.
+#[test]
+fn no_flipped_bit_and_no_missing_byte_is_read_over() {
+    let table = table(1);
+    let bytes = TruthTable { outputs: table.outputs[..2].to_vec(), ..table }.to_bytes().unwrap();
+    assert!(super::file::parsed(&bytes).is_ok());
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut other = bytes.clone();
+            other[at] ^= 1 << bit;
+            let what = super::file::parsed(&other).expect_err("a flipped bit");
+            let said = match at {
+                0..7 => "is no truth table",
+                7 => "is a truth table of ",
+                _ => "is a damaged truth table: frame ",
+            };
+            assert!(what.starts_with(said), "byte {at}, bit {bit}: {what}");
+        }
+        let what = super::file::parsed(&bytes[..at]).expect_err("a missing byte");
+        assert!(what.starts_with("is a truth table that ends in the middle"), "{at} bytes: {what}");
+    }
 }
 
 #[test]
