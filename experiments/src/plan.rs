@@ -216,7 +216,10 @@ impl Plan {
 
     /// What its profiles warn of, each once.
     pub fn warnings(&self) -> BTreeSet<&str> {
-        self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect()
+        self.variants
+            .iter()
+            .flat_map(|v| v.filled.changed.as_deref().into_iter().chain(v.filled.warning.as_deref()))
+            .collect()
     }
 
     /// The resolved experiment with the paths in its workload and its acceptance, and that of its profile, renamed.

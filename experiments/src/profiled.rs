@@ -19,6 +19,8 @@ pub struct Filled {
     pub ranges: Option<(Range, Range)>,
     /// What users of the profile must know.
     pub warning: Option<String>,
+    /// Why it may not be what was measured.
+    pub changed: Option<String>,
 }
 
 const PROFILE: &str = "hardware.profile";
@@ -49,6 +51,7 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         keys: Vec::new(),
         ranges: Some((profile.range(Role::Target, truth), profile.range(Role::Draft, truth))),
         warning: profile.distrust().map(|why| format!("{given}: {why}")),
+        changed: changed(given, &text),
     };
     let mut put = |document: &mut Document, path: Path, value: &toml::Value| {
         document.replace(&path, given, &value.to_string())?;
@@ -107,6 +110,11 @@ pub fn read(name: &str, text: &str) -> Result<Profile> {
     let profile: Profile = document.read()?;
     profile.check().map_err(wrong)?;
     Ok(profile)
+}
+
+/// Why the text of a profile, known to the user as `name`, may not be what was measured.
+pub fn changed(name: &str, text: &str) -> Option<String> {
+    Profile::changed(text).map(|why| format!("{name}: {why}"))
 }
 
 /// `hardware.truth`, read before the rest of the experiment, which it decides on.

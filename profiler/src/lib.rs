@@ -26,7 +26,7 @@ pub use linear::{fit_linear, fit_ols};
 pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Visit, collect, drift, measure, schedule};
 pub use modelled::fit_truth;
 pub use pair::{PairPasses, memory_needed};
-pub use partial::{Partial, PartialError};
+pub use partial::{Kept, Partial, PartialError};
 pub use profile::{
     ByRegion, DeviceInfo, Errors, LinearFit, Measurement, Measuring, ModelInfo, ModelProfile, OlsFit, Profile,
     ProfileError, Range, SCHEMA_VERSION, Truth,

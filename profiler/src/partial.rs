@@ -1,16 +1,28 @@
-//! The side file of a measuring: the setup, then a line for each visit, written as it ends. What Ctrl-C or a kill leaves
-//! behind is whole but for its last line.
+//! The side file of a measuring: the setup, then the visits, each written as it ends. A file of frames with bodies in JSON: what
+//! Ctrl-C or a kill leaves behind is whole but for its last frame, and what is damaged is measured again.
 
 use crate::{Setup, Stop, Visit};
+use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
 /// A side file that visits are appended to.
 #[derive(Debug)]
 pub struct Partial {
-    file: File,
+    file: Writer<File>,
     path: PathBuf,
+}
+
+/// What a side file holds.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// The visits.
+    pub visits: Vec<Visit>,
+    /// Why what followed them is dropped and measured again, where that is not what a kill leaves behind.
+    pub dropped: Option<String>,
 }
 
 /// A side file that cannot be used.
@@ -32,6 +44,14 @@ pub enum PartialError {
         /// What differs.
         differences: Vec<String>,
     },
+    /// What it is of cannot be read.
+    #[error("{} cannot be gone on with: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
 }
 
 impl Partial {
@@ -42,45 +62,60 @@ impl Partial {
         out.with_file_name(name)
     }
 
-    /// Opens or begins the side file, and hands over the visits it holds. A file without a whole first line counts as new; from a
-    /// line on that is no visit of this setup the rest is dropped and measured again.
+    /// Opens or begins the side file, and hands over the visits it holds. A file that ends before its setup does counts as new;
+    /// from a frame on that is damaged, or no visit of this setup, the rest is dropped and measured again.
     ///
     /// # Errors
     /// See [`PartialError`].
-    pub fn open(path: &Path, setup: &Setup) -> Result<(Partial, Vec<Visit>), PartialError> {
+    pub fn open(path: &Path, setup: &Setup) -> Result<(Partial, Kept), PartialError> {
         let failed = |cause| PartialError::Io { path: path.to_owned(), cause };
+        let unreadable = |e: FrameError| match e {
+            FrameError::Io(cause) => failed(cause),
+            e => PartialError::Unreadable { path: path.to_owned(), why: e.to_string() },
+        };
         let mut file =
             File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         let bytes = std::fs::read(path).map_err(failed)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let mut lines = text.split_inclusive('\n');
-        let head = lines.next().filter(|line| line.ends_with('\n'));
-        let was: Option<Setup> = head.and_then(|line| serde_json::from_str(line).ok());
-        let mut visits = Vec::new();
-        let mut whole = 0;
-        match was {
-            Some(was) => {
-                // Through the text, as the file's own numbers went: what is equal to the reader must be equal here.
-                let now: Setup = serde_json::from_str(&line(setup)).expect("a setup reads back");
-                let differences = was.differences(&now);
-                if !differences.is_empty() {
-                    return Err(PartialError::Other { path: path.to_owned(), differences });
-                }
-                whole += head.map_or(0, str::len);
-                for (stop, line) in setup.stops().into_iter().zip(lines) {
-                    let Some(visit) = visit(line, &stop) else { break };
-                    whole += line.len();
-                    visits.push(visit);
-                }
-                file.set_len(whole as u64).map_err(failed)?;
-            }
-            None => {
-                file.set_len(0).map_err(failed)?;
-                file.write_all(line(setup).as_bytes()).map_err(failed)?;
-            }
+        let mut body = Vec::new();
+        let head = match Reader::begin(bytes.as_slice(), KIND).map_err(unreadable)? {
+            Some(mut frames) => (frames.next(&mut body).map_err(unreadable)? == Next::Frame).then_some(frames),
+            None => None,
+        };
+        let Some(mut frames) = head else {
+            file.set_len(0).map_err(failed)?;
+            let mut file = Writer::begin(file, KIND).map_err(failed)?;
+            file.frame(&json(setup)).map_err(failed)?;
+            return Ok((Partial { file, path: path.to_owned() }, Kept::default()));
+        };
+        let was: Setup = serde_json::from_slice(&body)
+            .map_err(|e| PartialError::Unreadable { path: path.to_owned(), why: format!("its setup: {e}") })?;
+        // Through the text, as the file's own numbers went: what is equal to the reader must be equal here.
+        let now: Setup = serde_json::from_slice(&json(setup)).expect("a setup reads back");
+        let differences = was.differences(&now);
+        if !differences.is_empty() {
+            return Err(PartialError::Other { path: path.to_owned(), differences });
         }
+        let mut kept = Kept::default();
+        let mut whole = frames.at();
+        for stop in setup.stops() {
+            match frames.next(&mut body) {
+                Ok(Next::Frame) => {}
+                Ok(Next::End | Next::Cut(_)) => break,
+                Err(e) => {
+                    kept.dropped = Some(e.to_string());
+                    break;
+                }
+            }
+            let Some(visit) = visit(&body, &stop) else {
+                kept.dropped = Some(format!("frame {} is no visit of this measuring", whole.frames));
+                break;
+            };
+            kept.visits.push(visit);
+            whole = frames.at();
+        }
+        file.set_len(whole.bytes).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Ok((Partial { file, path: path.to_owned() }, visits))
+        Ok((Partial { file: Writer::go_on(file, whole), path: path.to_owned() }, kept))
     }
 
     /// Adds a visit.
@@ -88,8 +123,7 @@ impl Partial {
     /// # Errors
     /// The disk's.
     pub fn keep(&mut self, visit: &Visit) -> Result<(), PartialError> {
-        let failed = |cause| PartialError::Io { path: self.path.clone(), cause };
-        self.file.write_all(line(visit).as_bytes()).map_err(failed)
+        self.file.frame(&json(visit)).map_err(|cause| PartialError::Io { path: self.path.clone(), cause })
     }
 
     /// Removes it: the profile is written.
@@ -103,13 +137,13 @@ impl Partial {
     }
 }
 
-fn line(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("plain data always serialises") + "\n"
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// The visit of a whole line, if it is of this stop and has times.
-fn visit(line: &str, stop: &Stop) -> Option<Visit> {
-    let visit: Visit = serde_json::from_str(line.strip_suffix('\n')?).ok()?;
+/// The visit that a body says, if it is of this stop and has times.
+fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
+    let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
     good.then_some(visit)
 }
@@ -120,29 +154,56 @@ mod tests {
     use crate::testing::{line, setup, visits};
 
     #[test]
-    fn visits_come_back_and_a_torn_line_is_dropped() {
+    fn visits_come_back_and_a_torn_one_is_measured_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = Partial::path_for(&dir.path().join("p.toml"));
         assert!(path.ends_with("p.toml.measured.partial"));
         let all = visits(line, 0.02);
         let (mut file, none) = Partial::open(&path, &setup()).unwrap();
-        assert!(none.is_empty());
+        assert!(none.visits.is_empty());
         all[..5].iter().for_each(|v| file.keep(v).unwrap());
         drop(file);
         let (mut file, kept) = Partial::open(&path, &setup()).unwrap();
-        assert_eq!(kept, all[..5]);
+        assert_eq!((&kept.visits[..], kept.dropped), (&all[..5], None));
         file.keep(&all[5]).unwrap();
         drop(file);
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
         let (mut file, kept) = Partial::open(&path, &setup()).unwrap();
-        assert_eq!(kept, all[..5]);
+        assert_eq!((&kept.visits[..], kept.dropped), (&all[..5], None));
         file.keep(&all[5]).unwrap();
         drop(file);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
         let (file, kept) = Partial::open(&path, &setup()).unwrap();
-        assert_eq!(kept, all[..6]);
+        assert_eq!(kept.visits, all[..6]);
         file.remove().unwrap();
         assert!(!path.exists());
+    }
+
+    /// A flipped bit anywhere: refused in the setup, and from there on dropped and told of in a visit.
+    #[test]
+    fn damage_is_never_gone_on_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p");
+        let all = visits(line, 0.02);
+        let (mut file, _) = Partial::open(&path, &setup()).unwrap();
+        let setup_ends = std::fs::metadata(&path).unwrap().len() as usize;
+        all[..3].iter().for_each(|v| file.keep(v).unwrap());
+        drop(file);
+        let bytes = std::fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &other).unwrap();
+            match Partial::open(&path, &setup()) {
+                Err(PartialError::Unreadable { .. }) => assert!(at < setup_ends, "byte {at}"),
+                Ok((_, kept)) => {
+                    assert!(at >= setup_ends && kept.visits.len() < 3 && kept.visits == all[..kept.visits.len()]);
+                    assert!(kept.dropped.unwrap().contains("is damaged"), "byte {at}");
+                }
+                other => panic!("byte {at}: {other:?}"),
+            }
+        }
     }
 
     #[test]
@@ -154,9 +215,15 @@ mod tests {
         other.device.threads = 7;
         let error = Partial::open(&path, &other).unwrap_err().to_string();
         assert!(error.ends_with("device.threads: was 2, now 7"), "{error}");
-        // What never got a whole first line can be begun anew.
-        std::fs::write(&path, "{\"fore").unwrap();
-        assert!(Partial::open(&path, &other).unwrap().1.is_empty());
+        // What never got a whole setup can be begun anew; what is something else is left alone.
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in [0, 5, 8, 30, bytes.len() - 1] {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            assert!(Partial::open(&path, &other).unwrap().1.visits.is_empty());
+        }
+        std::fs::write(&path, "{\"foretoken\": 1}\n").unwrap();
+        assert!(matches!(Partial::open(&path, &other), Err(PartialError::Unreadable { .. })));
+        assert_eq!(std::fs::read(&path).unwrap(), b"{\"foretoken\": 1}\n");
         assert!(matches!(Partial::open(&dir.path().join("a/b"), &other), Err(PartialError::Io { .. })));
     }
 }

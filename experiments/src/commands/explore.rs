@@ -25,6 +25,8 @@ fn measured(file: &Path) -> Result<Machine> {
     let text = fs_err::read_to_string(file)
         .map_err(|e| Problem::bad_input(format!("cannot read the profile: {e}")).help("foretoken profile makes one"))?;
     let profile = profiled::read(&file.display().to_string(), &text)?;
+    let changed = profiled::changed(&file.display().to_string(), &text);
+    changed.iter().for_each(|why| eprintln!("warning: {why}"));
     Ok(Machine {
         name: format!(
             "profile {} + {} on {}",
@@ -36,12 +38,12 @@ fn measured(file: &Path) -> Result<Machine> {
         drafting: Drafting::Autoregressive,
         step_overhead_s: profile.step_overhead_s.unwrap_or(0.0),
         measured: true,
-        note: note(&profile),
+        note: note(&profile, changed),
     })
 }
 
 /// What a reader of the page must know of the profile.
-fn note(profile: &Profile) -> String {
+fn note(profile: &Profile, changed: Option<String>) -> String {
     let mut parts =
         vec![format!("Profiled {} on {} ({}).", profile.measured_at, profile.device.name, profile.device.kind)];
     let range = &profile.target.range;
@@ -49,6 +51,7 @@ fn note(profile: &Profile) -> String {
         "The target was measured up to {} requests, {} tokens and {} tokens of context a pass; beyond that its last line goes on.",
         range.requests, range.batched, range.context
     ));
+    parts.extend(changed);
     parts.extend(profile.distrust());
     parts.join(" ")
 }

@@ -174,11 +174,15 @@ impl Job<'_> {
             seed: self.args.seed,
         };
         let side = Partial::path_for(&self.args.output);
-        let (mut file, mut visits) = Partial::open(&side, &setup).map_err(side_file)?;
+        let (mut file, kept) = Partial::open(&side, &setup).map_err(side_file)?;
+        let mut visits = kept.visits;
         let begun = (Instant::now(), CpuTime::now());
         let resumed = !visits.is_empty();
         if resumed {
             eprintln!("goes on after {} visits in {}", visits.len(), side.display());
+        }
+        if let Some(why) = kept.dropped {
+            eprintln!("warning: {}: {why}: from there on it is measured again", side.display());
         }
         let mut passes = PairPasses::load(
             device,
@@ -216,8 +220,10 @@ impl Job<'_> {
 
 fn side_file(e: PartialError) -> Box<Problem> {
     match e {
-        PartialError::Other { ref path, .. } => Problem::bad_input(e.to_string())
-            .help(format!("repeat the command it was made with, or remove {} to begin anew", path.display())),
+        PartialError::Other { ref path, .. } | PartialError::Unreadable { ref path, .. } => {
+            Problem::bad_input(e.to_string())
+                .help(format!("repeat the command it was made with, or remove {} to begin anew", path.display()))
+        }
         PartialError::Io { .. } => {
             Problem::failed(e.to_string()).help("free some space, or choose another place with -o")
         }

@@ -2,6 +2,7 @@
 
 use super::{ModelProfile, Profile};
 use crate::Role;
+use foretoken_intact::seal::{self, Syntax, Unsealed};
 use foretoken_sim::latency::LatencySpec;
 
 /// The version of the format that is written, and the only one that is read: 2 since a table's context is a line too.
@@ -79,7 +80,22 @@ impl Profile {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// The text of the file.
+    /// What whoever uses the text of a profile must know where it is not, byte for byte, what was written when it was measured.
+    /// People may edit a profile, so that this is no error.
+    pub fn changed(text: &str) -> Option<String> {
+        match seal::check(Syntax::Toml, text) {
+            Ok(()) => None,
+            Err(Unsealed::Absent) => Some(
+                "whether it was edited or damaged since it was measured cannot be told: its last line is no seal"
+                    .into(),
+            ),
+            Err(broken @ Unsealed::Broken { .. }) => {
+                Some(format!("it was edited or damaged since it was measured: {broken}"))
+            }
+        }
+    }
+
+    /// The text of the file, with a seal on its last line.
     pub fn to_toml(&self) -> String {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
@@ -96,7 +112,7 @@ impl Profile {
             }
             out.push('\n');
         }
-        out
+        seal::seal(Syntax::Toml, &out)
     }
 }
 

@@ -53,6 +53,27 @@ fn what_is_no_profile_says_why() {
     assert!(Profile::parse(cut).is_err(), "a file that ends early");
 }
 
+/// What still parses with a flipped bit, or without its end, is not passed over.
+#[test]
+fn what_was_edited_or_damaged_since_is_said() {
+    let text = profile(line, 0.0).to_toml();
+    assert_eq!(Profile::changed(&text), None);
+    let edited = text.replacen("delta_s = 0.001", "delta_s = 0.002", 1);
+    assert!(edited != text && Profile::parse(&edited).is_ok());
+    let said = Profile::changed(&edited).unwrap();
+    assert!(said.starts_with("it was edited or damaged since it was measured: its checksum is "), "{said}");
+    let unsealed = &text[..text.trim_end().rfind('\n').unwrap() + 1];
+    assert!(Profile::parse(unsealed).is_ok());
+    assert!(Profile::changed(unsealed).unwrap().starts_with("whether it was edited"));
+    for at in 0..text.len() {
+        let mut bytes = text.clone().into_bytes();
+        bytes[at] ^= 1 << (at % 7);
+        let other = String::from_utf8(bytes).expect("still ASCII");
+        assert!(Profile::changed(&other).is_some(), "byte {at}");
+        assert!(Profile::changed(&text[..at]).is_some(), "cut at {at}");
+    }
+}
+
 #[test]
 fn every_truth_can_be_built_and_stays_near_what_was_measured() {
     let p = profile(line, 0.0);
