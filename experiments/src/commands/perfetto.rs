@@ -12,15 +12,18 @@ use foretoken_sim::Time;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
+const STEPS: &str = "steps.parquet";
+
 /// Writes the timeline and says what was cut.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
-    let source = source(folder)?;
-    if !folder.join("steps.parquet").exists() {
+    let manifest = complete(folder)?;
+    if !manifest.has(STEPS) {
         let problem = Problem::bad_input(format!("{} has no steps.parquet: its steps were not kept", folder.display()));
         return Err(problem.help("run the experiment again with --set output.steps=true"));
     }
+    manifest.check(folder, [STEPS, "requests.parquet", "summary.parquet"])?;
     let keys = read_keys(folder).map_err(unreadable)?;
     let wanted = Wanted { policy: args.policy.as_deref(), seed: args.seed, sweep: &args.sweep };
     let (at, fitting) = choose(&keys, &wanted)?;
@@ -31,7 +34,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
     // The summary's peak is the blocks used over those there are.
     let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
-    let recorded = Recorded { key, source: &source, steps: &steps, requests: &requests, blocks };
+    let recorded = Recorded { key, source: &manifest.source, steps: &steps, requests: &requests, blocks };
     let Some(timeline) = Timeline::of(&recorded, window) else {
         let (first, last) =
             (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
@@ -77,16 +80,11 @@ fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     Ok(Window { from: Time::from_s(from), to: args.to.map(Time::from_s) })
 }
 
-/// Where the folder's numbers come from. Refuses a folder without complete results.
-fn source(folder: &Path) -> Result<String> {
-    let path = folder.join("manifest.json");
-    let help = "give the folder that `foretoken run` wrote: the one with manifest.json in it";
-    let text = fs_err::read_to_string(&path)
-        .map_err(|_| Problem::bad_input(format!("{} is not a results folder", folder.display())).help(help))?;
-    let manifest: Manifest =
-        serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: {e}", path.display())).help(help))?;
+/// The manifest of a folder with complete results.
+fn complete(folder: &Path) -> Result<Manifest> {
+    let manifest = Manifest::read(folder)?;
     match manifest.complete {
-        true => Ok(manifest.source),
+        true => Ok(manifest),
         false => Err(Problem::bad_input(format!("the run in {} is not complete", folder.display()))
             .help("complete it with foretoken run --resume")),
     }

@@ -2,10 +2,24 @@
 
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
-use crate::run::{Folder, Manifest, entries, finished_cells};
+use crate::run::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
 use foretoken_report::{Cell, Source, read_cells, relate};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+
+const SUMMARY: &str = "summary.parquet";
+const COMPARISON: &str = "report.json";
+/// The files that a report is made from.
+const READ: [&str; 8] = [
+    EXPERIMENT,
+    SUMMARY,
+    "requests.parquet",
+    "positions.parquet",
+    "series.parquet",
+    "lengths.parquet",
+    "calibration.parquet",
+    COMPARISON,
+];
 
 /// What a results folder holds.
 pub struct Results {
@@ -31,17 +45,19 @@ impl Results {
     /// Reads a folder.
     pub fn open(folder: &Path) -> Result<Results> {
         let manifest = Manifest::read(folder)?;
+        manifest.check(folder, READ)?;
         let source = Source::named(&manifest.source).ok_or_else(|| {
             let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
             Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
         })?;
         let plan = Plan::of_results(folder)?;
-        let (cells, warnings) = match folder.join("summary.parquet").exists() {
-            true => (from_tables(folder, &plan)?, said(folder)),
+        let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
+            true => Unfinished { cells: from_tables(folder, &plan)?, warnings: said(folder)?, damaged: vec![] },
             false if manifest.complete => {
-                let problem = Problem::bad_input(format!("{}: summary.parquet is missing", folder.display()));
-                return Err(problem.help("the folder is not whole: run the experiment again with --overwrite"));
+                let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
+                return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
             }
+            // Tables that a killed run was writing are not entered: the cells are.
             false => from_store(folder, &plan, &manifest)?,
         };
         let partial = (!manifest.complete).then(|| {
@@ -50,10 +66,9 @@ impl Results {
                  Means over fewer seeds are not comparable with others: the column `seeds` says how many each has.",
                 cells.len(),
                 manifest.cells
-            )
+            ) + &damaged.iter().map(|which| format!(" {which}.")).collect::<String>()
         });
-        let config =
-            fs_err::read_to_string(folder.join("experiment.toml")).map_err(|e| Problem::failed(e.to_string()))?;
+        let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
         Ok(Results { folder: folder.to_path_buf(), manifest, config, plan, source, cells, warnings, partial })
     }
 
@@ -86,21 +101,24 @@ fn from_tables(folder: &Path, plan: &Plan) -> Result<Vec<Cell>> {
     Ok(cells)
 }
 
-fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<(Vec<Cell>, Vec<String>)> {
+fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinished> {
     let folder = Folder::at(folder.to_path_buf());
     match folder.cells().is_dir() {
         true => finished_cells(plan, &folder, &manifest.digest),
-        false => Ok((Vec::new(), Vec::new())),
+        false => Ok(Unfinished { cells: vec![], warnings: vec![], damaged: vec![] }),
     }
 }
 
-/// The warnings that the folder keeps with its comparison; none when it has none, or no comparison.
-fn said(folder: &Path) -> Vec<String> {
-    #[derive(Default, Deserialize)]
+/// The warnings that the folder keeps with its comparison.
+fn said(folder: &Path) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
     struct Kept {
         #[serde(default)]
         warnings: Vec<String>,
     }
-    let bytes = std::fs::read(folder.join("report.json")).unwrap_or_default();
-    serde_json::from_slice::<Kept>(&bytes).unwrap_or_default().warnings
+    let path = folder.join(COMPARISON);
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    let kept: Kept = serde_json::from_str(&text)
+        .map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))?;
+    Ok(kept.warnings)
 }

@@ -93,22 +93,35 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
     ids(plan).map(entry).collect()
 }
 
-/// The cells that an unfinished run has so far, in the order of its plan, and their warnings. `digest` is its manifest's.
-pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<(Vec<Cell>, Vec<String>)> {
+/// What an unfinished run has so far.
+pub struct Unfinished {
+    /// Its finished cells, in the order of its plan.
+    pub cells: Vec<Cell>,
+    /// Their warnings.
+    pub warnings: Vec<String>,
+    /// What to say of cells that are damaged.
+    pub damaged: Vec<String>,
+}
+
+/// The cells that an unfinished run has so far. `digest` is its manifest's.
+pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
     let store = Store::open(folder, digest)?;
-    let (mut cells, mut warnings) = (Vec::new(), Warnings::default());
+    let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());
     for (id, entry) in ids(plan).zip(entries(plan)) {
-        let Some(stored) = store.load(id)? else { continue };
+        let Some(stored) = store.load(id)? else {
+            damaged.extend(store.damage(id).map(|which| format!("{which} and left out: --resume does that run again")));
+            continue;
+        };
         let (cell, _, _, said, _) = stored.into_cell(entry);
         warnings.collect(&cell.key().policy, said);
         cells.push(cell);
     }
     relate(&mut cells);
-    Ok((cells, warnings.texts(plan.policies.len())))
+    Ok(Unfinished { cells, warnings: warnings.texts(plan.policies.len()), damaged })
 }
 
 /// All cells: swept values slowest, then seeds, then policies.
-fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
+pub(super) fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     let (seeds, policies) = (plan.seeds.len(), plan.policies.len());
     (0..plan.cells()).map(move |i| CellId {
         variant: i / (seeds * policies),

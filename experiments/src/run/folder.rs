@@ -1,11 +1,12 @@
-//! The results folder: when it may be used, what is in it, and its manifest.
+//! The results folder: when it may be used, and what is in it.
 
 use super::Speed;
+use super::manifest::{MANIFEST, Manifest, Timing, digest};
 use super::store::write_problem;
+use crate::live::TAPES;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_report::Staged;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -30,57 +31,19 @@ pub struct Folder {
     fresh: bool,
 }
 
-/// `manifest.json`: what the results are, and of what.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Manifest {
-    /// What the files look like; absent in results from before it was written.
-    #[serde(default)]
-    pub schema: u32,
-    /// The experiment's name.
-    pub name: String,
-    /// Where the numbers come from.
-    pub source: String,
-    /// The version of Foretoken.
-    pub version: String,
-    /// Digest of experiment, inputs and version: what decides the results.
-    pub digest: String,
-    /// blake3 of each file that was read, under the path the experiment gives.
-    pub inputs: BTreeMap<String, String>,
-    /// Cells of the plan.
-    pub cells: usize,
-    /// Are all results here?
-    pub complete: bool,
-    /// blake3 of each result file.
-    pub files: BTreeMap<String, String>,
-    /// The only part that may differ between two runs of the same plan.
-    pub timing: Timing,
-}
-
-/// How long it took.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Timing {
-    /// Cells run by the last command.
-    pub cells: u64,
-    /// Wall time of the last command, seconds.
-    pub wall_s: f64,
-    /// Time in the engine, summed over threads, seconds.
-    pub engine_s: f64,
-}
-
-const MANIFEST: &str = "manifest.json";
+/// The experiment with every default.
+pub const EXPERIMENT: &str = "experiment.toml";
 const CELLS: &str = "cells";
 const FIGURES: &str = "figures";
 /// Made from the other files, at any time: not a result of its own.
 const REPORT: &str = "report";
-/// What the files of a results folder look like. It rises when a reader of the old ones would misread the new ones.
-const SCHEMA: u32 = 1;
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
 const OURS: [&str; 22] = [
     MANIFEST,
     CELLS,
     FIGURES,
     REPORT,
-    "experiment.toml",
+    EXPERIMENT,
     "summary.parquet",
     "requests.parquet",
     "steps.parquet",
@@ -91,7 +54,7 @@ const OURS: [&str; 22] = [
     "report.txt",
     "report.json",
     crate::live::LIVE_JSON,
-    crate::live::TAPES,
+    TAPES,
     crate::validate::RUNS_JSON,
     "profile.toml",
     "profile-after.toml",
@@ -99,35 +62,6 @@ const OURS: [&str; 22] = [
     "validation.txt",
     "validation.html",
 ];
-
-impl Manifest {
-    /// The manifest of a results folder.
-    pub fn read(folder: &Path) -> Result<Manifest> {
-        let path = folder.join(MANIFEST);
-        let help = "give the folder that `foretoken run` wrote its results to: it holds a manifest.json";
-        if !folder.is_dir() {
-            let what = if folder.exists() { "is not a folder" } else { "does not exist" };
-            return Err(Problem::bad_input(format!("{} {what}", folder.display())).help(help));
-        }
-        let Ok(bytes) = std::fs::read(&path) else {
-            return Err(Problem::bad_input(format!("{} is no results folder", folder.display())).help(help));
-        };
-        let unreadable =
-            |e: serde_json::Error| Problem::bad_input(format!("{}: is not a manifest: {e}", path.display())).help(help);
-        // The schema first: nothing else of a newer one can be relied on.
-        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(unreadable)?;
-        let schema = value.get("schema").and_then(serde_json::Value::as_u64).unwrap_or(0);
-        if schema > u64::from(SCHEMA) {
-            let version = value.get("version").and_then(|v| v.as_str()).unwrap_or("a newer one");
-            let message = format!(
-                "{} has results of schema {schema}, and this version of Foretoken reads up to {SCHEMA}",
-                folder.display()
-            );
-            return Err(Problem::bad_input(message).help(format!("they were written by Foretoken {version}: use that")));
-        }
-        serde_json::from_value(value).map_err(unreadable)
-    }
-}
 
 impl Folder {
     /// A folder without looking into it.
@@ -152,6 +86,7 @@ impl Folder {
                 Mode::Resume => {
                     let manifest = folder.manifest_of_same(plan)?;
                     if manifest.complete {
+                        manifest.check_all(&folder.path)?;
                         // A run killed between its last two actions leaves the cells behind.
                         let _ = std::fs::remove_dir_all(folder.cells());
                         return Ok((folder, true));
@@ -159,16 +94,33 @@ impl Folder {
                 }
             }
         }
-        // The manifest first: it is what --resume recognises a run by.
-        folder.write_manifest(plan, &BTreeMap::new(), None, false)?;
-        folder.write("experiment.toml", plan.resolved_for(&folder.path)?.as_bytes())?;
+        folder.replan(plan)?;
         Ok((folder, false))
     }
 
-    /// Takes a plan that became more definite: its costs were measured.
+    /// Takes a plan: the one it is opened for, or one that became more definite, since its costs were measured.
     pub fn replan(&self, plan: &Plan) -> Result<()> {
-        self.write_manifest(plan, &BTreeMap::new(), None, false)?;
-        self.write("experiment.toml", plan.resolved_for(&self.path)?.as_bytes())
+        let text = plan.resolved_for(&self.path)?;
+        // The manifest first: it is what --resume recognises a run by.
+        let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_intact::seal::digest(text.as_bytes()))]);
+        self.write_manifest(plan, files, None, false)?;
+        self.write(EXPERIMENT, text.as_bytes())
+    }
+
+    /// Enters files that are finished in the manifest: from now on it is told when they are damaged, cut or gone. Nothing in a
+    /// folder without a manifest.
+    pub fn enter(&self, names: &[&str]) -> Result<()> {
+        if !self.path.join(MANIFEST).exists() {
+            return Ok(());
+        }
+        let mut manifest = Manifest::read(&self.path)?;
+        for &name in names {
+            let path = self.path.join(name);
+            let digest =
+                digest(&path).map_err(|e| Problem::failed(format!("cannot read {} again: {e}", path.display())))?;
+            manifest.files.insert(name.to_owned(), digest);
+        }
+        self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
     /// Takes back what this run wrote when it came to nothing: no cell is finished, and nothing but this run's own
@@ -178,7 +130,7 @@ impl Folder {
         if !self.fresh || finished {
             return;
         }
-        for name in [MANIFEST, "experiment.toml"] {
+        for name in [MANIFEST, EXPERIMENT] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
         // Only empty folders go.
@@ -213,15 +165,7 @@ impl Folder {
 
     /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
-        let mut files = BTreeMap::new();
-        for name in OURS.iter().filter(|n| ![MANIFEST, CELLS, FIGURES, REPORT, crate::live::TAPES].contains(n)) {
-            files.extend(digest(&self.path.join(name)).map(|d| ((*name).to_owned(), d)));
-        }
-        for entry in std::fs::read_dir(self.figures()).into_iter().flatten().flatten() {
-            let name = format!("{FIGURES}/{}", entry.file_name().to_string_lossy());
-            files.extend(digest(&entry.path()).map(|d| (name, d)));
-        }
-        self.write_manifest(plan, &files, Some(speed), true)?;
+        self.write_manifest(plan, self.digests()?, Some(speed), true)?;
         match std::fs::remove_dir_all(self.cells()) {
             // A validation has none.
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -233,47 +177,58 @@ impl Folder {
 
     /// Ends a folder that holds a part: the manifest says so.
     pub fn keep_part(&self, plan: &Plan, speed: &Speed) -> Result<()> {
-        self.write_manifest(plan, &BTreeMap::new(), Some(speed), false)
+        self.write_manifest(plan, self.digests()?, Some(speed), false)
+    }
+
+    /// The result files that are there, with their digests.
+    fn digests(&self) -> Result<BTreeMap<String, String>> {
+        let whole = OURS.iter().filter(|n| ![MANIFEST, CELLS, REPORT, FIGURES, TAPES].contains(n));
+        let mut names: Vec<String> = whole.map(|n| (*n).to_owned()).collect();
+        for folder in [FIGURES, TAPES] {
+            let entries = std::fs::read_dir(self.path.join(folder)).into_iter().flatten().flatten();
+            names.extend(entries.map(|e| format!("{folder}/{}", e.file_name().to_string_lossy())));
+        }
+        let mut all = BTreeMap::new();
+        for name in names.into_iter().filter(|n| !n.ends_with(".partial")) {
+            let path = self.path.join(&name);
+            match digest(&path) {
+                Ok(digest) => drop(all.insert(name, digest)),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Problem::failed(format!("cannot read {} again: {e}", path.display()))),
+            }
+        }
+        Ok(all)
     }
 
     fn write_manifest(
         &self,
         plan: &Plan,
-        files: &BTreeMap<String, String>,
+        files: BTreeMap<String, String>,
         speed: Option<&Speed>,
         complete: bool,
     ) -> Result<()> {
         let timing = speed.map(|s| Timing { cells: s.cells, wall_s: s.wall_s, engine_s: s.engine_s });
-        let manifest = Manifest {
-            schema: SCHEMA,
-            name: plan.name.clone(),
-            source: plan.source().to_string(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            digest: plan.digest(),
-            inputs: plan.inputs.clone(),
-            cells: plan.cells(),
-            complete,
-            files: files.clone(),
-            timing: timing.unwrap_or_default(),
-        };
-        let text = serde_json::to_string_pretty(&manifest).expect("plain data always serialises");
-        self.write(MANIFEST, (text + "\n").as_bytes())
+        let manifest = Manifest::of(plan, files, complete, timing.unwrap_or_default());
+        self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
     fn manifest_of_same(&self, plan: &Plan) -> Result<Manifest> {
-        let path = self.path.join(MANIFEST);
-        let manifest: Option<Manifest> = std::fs::read(&path).ok().and_then(|b| serde_json::from_slice(&b).ok());
-        match manifest {
-            Some(m) if m.digest == plan.digest() => Ok(m),
-            Some(m) => Err(Problem::bad_input(format!(
-                "{} holds the results of another experiment: `{}` with other settings, traces or version",
-                self.path.display(),
-                m.name
-            ))
-            .help("undo the change, choose another folder with -o, or start again with --overwrite")),
-            None => Err(Problem::bad_input(format!("{} holds no run to resume", self.path.display()))
-                .help("choose another folder with -o, or leave --resume out")),
+        if !self.path.join(MANIFEST).exists() {
+            return Err(Problem::bad_input(format!("{} holds no run to resume", self.path.display()))
+                .help("choose another folder with -o, or leave --resume out"));
         }
+        let manifest = Manifest::read(&self.path)?;
+        let (folder, source) = (self.path.display(), plan.source().to_string());
+        let message = if manifest.digest != plan.digest() {
+            let name = &manifest.name;
+            format!("{folder} holds the results of another experiment: `{name}` with other settings, traces or version")
+        } else if manifest.source != source {
+            format!("{folder} holds results that are {}, and these would be {source}", manifest.source)
+        } else {
+            return Ok(manifest);
+        };
+        Err(Problem::bad_input(message)
+            .help("undo the change, choose another folder with -o, or start again with --overwrite"))
     }
 
     fn not_empty(&self) -> Box<Problem> {
@@ -306,8 +261,4 @@ impl Folder {
         names.sort();
         Ok(names)
     }
-}
-
-fn digest(path: &Path) -> Option<String> {
-    std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes).to_hex().to_string())
 }

@@ -5,11 +5,14 @@
 
 mod assemble;
 mod folder;
+mod manifest;
 mod progress;
 mod store;
 
-pub use assemble::{Assembled, assemble, entries, finished_cells};
-pub use folder::{Folder, Manifest, Mode};
+use assemble::ids;
+pub use assemble::{Assembled, Unfinished, assemble, entries, finished_cells};
+pub use folder::{EXPERIMENT, Folder, Mode};
+pub use manifest::{AGAIN, Manifest, digest};
 pub use progress::Speed;
 pub use store::{Store, Stored, write_problem};
 
@@ -41,6 +44,8 @@ pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result
         progress: Progress::new(plan.cells() as u64),
         interrupt,
     };
+    let damaged = ids(plan).filter_map(|id| runner.store.damage(id));
+    damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
     let comparisons: Vec<(usize, usize)> =
         (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s))).collect();
     let result: Result<()> = comparisons.par_iter().try_for_each(|&(variant, seed)| runner.comparison(variant, seed));

@@ -1,7 +1,7 @@
 //! Finished cells on disk, so that a killed run can go on. One file a cell, written whole or not at all.
 //!
 //! A file starts with a digest over everything after it; what does not match (a damaged file, a cell of another
-//! plan) counts as not there, and the cell runs again.
+//! plan) is told of, and the cell runs again.
 
 use super::{CellId, Folder};
 use crate::problem::{Problem, Result};
@@ -57,9 +57,15 @@ impl Store {
         Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
     }
 
-    /// Is the cell finished?
+    /// Is the cell finished, and its file what was written?
     pub fn has(&self, id: CellId) -> bool {
         self.bytes(id).is_some()
+    }
+
+    /// What to say of a cell's file that is there and not what was written.
+    pub fn damage(&self, id: CellId) -> Option<String> {
+        let path = self.path(id);
+        (path.exists() && !self.has(id)).then(|| format!("{} is damaged", path.display()))
     }
 
     /// The cell, when it is finished.
@@ -167,8 +173,30 @@ mod tests {
         let mut bytes = std::fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(!store.has(id));
+        assert!(!store.has(id) && store.damage(id).is_some());
         std::fs::write(&path, b"short").unwrap();
-        assert!(!store.has(id));
+        assert!(!store.has(id) && store.damage(id).is_some());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!store.has(id) && store.damage(id).is_none());
+    }
+
+    #[test]
+    fn no_bit_of_a_cell_changes_unseen() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&Folder::at(dir.path().to_path_buf()), "a").unwrap();
+        let id = CellId { variant: 0, seed: 0, policy: 0 };
+        store.save(id, &stored()).unwrap();
+        let path = store.path(id);
+        let bytes = std::fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut other = bytes.clone();
+                other[at] ^= 1 << bit;
+                std::fs::write(&path, &other).unwrap();
+                assert!(store.load(id).unwrap().is_none() && store.damage(id).is_some(), "byte {at}, bit {bit}");
+            }
+            std::fs::write(&path, &bytes[..at]).unwrap();
+            assert!(store.load(id).unwrap().is_none() && store.damage(id).is_some(), "cut at {at}");
+        }
     }
 }

@@ -144,13 +144,11 @@ fn what_cannot_be_shown_says_why() {
         place.fails(&args, 2)
     };
     assert!(fails(&["out"]).contains("--set output.steps=true"));
-    assert!(fails(&["."]).contains("is not a results folder"));
-    assert!(fails(&["nowhere"]).contains("is not a results folder"));
+    assert!(fails(&["."]).contains("is no results folder"));
+    assert!(fails(&["nowhere"]).contains("nowhere does not exist"));
     assert!(fails(&["out", "--from", "3", "--to", "2"]).contains("is not after"));
     assert!(fails(&["out", "--from", "NaN"]).contains("is not an instant"));
-    let manifest = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
-    std::fs::write(place.path("out/manifest.json"), manifest.replace("\"complete\": true", "\"complete\": false"))
-        .unwrap();
+    place.edit_manifest("out", |manifest| manifest["complete"] = false.into());
     assert!(fails(&["out"]).contains("is not complete"));
 
     let place = ran();
@@ -162,5 +160,7 @@ fn what_cannot_be_shown_says_why() {
     assert!(fails(&["--seed", "7"]).contains("no seed `7`"));
     assert!(fails(&["--from", "1e6"]).contains("no step of"));
     std::fs::write(place.path("out/steps.parquet"), "broken").unwrap();
-    assert!(fails(&[]).contains("steps.parquet"));
+    assert!(fails(&[]).contains("out is damaged or was changed: steps.parquet (blake3 "));
+    std::fs::remove_file(place.path("out/steps.parquet")).unwrap();
+    assert!(fails(&[]).contains("out: steps.parquet is missing, and the manifest lists it"));
 }

@@ -140,25 +140,94 @@ fn what_is_no_result_is_refused() {
 }
 
 #[test]
-fn a_newer_schema_and_damaged_tables_are_refused() {
+fn files_that_are_gone_or_not_what_was_written_are_named() {
+    let place = Place::new();
+    place.run("out", &[]);
+    let names =
+        ["summary", "requests", "series", "lengths", "positions", "calibration"].map(|n| format!("{n}.parquet"));
+    for name in names.iter().map(String::as_str).chain(["experiment.toml", "report.json"]) {
+        let path = place.path("out").join(name);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // What continues a run, what makes its page, and what pairs it.
+        for args in [&["report", "out"][..], &["run", "x.toml", "-o", "out", "--resume"]] {
+            let error = place.fails(args, 2);
+            assert!(error.contains(&format!("out: {name} is missing, and the manifest lists it")), "{error}");
+            assert!(error.contains("--overwrite"), "{error}");
+        }
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 2] ^= 16;
+        for damaged in [&flipped[..], &bytes[..bytes.len() / 2], b"", b"random"] {
+            std::fs::write(&path, damaged).unwrap();
+            for args in [&["report", "out"][..], &["run", "x.toml", "-o", "out", "--resume"]] {
+                let error = place.fails(args, 2);
+                assert!(error.contains(&format!("out is damaged or was changed: {name} (blake3 ")), "{error}");
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    report(&place, &["out"]);
+    // Nothing but a run itself looks at its figures.
+    std::fs::remove_file(place.path("out/figures/speedup.svg")).unwrap();
+    report(&place, &["out"]);
+    let error = place.fails(&["run", "x.toml", "-o", "out", "--resume"], 2);
+    assert!(error.contains("figures/speedup.svg is missing"), "{error}");
+}
+
+/// Whatever reads a manifest refuses what it cannot rely on, and nothing of the old table is printed.
+#[test]
+fn manifests_of_another_schema_or_damaged_are_refused_by_every_reader() {
     let place = Place::new();
     place.run("out", &["--no-figures"]);
-    let summary = std::fs::read(place.path("out/summary.parquet")).unwrap();
-    std::fs::write(place.path("out/summary.parquet"), &summary[..summary.len() / 2]).unwrap();
-    let error = place.fails(&["report", "out"], 2);
-    assert!(
-        error.contains("cannot read") && error.contains("summary.parquet") && error.contains("--overwrite"),
-        "{error}"
-    );
-    std::fs::remove_file(place.path("out/summary.parquet")).unwrap();
-    assert!(place.fails(&["report", "out"], 2).contains("summary.parquet is missing"));
+    let good = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
+    let readers: [&[&str]; 4] = [
+        &["run", "x.toml", "-o", "out", "--resume"],
+        &["report", "out"],
+        &["export", "perfetto", "out", "-o", "t.json"],
+        &["report", "out", "--baseline", "out"],
+    ];
+    let says = |text: &str, parts: &[&str]| {
+        std::fs::write(place.path("out/manifest.json"), text).unwrap();
+        for args in readers {
+            let error = place.fails(args, 2);
+            parts.iter().for_each(|part| assert!(error.contains(part), "{part} is missing in {args:?}: {error}"));
+        }
+    };
+    for schema in ["99", "1", "0"] {
+        let other = good.replacen("\"schema\": 2", &format!("\"schema\": {schema}"), 1).replacen("0.1.0", "9.9.9", 1);
+        says(&other, &[&format!("schema {schema}, and this version"), "Foretoken 9.9.9: use that", "--overwrite"]);
+    }
+    let newer = good.replacen("\"schema\": 2", "\"schema\": 99", 1);
+    says(&newer, &["schema 99"]);
+    says(&good.replacen("\"name\": \"small\"", "\"name\": \"smell\"", 1), &["is damaged or was changed", "checksum"]);
+    says(&good[..good.len() / 2], &["is not a manifest"]);
+    std::fs::write(place.path("out/manifest.json"), &good).unwrap();
+    report(&place, &["out"]);
+}
 
-    let manifest = std::fs::read_to_string(place.path("out/manifest.json")).unwrap();
-    let newer = manifest.replacen("\"schema\": 1", "\"schema\": 99", 1).replacen("0.1.0", "9.9.9", 1);
-    assert_ne!(newer, manifest);
-    std::fs::write(place.path("out/manifest.json"), newer).unwrap();
-    let error = place.fails(&["report", "out"], 2);
-    assert!(error.contains("schema 99") && error.contains("Foretoken 9.9.9: use that"), "{error}");
+/// A killed run leaves tables behind that are not all there yet: its cells are read, and damaged ones are named.
+#[test]
+fn of_an_unfinished_run_only_what_it_finished_is_read() {
+    let place = long();
+    let mut child = start(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::write(place.path("out/summary.parquet"), "half").unwrap();
+    let cells = || std::fs::read_dir(place.path("out/cells")).unwrap().map(|e| e.unwrap().path());
+    let cell = cells().filter(|p| p.extension().is_some_and(|x| x == "cell")).min().unwrap();
+    let mut bytes = std::fs::read(&cell).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&cell, bytes).unwrap();
+    let name = cell.file_name().unwrap().to_str().unwrap();
+    let (page, stderr) = report(&place, &["out"]);
+    for text in [&page, &stderr] {
+        assert!(text.contains(&format!("{name} is damaged and left out: --resume does that run again")), "{text}");
+    }
+    let output = place.foretoken().args(["run", "x.toml", "-o", "out", "--resume"]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains(&format!("cells/{name} is damaged: that run is done again")), "{stderr}");
 }
 
 #[test]

@@ -27,11 +27,6 @@ impl Frame {
         Ok(Frame { frame, path: path.to_path_buf() })
     }
 
-    /// [`read`](Frame::read), or nothing when there is no such file.
-    pub(super) fn read_if_there(path: &Path, columns: Option<&[&str]>) -> Result<Option<Frame>, ReportError> {
-        if path.exists() { Frame::read(path, columns).map(Some) } else { Ok(None) }
-    }
-
     fn bad(&self, cause: String) -> ReportError {
         ReportError::Read { path: self.path.clone(), cause }
     }

@@ -7,10 +7,10 @@ use foretoken_sim::{Summary, Time};
 use std::path::Path;
 
 /// Reads the cells of a results folder back. `entries` are the cells that may be there; those without a row in
-/// `summary.parquet` are left out. Tables that older runs did not write leave their part of a cell empty.
+/// `summary.parquet` are left out.
 ///
 /// # Errors
-/// When `summary.parquet` is missing, a file cannot be read, or a column that every version writes is not there.
+/// When a table or a column is missing, or a file cannot be read.
 pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportError> {
     let summaries = Frame::read(&folder.join("summary.parquet"), None)?;
     let mut cells: Vec<Option<Cell>> = entries.iter().map(|_| None).collect();
@@ -22,18 +22,8 @@ pub fn read_cells(folder: &Path, entries: &[Entry]) -> Result<Vec<Cell>, ReportE
         (cell.entry.implied, cell.speedup) = (implied[row], speedup[row]);
         cells[at] = Some(cell);
     }
-    let read = |name: &str, columns: &[&str]| Frame::read_if_there(&folder.join(name), Some(columns));
-    if let Some(frame) = read("requests.parquet", &["ttft_s", "tpot_s", "e2e_s"])? {
-        fill_latencies(&frame, entries, &mut cells)?;
-    }
-    if let Some(frame) = read("positions.parquet", &["position", "attempts", "reached", "accepted"])? {
-        let (attempts, reached) = (frame.counts("attempts")?, frame.counts("reached")?);
-        let accepted = frame.counts("accepted")?;
-        for_each(&frame, entries, &mut cells, |cell, row| {
-            let counts = PositionCounts { attempts: attempts[row], reached: reached[row], accepted: accepted[row] };
-            cell.summary.positions.push(counts);
-        })?;
-    }
+    fill_latencies(folder, entries, &mut cells)?;
+    fill_positions(folder, entries, &mut cells)?;
     fill_series(folder, entries, &mut cells)?;
     fill_lengths(folder, entries, &mut cells)?;
     fill_calibration(folder, entries, &mut cells)?;
@@ -55,7 +45,18 @@ fn for_each(
     Ok(())
 }
 
-fn fill_latencies(frame: &Frame, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
+fn fill_positions(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
+    let frame = Frame::read(&folder.join("positions.parquet"), Some(&["position", "attempts", "reached", "accepted"]))?;
+    let (attempts, reached, accepted) =
+        (frame.counts("attempts")?, frame.counts("reached")?, frame.counts("accepted")?);
+    for_each(&frame, entries, cells, |cell, row| {
+        let counts = PositionCounts { attempts: attempts[row], reached: reached[row], accepted: accepted[row] };
+        cell.summary.positions.push(counts);
+    })
+}
+
+fn fill_latencies(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
+    let frame = Frame::read(&folder.join("requests.parquet"), Some(&["ttft_s", "tpot_s", "e2e_s"]))?;
     let (ttft, tpot, e2e) = (frame.reals("ttft_s")?, frame.reals("tpot_s")?, frame.reals("e2e_s")?);
     let mut samples = vec![[const { Vec::new() }; 3]; entries.len()];
     for (row, at) in frame.rows_of(entries)?.into_iter().enumerate() {
@@ -74,7 +75,7 @@ fn fill_latencies(frame: &Frame, entries: &[Entry], cells: &mut [Option<Cell>]) 
 }
 
 fn fill_series(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let Some(frame) = Frame::read_if_there(&folder.join("series.parquet"), None)? else { return Ok(()) };
+    let frame = Frame::read(&folder.join("series.parquet"), None)?;
     let (start, width, batch_size) = (frame.reals("start_s")?, frame.reals("width_s")?, frame.reals("batch_size")?);
     let (busy, request_steps) = (frame.counts("busy_ps")?, frame.counts("request_steps")?);
     let (drafted, accepted, emitted) = (frame.counts("drafted")?, frame.counts("accepted")?, frame.counts("emitted")?);
@@ -95,7 +96,7 @@ fn fill_series(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> 
 }
 
 fn fill_lengths(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let Some(frame) = Frame::read_if_there(&folder.join("lengths.parquet"), None)? else { return Ok(()) };
+    let frame = Frame::read(&folder.join("lengths.parquet"), None)?;
     let (batch_size, batch_size_to) = (frame.small("batch_size")?, frame.small("batch_size_to")?);
     let (draft_len, prefilling) = (frame.small("draft_len")?, frame.flags("prefilling")?);
     let (steps, request_steps, busy) =
@@ -120,7 +121,7 @@ fn fill_lengths(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) ->
 }
 
 fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]) -> Result<(), ReportError> {
-    let Some(frame) = Frame::read_if_there(&folder.join("calibration.parquet"), None)? else { return Ok(()) };
+    let frame = Frame::read(&folder.join("calibration.parquet"), None)?;
     let (drafts, right, sum) = (frame.counts("drafts")?, frame.counts("right")?, frame.reals("confidence_sum")?);
     for_each(&frame, entries, cells, |cell, row| {
         let confidence = sum[row].unwrap_or(0.0);
