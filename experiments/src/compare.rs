@@ -13,6 +13,9 @@ use serde::Serialize;
 /// Everything the table and `--format json` show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
+    /// How much of a live run it is, where that is not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
     /// The experiment's name.
     pub name: String,
     /// Where the numbers come from.
@@ -104,6 +107,7 @@ impl Comparison {
         let size = plan.seeds.len() * plan.policies.len();
         let variants = plan.variants.iter().zip(cells.chunks(size)).zip(usable_blocks.chunks(size));
         Comparison {
+            partial: None,
             name: plan.name.clone(),
             source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

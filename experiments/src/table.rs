@@ -30,7 +30,8 @@ const COLUMNS: [Column; 16] = [
 
 /// The whole report. The implied baseline is shown when asked for.
 pub fn render(comparison: &Comparison, show_implied: bool) -> String {
-    let mut text = heading(comparison);
+    let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
+    text.push_str(&heading(comparison));
     for variant in &comparison.variants {
         text.push('\n');
         text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));

@@ -61,6 +61,9 @@ pub struct ValidateArgs {
     /// Predict with this profile, made before, instead of the experiment's or one made now
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
+    /// Of recordings that are damaged, compare what lies before the damage; the verdict says that it is of a part
+    #[arg(long)]
+    pub intact: bool,
     /// Folder for the results [default: results/validate-<name>-<digest>, or DIR]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use super::print;
 use super::run::{draw_page, keep_report, on_interrupt};
 use crate::cli::{Format, LiveArgs};
-use crate::live::{LIVE_JSON, required, run_live, with_device};
+use crate::live::{LIVE_JSON, Ran, required, run_live, with_device};
 use crate::plan::Plan;
 use crate::problem::Result;
 use crate::run::{Folder, Mode, assemble};
@@ -24,9 +24,11 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     let ran = run_live(&plan, &live, &folder, &interrupt).inspect_err(|_| folder.abandon())?;
     let json = serde_json::to_string_pretty(&ran.report).expect("plain data always serialises");
     folder.write(LIVE_JSON, (json + "\n").as_bytes())?;
-    let whole = ran.cells == plan.cells();
+    let count = plan.cells();
+    let whole = ran.cells == count;
     if shorten(&mut plan, ran.cells) {
-        let results = assemble(&plan, &folder, !args.no_figures)?;
+        let mut results = assemble(&plan, &folder, !args.no_figures)?;
+        results.comparison.partial = part(&ran, count);
         keep_report(&results, &folder)?;
         results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
         match args.format {
@@ -46,6 +48,18 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     }
     eprintln!("results: {} (live on {})", folder.path().display(), ran.report.device);
     ran.ended.map_or(Ok(()), Err)
+}
+
+/// How much of a run of `cells` cells it was, where that is not all.
+fn part(ran: &Ran, cells: usize) -> Option<String> {
+    let all = &ran.report.cells;
+    let ended: Vec<String> = all
+        .iter()
+        .filter(|c| c.ended != "done")
+        .map(|c| format!("; {}, seed {}, {}", c.policy, c.seed, c.ended))
+        .collect();
+    let done = all.len() - ended.len();
+    (done < cells).then(|| format!("PART OF A RUN: {done} of {cells} runs ended{}", ended.concat()))
 }
 
 /// Leaves the plan with what its first `cells` cells can fill: whole variants, or whole seeds of the first one, or its first

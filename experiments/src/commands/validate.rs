@@ -8,9 +8,9 @@ use crate::live::{LiveSpec, Machine, Models, TAPES, WeightSource, check, open, p
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
 use crate::profiled;
-use crate::run::{Folder, Mode, Speed};
+use crate::run::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
 use crate::setting::Setting;
-use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Validation, World, page, render};
+use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Tapes, Validation, World, page, render};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Partial, Profile};
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ fn compare_only(args: &ValidateArgs) -> Result<()> {
         return Err(Problem::bad_input(message).help("leave them out, or give the experiment's file to run it anew"));
     }
     let runs = Runs::of(&args.path)?;
+    let manifest = Manifest::read(&args.path)?;
+    runs.check(&args.path, &manifest)?;
     let mut plan = Plan::load(&args.path.join("experiment.toml"), &[])?;
     plan.baseline_first();
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
@@ -51,14 +53,44 @@ fn compare_only(args: &ValidateArgs) -> Result<()> {
         Some(path) => format!("profiled: {}", path.display()),
         None => "the experiment's [hardware], not profiled".to_owned(),
     };
-    let compared = Compared { plan: &plan, folder: &args.path, runs: &runs, profile: profile.as_ref(), costs };
+    let mut caveats = changed(&args.path, &manifest, &plan)?;
+    let (profile, why) = profile.map_or((None, None), |given| (Some(given.profile), given.changed));
+    caveats.extend(why.map(changed_profile));
+    let tapes = Tapes { folder: &args.path, manifest: &manifest, intact: args.intact };
+    let compared = Compared { plan: &plan, tapes, runs: &runs, profile: profile.as_ref(), costs, caveats };
     let validation = keep(&compared, &Folder::at(to))?;
     show(args, &validation)?;
     verdict(&validation)
 }
 
+/// In what the experiment of a folder is not the one that was run.
+fn changed(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    if let Some(was) = manifest.files.get(EXPERIMENT) {
+        let path = folder.join(EXPERIMENT);
+        let is = digest(&path).map_err(|e| Problem::failed(format!("cannot read {}: {e}", path.display())))?;
+        if is != *was {
+            let how = format!("its blake3 is {is}, in the manifest {was}");
+            all.push(format!("CHANGED: {EXPERIMENT} was edited or damaged since the runs: {how}"));
+        }
+    }
+    let of_the_runs = |digest: &String| manifest.inputs.values().any(|was| was == digest);
+    let others = plan.inputs.iter().filter(|(_, digest)| !of_the_runs(digest));
+    all.extend(others.map(|(name, _)| format!("CHANGED: {name} is not the file that the runs were made with")));
+    all.extend(plan.variants.iter().find_map(|v| v.filled.changed.clone()).map(changed_profile));
+    Ok(all)
+}
+
+fn changed_profile(why: String) -> String {
+    format!("CHANGED: the profile {why}")
+}
+
 /// Runs an experiment on a device, and compares.
 fn live_and_compare(args: &ValidateArgs) -> Result<()> {
+    if args.intact {
+        let problem = Problem::bad_input("--intact is for recordings that are there: an experiment is run anew");
+        return Err(problem.help("leave it out, or give the folder of the recordings"));
+    }
     let mut plan = Plan::load(&args.path, &args.sets)?;
     let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
     one_setting(&plan)?;
@@ -78,16 +110,19 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let (folder, _) = Folder::open(path, &plan, mode)?;
     let begun = Instant::now();
     let spec = variant.experiment.validate.clone().unwrap_or_default();
-    let before = match given {
-        Some(profile) => profile,
+    let (before, text) = match given {
+        Some(Given { profile, text, .. }) => (profile, text),
         None => {
             eprintln!("profiling for {} s", spec.profile_s);
-            profile(&live, limits, &folder, PROFILE, spec.profile_s, false, &interrupt)
-                .inspect_err(|_| folder.abandon())?
+            let profile = profile(&live, limits, &folder, PROFILE, spec.profile_s, false, &interrupt)
+                .inspect_err(|_| folder.abandon())?;
+            let text = profile.to_toml();
+            (profile, text)
         }
     };
     let mut machine = open(&live, &models, room).inspect_err(|_| folder.abandon())?;
-    folder.write(PROFILE, before.to_toml().as_bytes())?;
+    // Byte for byte: what was edited since it was measured stays recognisable.
+    folder.write(PROFILE, text.as_bytes())?;
     let mut plan = Plan::load_with_profile(&args.path, &args.sets, &folder.path().join(PROFILE))?;
     plan.baseline_first();
     plan.live = true;
@@ -100,8 +135,12 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     runs.drift = Some(Drift::between(&before, &after));
     keep_runs(&folder, &runs)?;
     let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
-    let validation =
-        keep(&Compared { plan: &plan, folder: folder.path(), runs: &runs, profile: None, costs }, &folder)?;
+    let mut manifest = Manifest::read(folder.path())?;
+    // Nothing was killed: that the folder is complete is written when the comparison is.
+    manifest.complete = true;
+    let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
+    let caveats = changed(folder.path(), &manifest, &plan)?;
+    let validation = keep(&Compared { plan: &plan, tapes, runs: &runs, profile: None, costs, caveats }, &folder)?;
     let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
     folder.complete(&plan, &speed)?;
     show(args, &validation)?;
@@ -110,8 +149,7 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
 }
 
 fn keep_runs(folder: &Folder, runs: &Runs) -> Result<()> {
-    let json = serde_json::to_string_pretty(runs).expect("plain data always serialises");
-    folder.write(RUNS_JSON, (json + "\n").as_bytes())
+    folder.write(RUNS_JSON, runs.to_json().as_bytes())
 }
 
 /// Runs every policy at every load.
@@ -152,11 +190,21 @@ fn world(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<World> {
     Ok((setting, all))
 }
 
-fn read_profile(path: &Path) -> Result<Profile> {
+/// A profile that was made before.
+struct Given {
+    profile: Profile,
+    text: String,
+    /// Why it may not be what was measured.
+    changed: Option<String>,
+}
+
+fn read_profile(path: &Path) -> Result<Given> {
     let text = fs_err::read_to_string(path).map_err(|e| {
         Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
     })?;
-    profiled::read(&path.display().to_string(), &text)
+    let name = path.display().to_string();
+    let (profile, changed) = (profiled::read(&name, &text)?, profiled::changed(&name, &text));
+    Ok(Given { profile, text, changed })
 }
 
 /// The largest passes of an experiment: nothing else need be measured to predict it.
@@ -216,6 +264,7 @@ fn keep(compared: &Compared, to: &Folder) -> Result<Validation> {
     to.write(OUTCOME[0], (json + "\n").as_bytes())?;
     to.write(OUTCOME[1], render(&validation).as_bytes())?;
     to.write(OUTCOME[2], page(&validation, runs).html().as_bytes())?;
+    to.enter(&OUTCOME)?;
     Ok(validation)
 }
 
@@ -230,7 +279,9 @@ fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
 fn verdict(validation: &Validation) -> Result<()> {
     let broken: Vec<&str> = validation.checks.iter().filter(|c| !c.kept).map(|c| c.what.as_str()).collect();
     let Some(first) = broken.first() else { return Ok(()) };
-    let message = format!("{} of {} bounds are broken; the first: {first}", broken.len(), validation.checks.len());
+    let limited = validation.caveats.first().map_or(String::new(), |caveat| format!("{caveat}. "));
+    let (n, of) = (broken.len(), validation.checks.len());
+    let message = format!("{limited}{n} of {of} bounds are broken; the first: {first}");
     Err(Problem::new(Exit::Negative, message).help(match validation.steady() {
         true => "validation.txt says by how much and in which kind of pass",
         false => "the machine was not steady: its own changes are among the errors. Run it again on a quiet machine",

@@ -104,7 +104,10 @@ impl Bench<'_> {
         let policy = setting.policy(spec);
         let config = setting.engine(policy.is_some());
         let arrivals = Arrivals::Closed { clients: config.max_num_seqs };
-        let head = Head::new(label.clone(), self.seed, self.machine.name().to_owned(), arrivals, &workload);
+        let head = Head {
+            warming_up: true,
+            ..Head::new(label.clone(), self.seed, self.machine.name().to_owned(), arrivals, &workload)
+        };
         let mut recorder = LiveRecorder::create(tape, &head, Monitor::new(&label, "[warming up]"))?;
         let serving = Serving {
             workload: &workload,

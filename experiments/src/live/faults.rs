@@ -151,5 +151,5 @@ fn a_device_that_runs_out_of_memory_loses_nothing_that_was_done() {
     let tape = read_tape(&folder.path().join(TAPES).join("v0-s0-p1.tape")).unwrap();
     let steps = tape.steps.iter().filter(|s| super::tape::span(s).is_some()).count();
     assert_eq!(steps, 9, "every step that was done is recorded");
-    assert!(matches!(tape.tail.unwrap().ending, TapeEnding::Failed(why) if why.contains("out of memory")));
+    assert!(matches!(&tape.tail().unwrap().ending, TapeEnding::Failed(why) if why.contains("out of memory")));
 }

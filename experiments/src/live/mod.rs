@@ -21,10 +21,10 @@ pub mod tape;
 pub use cell::{Bench, Recorded, cell_of_tape, first};
 pub use host::{HostClock, HostTimes};
 pub use machine::{Machine, Models, open};
-pub use overload::{Overload, overload};
+pub use overload::{Overload, overload_of};
 pub use prompts::prompts;
 pub use refuse::check;
-pub use run::{LIVE_JSON, TAPES, run_live};
+pub use run::{LIVE_JSON, Ran, TAPES, run_live};
 pub use spec::{LiveSpec, WeightSource, required, with_device};
 
 use foretoken_sim::{Time, Workload};

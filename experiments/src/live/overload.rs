@@ -17,9 +17,14 @@ pub struct Overload {
 /// Fewer waiting requests than this are no overload, however the queue grew.
 const LEAST_WAITING: u64 = 8;
 
+/// [`overload`] of a run that was seen up to `seen`. Nothing is said of one that ended before the last request had come.
+pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
+    records.arrival.iter().max().filter(|last| **last <= seen).and_then(|_| overload(records))
+}
+
 /// The criterion: the queue grows from the half of the arrivals to three quarters and on to their end, is then at least 8
 /// requests or 5 % of all, whichever is more, and less was completed than came.
-pub fn overload(records: &RequestRecords) -> Option<Overload> {
+fn overload(records: &RequestRecords) -> Option<Overload> {
     let last = records.arrival.last().copied()?;
     let first = records.arrival[0];
     let span = (last - first).as_s();
@@ -89,6 +94,11 @@ mod tests {
     #[test]
     fn a_short_burst_at_the_end_is_not() {
         assert_eq!(overload(&queue(4, 9.0)), None);
+        let (slow, last) = (queue(200, 1.25), Time::from_s(199.0));
+        assert!(
+            overload_of(&slow, last).is_some() && overload_of(&slow, last - Time(1)).is_none(),
+            "cut before its end"
+        );
         assert_eq!(overload(&RequestRecords::new(0)), None);
         // Everything at once, as in a closed loop: there is no rate to fall behind of.
         let mut r = queue(50, 1.0);

@@ -3,7 +3,7 @@
 use super::cell::{Bench, Recorded, tape_name};
 use super::host::HostTimes;
 use super::machine::{Machine, Models, open};
-use super::overload::{Overload, overload};
+use super::overload::{Overload, overload_of};
 use super::prompts::prompts;
 use super::refuse;
 use super::spec::LiveSpec;
@@ -13,6 +13,7 @@ use crate::problem::{Exit, Problem, Result};
 use crate::run::{CellId, Folder, Speed, Store, Stored};
 use crate::setting::Setting;
 use foretoken_sim::metrics::Slo;
+use foretoken_sim::{RequestRecords, Time};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -131,11 +132,13 @@ impl Runner<'_> {
             };
             let spec = &self.plan.policies[policy].spec;
             let id = CellId { variant, seed, policy };
-            let tape = self.folder.path().join(TAPES).join(tape_name(variant, seed, policy));
+            let name = format!("{TAPES}/{}", tape_name(variant, seed, policy));
+            let tape = self.folder.path().join(&name);
             let which = format!("[{} of {count}]", self.ran.report.cells.len() + 1);
             let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
             let warm = bench.warm_up(spec, self.live.warm_up_requests, &tape)?;
             let recorded = bench.record(spec, bound, warm, &tape, &which)?;
+            self.folder.enter(&[&name])?;
             if !self.keep(id, &setting, recorded, &mut slo)? {
                 return Ok(false);
             }
@@ -152,15 +155,16 @@ impl Runner<'_> {
             setting.slo(p90)
         });
         let summary = setting.summary(&run, slo);
-        let fell_behind = overload(&run.records);
         let done = recorded.ending == TapeEnding::Done;
+        let fell_behind = overload_of(&run.records, if done { Time::MAX } else { seen(&run.records) });
         let mut warnings = run.warnings.clone();
         let unfit = setting.limits(spec, &run).into_iter();
         warnings.extend(unfit.map(|(l, n)| {
             format!("{n} requests that can never run were rejected: {}; to change that, {}", l.what, l.fix)
         }));
         warnings.extend(fell_behind.as_ref().map(ToString::to_string));
-        let part = format!("after {} of {} requests", summary.finished, summary.requests);
+        let ended = summary.finished + summary.rejected;
+        let part = format!("after {ended} of {} requests, {:.2} s", summary.requests, summary.duration_s);
         if !done {
             warnings.push(format!("it ended {part}: its numbers are of a part"));
         }
@@ -203,6 +207,12 @@ impl Runner<'_> {
         }
         Ok(self.ran.ended.is_none())
     }
+}
+
+/// The last instant that the records of a part tell of.
+fn seen(r: &RequestRecords) -> Time {
+    let told = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
+    told.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()
 }
 
 fn interrupted(when: &str) -> Box<Problem> {

@@ -4,8 +4,9 @@ use super::flow::{self, Flow};
 use super::numbers::{Curves, Numbers, QUANTITIES, Samples, Unit};
 use super::regions::{RegionError, regions};
 use super::simulate::{Replay, Simulated};
+use super::tapes::PartOf;
 use crate::live::tape::{Tape, Told};
-use crate::live::{HostClock, HostTimes, Overload, overload};
+use crate::live::{HostClock, HostTimes, Overload, overload_of};
 use foretoken_report::ValidatedRun;
 use foretoken_sim::live::{RecordedRounds, ReplayClock};
 use foretoken_sim::metrics::Slo;
@@ -59,8 +60,8 @@ pub struct CellReport {
     pub share: Option<f64>,
     /// Requests sent.
     pub requests: u64,
-    /// Did the live run end before its requests?
-    pub partial: bool,
+    /// How much of the live runs was compared, where that is not all: one entry a run that is not whole.
+    pub parts: Vec<PartOf>,
     /// Did a replay of the first run on its own recorded times repeat every decision and token? `None`: it did; else where not.
     pub replay_parted: Option<String>,
     /// The token flow with recorded acceptance against the live one.
@@ -95,6 +96,8 @@ pub struct Comparison<'a> {
     pub replay: Replay<'a>,
     /// The live runs; the first one's acceptance is replayed.
     pub tapes: &'a [Tape],
+    /// Which of them are parts, and how much they hold.
+    pub parts: &'a [PartOf],
     /// Its load, in words, and as a share of its own service rate.
     pub load: (String, Option<f64>),
     /// The bounds requests are held to.
@@ -125,12 +128,13 @@ impl Comparison<'_> {
         let live_curves: Vec<Curves> = told.iter().map(curves).collect();
         let recorded_curves = curves(&recorded.told);
         let e2e = |n: &Numbers| n.e2e.map(|q| q.mean);
+        let seen = if first.complete() { Time::MAX } else { first.last() };
         let report = CellReport {
             policy: self.replay.spec.label(),
             load: self.load.0.clone(),
             share: self.load.1,
             requests: first.head.arrival.len() as u64,
-            partial: !self.tapes.iter().all(Tape::complete),
+            parts: self.parts.to_vec(),
             replay_parted: self.replay_parted(&acceptance),
             flow: flow::compare(&first.steps, &recorded.steps),
             missed: Missed { other_round: misses.other_round, invented: misses.invented, looks: misses.looks },
@@ -141,7 +145,7 @@ impl Comparison<'_> {
             live_curves: live_curves.get(1).map(|other| other.error(&live_curves[0])),
             regions,
             e2e_sensitivity: e2e(&by_nudge).zip(e2e(&by_record)).map(|(slow, usual)| slow / usual - 1.0),
-            overload: overload(&told[0].records).filter(|_| first.head.clients.is_none()),
+            overload: overload_of(&told[0].records, seen).filter(|_| first.head.clients.is_none()),
             overhead_s: first.head.overhead_s,
             host: host(first),
         };

@@ -2,9 +2,9 @@
 //! predicted here.
 
 use super::numbers::service_rate;
-use super::runs::{Load, RUNS_JSON, RunEntry, Runs, tape};
+use super::runs::{Load, RUNS_JSON, RunEntry, Runs};
 use super::spec::ValidateSpec;
-use crate::live::tape::TapeEnding;
+use crate::live::tape::{TapeEnding, read_tape};
 use crate::live::{Bench, LiveSpec, Machine, Recorded, TAPES, first};
 use crate::problem::{Exit, Problem, Result};
 use crate::run::Folder;
@@ -89,6 +89,7 @@ impl Measuring<'_> {
         setting.set_workload(first(&setting.workload, wanted.max(4 * clients as usize)));
         let which = format!("[service rate, {} of {REPEATS}]", repeat + 1);
         let recorded = self.bench(&setting, &prompts).record(spec, f64::INFINITY, warm, &path, &which)?;
+        self.ended(&path)?;
         whole(spec, recorded).map(drop)
     }
 
@@ -111,7 +112,9 @@ impl Measuring<'_> {
         let rate = |entry: &RunEntry| {
             let Load::Closed(clients) = entry.load else { unreachable!("closed loops only") };
             let each = entry.tapes.iter().map(|name| {
-                service_rate(&tape(self.folder.path(), name)?.told().records, clients).ok_or_else(|| {
+                let path = self.folder.path().join(TAPES).join(name);
+                let tape = read_tape(&path).map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
+                service_rate(&tape.told().records, clients).ok_or_else(|| {
                     let label = self.policies[entry.policy].label();
                     let message = format!("{label}: a closed loop of {clients} clients is too short to measure a rate");
                     Problem::bad_input(message)
@@ -132,7 +135,9 @@ impl Measuring<'_> {
         let shown = bound.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
         let requests = self.live.warm_up_requests;
         let warm = self.bench(&setting, &prompts).warm_up(spec, requests, path)?;
-        let recorded = whole(spec, self.bench(&setting, &prompts).record(spec, shown, warm, path, which)?)?;
+        let recorded = self.bench(&setting, &prompts).record(spec, shown, warm, path, which)?;
+        self.ended(path)?;
+        let recorded = whole(spec, recorded)?;
         let p90 = setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
         Ok(setting.slo(p90))
     }
@@ -143,9 +148,14 @@ impl Measuring<'_> {
             return Err(interrupted());
         }
         runs.entries[at].tapes.push(name.to_owned());
-        let json = serde_json::to_string_pretty(runs).expect("plain data always serialises");
-        self.folder.write(RUNS_JSON, (json + "\n").as_bytes())?;
+        self.folder.write(RUNS_JSON, runs.to_json().as_bytes())?;
         Ok(self.folder.path().join(TAPES).join(name))
+    }
+
+    /// From now on the recording must stay as it is.
+    fn ended(&self, tape: &Path) -> Result<()> {
+        let name = tape.file_name().unwrap_or_default().to_string_lossy();
+        self.folder.enter(&[&format!("{TAPES}/{name}")])
     }
 
     fn bench<'b>(&'b mut self, setting: &'b Setting, prompts: &'b Vec<Vec<u32>>) -> Bench<'b> {

@@ -17,6 +17,7 @@ mod runs;
 mod simulate;
 mod spec;
 mod table;
+mod tapes;
 mod verdict;
 mod watch;
 
@@ -27,3 +28,4 @@ pub use report::{Compared, Validation};
 pub use runs::{RUNS_JSON, Runs};
 pub use spec::ValidateSpec;
 pub use table::render;
+pub use tapes::Tapes;

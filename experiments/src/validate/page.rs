@@ -13,7 +13,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let figures = validation_figures(&Validated { title, runs });
     let kept = v.checks.iter().filter(|c| c.kept).count();
     let all = v.checks.len();
-    let mut lead = Vec::new();
+    let mut lead: Vec<Part> = v.caveats.iter().cloned().map(Part::Warning).collect();
     if !v.steady() {
         lead.push(Part::Warning("The machine was not steady: its own changes are among the errors below.".into()));
     }
@@ -34,7 +34,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     ]));
     Page {
         title: v.name.clone(),
-        kind: "Foretoken validation · live against simulated".into(),
+        kind: format!("{}Foretoken validation · live against simulated", limited(v)),
         lead,
         sections: vec![
             verdict(v),
@@ -47,6 +47,14 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
         foot: format!("Made by Foretoken {} from the recordings of live runs.", v.version),
         ..Page::default()
     }
+}
+
+/// The page's very first line says that the verdict is limited.
+fn limited(v: &Validation) -> String {
+    let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
+    let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();
+    words.dedup();
+    words.into_iter().map(|word| word + " · ").collect()
 }
 
 fn verdict(v: &Validation) -> Section {

@@ -151,7 +151,8 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::tape::Head;
+    use crate::live::tape::{End, Head};
+    use foretoken_intact::frames::Cut;
     use foretoken_sim::live::{Mark, MarkKind, Round};
     use foretoken_sim::{Arrivals, Coefficients, Linear, Workload};
 
@@ -173,7 +174,8 @@ mod tests {
         ];
         let steps = vec![StepTrace { marks, rounds: vec![round], ..StepTrace::default() }];
         let head = Head::new("x".into(), 1, "cpu".into(), Arrivals::Open, &Workload::default());
-        let tape = Tape { head, steps, tail: None };
+        let cut = Cut { frame: 2, offset: 99, there: 0, whole: None };
+        let tape = Tape { head, steps, end: End::Cut(cut) };
         let draft = Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 11e-6 });
         let target = Linear::new(Coefficients { alpha_s: 1e-6, gamma_s: 20e-6, delta_s: 0.0 });
         let (found, points) = regions(&tape, &draft, &target, ContextReads::Once);

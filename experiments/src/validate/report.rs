@@ -4,11 +4,12 @@ use super::compare::{self, CellReport, Comparison};
 use super::drift::Drift;
 use super::flow;
 use super::numbers::{Unit, service_rate};
-use super::runs::{Load, RunEntry, Runs, tape};
+use super::runs::{Load, RunEntry, Runs};
 use super::simulate::{Replay, requests_of};
 use super::spec::ValidateSpec;
+use super::tapes::{PartOf, Recording, Tapes};
 use super::verdict::{self, Check, Ranked, Service};
-use crate::live::tape::Tape;
+use crate::live::tape::{End, Tape};
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use crate::setting::Setting;
@@ -17,14 +18,16 @@ use foretoken_report::ValidatedRun;
 use foretoken_sim::live::RecordedRounds;
 use foretoken_sim::metrics::Slo;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// The version of `validation.json`.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
+    /// What limits the verdict, one sentence each: it is of a part of the runs, or what was compared is not what was run. Empty:
+    /// nothing does.
+    pub caveats: Vec<String>,
     /// Version of this format.
     pub schema_version: u32,
     /// The experiment's name.
@@ -62,14 +65,16 @@ impl Validation {
 pub struct Compared<'a> {
     /// The experiment, the baseline first.
     pub plan: &'a Plan,
-    /// The folder that holds the runs.
-    pub folder: &'a Path,
+    /// The recordings.
+    pub tapes: Tapes<'a>,
     /// The runs.
     pub runs: &'a Runs,
     /// What predicts passes instead of the experiment's costs.
     pub profile: Option<&'a Profile>,
     /// What predicts passes, in words.
     pub costs: String,
+    /// What limits the verdict beside parts of runs.
+    pub caveats: Vec<String>,
 }
 
 /// A run with what was found of it.
@@ -85,13 +90,13 @@ impl Compared<'_> {
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let experiment = &self.plan.variants[0].experiment;
         let spec = experiment.validate.clone().unwrap_or_default();
-        let (mut found, mut notes) = (Vec::new(), Vec::new());
+        let (mut found, mut unended, mut notes) = (Vec::new(), None, Vec::new());
         let mut device = String::new();
         for entry in &self.runs.entries {
-            let tapes = self.read(entry, &mut notes)?;
+            let (tapes, parts) = self.read(entry, &mut unended, &mut notes)?;
             let Some(first) = tapes.first() else { continue };
             first.head.device.clone_into(&mut device);
-            let (cell, drawn, rate) = self.cell(entry, &tapes, &found)?;
+            let (cell, drawn, rate) = self.cell(entry, &tapes, &parts, &found)?;
             notes.extend(remarks(&cell));
             if rate.is_none() && matches!(entry.load, Load::Closed(_)) {
                 notes.push(format!("{}: its closed loop is too short to rank by", cell.policy));
@@ -99,7 +104,7 @@ impl Compared<'_> {
             found.push(Found { entry: entry.clone(), cell, drawn, rate });
         }
         if found.is_empty() {
-            return Err(Problem::bad_input(format!("{}: no recording holds a step", self.folder.display()))
+            return Err(Problem::bad_input(format!("{}: no recording holds a step", self.tapes.folder.display()))
                 .help("the runs ended before their first step: run it again"));
         }
         let service: Vec<Service> = found.iter().filter_map(|f| f.rate.clone()).collect();
@@ -116,7 +121,9 @@ impl Compared<'_> {
         }
         let (cells, drawn): (Vec<CellReport>, Vec<ValidatedRun>) = found.into_iter().map(|f| (f.cell, f.drawn)).unzip();
         let checks = verdict::checks(&cells, &rankings, drift, &spec.tolerance);
+        let caveats = self.part(&cells).into_iter().chain(self.caveats.iter().cloned()).collect();
         let validation = Validation {
+            caveats,
             schema_version: SCHEMA_VERSION,
             name: self.plan.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -133,23 +140,65 @@ impl Compared<'_> {
         Ok((validation, drawn))
     }
 
-    /// The recordings of a run that hold something.
-    fn read(&self, entry: &RunEntry, notes: &mut Vec<String>) -> Result<Vec<Tape>> {
-        let mut tapes = Vec::new();
+    /// The recordings of a run that hold something, and how much they hold where that is not all. `unended` is the recording
+    /// without an end that was met before.
+    fn read(
+        &self,
+        entry: &RunEntry,
+        unended: &mut Option<String>,
+        notes: &mut Vec<String>,
+    ) -> Result<(Vec<Tape>, Vec<PartOf>)> {
+        let (mut tapes, mut parts) = (Vec::new(), Vec::new());
         for name in &entry.tapes {
-            let tape = tape(self.folder, name)?;
+            let tape = match self.tapes.read(name)? {
+                Recording::Of(tape) => tape,
+                Recording::Nothing(why) => {
+                    notes.push(format!("{name}: {why}"));
+                    continue;
+                }
+            };
+            if matches!(tape.end, End::Cut(_)) && !self.tapes.finished(name) && !self.tapes.intact {
+                if let Some(other) = unended.replace(name.clone()) {
+                    let message = format!("{other} and {name} have no end, and a run that is killed leaves one so");
+                    return Err(Problem::bad_input(message)
+                        .help("one of them was cut since: run it again, or compare what is there with --intact"));
+                }
+            }
+            parts.extend(PartOf::of(name, &tape));
             match tape.steps.is_empty() {
                 true => notes.push(format!("{name}: it holds no step and was left out")),
                 false => tapes.push(tape),
             }
         }
-        Ok(tapes)
+        Ok((tapes, parts))
+    }
+
+    /// That it is a verdict on a part, and on how much of the runs.
+    fn part(&self, cells: &[CellReport]) -> Option<String> {
+        let mut said = Vec::new();
+        let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());
+        let live = self.runs.entries.iter().all(|e| e.load == Load::AsRun);
+        match manifest.complete {
+            true => {}
+            false if live => said.push(format!("{recorded} of {} runs were begun", manifest.cells)),
+            false => said.push("the validation did not end".to_owned()),
+        }
+        for cell in cells {
+            said.extend(cell.parts.iter().map(|part| format!("{}, {}: {part}", cell.policy, cell.load)));
+        }
+        (!said.is_empty()).then(|| {
+            let more = said.len().saturating_sub(MOST_PARTS);
+            said.truncate(MOST_PARTS);
+            said.extend((more > 0).then(|| format!("and {more} more")));
+            format!("PART OF THE RUNS: {}", said.join("; "))
+        })
     }
 
     fn cell(
         &self,
         entry: &RunEntry,
         tapes: &[Tape],
+        parts: &[PartOf],
         found: &[Found],
     ) -> Result<(CellReport, ValidatedRun, Option<Service>)> {
         let head = &tapes[0].head;
@@ -171,6 +220,7 @@ impl Compared<'_> {
         let comparison = Comparison {
             replay: Replay { setting: &setting, head, spec: &entrant.spec },
             tapes,
+            parts,
             load: (self.load(entry), self.share(entry, found)),
             slo: Slo { tpot_s: bound, ..setting.slo(None) },
         };
@@ -250,6 +300,8 @@ fn speedups(found: &[&Found], spec: &ValidateSpec) -> Vec<Service> {
 }
 
 const E2E: &str = "E2E, mean";
+/// Parts that are told of in one sentence.
+const MOST_PARTS: usize = 5;
 
 /// The service rate, live and simulated.
 fn service(of: &Comparison, clients: u32) -> Option<Service> {
@@ -275,7 +327,7 @@ fn rankings(service: &[Service], speedups: &[(String, Vec<Service>)]) -> Vec<Ran
 /// What a reader must know of a cell.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
-    if cell.partial {
+    if !cell.parts.is_empty() {
         all.push(format!("{}, {}: the live run is a part; what it holds was compared", cell.policy, cell.load));
     }
     if let Some(parted) = cell.flow.parted.as_ref().filter(|p| p.what == flow::Difference::Acceptance) {

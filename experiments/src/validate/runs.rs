@@ -1,9 +1,10 @@
 //! Which live runs there are to compare: those that a validation made, or those of a folder that `foretoken live` wrote.
 
 use super::drift::Drift;
-use crate::live::tape::{Tape, read_tape};
 use crate::live::{TAPES, cell_of_tape};
 use crate::problem::{Problem, Result};
+use crate::run::{AGAIN, Manifest};
+use foretoken_intact::seal::{self, Syntax};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -64,9 +65,12 @@ impl Runs {
     pub fn of(folder: &Path) -> Result<Runs> {
         let list = folder.join(RUNS_JSON);
         if list.exists() {
-            let text = fs_err::read_to_string(&list).map_err(|e| Problem::failed(e.to_string()))?;
-            return serde_json::from_str(&text)
-                .map_err(|e| Problem::bad_input(format!("{}: {e}", list.display())).help("run the validation again"));
+            let bad = |e: &dyn std::fmt::Display| {
+                Problem::bad_input(format!("{} is damaged or was changed: {e}", list.display())).help(AGAIN)
+            };
+            let text = fs_err::read_to_string(&list).map_err(|e| bad(&e))?;
+            seal::check(Syntax::Json, &text).map_err(|e| bad(&e))?;
+            return serde_json::from_str(&text).map_err(|e| bad(&e));
         }
         let files = std::fs::read_dir(folder.join(TAPES)).into_iter().flatten().flatten();
         let names = files.map(|f| f.file_name().to_string_lossy().into_owned());
@@ -80,13 +84,24 @@ impl Runs {
             false => Ok(Runs { entries: found.into_iter().map(entry).collect(), drift: None }),
         }
     }
-}
 
-/// Reads a recording.
-pub fn tape(folder: &Path, name: &str) -> Result<Tape> {
-    read_tape(&folder.join(TAPES).join(name)).map_err(|e| {
-        Problem::bad_input(format!("{name}: {e}")).help("make it again with `foretoken live` or `foretoken validate`")
-    })
+    /// Are all recordings that the folder has finished among them?
+    pub fn check(&self, folder: &Path, manifest: &Manifest) -> Result<()> {
+        let known = |name: &str| self.entries.iter().flat_map(|e| &e.tapes).any(|tape| tape == name);
+        let finished = manifest.files.keys().filter_map(|name| name.strip_prefix(TAPES)?.strip_prefix('/'));
+        match finished.into_iter().find(|name| !known(name)) {
+            Some(name) => {
+                let message = format!("{}: {TAPES}/{name} is missing, and the manifest lists it", folder.display());
+                Err(Problem::bad_input(message).help(AGAIN))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The text of the list.
+    pub fn to_json(&self) -> String {
+        seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +120,11 @@ mod tests {
         let found: Vec<_> = runs.entries.iter().map(|e| (e.policy, e.load)).collect();
         assert_eq!(found, [(2, Load::AsRun), (10, Load::AsRun)]);
         let listed = Runs { drift: Some(Drift { largest: 0.01, models: vec![("target".into(), -0.01)] }), ..runs };
-        std::fs::write(dir.path().join(RUNS_JSON), serde_json::to_string(&listed).unwrap()).unwrap();
+        let text = listed.to_json();
+        std::fs::write(dir.path().join(RUNS_JSON), &text).unwrap();
         assert_eq!(Runs::of(dir.path()).unwrap(), listed);
+        std::fs::write(dir.path().join(RUNS_JSON), text.replace("\"policy\": 2", "\"policy\": 3")).unwrap();
+        let said = Runs::of(dir.path()).unwrap_err();
+        assert!(said.message().contains("runs.json is damaged or was changed: its checksum is"), "{}", said.message());
     }
 }

@@ -9,10 +9,9 @@ use std::fmt::Write;
 
 /// The whole validation.
 pub fn render(v: &Validation) -> String {
-    let mut out = format!(
-        "{}: live on {} against the simulator, Foretoken {}\ncosts: {}\n",
-        v.name, v.device, v.version, v.costs
-    );
+    let mut out = v.caveats.iter().map(|caveat| format!("{caveat}\n")).collect::<String>();
+    let _ = writeln!(out, "{}: live on {} against the simulator, Foretoken {}", v.name, v.device, v.version);
+    let _ = writeln!(out, "costs: {}", v.costs);
     if let Some(drift) = &v.drift {
         let each: Vec<String> = drift.models.iter().map(|(name, d)| format!("{name} {}", signed(*d))).collect();
         let _ = writeln!(out, "drift from the profile before to the one after: {}", each.join(", "));
@@ -123,7 +122,8 @@ pub fn remarks(c: &CellReport) -> Vec<String> {
 
 fn verdict(v: &Validation) -> String {
     let broken: Vec<_> = v.checks.iter().filter(|c| !c.kept).collect();
-    let mut out = format!("verdict: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len());
+    let limited = if v.caveats.is_empty() { "" } else { " (see the first line)" };
+    let mut out = format!("verdict{limited}: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len());
     for c in broken {
         let (value, bound) =
             if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };

@@ -149,7 +149,7 @@ mod tests {
             load: format!("{share}"),
             share: Some(share),
             requests: 10,
-            partial: false,
+            parts: vec![],
             replay_parted: None,
             flow: Flow::default(),
             missed: Default::default(),

@@ -2,7 +2,7 @@
 
 use crate::live::{LIVE, begun};
 use crate::support::Place;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Short enough for a test; bounds so wide that only what has nothing to do with time can break them.
 const VALIDATE: &str = r#"
@@ -33,7 +33,7 @@ fn exact(validation: &Value) {
         assert_eq!(flow["other_acceptance"], 0, "{name}: {flow}");
         assert!(flow["rounds"].as_u64() > Some(0) && flow["shared_rounds"].as_u64() > Some(0), "{name}: {flow}");
         // What decides nothing by the clock repeats the whole flow of each request, whatever the schedule.
-        if ["autoregressive", "fixed-3"].contains(&cell["policy"].as_str().unwrap()) && cell["partial"] == false {
+        if ["autoregressive", "fixed-3"].contains(&cell["policy"].as_str().unwrap()) && cell["parts"] == json!([]) {
             assert_eq!(flow["same_requests"], flow["requests"], "{name}: {flow}");
             assert_eq!(cell["missed"]["invented"], 0, "{name}");
         }
@@ -86,7 +86,23 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     exact(&validation);
     let cells = validation["cells"].as_array().unwrap();
-    assert_eq!((cells.len(), &cells[0]["partial"]), (1, &true.into()));
+    assert_eq!((cells.len(), &cells[0]["parts"][0]["requests"]), (1, &3000.into()));
+    assert!(cells[0]["parts"][0]["seconds"].as_f64() > Some(0.0));
+    // The first line says so, however it is printed.
+    let caveat = validation["caveats"][0].as_str().unwrap();
+    let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
+    assert!(caveat.starts_with(begins) && caveat.contains(" of 3000 requests ended in the "), "{caveat}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("{\n  \"caveats\": [\n    \"PART OF THE RUNS: 1 of 3"));
+    let text = std::fs::read_to_string(place.path("out/validation.txt")).unwrap();
+    assert_eq!(text.lines().next(), Some(caveat));
+    let page = std::fs::read_to_string(place.path("out/validation.html")).unwrap();
+    let (part, verdict) =
+        (page.find("PART OF THE RUNS: 1 of 3 runs").unwrap(), page.find("The simulator keeps").unwrap());
+    assert!(part < verdict && page.contains("PART OF THE RUNS · Foretoken validation"));
+    if output.status.code() == Some(3) {
+        assert!(stderr.contains("PART OF THE RUNS"), "{stderr}");
+    }
+    assert!(cells[0]["overload"].is_null(), "not all had come: {}", cells[0]["overload"]);
     let notes = validation["notes"].to_string();
     assert!(
         notes.contains("the live run is a part") && notes.contains("drift of the machine was not measured"),
@@ -127,4 +143,141 @@ fn what_cannot_be_validated_is_refused() {
     refused(&["empty", "--set", "seeds=[1]"], "was run already");
     std::fs::write(place.path("plain.toml"), LIVE.split("[live]").next().unwrap()).unwrap();
     refused(&["plain.toml"], "has no [live] table");
+}
+
+/// `foretoken validate out` with more arguments: exit code, stdout and stderr.
+fn compared(place: &Place, more: &[&str]) -> (Option<i32>, String, String) {
+    let output = place.foretoken().args(["validate", "out", "-o", "v"]).args(more).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_damaged_recording_is_refused_by_name_and_compared_in_part_only_on_request() {
+    let place = Place::holding(LIVE);
+    let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let (code, whole, _) = compared(&place, &[]);
+    assert!([Some(0), Some(3)].contains(&code) && !whole.contains("PART OF"), "{whole}");
+    let tape = place.path("out/tapes/v0-s0-p1.tape");
+    let good = std::fs::read(&tape).unwrap();
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&tape, bytes).unwrap();
+        let (code, stdout, stderr) = compared(&place, &[]);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains("tapes/v0-s0-p1.tape: "), "{stderr}");
+        stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "")
+    };
+    // Bits all over it, the lengths of frames among them, and every kind of end.
+    for at in (0..good.len()).step_by(good.len() / 24) {
+        let mut other = good.clone();
+        other[at] ^= 1 << (at % 8);
+        let said = refused(&other);
+        assert!(said.contains("damaged") || (at < 8 && said.contains("recording")), "byte {at}: {said}");
+    }
+    let second = 24 + u32::from_le_bytes(good[8..12].try_into().unwrap()) as usize;
+    let mut longer = good.clone();
+    longer[second + 3] ^= 0x80;
+    let said = refused(&longer);
+    assert!(
+        said.contains(&format!("frame 1, which begins at byte {second}, is damaged: the checksum of its length is"))
+    );
+    assert!(said.contains("and it gives") && said.contains("--intact"), "{said}");
+    for keep in [good.len() - 1, good.len() / 2, second] {
+        let said = refused(&good[..keep]);
+        assert!(said.contains("its run had ended, and it was cut since") || keep < second, "{said}");
+    }
+    // At the end of a whole frame: what tells it from a kill is that the folder has it as ended.
+    let boundary = boundaries(&good);
+    let said = refused(&good[..boundary[boundary.len() - 2]]);
+    assert!(said.contains("it was cut since: it ends behind frame") && said.contains("without an end"), "{said}");
+    refused(&[&good[..], b"more"].concat());
+    let other = std::fs::read(place.path("out/tapes/v0-s0-p0.tape")).unwrap();
+    assert!(refused(&other).contains("is whole, and not the one of this run: its blake3 is"));
+    std::fs::remove_file(&tape).unwrap();
+    let (code, _, stderr) = compared(&place, &[]);
+    assert!(code == Some(2) && stderr.contains("tapes/v0-s0-p1.tape is missing"), "{stderr}");
+
+    // On request, what lies before the damage, and the first line says how much that is.
+    let mut damaged = good.clone();
+    damaged[good.len() * 2 / 3] ^= 4;
+    std::fs::write(&tape, &damaged).unwrap();
+    let (code, stdout, stderr) = compared(&place, &["--intact"]);
+    assert!([Some(0), Some(3)].contains(&code), "{stderr}");
+    let first = stdout.lines().next().unwrap();
+    assert!(
+        first.starts_with("PART OF THE RUNS: fixed-3, as run: ") && first.contains(" of 12 requests ended"),
+        "{first}"
+    );
+    assert!(first.contains("is damaged: the checksum of its"), "{first}");
+    std::fs::write(&tape, &good).unwrap();
+    let again = compared(&place, &[]);
+    assert_eq!(again.1, whole);
+}
+
+/// Where the frames of a file end.
+fn boundaries(file: &[u8]) -> Vec<usize> {
+    let mut all = vec![8];
+    while let Some(front) = file.get(all[all.len() - 1]..).and_then(|rest| rest.get(..4)) {
+        all.push(all[all.len() - 1] + 16 + u32::from_le_bytes(front.try_into().unwrap()) as usize);
+    }
+    all
+}
+
+/// Cut where it was not ended, at every so many bytes: a part, or nothing at all; never a whole run.
+#[test]
+fn what_a_kill_leaves_is_a_part_wherever_it_ends() {
+    let place = Place::holding(LIVE);
+    let set = ["--set", "policies=[{ fixed = { k = 3 } }]"];
+    let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).args(set).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    // As it stood before the second run had ended.
+    place.edit_manifest("out", |manifest| {
+        manifest["complete"] = false.into();
+        manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p1.tape").unwrap();
+    });
+    let tape = place.path("out/tapes/v0-s0-p1.tape");
+    let good = std::fs::read(&tape).unwrap();
+    let boundaries = boundaries(&good);
+    let cuts = (1..12).map(|n| boundaries[1] + n * (good.len() - boundaries[1]) / 12);
+    for at in cuts.chain([boundaries[5], boundaries[boundaries.len() - 2], good.len() - 1]) {
+        std::fs::write(&tape, &good[..at]).unwrap();
+        let (code, stdout, stderr) = compared(&place, &[]);
+        assert!([Some(0), Some(3)].contains(&code), "cut at {at}: {stderr}");
+        let first = stdout.lines().next().unwrap();
+        assert!(first.starts_with("PART OF THE RUNS: 2 of 2 runs were begun; fixed-3, as run: "), "{first}");
+        assert!(first.contains("requests ended in the") && first.contains("it was killed or cut: "), "{first}");
+    }
+    // The first one has ended: it must be whole. And two cannot be killed at once.
+    let ended = place.path("out/tapes/v0-s0-p0.tape");
+    let other = std::fs::read(&ended).unwrap();
+    std::fs::write(&ended, &other[..other.len() - 3]).unwrap();
+    let (code, _, stderr) = compared(&place, &[]);
+    assert!(code == Some(2) && stderr.contains("its run had ended, and it was cut since"), "{stderr}");
+    place.edit_manifest("out", |manifest| {
+        manifest["files"].as_object_mut().unwrap().remove("tapes/v0-s0-p0.tape").unwrap();
+    });
+    let (code, _, stderr) = compared(&place, &[]);
+    assert!(code == Some(2) && stderr.contains("have no end, and a run that is killed leaves one so"), "{stderr}");
+}
+
+#[test]
+fn what_is_not_what_was_run_is_said_first() {
+    let place = Place::holding(LIVE);
+    let run = place.foretoken().args(["live", "x.toml", "-o", "out", "--no-figures"]).output().unwrap();
+    assert!(run.status.success());
+    let kept = std::fs::read_to_string(place.path("out/experiment.toml")).unwrap();
+    let other = kept.replacen("delta_s = 0.0003", "delta_s = 0.0007", 1);
+    assert_ne!(other, kept);
+    std::fs::write(place.path("out/experiment.toml"), other).unwrap();
+    let (_, stdout, stderr) = compared(&place, &[]);
+    assert!(
+        stdout.starts_with("CHANGED: experiment.toml was edited or damaged since the runs: its blake3 is "),
+        "{stdout}"
+    );
+    assert!(stderr.contains("CHANGED: experiment.toml") || !stderr.contains("broken"), "{stderr}");
+    assert!(place.fails(&["report", "out"], 2).contains("out is damaged or was changed: experiment.toml"));
+    std::fs::write(place.path("out/experiment.toml"), kept).unwrap();
+    place.edit_manifest("out", |manifest| manifest["schema"] = 99.into());
+    assert!(place.fails(&["validate", "out"], 2).contains("schema 99"));
 }

@@ -1,20 +1,21 @@
 //! A tape on disk: appended to while the run goes, so that a killed process leaves all but the last second.
 //!
-//! A file is a row of frames: length and checksum (4 bytes each, little endian), then the body in postcard. The first body is
-//! the [`Head`], the others are [`Event`]s. What follows the last whole frame was being written when the process died.
+//! A file is a row of frames (`foretoken_intact::frames`) with bodies in postcard. The first is the [`Head`], the others are
+//! steps, and the last one the [`Tail`]. Without it the run was killed, or the file was cut; whether the run had ended by then
+//! is for the folder to know.
 
-use super::{Head, SCHEMA_VERSION, Tail, Tape};
+use super::{End, Head, Tail, Tape};
+use foretoken_intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
 use foretoken_sim::Time;
 use foretoken_sim::live::StepTrace;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read};
 use std::path::Path;
 
+const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
 /// At most this much of a run is lost with its process.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
-/// No step of a run comes near it: a longer frame is a damaged file.
-const MOST_BYTES: u32 = 1 << 28;
 
 /// What the frames after the first hold.
 #[derive(Deserialize)]
@@ -32,7 +33,7 @@ enum EventRef<'a> {
 
 /// Appends to a tape.
 pub struct TapeWriter {
-    out: BufWriter<File>,
+    out: Writer<BufWriter<File>>,
     body: Vec<u8>,
     flushed: Time,
 }
@@ -43,7 +44,7 @@ impl TapeWriter {
     /// # Errors
     /// When the file cannot be made or written.
     pub fn create(path: &Path, head: &Head) -> io::Result<TapeWriter> {
-        let out = BufWriter::with_capacity(1 << 18, File::create(path)?);
+        let out = Writer::begin(BufWriter::with_capacity(1 << 18, File::create(path)?), KIND)?;
         let mut tape = TapeWriter { out, body: Vec::new(), flushed: Time::ZERO };
         tape.frame(head)?;
         tape.out.flush()?;
@@ -77,73 +78,118 @@ impl TapeWriter {
         self.body.clear();
         let buffer = std::mem::take(&mut self.body);
         self.body = postcard::to_extend(body, buffer).map_err(io::Error::other)?;
-        self.out.write_all(&(self.body.len() as u32).to_le_bytes())?;
-        self.out.write_all(&checksum(&self.body))?;
-        self.out.write_all(&self.body)
+        self.out.frame(&self.body)
     }
 }
 
-/// Reads a whole tape, up to where a killed process stopped writing.
-///
-/// # Errors
-/// When it cannot be read, is no tape, or of another version; the message says which.
-pub fn read_tape(path: &Path) -> io::Result<Tape> {
-    let mut input = BufReader::with_capacity(1 << 18, File::open(path)?);
-    let mut body = Vec::new();
-    let head = read_head(&mut input, &mut body)?;
-    let mut tape = Tape { head, steps: Vec::new(), tail: None };
-    while tape.tail.is_none() && next_frame(&mut input, &mut body)? {
-        match postcard::from_bytes(&body).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))? {
-            Event::Step(step) => tape.steps.push(step),
-            Event::End(tail) => tape.tail = Some(tail),
+/// A tape that cannot be read, or cannot be believed.
+#[derive(Debug, thiserror::Error)]
+pub enum TapeError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("this is not the recording of a live run, or one of before version 2")]
+    Foreign,
+    /// It is of another version.
+    #[error("the recording is of version `{}`, and this Foretoken reads 2", found.escape_ascii())]
+    Version {
+        /// The file's.
+        found: u8,
+    },
+    /// It ends before it says what it is of.
+    #[error("the recording has no head: it ends after {0} bytes")]
+    NoHead(u64),
+    /// A frame of it was changed.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// A frame is whole and says nothing that this version understands, or what may not stand there.
+    #[error("frame {frame}, which begins at byte {offset}, {what}")]
+    Wrong {
+        /// The frame, from 0.
+        frame: u64,
+        /// Where it begins.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl From<FrameError> for TapeError {
+    fn from(e: FrameError) -> TapeError {
+        match e {
+            FrameError::Io(e) => TapeError::Io(e),
+            FrameError::Foreign => TapeError::Foreign,
+            FrameError::Version { found } => TapeError::Version { found },
+            FrameError::Damaged(damage) => TapeError::Damaged(damage),
         }
     }
-    Ok(tape)
 }
 
-fn read_head(input: &mut impl Read, body: &mut Vec<u8>) -> io::Result<Head> {
-    let wrong = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
-    let no_tape = || wrong("this is not the recording of a live run".into());
-    if !next_frame(input, body)? {
-        return Err(no_tape());
-    }
-    // The version comes first, so that it can be read of a layout that is not known.
-    let (version, _) = postcard::take_from_bytes::<u32>(body).map_err(|_| no_tape())?;
-    if version != SCHEMA_VERSION {
-        return Err(wrong(format!(
-            "the recording has schema version {version}, and this Foretoken reads {SCHEMA_VERSION}"
-        )));
-    }
-    postcard::from_bytes(body).map_err(|_| no_tape())
-}
-
-/// The next frame's body; false at the end, whole or torn.
-fn next_frame(input: &mut impl Read, body: &mut Vec<u8>) -> io::Result<bool> {
-    let mut front = [0; 8];
-    if !fill(input, &mut front)? {
-        return Ok(false);
-    }
-    let (len, sum) = front.split_at(4);
-    let len = u32::from_le_bytes(len.try_into().expect("four bytes"));
-    if len > MOST_BYTES {
-        return Ok(false);
-    }
-    body.resize(len as usize, 0);
-    Ok(fill(input, body)? && checksum(body) == sum)
-}
-
-/// Fills the buffer; false when the file ends before.
-fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
-    match input.read_exact(buffer) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(e) => Err(e),
+/// Reads a tape to its end, or to where it was cut.
+///
+/// # Errors
+/// When it cannot be read, is no tape, is of another version, or damaged anywhere.
+pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
+    match read_intact(path)? {
+        Tape { end: End::Damaged(damage), .. } => Err(TapeError::Damaged(damage)),
+        tape => Ok(tape),
     }
 }
 
-fn checksum(body: &[u8]) -> [u8; 4] {
-    let hash = blake3::hash(body);
-    hash.as_bytes()[..4].try_into().expect("a hash has more than four bytes")
+/// Reads a tape to its end, or to where it was cut or damaged.
+///
+/// # Errors
+/// When it cannot be read, is no tape or of another version, or when its head is damaged.
+pub fn read_intact(path: &Path) -> Result<Tape, TapeError> {
+    let file = File::open(path)?;
+    parse(BufReader::with_capacity(1 << 18, file))
+}
+
+fn parse(input: impl Read) -> Result<Tape, TapeError> {
+    let mut body = Vec::new();
+    let mut frames = Reader::begin(input, KIND)?.ok_or(TapeError::NoHead(0))?;
+    let head = match frames.next(&mut body)? {
+        Next::Frame => understood(&body, 0, KIND.magic().len() as u64)?,
+        Next::End => return Err(TapeError::NoHead(frames.at().bytes)),
+        Next::Cut(cut) => return Err(TapeError::NoHead(cut.offset + cut.there)),
+    };
+    let mut steps = Vec::new();
+    let mut tail = None;
+    loop {
+        let before = frames.at();
+        let (frame, offset) = (before.frames, before.bytes);
+        match frames.next(&mut body) {
+            Ok(Next::Frame) if tail.is_some() => {
+                return Err(TapeError::Wrong { frame, offset, what: "follows the end".into() });
+            }
+            Ok(Next::Frame) => match understood(&body, frame, offset)? {
+                Event::Step(step) => steps.push(step),
+                Event::End(end) => tail = Some(end),
+            },
+            Ok(next) => {
+                let end = match (next, tail) {
+                    (Next::End, Some(tail)) => End::Tail(tail),
+                    (Next::Cut(cut), None) => End::Cut(cut),
+                    (Next::Cut(_), Some(_)) => {
+                        return Err(TapeError::Wrong { frame, offset, what: "follows the end".into() });
+                    }
+                    _ => End::Cut(Cut { frame, offset, there: 0, whole: None }),
+                };
+                return Ok(Tape { head, steps, end });
+            }
+            Err(FrameError::Damaged(damage)) => return Ok(Tape { head, steps, end: End::Damaged(damage) }),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+fn understood<'a, T: Deserialize<'a>>(body: &'a [u8], frame: u64, offset: u64) -> Result<T, TapeError> {
+    postcard::from_bytes(body).map_err(|e| TapeError::Wrong {
+        frame,
+        offset,
+        what: format!("cannot be understood: {e}"),
+    })
 }
 
 #[cfg(test)]
@@ -165,50 +211,106 @@ mod tests {
         StepTrace { step: n, marks: vec![mark], confidence: vec![0.5; 3], ..StepTrace::default() }
     }
 
-    #[test]
-    fn a_tape_comes_back_as_it_was() {
+    fn tail() -> Tail {
+        Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3] }
+    }
+
+    /// The bytes of a tape of so many steps.
+    fn tape(steps: u64, tail: Option<&Tail>) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
         let mut writer = TapeWriter::create(&path, &head()).unwrap();
-        (0..20).for_each(|n| writer.step(&step(n)).unwrap());
-        let tail = Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3] };
-        writer.finish(&tail).unwrap();
-        let back = read_tape(&path).unwrap();
-        assert_eq!(back, Tape { head: head(), steps: (0..20).map(step).collect(), tail: Some(tail) });
+        (0..steps).for_each(|n| writer.step(&step(n)).unwrap());
+        match tail {
+            Some(tail) => writer.finish(tail).unwrap(),
+            None => writer.out.flush().unwrap(),
+        }
+        std::fs::read(&path).unwrap()
+    }
+
+    #[test]
+    fn a_tape_comes_back_as_it_was() {
+        let back = parse(&tape(20, Some(&tail()))[..]).unwrap();
+        assert_eq!(back, Tape { head: head(), steps: (0..20).map(step).collect(), end: End::Tail(tail()) });
         assert!(!back.complete());
     }
 
-    /// Killed at any byte: what is there is whole steps, and at most a second is missing.
     #[test]
-    fn a_torn_tape_is_read_up_to_its_last_whole_step() {
+    fn at_most_a_second_is_lost_with_its_process() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
         let mut writer = TapeWriter::create(&path, &head()).unwrap();
         (0..20).for_each(|n| writer.step(&step(n)).unwrap());
         let kept = read_tape(&path).unwrap().steps;
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
-        drop(writer);
-        let bytes = std::fs::read(&path).unwrap();
-        for cut in [bytes.len() - 1, bytes.len() - 30, bytes.len() / 2] {
-            std::fs::write(&path, &bytes[..cut]).unwrap();
-            let torn = read_tape(&path).unwrap();
-            assert!(torn.tail.is_none() && !torn.steps.is_empty());
-            assert!(torn.steps.iter().enumerate().all(|(n, s)| *s == step(n as u64)));
+    }
+
+    /// Cut at any byte: what is there is whole steps, and it is told where it ends.
+    #[test]
+    fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
+        let bytes = tape(5, Some(&tail()));
+        let mut seen = Vec::new();
+        for at in 0..bytes.len() {
+            match parse(&bytes[..at]) {
+                Err(TapeError::NoHead(_)) => assert!(seen.is_empty(), "{at}"),
+                Err(e) => panic!("{at}: {e}"),
+                Ok(Tape { steps, end: End::Cut(cut), .. }) => {
+                    assert_eq!(steps, (0..steps.len() as u64).map(step).collect::<Vec<_>>());
+                    assert_eq!((cut.frame, cut.offset + cut.there), (1 + steps.len() as u64, at as u64));
+                    seen.push(steps.len());
+                }
+                Ok(other) => panic!("{at}: {:?}", other.end),
+            }
         }
-        let mut damaged = bytes.clone();
-        damaged[bytes.len() / 2] ^= 1;
-        std::fs::write(&path, &damaged).unwrap();
-        assert!(read_tape(&path).unwrap().steps.len() < 20);
+        seen.dedup();
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+    }
+
+    /// Whatever is flipped, with and without an end: never a whole tape, never a cut one.
+    #[test]
+    fn no_flipped_bit_passes_for_a_kill() {
+        for bytes in [tape(5, Some(&tail())), tape(5, None)] {
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut other = bytes.clone();
+                    other[at] ^= 1 << bit;
+                    match parse(&other[..]) {
+                        Err(TapeError::Foreign) => assert!(at < 7, "byte {at}, bit {bit}"),
+                        Err(TapeError::Version { .. }) => assert_eq!(at, 7),
+                        Err(TapeError::Damaged(damage)) => assert_eq!(damage.frame, 0, "the head"),
+                        Ok(Tape { steps, end: End::Damaged(damage), .. }) => {
+                            assert_eq!(damage.frame, 1 + steps.len() as u64);
+                            assert_eq!(steps, (0..steps.len() as u64).map(step).collect::<Vec<_>>());
+                        }
+                        other => panic!("byte {at}, bit {bit}: {other:?}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_follows_the_end_is_no_part_of_a_recording() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.tape");
+        let mut writer = TapeWriter::create(&path, &head()).unwrap();
+        writer.frame(&EventRef::End(&tail())).unwrap();
+        writer.step(&step(1)).unwrap();
+        writer.finish(&tail()).unwrap();
+        let said = read_intact(&path).unwrap_err().to_string();
+        assert!(said.contains("frame 2, which begins at byte ") && said.ends_with("follows the end"), "{said}");
+        let bytes = [tape(1, Some(&tail())), vec![0; 3]].concat();
+        assert!(parse(&bytes[..]).unwrap_err().to_string().ends_with("follows the end"));
     }
 
     #[test]
     fn other_files_are_refused_in_words() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.tape");
-        std::fs::write(&path, b"name = \"quickstart\" and more").unwrap();
-        assert!(read_tape(&path).unwrap_err().to_string().contains("not the recording"));
-        let newer = Head { schema_version: 9, ..head() };
-        TapeWriter::create(&path, &newer).unwrap();
-        assert!(read_tape(&path).unwrap_err().to_string().contains("schema version 9"));
+        let refused = |bytes: &[u8]| parse(bytes).unwrap_err().to_string();
+        assert!(refused(b"name = \"quickstart\" and more").contains("not the recording"));
+        let newer = [b"FTKTAPE9", &tape(1, None)[8..]].concat();
+        assert_eq!(refused(&newer), "the recording is of version `9`, and this Foretoken reads 2");
+        let mut writer = Writer::begin(Vec::new(), KIND).unwrap();
+        writer.frame(&[255; 3]).unwrap();
+        assert!(refused(&writer.into_inner()).contains("frame 0, which begins at byte 8, cannot be understood"));
     }
 }

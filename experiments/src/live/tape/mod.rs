@@ -5,23 +5,21 @@ mod file;
 mod retell;
 
 pub use facts::{passes, span};
-pub use file::{TapeWriter, read_tape};
+pub use file::{TapeError, TapeWriter, read_intact, read_tape};
 pub use retell::{Told, retell};
 
+use foretoken_intact::frames::{Cut, Damage};
 use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// The layout of the file; a reader refuses any other.
-pub const SCHEMA_VERSION: u32 = 1;
-
 /// What is known before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// [`SCHEMA_VERSION`]
-    pub schema_version: u32,
     /// The policy's label.
     pub policy: String,
+    /// Is it of warming up, before the run that will take its place?
+    pub warming_up: bool,
     /// The seed of the cell.
     pub seed: u64,
     /// What ran it, in words.
@@ -48,8 +46,8 @@ impl Head {
     /// Of a workload, in an engine without bounds and a host that takes no time.
     pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
-            schema_version: SCHEMA_VERSION,
             policy,
+            warming_up: false,
             seed,
             device,
             clients: match arrivals {
@@ -97,25 +95,49 @@ pub enum TapeEnding {
     Failed(String),
 }
 
-/// A whole tape in memory.
+/// A tape in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tape {
     /// What was known before.
     pub head: Head,
     /// The steps.
     pub steps: Vec<StepTrace>,
-    /// What was known after; `None` when the process was killed.
-    pub tail: Option<Tail>,
+    /// What is behind them.
+    pub end: End,
+}
+
+/// How a tape ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// With what was known after the last step.
+    Tail(Tail),
+    /// Without it, behind a whole frame or within one: whoever wrote it was killed, or the file was cut.
+    Cut(Cut),
+    /// Before a frame that is damaged.
+    Damaged(Damage),
 }
 
 impl Tape {
+    /// What was known after the last step; `None` when that is not there.
+    pub fn tail(&self) -> Option<&Tail> {
+        match &self.end {
+            End::Tail(tail) => Some(tail),
+            End::Cut(_) | End::Damaged(_) => None,
+        }
+    }
+
     /// Did every request end?
     pub fn complete(&self) -> bool {
-        self.tail.as_ref().is_some_and(|t| t.ending == TapeEnding::Done)
+        self.tail().is_some_and(|t| t.ending == TapeEnding::Done)
+    }
+
+    /// The last instant it tells of.
+    pub fn last(&self) -> Time {
+        self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }
 
     /// What happened to each request, and each step.
     pub fn told(&self) -> Told {
-        retell(&self.head, &self.steps, self.tail.as_ref())
+        retell(&self.head, &self.steps, self.tail())
     }
 }
