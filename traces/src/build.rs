@@ -4,10 +4,11 @@ use crate::generate::{
     AdaSpecBinArrivals, BurstGptGaps, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps, SPEC_BENCH_CATEGORIES,
     TickArrivals,
 };
+use crate::generate::{Effort, Stalled};
 use crate::spec::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use crate::trace_spec::{Sample, TraceSpec};
 use crate::transform::pick;
-use crate::{Trace, TraceError, read};
+use crate::{Trace, TraceError, limits, read};
 use foretoken_sim::Draws;
 use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
 use std::path::PathBuf;
@@ -37,6 +38,9 @@ pub struct Built {
 /// A setting out of range, a file that cannot be used, or a workload without a request.
 pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Result<Built, TraceError> {
     spec.check()?;
+    if let Some(asked) = spec.requests {
+        fits(asked.into())?;
+    }
     let seed = spec.seed.unwrap_or(seed);
     let mut built = Built { workload: Workload::default(), arrivals: Arrivals::Open, files: vec![], notes: vec![] };
     let source = match &spec.lengths {
@@ -53,7 +57,11 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
             false
         }
         generated => {
-            built.workload = arrivals(generated, spec, seed).map(|at| Request::new(at, 1, 1)).collect();
+            for at in arrivals(generated, spec, seed) {
+                let at = at.map_err(|Stalled| stalled(built.workload.len()))?;
+                fits(built.workload.len() as u64 + 1)?;
+                built.workload.push(Request::new(at, 1, 1));
+            }
             if let (Some(asked), None) = (spec.requests, spec.duration_s)
                 && built.workload.len() < asked as usize
             {
@@ -79,6 +87,28 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
         return Err(TraceError::spec("arrivals", "not one request is left", hint));
     }
     Ok(built)
+}
+
+/// Refuses more requests than memory holds.
+fn fits(requests: u64) -> Result<(), TraceError> {
+    if requests <= limits::requests() {
+        return Ok(());
+    }
+    let what = format!(
+        "a run of {requests} requests takes {}, some {} bytes each",
+        limits::bytes(requests.saturating_mul(limits::REQUEST)),
+        limits::REQUEST
+    );
+    Err(TraceError::spec("requests", what, format!("ask for fewer, or for less time; {}", limits::raise())))
+}
+
+/// The error of a process that gave `found` requests and then none.
+fn stalled(found: usize) -> TraceError {
+    let million = Effort::FIRST / 1_000_000;
+    let what =
+        format!("no request comes after {found} in {million} million steps of the process: nobody waits for more");
+    let hint = "raise its rate, or the time in which it changes (tau_s, fine_tau_s, flicker_tau_s, tick_s, bin_s)";
+    TraceError::spec("arrivals", what, hint)
 }
 
 impl Built {
@@ -110,20 +140,23 @@ impl Built {
     }
 }
 
+/// Arrivals one after another, until there is none for too long.
+type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
+
 /// Arrivals of a generator, cut at `duration_s` and `requests`.
-fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Box<dyn Iterator<Item = Time>> {
+fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process {
     let draws = Draws::new(seed, Stream::Arrivals, 0);
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
     let default_s = if is_shape && spec.requests.is_none() { SHAPE_S } else { f64::INFINITY };
     let end_s = spec.duration_s.unwrap_or(default_s);
     // Generators whose gaps may be long search up to the end; without one, to the end of the clock.
     let search_s = end_s.min(Time::MAX.as_s());
-    let process: Box<dyn Iterator<Item = Time>> = match generator {
-        ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws)),
-        ArrivalSpec::MooncakePoisson(p) => Box::new(PoissonGaps::new(p.rate, draws)),
-        ArrivalSpec::T3(p) => Box::new(PoissonGaps::new(p.rate, draws)),
-        ArrivalSpec::Gamma(p) => Box::new(GammaGaps::new(p, draws)),
-        ArrivalSpec::Burstgpt(p) => Box::new(BurstGptGaps::new(p, draws)),
+    let process: Process = match generator {
+        ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
+        ArrivalSpec::MooncakePoisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
+        ArrivalSpec::T3(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
+        ArrivalSpec::Gamma(p) => Box::new(GammaGaps::new(p, draws).map(Ok)),
+        ArrivalSpec::Burstgpt(p) => Box::new(BurstGptGaps::new(p, draws).map(Ok)),
         ArrivalSpec::AzureConv(p) => Box::new(LogOuArrivals::new(p, draws, search_s)),
         ArrivalSpec::T1(p) => Box::new(LogOuArrivals::two_rate(p, draws, search_s)),
         ArrivalSpec::AzureCode(p) => Box::new(OnOffArrivals::new(p, draws, search_s)),
@@ -133,7 +166,11 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Box<dyn 
     };
     // `Time::MAX` is where the clock saturates, so an arrival there is beyond it.
     let end = if end_s.is_finite() { Time::from_s(end_s) } else { Time::MAX };
-    Box::new(process.take_while(move |&at| at < end).take(spec.requests.map_or(usize::MAX, |n| n as usize)))
+    Box::new(
+        process
+            .take_while(move |at| at.is_err() || at.is_ok_and(|at| at < end))
+            .take(spec.requests.map_or(usize::MAX, |n| n as usize)),
+    )
 }
 
 /// The same arrivals with everything else from the length source.

@@ -72,8 +72,13 @@ impl TraceError {
 
     /// An I/O error while opening or reading `path`; a damaged compressed file surfaces here too.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> TraceError {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, IsADirectory, NotFound, PermissionDenied, UnexpectedEof};
+        use std::io::ErrorKind::{
+            InvalidData, InvalidInput, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, UnexpectedEof,
+            Unsupported,
+        };
         let (what, hint) = match error.kind() {
+            QuotaExceeded => return TraceError::file(path, error.to_string(), crate::limits::raise()),
+            Unsupported => (error.to_string(), "name a file"),
             NotFound => ("no such file".to_owned(), "check the path; relative paths start at the experiment's folder"),
             PermissionDenied => ("permission denied".to_owned(), "make the file readable"),
             IsADirectory => ("is a folder".to_owned(), "name one file in it"),

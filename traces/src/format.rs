@@ -2,6 +2,7 @@
 
 use crate::TraceError;
 use crate::open::Lines;
+use crate::readers::json::malformed;
 use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -79,8 +80,12 @@ impl TraceFormat {
             return Ok(TruthTable);
         }
         let mut lines = Lines::open(path)?;
-        let first = lines.next()?.map(|(_, text)| text.to_owned()).unwrap_or_default();
-        let columns = columns(first.trim_start_matches('\u{feff}'));
+        let (line, first) = lines.next()?.map(|(line, text)| (line, text.to_owned())).unwrap_or_default();
+        let first = first.trim_start_matches('\u{feff}');
+        if let (true, Err(e)) = (first.starts_with('{'), serde_json::from_str::<serde_json::Value>(first)) {
+            return Err(malformed(path, line, first, &e));
+        }
+        let columns = columns(first);
         let has = |name: &str| columns.iter().any(|c| c == name);
         if let Some((_, format)) = SIGNS.iter().find(|(names, _)| names.iter().all(|n| has(n))) {
             return Ok(*format);

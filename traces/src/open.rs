@@ -1,33 +1,99 @@
-//! Opens a trace for streaming, whether plain, gzip or zstd, judged by its first bytes and never by its name.
+//! Opens a trace for streaming, whether plain, gzip or zstd, judged by its first bytes and never by its name. No stream hands
+//! out more than there is memory for.
 
-use crate::TraceError;
-use std::io::{BufRead, BufReader, Read};
+use crate::{TraceError, limits, pipe};
+use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read};
 use std::path::Path;
 
 /// A decompressed stream of a trace file.
-pub(crate) type Source = BufReader<Box<dyn Read>>;
+pub(crate) type Source = BufReader<Bounded>;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 1 << 16;
 
+/// The bytes of a file as they are, from the first one, however often it is opened: a pipe's are kept for the next time.
+///
+/// # Errors
+/// The system's, and that a device has no end.
+pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = std::fs::metadata(path)?.file_type();
+        if kind.is_fifo() {
+            return Ok(Box::new(pipe::open(path)?));
+        }
+        if kind.is_char_device() {
+            return Err(Error::new(ErrorKind::Unsupported, "is a device, not a file or a pipe"));
+        }
+    }
+    Ok(Box::new(std::fs::File::open(path)?))
+}
+
 /// Opens `path`. An empty file is an error here; damaged compressed data shows up while reading.
 pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
-    let io = |e: std::io::Error| TraceError::io(path, &e);
-    let file = std::fs::File::open(path).map_err(io)?;
-    let mut raw = BufReader::with_capacity(BUFFER, file);
-    let head = raw.fill_buf().map_err(io)?;
-    let stream: Box<dyn Read> = if head.is_empty() {
+    let io = |e: Error| TraceError::io(path, &e);
+    let mut raw = BufReader::with_capacity(BUFFER, raw(path).map_err(io)?);
+    // A pipe may hand over its first bytes one by one.
+    let mut head = Vec::new();
+    raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head).map_err(io)?;
+    if head.is_empty() {
         return Err(TraceError::file(path, "is empty", "a trace has a header line or a first JSON line"));
-    } else if head.starts_with(GZIP) {
+    }
+    let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
+    let whole = Cursor::new(head).chain(raw);
+    let stream: Box<dyn Read> = if gzip {
         // Several members in a row are one file to gzip, so they are here.
-        Box::new(flate2::bufread::MultiGzDecoder::new(raw))
-    } else if head.starts_with(ZSTD) {
-        Box::new(zstd::stream::read::Decoder::with_buffer(raw).map_err(io)?)
+        Box::new(flate2::bufread::MultiGzDecoder::new(whole))
+    } else if zstd {
+        Box::new(zstd::stream::read::Decoder::with_buffer(whole).map_err(io)?)
     } else {
-        return Ok(BufReader::with_capacity(BUFFER, Box::new(raw)));
+        Box::new(whole)
     };
-    Ok(BufReader::with_capacity(BUFFER, stream))
+    Ok(BufReader::with_capacity(BUFFER, Bounded { stream, total: 0, row: 0 }))
+}
+
+/// A stream with an end: an error of the kind `FileTooLarge` when a row is longer than memory allows, of the kind
+/// `QuotaExceeded` when the whole is.
+pub(crate) struct Bounded {
+    stream: Box<dyn Read>,
+    /// Bytes so far.
+    total: u64,
+    /// Bytes since the last row began, but for what was read ahead.
+    row: u64,
+}
+
+impl Bounded {
+    /// The reader has taken a whole row.
+    pub(crate) fn row_ended(&mut self) {
+        self.row = 0;
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.stream.read(out)?;
+        self.total += n as u64;
+        self.row += n as u64;
+        if self.row > limits::text() + 2 * BUFFER as u64 {
+            let what = format!("is longer than {}: no trace has such lines", limits::bytes(limits::text()));
+            return Err(Error::new(ErrorKind::FileTooLarge, what));
+        }
+        if self.total > limits::memory() {
+            let what = format!("unpacks to more than {}", limits::bytes(limits::memory()));
+            return Err(Error::new(ErrorKind::QuotaExceeded, what));
+        }
+        Ok(n)
+    }
+}
+
+/// The error of a stream that broke off in `line`.
+pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
+    match error.kind() {
+        ErrorKind::FileTooLarge => TraceError::row(path, line, None, error.to_string(), limits::raise()),
+        _ => TraceError::io(path, error),
+    }
 }
 
 /// The lines of a JSON-lines file with their numbers, into one reused buffer.
@@ -47,10 +113,11 @@ impl<'a> Lines<'a> {
     pub(crate) fn next(&mut self) -> Result<Option<(u64, &str)>, TraceError> {
         loop {
             self.bytes.clear();
-            let read = self.source.read_until(b'\n', &mut self.bytes).map_err(|e| TraceError::io(self.path, &e))?;
-            if read == 0 {
+            let read = self.source.read_until(b'\n', &mut self.bytes);
+            if read.map_err(|e| broken(self.path, self.number + 1, &e))? == 0 {
                 return Ok(None);
             }
+            self.source.get_mut().row_ended();
             self.number += 1;
             if !self.bytes.trim_ascii().is_empty() {
                 break;

@@ -48,7 +48,7 @@ impl Transform {
                 not_negative(&format!("{key}.window.start_s"), start_s)?;
                 positive(&format!("{key}.window.end_s"), end_s)?;
                 if start_s >= end_s {
-                    let what = format!("the window [{start_s}, {end_s}) is empty");
+                    let what = format!("the window [{start_s:?}, {end_s:?}) is empty");
                     return Err(TraceError::spec(format!("{key}.window"), what, "end_s must be after start_s"));
                 }
                 Ok(())
@@ -56,7 +56,7 @@ impl Transform {
             Transform::RateScale(f) => positive(&format!("{key}.rate-scale"), f),
             Transform::Thin { keep } if keep > 0.0 && keep <= 1.0 => Ok(()),
             Transform::Thin { keep } => {
-                Err(TraceError::spec(format!("{key}.thin.keep"), format!("{keep} is not a share in (0, 1]"), ""))
+                Err(TraceError::spec(format!("{key}.thin.keep"), format!("{keep:?} is not a share in (0, 1]"), ""))
             }
             Transform::Spread { tick_s } => positive(&format!("{key}.spread.tick_s"), tick_s),
             Transform::MaxRequests(0) => Err(TraceError::spec(format!("{key}.max-requests"), "0 keeps nothing", "")),
@@ -79,7 +79,7 @@ impl Transform {
             Transform::RateScale(factor) => {
                 for t in &mut w.arrival {
                     *t = divide(*t, factor).ok_or_else(|| {
-                        let what = format!("{factor} moves an arrival at {t} beyond the clock's 213 days");
+                        let what = format!("{factor:?} moves an arrival at {t} beyond the clock's 213 days");
                         TraceError::spec(format!("transform[{index}].rate-scale"), what, "cut a window first")
                     })?;
                 }

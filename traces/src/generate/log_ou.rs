@@ -3,9 +3,9 @@
 //! s = √ln(1 + cv²), so the factor has mean 1 and coefficient of variation cv. X is held constant over cells a
 //! twentieth of its correlation time long; within a cell the process is exactly Poisson.
 
-use super::{exponential, normal};
+use super::{Effort, Stalled, exponential, normal};
 use crate::TraceError;
-use crate::spec::{not_negative, positive};
+use crate::spec::{positive, rate, span, variation};
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
@@ -59,21 +59,21 @@ impl Default for TwoRate {
 
 impl LogOuPoisson {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.rate"), self.rate)?;
-        not_negative(&format!("{key}.cv"), self.cv)?;
-        positive(&format!("{key}.tau_s"), self.tau_s)?;
-        not_negative(&format!("{key}.fine_cv"), self.fine_cv)?;
-        positive(&format!("{key}.fine_tau_s"), self.fine_tau_s)
+        rate(&format!("{key}.rate"), self.rate)?;
+        variation(&format!("{key}.cv"), self.cv)?;
+        span(&format!("{key}.tau_s"), self.tau_s)?;
+        variation(&format!("{key}.fine_cv"), self.fine_cv)?;
+        span(&format!("{key}.fine_tau_s"), self.fine_tau_s)
     }
 }
 
 impl TwoRate {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.busy_rate"), self.busy_rate)?;
-        positive(&format!("{key}.quiet_rate"), self.quiet_rate)?;
+        rate(&format!("{key}.busy_rate"), self.busy_rate)?;
+        rate(&format!("{key}.quiet_rate"), self.quiet_rate)?;
         positive(&format!("{key}.switch_s"), self.switch_s)?;
-        not_negative(&format!("{key}.cv"), self.cv)?;
-        positive(&format!("{key}.tau_s"), self.tau_s)
+        variation(&format!("{key}.cv"), self.cv)?;
+        span(&format!("{key}.tau_s"), self.tau_s)
     }
 }
 
@@ -112,6 +112,7 @@ pub(crate) struct LogOuArrivals {
     cell: u64,
     now_s: f64,
     end_s: f64,
+    effort: Effort,
 }
 
 impl LogOuArrivals {
@@ -129,6 +130,7 @@ impl LogOuArrivals {
             cell: 0,
             now_s: 0.0,
             end_s,
+            effort: Effort::default(),
         }
     }
 
@@ -150,17 +152,20 @@ impl LogOuArrivals {
 }
 
 impl Iterator for LogOuArrivals {
-    type Item = Time;
+    type Item = Result<Time, Stalled>;
 
     /// Uses up an exponential of unit mean along the integral of the rate.
-    fn next(&mut self) -> Option<Time> {
+    fn next(&mut self) -> Option<Result<Time, Stalled>> {
         let mut need = exponential(&mut self.draws);
         while self.now_s < self.end_s {
+            if let Err(stalled) = self.effort.step() {
+                return Some(Err(stalled));
+            }
             let (rate, end) = self.piece();
             let room = rate * (end - self.now_s);
-            if need <= room {
+            if need <= room && rate > 0.0 {
                 self.now_s += need / rate;
-                return Some(Time::from_s(self.now_s));
+                return Some(Ok(self.effort.found(Time::from_s(self.now_s))));
             }
             need -= room;
             self.now_s = end;

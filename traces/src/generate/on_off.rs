@@ -5,9 +5,9 @@
 //! number of requests a few milliseconds apart.
 
 use super::log_ou::{CELLS, LogOu};
-use super::{exponential, log_normal};
+use super::{Effort, Stalled, exponential, log_normal};
 use crate::TraceError;
-use crate::spec::{not_negative, positive};
+use crate::spec::{not_negative, positive, span, variation, within};
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;
@@ -69,59 +69,74 @@ impl Default for AzureCode {
 
 impl AzureCode {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        let above_zero = [
-            ("on_shape", self.on_shape),
-            ("on_scale_s", self.on_scale_s),
-            ("flicker_tau_s", self.flicker_tau_s),
-            ("batch_mean", self.batch_mean),
-        ];
-        let at_least_zero = [
-            ("off_sigma", self.off_sigma),
-            ("off_min_s", self.off_min_s),
-            ("rate_sigma", self.rate_sigma),
-            ("flicker_cv", self.flicker_cv),
-            ("gap_sigma", self.gap_sigma),
-        ];
-        above_zero.iter().try_for_each(|(name, value)| positive(&format!("{key}.{name}"), *value))?;
-        at_least_zero.iter().try_for_each(|(name, value)| not_negative(&format!("{key}.{name}"), *value))?;
+        let at = |name: &str| format!("{key}.{name}");
+        positive(&at("on_shape"), self.on_shape)?;
+        positive(&at("on_scale_s"), self.on_scale_s)?;
+        not_negative(&at("off_min_s"), self.off_min_s)?;
+        span(&at("flicker_tau_s"), self.flicker_tau_s)?;
+        variation(&at("flicker_cv"), self.flicker_cv)?;
+        // A normal beyond 5 is seen once in millions: with more than 10 a factor of e^50 is nothing unusual.
+        for (name, sigma) in
+            [("off_sigma", self.off_sigma), ("rate_sigma", self.rate_sigma), ("gap_sigma", self.gap_sigma)]
+        {
+            within(&at(name), sigma, 0.0, 10.0, "the scale of a logarithm, from 0 to 10")?;
+        }
         // e^20 is 485 million: beyond it there is no time between arrivals, or no arrival.
         let logarithms = [("off_mu", self.off_mu), ("rate_mu", self.rate_mu), ("gap_mu", self.gap_mu)];
         if let Some((name, value)) = logarithms.iter().find(|(_, v)| !(-20.0..=20.0).contains(v)) {
             let hint = "it is the natural logarithm of seconds or of requests/s";
-            return Err(TraceError::spec(format!("{key}.{name}"), format!("{value} is not within ±20"), hint));
+            return Err(TraceError::spec(format!("{key}.{name}"), format!("{value:?} is not within ±20"), hint));
         }
         if self.batch_mean < 1.0 {
-            let what = format!("{} is below 1: a batch has a request", self.batch_mean);
-            return Err(TraceError::spec(format!("{key}.batch_mean"), what, ""));
+            let what = format!("{:?} is below 1: a batch has a request", self.batch_mean);
+            return Err(TraceError::spec(at("batch_mean"), what, "expected a mean number of requests, at least 1"));
         }
+        within(&at("batch_mean"), self.batch_mean, 1.0, 1e5, "a mean number of requests from 1 to 100000")?;
         if !(0.0..=1.0).contains(&self.start_off) {
-            let what = format!("{} is not a probability", self.start_off);
+            let what = format!("{:?} is not a probability", self.start_off);
             return Err(TraceError::spec(format!("{key}.start_off"), what, ""));
         }
         Ok(())
     }
 }
 
-/// Arrivals of [`AzureCode`].
+/// Arrivals of [`AzureCode`], drawn as they are asked for: an active period may be as long as the clock.
 pub(crate) struct OnOffArrivals {
     p: AzureCode,
     draws: Draws,
     /// Arrivals already drawn; the tail of a batch may reach beyond its period.
     ready: BinaryHeap<Reverse<Time>>,
-    /// Everything up to here has been drawn.
+    /// Every batch that starts before has been drawn.
     drawn_s: f64,
+    active: Option<Active>,
     end_s: f64,
+    effort: Effort,
+}
+
+/// The active period that `drawn_s` lies in.
+struct Active {
+    end_s: f64,
+    /// Batches a second, before the flicker.
+    batches_s: f64,
+    flicker: LogOu,
+    /// The rate up to `stop_s`, where the flicker or the period ends.
+    rate: f64,
+    stop_s: f64,
+    /// What is left of an exponential of unit mean until the next batch.
+    need: f64,
 }
 
 impl OnOffArrivals {
     /// `end_s` only ends the search for arrivals that are too rare to come; the caller cuts.
     pub(crate) fn new(p: &AzureCode, mut draws: Draws, end_s: f64) -> OnOffArrivals {
         let silent_first = draws.unit() < p.start_off;
-        let mut arrivals = OnOffArrivals { p: p.clone(), draws, ready: BinaryHeap::new(), drawn_s: 0.0, end_s };
+        let ready = BinaryHeap::new();
+        let effort = Effort::default();
+        let mut arrivals = OnOffArrivals { p: p.clone(), draws, ready, drawn_s: 0.0, active: None, end_s, effort };
         if silent_first {
             arrivals.silence();
         }
-        arrivals.activity();
+        arrivals.begin();
         arrivals
     }
 
@@ -129,27 +144,46 @@ impl OnOffArrivals {
         self.drawn_s += log_normal(&mut self.draws, self.p.off_mu, self.p.off_sigma).max(self.p.off_min_s);
     }
 
-    fn activity(&mut self) {
+    /// Begins an active period.
+    fn begin(&mut self) {
         let p = &self.p;
         let length = rand_distr::Weibull::new(p.on_scale_s, p.on_shape).expect("scale and shape are checked");
-        let end = self.drawn_s + length.sample(&mut self.draws);
+        let end_s = self.drawn_s + length.sample(&mut self.draws);
         let batches_s = log_normal(&mut self.draws, p.rate_mu, p.rate_sigma) / p.batch_mean;
-        let cell_s = p.flicker_tau_s / CELLS;
-        let mut flicker = LogOu::new(p.flicker_cv, p.flicker_tau_s, cell_s, &mut self.draws);
-        let (mut start, mut need) = (self.drawn_s, exponential(&mut self.draws));
-        while start < end {
-            let (rate, stop) = (batches_s * flicker.factor(), (start + cell_s).min(end));
-            let mut at = start;
-            while need <= rate * (stop - at) {
-                at += need / rate;
-                self.batch(at);
-                need = exponential(&mut self.draws);
-            }
-            need -= rate * (stop - at);
-            start = stop;
-            flicker.step(&mut self.draws);
+        let flicker = LogOu::new(p.flicker_cv, p.flicker_tau_s, p.flicker_tau_s / CELLS, &mut self.draws);
+        let need = exponential(&mut self.draws);
+        self.active = Some(Active { end_s, batches_s, flicker, rate: 0.0, stop_s: self.drawn_s, need });
+        self.next_cell();
+    }
+
+    /// Goes to the next cell of the flicker, if the period has one.
+    fn next_cell(&mut self) {
+        let Some(active) = self.active.as_mut().filter(|active| self.drawn_s < active.end_s) else {
+            self.active = None;
+            return;
+        };
+        active.rate = active.batches_s * active.flicker.factor();
+        active.stop_s = (self.drawn_s + self.p.flicker_tau_s / CELLS).min(active.end_s);
+    }
+
+    /// Draws the next batch, or goes on to the next cell or period.
+    fn advance(&mut self) {
+        let Some(active) = &mut self.active else {
+            self.silence();
+            return self.begin();
+        };
+        let room = active.rate * (active.stop_s - self.drawn_s);
+        if active.need <= room && active.rate > 0.0 {
+            self.drawn_s += active.need / active.rate;
+            self.batch(self.drawn_s);
+            let need = exponential(&mut self.draws);
+            self.active.iter_mut().for_each(|active| active.need = need);
+        } else {
+            active.need -= room;
+            self.drawn_s = active.stop_s;
+            active.flicker.step(&mut self.draws);
+            self.next_cell();
         }
-        self.drawn_s = end;
     }
 
     /// One micro-batch from `at` on.
@@ -165,12 +199,14 @@ impl OnOffArrivals {
 }
 
 impl Iterator for OnOffArrivals {
-    type Item = Time;
-    fn next(&mut self) -> Option<Time> {
+    type Item = Result<Time, Stalled>;
+    fn next(&mut self) -> Option<Result<Time, Stalled>> {
         while self.ready.peek().is_none_or(|t| t.0 > Time::from_s(self.drawn_s)) && self.drawn_s < self.end_s {
-            self.silence();
-            self.activity();
+            if let Err(stalled) = self.effort.step() {
+                return Some(Err(stalled));
+            }
+            self.advance();
         }
-        self.ready.pop().map(|t| t.0)
+        self.ready.pop().map(|t| Ok(self.effort.found(t.0)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::exponential;
 use crate::TraceError;
-use crate::spec::positive;
+use crate::spec::{rate, span, within};
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;
@@ -48,26 +48,29 @@ impl Default for BurstGptArrivals {
 
 impl Poisson {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.rate"), self.rate)
+        rate(&format!("{key}.rate"), self.rate)
     }
 }
 
 impl Gamma {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.rate"), self.rate)?;
-        positive(&format!("{key}.cv"), self.cv)
+        rate(&format!("{key}.rate"), self.rate)?;
+        // A shape from 1e-6 to 1e6, as below.
+        within(&format!("{key}.cv"), self.cv, 1e-3, 1e3, "a coefficient of variation from 0.001 to 1000")
     }
 }
 
 impl BurstGptArrivals {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.rate"), self.rate)?;
-        positive(&format!("{key}.shape_min"), self.shape_min)?;
-        positive(&format!("{key}.redraw_s"), self.redraw_s)?;
-        if self.shape_max >= self.shape_min && self.shape_max.is_finite() {
+        rate(&format!("{key}.rate"), self.rate)?;
+        for (name, shape) in [("shape_min", self.shape_min), ("shape_max", self.shape_max)] {
+            within(&format!("{key}.{name}"), shape, 1e-6, 1e6, "a shape from 1e-6 to 1e6")?;
+        }
+        span(&format!("{key}.redraw_s"), self.redraw_s)?;
+        if self.shape_max >= self.shape_min {
             return Ok(());
         }
-        Err(TraceError::spec(format!("{key}.shape_max"), format!("{} is below shape_min", self.shape_max), ""))
+        Err(TraceError::spec(format!("{key}.shape_max"), format!("{:?} is below shape_min", self.shape_max), ""))
     }
 }
 
@@ -145,5 +148,6 @@ impl Iterator for BurstGptGaps {
 
 /// Gamma of that shape with mean 1/rate.
 fn gamma(shape: f64, rate: f64) -> rand_distr::Gamma<f64> {
-    rand_distr::Gamma::new(shape, 1.0 / (rate * shape)).expect("shape and rate are checked to be positive")
+    rand_distr::Gamma::new(shape, 1.0 / (rate * shape))
+        .expect("shape and rate are checked to be within what a gamma law takes")
 }

@@ -1,8 +1,9 @@
 //! Arrivals on a clock: Mooncake's 3-second batches, and AdaSpec's even spacing inside 3-second bins.
 
 use super::log_ou::LogOu;
+use super::{Effort, Stalled};
 use crate::TraceError;
-use crate::spec::{not_negative, positive};
+use crate::spec::{positive, span, variation, within};
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;
@@ -57,29 +58,41 @@ impl Default for AdaSpecBins {
 
 impl Ticks {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.tick_s"), self.tick_s)?;
-        positive(&format!("{key}.mean"), self.mean)?;
-        not_negative(&format!("{key}.cv"), self.cv)?;
+        span(&format!("{key}.tick_s"), self.tick_s)?;
+        count(&format!("{key}.mean"), self.mean)?;
+        variation(&format!("{key}.cv"), self.cv)?;
         positive(&format!("{key}.tau_s"), self.tau_s)?;
         if self.trend_per_h.is_finite() {
             return Ok(());
         }
-        Err(TraceError::spec(format!("{key}.trend_per_h"), format!("{} is not finite", self.trend_per_h), ""))
+        Err(TraceError::spec(
+            format!("{key}.trend_per_h"),
+            format!("{:?} is not a finite number", self.trend_per_h),
+            "",
+        ))
     }
 }
 
 impl AdaSpecBins {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
-        positive(&format!("{key}.bin_s"), self.bin_s)?;
-        positive(&format!("{key}.mean"), self.mean)?;
+        span(&format!("{key}.bin_s"), self.bin_s)?;
+        count(&format!("{key}.mean"), self.mean)?;
         positive(&format!("{key}.variance"), self.variance)?;
         if self.variance < self.mean {
             return Ok(());
         }
-        let what = format!("{} is not below the mean {}: no binomial has that", self.variance, self.mean);
+        let what = format!("{:?} is not below the mean {:?}: no binomial has that", self.variance, self.mean);
         Err(TraceError::spec(format!("{key}.variance"), what, "use mooncake-ticks or poisson for more variance"))
     }
 }
+
+/// Refuses a mean number of requests at once that is not above 0, or over a billion.
+fn count(key: &str, mean: f64) -> Result<(), TraceError> {
+    within(key, mean, f64::MIN_POSITIVE, 1e9, "a number of requests above 0 and up to 1e9")
+}
+
+/// Largest mean that is drawn from: where a trend has taken it, far beyond any memory.
+const MOST_AT_ONCE: f64 = 1e18;
 
 /// Arrivals of [`Ticks`].
 pub(crate) struct TickArrivals {
@@ -91,34 +104,40 @@ pub(crate) struct TickArrivals {
     /// Requests of the last drawn tick still to come.
     left: u64,
     end_s: f64,
+    effort: Effort,
 }
 
 impl TickArrivals {
     pub(crate) fn new(p: &Ticks, mut draws: Draws, end_s: f64) -> TickArrivals {
         let level = LogOu::new(p.cv, p.tau_s, p.tick_s, &mut draws);
-        TickArrivals { p: p.clone(), draws, level, tick: 0, left: 0, end_s }
+        TickArrivals { p: p.clone(), draws, level, tick: 0, left: 0, end_s, effort: Effort::default() }
     }
 
     fn draw_tick(&mut self) {
         let hours = self.tick as f64 * self.p.tick_s / 3600.0;
         let mean = self.p.mean * (1.0 + self.p.trend_per_h * (hours - 0.5)).max(0.0) * self.level.factor();
-        self.left = rand_distr::Poisson::new(mean).map_or(0, |count| count.sample(&mut self.draws) as u64);
+        // No law has a mean of 0: then nothing comes.
+        self.left =
+            rand_distr::Poisson::new(mean.min(MOST_AT_ONCE)).map_or(0, |count| count.sample(&mut self.draws) as u64);
         self.level.step(&mut self.draws);
         self.tick += 1;
     }
 }
 
 impl Iterator for TickArrivals {
-    type Item = Time;
-    fn next(&mut self) -> Option<Time> {
+    type Item = Result<Time, Stalled>;
+    fn next(&mut self) -> Option<Result<Time, Stalled>> {
         while self.left == 0 {
             if self.tick as f64 * self.p.tick_s >= self.end_s {
                 return None;
             }
+            if let Err(stalled) = self.effort.step() {
+                return Some(Err(stalled));
+            }
             self.draw_tick();
         }
         self.left -= 1;
-        Some(Time::from_s((self.tick - 1) as f64 * self.p.tick_s))
+        Some(Ok(self.effort.found(Time::from_s((self.tick - 1) as f64 * self.p.tick_s))))
     }
 }
 
@@ -130,11 +149,12 @@ pub(crate) struct AdaSpecBinArrivals {
     count: u64,
     done: u64,
     end_s: f64,
+    effort: Effort,
 }
 
 impl AdaSpecBinArrivals {
     pub(crate) fn new(p: &AdaSpecBins, draws: Draws, end_s: f64) -> AdaSpecBinArrivals {
-        AdaSpecBinArrivals { p: p.clone(), draws, bin: 0, count: 0, done: 0, end_s }
+        AdaSpecBinArrivals { p: p.clone(), draws, bin: 0, count: 0, done: 0, end_s, effort: Effort::default() }
     }
 
     fn draw_bin(&mut self) {
@@ -149,16 +169,19 @@ impl AdaSpecBinArrivals {
 }
 
 impl Iterator for AdaSpecBinArrivals {
-    type Item = Time;
-    fn next(&mut self) -> Option<Time> {
+    type Item = Result<Time, Stalled>;
+    fn next(&mut self) -> Option<Result<Time, Stalled>> {
         while self.done == self.count {
             if self.bin as f64 * self.p.bin_s >= self.end_s {
                 return None;
+            }
+            if let Err(stalled) = self.effort.step() {
+                return Some(Err(stalled));
             }
             self.draw_bin();
         }
         let at = ((self.bin - 1) as f64 + self.done as f64 / self.count as f64) * self.p.bin_s;
         self.done += 1;
-        Some(Time::from_s(at))
+        Some(Ok(self.effort.found(Time::from_s(at))))
     }
 }

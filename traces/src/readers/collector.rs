@@ -3,7 +3,7 @@
 use super::{Gives, Trace};
 use crate::trace_spec::{FailedRows, Ties, TraceSpec, Unsorted, ZeroTokens};
 use crate::transform::{pick, spread};
-use crate::{TraceError, TraceFormat};
+use crate::{TraceError, TraceFormat, limits};
 use foretoken_sim::{Recording, Request, Time, Workload};
 use std::path::PathBuf;
 
@@ -15,6 +15,9 @@ pub(super) struct Names {
     pub(super) output: &'static str,
 }
 
+/// Most categories of a trace: each is looked for by its name.
+const MOST_CATEGORIES: usize = 4096;
+
 /// A workload under construction.
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
@@ -25,6 +28,8 @@ pub(super) struct Collector<'a> {
     workload: Workload,
     went_back: bool,
     rows: u64,
+    /// Memory that the requests kept so far take in a run, bytes.
+    memory: u64,
     failed: u64,
     zero: u64,
     raised: u64,
@@ -45,6 +50,7 @@ impl<'a> Collector<'a> {
             workload: Workload::default(),
             went_back: false,
             rows: 0,
+            memory: 0,
             failed: 0,
             zero: 0,
             raised: 0,
@@ -56,13 +62,31 @@ impl<'a> Collector<'a> {
     }
 
     /// The index of a category, new or known.
-    pub(super) fn category(&mut self, name: &str) -> u16 {
+    pub(super) fn category(&mut self, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
-        let index = known.unwrap_or_else(|| {
+        let index = known.unwrap_or(self.workload.categories.len());
+        if index >= MOST_CATEGORIES {
+            let what = format!("is the category number {}: more than {MOST_CATEGORIES} are no categories", index + 1);
+            let hint = "is it the right column? A category is what requests have in common";
+            return Err(TraceError::row(&self.spec.path, line, Some("category"), what, hint));
+        }
+        if known.is_none() {
             self.workload.categories.push(name.to_owned());
-            self.workload.categories.len() - 1
-        });
-        u16::try_from(index).expect("fewer than 65,536 categories")
+        }
+        Ok(index as u16)
+    }
+
+    /// Counts what a request takes, and refuses it when that is more than there is.
+    fn hold(&mut self, line: u64, request: &Request) -> Result<(), TraceError> {
+        let recording = request.recording.map_or(0, |r| self.workload.recordings[r as usize].bits.len());
+        self.memory += limits::REQUEST + 8 * request.prefix.len() as u64 + 16 * recording as u64;
+        let prefixes = self.workload.prefix_ids.len() + request.prefix.len();
+        if self.memory <= limits::memory() && u32::try_from(prefixes).is_ok() {
+            return Ok(());
+        }
+        let what = format!("{} requests are all that memory holds", self.arrivals.len());
+        let hint = format!("take a part of the file: {}", limits::raise());
+        Err(TraceError::row(&self.spec.path, line, None, what, hint))
     }
 
     /// Keeps a recording and gives its index.
@@ -131,6 +155,7 @@ impl<'a> Collector<'a> {
             return Ok(());
         }
         self.check_order(line, request.arrival, names.time)?;
+        self.hold(line, &request)?;
         self.arrivals.push(request.arrival);
         request.arrival = Time::ZERO;
         self.workload.push(request);

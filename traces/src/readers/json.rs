@@ -19,10 +19,7 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
     let object = match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(object)) => object,
         Ok(_) => return TraceError::row(path, line, None, "is not a JSON object", "one object a line is expected"),
-        Err(e) => {
-            let what = format!("is not valid JSON at character {}: {e}", e.column());
-            return TraceError::row(path, line, None, what, "the line is malformed or cut off: correct or remove it");
-        }
+        Err(e) => return malformed(path, line, text, &e),
     };
     if let Some(key) = keys.iter().find(|k| !object.contains_key(**k)) {
         let near = nearest(key, object.keys().map(String::as_str));
@@ -35,7 +32,19 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
     // Serde reports the character after the value it refused: blame the last key that starts before it.
     let before = text.get(..error.column().min(text.len())).unwrap_or(text);
     let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
+    TraceError::row(path, line, blamed, reason(error), "correct or remove the line")
+}
+
+/// The error of a line that is no JSON: at which character, and behind which key.
+pub(crate) fn malformed(path: &Path, line: u64, text: &str, error: &serde_json::Error) -> TraceError {
+    let what = format!("is not valid JSON at character {}: {}", error.column(), reason(error));
+    let before = text.get(..error.column().min(text.len())).unwrap_or_default();
+    let key = before.rfind("\":").and_then(|end| Some(&before[before[..end].rfind('"')? + 1..end]));
+    TraceError::row(path, line, key, what, "the line is malformed or cut off: correct or remove it")
+}
+
+/// serde's words without the place: it knows the line only as the first of its text.
+fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
-    let what = message.split(" at line ").next().unwrap_or(&message).to_owned();
-    TraceError::row(path, line, blamed, what, "correct or remove the line")
+    message.split(" at line ").next().unwrap_or(&message).to_owned()
 }

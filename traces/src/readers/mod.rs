@@ -5,7 +5,7 @@ mod adaspec;
 mod azure;
 mod burstgpt;
 mod collector;
-mod json;
+pub(crate) mod json;
 mod mooncake;
 mod number;
 mod plain;

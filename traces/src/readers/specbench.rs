@@ -52,7 +52,7 @@ fn read_turns(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Trace
             continue;
         }
         let mut request = Request::new(Time::ZERO, turn.input_tokens, turn.output_tokens);
-        request.category = collector.category(&turn.category);
+        request.category = collector.category(line, &turn.category)?;
         request.recording = Some(collector.recording(recording));
         collector.push(line, request, NAMES)?;
     }
@@ -77,7 +77,7 @@ fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Tr
             continue;
         }
         let mut request = Request::new(Time::ZERO, table.tokens(prompt)?, table.tokens(output)?);
-        request.category = collector.category(table.text(category)?);
+        request.category = collector.category(table.line(), table.text(category)?)?;
         if let Some(path) = &spec.accept {
             let recording = recorded.remove(&key).ok_or_else(|| {
                 let what = format!("has no recording of question {}, turn {}", key.0, key.1);

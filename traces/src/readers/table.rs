@@ -2,7 +2,7 @@
 
 use super::number::{self, Bad};
 use crate::error::{TraceError, nearest};
-use crate::open::{Source, not_utf8, open};
+use crate::open::{Source, broken, not_utf8, open};
 use foretoken_sim::Time;
 use std::path::Path;
 
@@ -26,8 +26,9 @@ impl<'a> Table<'a> {
         let mut reader = csv::ReaderBuilder::new().buffer_capacity(1 << 16).from_reader(open(path)?);
         let header = match reader.byte_headers() {
             Ok(names) => names.clone(),
-            Err(e) => return Err(csv_error(path, e)),
+            Err(e) => return Err(csv_error(path, 1, e)),
         };
+        reader.get_mut().get_mut().row_ended();
         let name = |bytes: &[u8]| std::str::from_utf8(bytes.trim_ascii()).map(str::to_owned);
         let header = header.iter().map(name).collect::<Result<_, _>>().map_err(|_| not_utf8(path, 1, None))?;
         Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
@@ -35,8 +36,12 @@ impl<'a> Table<'a> {
 
     /// The column of that name.
     pub(super) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
-        if let Some(index) = self.header.iter().position(|h| h == name) {
-            return Ok(Column { index, name });
+        let mut found = (0..self.header.len()).filter(|&i| self.header[i] == name);
+        if let Some(index) = found.next() {
+            let Some(second) = found.next() else { return Ok(Column { index, name }) };
+            let what = format!("is there twice, as columns {} and {}", index + 1, second + 1);
+            let hint = "nothing says which of the two is meant: remove or rename one";
+            return Err(TraceError::row(self.path, 1, Some(name), what, hint));
         }
         let near = nearest(name, self.header.iter().map(String::as_str));
         let hint = match near.as_slice() {
@@ -48,7 +53,10 @@ impl<'a> Table<'a> {
 
     /// Moves to the next row; false at the end.
     pub(super) fn next(&mut self) -> Result<bool, TraceError> {
-        self.reader.read_byte_record(&mut self.row).map_err(|e| csv_error(self.path, e))
+        let more = self.reader.read_byte_record(&mut self.row);
+        let more = more.map_err(|e| csv_error(self.path, self.reader.position().line(), e))?;
+        self.reader.get_mut().get_mut().row_ended();
+        Ok(more)
     }
 
     /// The row's line in the file.
@@ -95,9 +103,9 @@ impl<'a> Table<'a> {
     }
 }
 
-fn csv_error(path: &Path, error: csv::Error) -> TraceError {
+fn csv_error(path: &Path, line: u64, error: csv::Error) -> TraceError {
     match error.kind() {
-        csv::ErrorKind::Io(e) => TraceError::io(path, e),
+        csv::ErrorKind::Io(e) => broken(path, line, e),
         csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
             let line = pos.as_ref().map_or(0, csv::Position::line);
             let what = format!("has {len} fields, the header has {expected_len}");

@@ -11,7 +11,8 @@ const NAMES: Names = Names { time: "", prompt: "prompt_len", output: "output_len
 pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     collector.gives.arrivals = false;
     let table = TruthTable::read(&spec.path)?;
-    let categories: Vec<u16> = table.header.families.iter().map(|name| collector.category(name)).collect();
+    let names = table.header.families.iter();
+    let categories: Vec<u16> = names.map(|name| collector.category(0, name)).collect::<Result<_, _>>()?;
     for (i, output) in (1..).zip(&table.outputs) {
         let mut request = Request::new(Time::ZERO, output.prompt_len, output.ranks.len() as u32);
         request.category = categories[usize::from(output.family)];

@@ -5,7 +5,7 @@
 //! then the ranks (8) and then the confidences (16) of all positions, output by output.
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
-use crate::TraceError;
+use crate::{TraceError, limits, raw};
 use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ struct Stored {
 /// Does the file begin like a truth table of any version? A file that cannot be read does not.
 pub(crate) fn is_truth_table(path: &Path) -> bool {
     let mut first = [0; KIND.name.len()];
-    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *KIND.name
+    raw(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *KIND.name
 }
 
 impl TruthTable {
@@ -61,7 +61,7 @@ impl TruthTable {
     /// # Errors
     /// What is wrong with it: another kind of file or layout, an end in the middle, damage, nothing in it.
     pub fn read(path: &Path) -> Result<TruthTable, TraceError> {
-        let file = std::fs::File::open(path).map_err(|e| TraceError::io(path, &e))?;
+        let file = raw(path).map_err(|e| TraceError::io(path, &e))?;
         parse(std::io::BufReader::new(file)).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
     }
 }
@@ -112,7 +112,7 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
         return Err(Bad { what: "is a truth table without a recording".into(), hint });
     }
     let expected = outputs.checked_mul(PER_OUTPUT).zip(positions.checked_mul(PER_POSITION));
-    let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| usize::try_from(n).is_ok());
+    let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| n <= limits::memory() / 8);
     let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
     let mut unpacked = Vec::new();
     // No more than was announced is ever unpacked, and one byte more tells that there is more.

@@ -1,0 +1,89 @@
+//! How much memory this program may use, and what follows from it for everything whose size a file or a setting decides. It is
+//! held against the limit before it is made. A limit only refuses: no result depends on it.
+
+use std::sync::OnceLock;
+
+/// The environment variable that sets it, in GiB.
+pub const VARIABLE: &str = "FORETOKEN_MEMORY_GIB";
+
+/// Bytes that one request takes in a run: its place in the workload, its record, what tables and figures are made from.
+pub const REQUEST: u64 = 200;
+
+/// Where nothing tells what the machine has.
+const UNKNOWN: u64 = 16 << 30;
+
+/// Bytes of memory this program may use: what [`VARIABLE`] says, else three quarters of what the machine gives it.
+pub fn memory() -> u64 {
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| given().ok().flatten().unwrap_or_else(|| machine().unwrap_or(UNKNOWN) / 4 * 3))
+}
+
+/// What the environment says, if anything.
+///
+/// # Errors
+/// A value that is no amount of memory, with what it should be.
+pub fn given() -> Result<Option<u64>, String> {
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
+    match text.to_str().and_then(|t| t.trim().parse::<f64>().ok()).filter(|gib| (0.01..1e9).contains(gib)) {
+        Some(gib) => Ok(Some((gib * (1u64 << 30) as f64) as u64)),
+        None => Err(format!("{VARIABLE}={}: expected GiB of memory, for example {VARIABLE}=16", text.display())),
+    }
+}
+
+/// Requests that fit.
+pub(crate) fn requests() -> u64 {
+    memory() / REQUEST
+}
+
+/// Longest line of a trace, and longest text of settings, bytes.
+pub fn text() -> u64 {
+    (memory() / 256).max(1 << 20)
+}
+
+/// What a user can do about a limit.
+pub fn raise() -> String {
+    format!("this program may use {} of memory: {VARIABLE}=N in the environment allows N GiB", bytes(memory()))
+}
+
+/// An amount of memory in words.
+pub fn bytes(n: u64) -> String {
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| n >= *unit).unwrap_or((1, "bytes"));
+    let amount = n as f64 / unit as f64;
+    if amount < 10.0 && unit > 1 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
+}
+
+/// The least of what Linux says of the machine, the container and this process; other systems do not tell without their
+/// libraries.
+fn machine() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let line = |path: &str, name: &str| {
+        read(path)?.lines().find_map(|l| l.strip_prefix(name)?.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
+    let all = [
+        line("/proc/meminfo", "MemTotal:").map(|kib| kib << 10),
+        number("/sys/fs/cgroup/memory.max"),
+        number("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        line("/proc/self/limits", "Max address space"),
+    ];
+    all.into_iter().flatten().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_readable() {
+        assert_eq!(bytes(900), "900 bytes");
+        assert_eq!(bytes(72 << 20), "72 MiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(bytes(u64::MAX), "16777216 TiB");
+    }
+
+    #[test]
+    fn a_machine_has_some_memory() {
+        assert!(memory() > 1 << 24 && text() >= 1 << 20 && requests() > 1000);
+    }
+}
