@@ -116,7 +116,7 @@ fn error(cv: f64, key: u64) -> f64 {
         return 1.0;
     }
     let variance = (1.0 + cv * cv).ln();
-    let law = LogNormal::new(-variance / 2.0, variance.sqrt()).expect("a checked coefficient of variation");
+    let law = LogNormal::new(-variance / 2.0, variance.sqrt()).expect("it is checked to be at most 1000");
     law.sample(&mut Draws::new(key, Stream::Belief, 0))
 }
 

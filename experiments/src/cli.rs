@@ -27,7 +27,11 @@ const EXIT_CODES: &str = "Examples:
   foretoken explore
 
 Exit codes: 0 ok, 1 failed, 2 bad input, 3 finished but the verdict is negative, \
-                          4 hardware missing, 130 interrupted";
+                          4 hardware missing, 130 interrupted,\n\
+                          134 out of memory after all (aborted; a run goes on with --resume)
+
+FORETOKEN_MEMORY_GIB: memory this program may use, in GiB [default: three quarters of the machine's]. What would take more is \
+                          refused before it begins";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

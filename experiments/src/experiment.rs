@@ -213,7 +213,7 @@ impl Experiment {
         self.check_profile(doc)?;
         check_latency(doc, "hardware.target", &self.hardware.target)?;
         check_latency(doc, "hardware.draft", &self.hardware.draft)?;
-        not_negative(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
+        variation(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
         self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), e.to_string()))?;
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
         self.belief.check(doc)?;
@@ -327,7 +327,7 @@ impl BeliefSpec {
                 return Err(doc.problem_at(&Path::of(&format!("belief.scale.{key}")), message).help(ABOVE_0));
             }
         }
-        not_negative(doc, "belief.noise_cv", self.noise_cv)?;
+        variation(doc, "belief.noise_cv", self.noise_cv)?;
         for (name, given) in [("target", self.target), ("draft", self.draft)] {
             let Some(c) = given else { continue };
             for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
@@ -393,6 +393,16 @@ fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
     }
     let problem = doc.problem_at(&Path::of(path), format!("{path}: {value} is not a number of at least 0"));
     Err(problem.help("expected a finite number, 0 or more"))
+}
+
+/// The coefficient of variation of a log-normal factor. Beyond 1000 nearly all of its draws are next to 0, and a mean says nothing.
+fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
+    not_negative(doc, path, value)?;
+    if value <= 1e3 {
+        return Ok(());
+    }
+    let problem = doc.problem_at(&Path::of(path), format!("{path}: {value:e} is too large a coefficient of variation"));
+    Err(problem.help("expected a number from 0 to 1000: 0.05 is a noise of 5 %"))
 }
 
 /// A workload or trace error, pointed at in the experiment where the experiment is to blame.

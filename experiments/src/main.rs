@@ -4,6 +4,11 @@
 //! logic, nor draw: that is `policies`, `sim` and `report`. stdout carries results and is deterministic; stderr
 //! carries progress and diagnostics.
 
+/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
+macro_rules! eprintln {
+    ($($words:tt)*) => { std::eprintln!("{}", crate::shown::escape(&format!($($words)*))) };
+}
+
 mod believed;
 mod cli;
 mod commands;
@@ -12,6 +17,7 @@ mod document;
 mod experiment;
 mod explorer;
 mod gpu;
+mod interrupt;
 mod live;
 mod look;
 mod machine;
@@ -25,11 +31,14 @@ mod profiled;
 mod recorded;
 mod rejection;
 mod report;
+mod room;
 mod run;
 mod schema;
 mod setting;
+mod shown;
 mod state;
 mod table;
+mod text;
 mod tokens;
 mod validate;
 
@@ -38,7 +47,38 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match cli::Cli::parse().command {
+    match prepared().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            let exit = problem.exit as u8;
+            tell(*problem);
+            ExitCode::from(exit)
+        }
+    }
+}
+
+/// What every command needs: its arguments, a limit of memory, somebody who listens for Ctrl-C.
+fn prepared() -> problem::Result<cli::Command> {
+    let cli = cli::Cli::try_parse().unwrap_or_else(|e| refuse(&e));
+    let wrong =
+        |what| problem::Problem::bad_input(what).help("leave it out for three quarters of the machine's memory");
+    foretoken_traces::limits::given().map_err(wrong)?;
+    interrupt::listen()?;
+    Ok(cli.command)
+}
+
+/// Ends the program with clap's words, which repeat the arguments as they are.
+fn refuse(error: &clap::Error) -> ! {
+    let plain = error.render().to_string();
+    if shown::escape(&plain) == plain {
+        error.exit();
+    }
+    std::eprint!("{}", shown::escape(&plain));
+    std::process::exit(problem::Exit::BadInput as i32)
+}
+
+fn run(command: cli::Command) -> problem::Result<()> {
+    match command {
         cli::Command::Run(args) => commands::run::run(&args),
         cli::Command::Live(args) => commands::live::run(&args),
         cli::Command::Validate(args) => commands::validate::run(&args),
@@ -60,14 +100,6 @@ fn main() -> ExitCode {
         cli::Command::Completions(args) => commands::complete::run(&args),
         cli::Command::Man(args) => commands::man::run(&args),
         cli::Command::Report(args) => commands::report::run(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            let exit = problem.exit as u8;
-            tell(*problem);
-            ExitCode::from(exit)
-        }
     }
 }
 
@@ -77,7 +109,8 @@ fn tell(problem: problem::Problem) {
     let fancy = std::io::stderr().is_terminal();
     let options =
         miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
-    // Fails only when a hook is set already, and this is the one place that sets it.
+    // Fails when a problem was told before: then the hook is this one.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
-    eprintln!("{:?}", miette::Report::new(problem));
+    // Made for the terminal when it was made; the colours are ours.
+    std::eprintln!("{:?}", miette::Report::new(problem));
 }

@@ -4,6 +4,7 @@ use crate::document::{Choice, Document, Path};
 use crate::experiment::{Experiment, UNSWEPT, trace_problem};
 use crate::problem::{Problem, Result};
 use crate::profiled::{self, Filled};
+use crate::text;
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_report::Source;
 use foretoken_traces::{TraceError, TraceSpec};
@@ -70,7 +71,7 @@ impl Plan {
     /// Reads an experiment file and applies overrides.
     pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
         let name = file.display().to_string();
-        let text = fs_err::read_to_string(file).map_err(|e| {
+        let text = text::read(file).map_err(|e| {
             Problem::bad_input(format!("cannot read the experiment: {e}"))
                 .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
         })?;
@@ -255,7 +256,7 @@ fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
         let Some(given) = document.text_at(&at.key(SGLANG_JSON)) else { continue };
         let path = folder.join(locate(document, &given)?);
         let wrong = |message: String| document.problem_at(&at, message);
-        let text = fs_err::read_to_string(&path).map_err(|e| wrong(format!("cannot read SGLang's settings: {e}")))?;
+        let text = text::read(&path).map_err(|e| wrong(format!("cannot read SGLang's settings: {e}")))?;
         let spec = from_sglang_json(&text).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
         let toml = toml::Value::try_from(&spec).map_err(|e| wrong(format!("{}: {e}", path.display())))?.to_string();
         document.replace(&at, &given, &toml)?;
@@ -371,7 +372,7 @@ fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<Stri
         _ => Problem::bad_input(format!("{}: cannot be read", path.display())),
     };
     let mut hasher = blake3::Hasher::new();
-    let file = std::fs::File::open(path).map_err(|_| unreadable())?;
+    let file = foretoken_traces::raw(path).map_err(|_| unreadable())?;
     hasher.update_reader(file).map_err(|_| unreadable())?;
     Ok(hasher.finalize().to_hex().to_string())
 }

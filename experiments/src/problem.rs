@@ -1,8 +1,13 @@
 //! Errors as a user meets them: what, where, what to do, and the exit code. The only error type of the binary.
 //!
-//! Library errors become a [`Problem`] at the border, where the file and the place in it are known.
+//! Library errors become a [`Problem`] at the border, where the file and the place in it are known. Whatever is said of
+//! input is made fit for a terminal here, and nowhere else.
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+mod place;
+
+use crate::shown;
+use miette::{Diagnostic, LabeledSpan, SourceCode};
+use place::Place;
 use std::fmt;
 
 /// Exit codes (ARCHITECTURE.md, conventions).
@@ -33,17 +38,10 @@ pub struct Problem {
     place: Option<Place>,
 }
 
-/// A stretch of a text with what is wrong there.
-#[derive(Debug)]
-struct Place {
-    source: NamedSource<String>,
-    label: LabeledSpan,
-}
-
 impl Problem {
     /// A problem with the given exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Box<Problem> {
-        Box::new(Problem { exit, message: message.into(), help: None, place: None })
+        Box::new(Problem { exit, message: shown::message(&message.into()), help: None, place: None })
     }
 
     /// The user's input is wrong (exit code 2).
@@ -58,17 +56,13 @@ impl Problem {
 
     /// Adds what to do about it.
     pub fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Problem> {
-        self.help = Some(help.into());
+        self.help = Some(shown::message(&help.into()));
         self
     }
 
     /// Points at bytes `span` of `text`, known to the user as `name`. A span over several lines is cut at the first.
     pub fn at(mut self: Box<Self>, name: &str, text: &str, span: std::ops::Range<usize>) -> Box<Problem> {
-        let start = span.start.min(text.len());
-        let end = span.end.clamp(start, text.len());
-        let line = text.get(start..end).and_then(|t| t.find('\n')).map_or(end, |n| start + n);
-        let label = LabeledSpan::new_with_span(Some("here".into()), (start, line - start));
-        self.place = Some(Place { source: NamedSource::new(name, text.to_owned()), label });
+        self.place = Some(Place::of(name, text, span));
         self
     }
 
@@ -87,9 +81,7 @@ impl Problem {
     /// The text the place points at.
     #[cfg(test)]
     pub fn pointed_at(&self) -> Option<&str> {
-        let place = self.place.as_ref()?;
-        let (start, len) = (place.label.offset(), place.label.len());
-        Some(&place.source.inner()[start..start + len])
+        self.place.as_ref().map(Place::pointed_at)
     }
 }
 
@@ -107,11 +99,11 @@ impl Diagnostic for Problem {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place.as_ref().map(|p| &p.source as &dyn SourceCode)
+        self.place.as_ref().map(|p| p as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.place.as_ref().map(|p| Box::new(std::iter::once(p.label.clone())) as Box<dyn Iterator<Item = _>>)
+        self.place.as_ref().map(|p| Box::new(std::iter::once(p.label())) as Box<dyn Iterator<Item = _>>)
     }
 }
 

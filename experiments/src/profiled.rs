@@ -33,7 +33,7 @@ pub fn named(document: &Document) -> Option<String> {
 /// Puts the profile in `file`, which the experiment calls `given`, into the document. Nothing where the document names none.
 pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
     let at = Path::of(PROFILE);
-    let text = fs_err::read_to_string(file).map_err(|e| {
+    let text = crate::text::read(file).map_err(|e| {
         let problem = document.problem_at(&at, format!("cannot read the profile: {e}"));
         problem.help("a relative path starts at the experiment's folder; `foretoken profile` makes a profile")
     })?;

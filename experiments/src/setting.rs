@@ -54,6 +54,8 @@ impl Setting {
         }
         let document = &variant.document;
         crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;
+        let plain = variant.engine(false)?;
+        crate::room::check(variant, &built.workload, &plain)?;
         let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
             variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
@@ -63,7 +65,7 @@ impl Setting {
             workload: built.workload,
             notes,
             arrivals: built.arrivals,
-            plain: variant.engine(false)?,
+            plain,
             with_drafter: variant.engine(true)?,
             draft,
             target,

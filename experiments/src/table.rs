@@ -42,7 +42,8 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
         text.push('\n');
         text.push_str(&papers::render([(comparison.name.as_str(), report)]));
     }
-    text
+    // It is kept as a file too, for whoever prints that.
+    crate::shown::escape(&text).into_owned()
 }
 
 fn heading(c: &Comparison) -> String {

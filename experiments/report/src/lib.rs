@@ -25,7 +25,7 @@ pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swep
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
 pub use tables::{
-    RequestsWriter, StepsWriter, read_cells, write_calibration, write_lengths, write_positions, write_series,
-    write_summary,
+    RequestsWriter, StepsWriter, not_finite, read_cells, write_calibration, write_lengths, write_positions,
+    write_series, write_summary,
 };
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};

@@ -4,8 +4,18 @@
 //! killed leaves at most this one file behind, and the run that resumes it writes over it.
 
 use crate::ReportError;
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Every half-written file of this process.
+static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    // A set of names is whole whatever happened to the thread that held it.
+    PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A writer to a file that does not exist yet. Dropped without [`Staged::commit`], it leaves nothing.
 pub struct Staged {
@@ -24,7 +34,9 @@ impl Staged {
         let mut name = path.file_name().expect("a result file has a name").to_owned();
         name.push(".partial");
         let partial = path.with_file_name(name);
+        let mut all = partial_files();
         let file = std::fs::File::create(&partial).map_err(ReportError::write(path))?;
+        all.insert(partial.clone());
         Ok(Staged { out: Some(BufWriter::with_capacity(1 << 18, file)), partial, path: path.to_path_buf() })
     }
 
@@ -41,7 +53,18 @@ impl Staged {
         let out = self.out.take().expect("only commit takes the writer");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
         drop(file);
-        std::fs::rename(&self.partial, &self.path).map_err(ReportError::write(&self.path))
+        // Not while another thread removes it.
+        let mut all = partial_files();
+        std::fs::rename(&self.partial, &self.path).map_err(ReportError::write(&self.path))?;
+        all.remove(&self.partial);
+        Ok(())
+    }
+
+    /// Removes every half-written file of this process, which ends now: no other is begun or completed after this.
+    pub fn abandon_all() {
+        let all = partial_files();
+        all.iter().for_each(|partial| drop(std::fs::remove_file(partial)));
+        std::mem::forget(all);
     }
 
     /// Writes a whole file at once.
@@ -71,7 +94,10 @@ impl Drop for Staged {
         if let Some(out) = self.out.take() {
             drop(out.into_parts());
         }
-        let _ = std::fs::remove_file(&self.partial);
+        let mut all = partial_files();
+        if all.remove(&self.partial) {
+            let _ = std::fs::remove_file(&self.partial);
+        }
     }
 }
 

@@ -97,12 +97,17 @@ fn table(timed: &[Timed]) -> String {
             format!("{:.3}", t.median_s * 1e3),
             format!("{:.3}", t.min_s * 1e3),
             format!("{:.3}", t.max_s * 1e3),
-            format!("{:.2}", t.median_s * 1e9 / t.request_steps as f64),
-            format!("{:.1}", t.request_steps as f64 / t.median_s / 1e6),
+            // Outputs of one token have no decode steps.
+            per(t.median_s * 1e9, t.request_steps as f64).map_or("-".into(), |ns| format!("{ns:.2}")),
+            per(t.request_steps as f64, t.median_s * 1e6).map_or("-".into(), |speed| format!("{speed:.1}")),
         ]);
     }
     table.column_iter_mut().skip(2).for_each(|c| {
         c.set_cell_alignment(CellAlignment::Right);
     });
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+fn per(amount: f64, unit: f64) -> Option<f64> {
+    (unit > 0.0).then(|| amount / unit)
 }

@@ -5,6 +5,7 @@ use super::print;
 use crate::cli::DecideArgs;
 use crate::problem::{Problem, Result};
 use crate::state::{Request, State};
+use crate::text;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
 use foretoken_sim::{
@@ -12,7 +13,6 @@ use foretoken_sim::{
     StepOutcome, Time,
 };
 use serde::Serialize;
-use std::io::Read;
 
 /// What one policy does.
 #[derive(Debug, Serialize)]
@@ -60,14 +60,9 @@ impl From<Candidate> for Weighed {
 pub fn run(args: &DecideArgs) -> Result<()> {
     let name = args.state.display().to_string();
     let text = match name.as_str() {
-        "-" => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|e| Problem::bad_input(format!("cannot read the state from stdin: {e}")))?;
-            text
-        }
-        _ => fs_err::read_to_string(&args.state)
+        "-" => text::whole(std::io::stdin())
+            .map_err(|e| Problem::bad_input(format!("cannot read the state from stdin: {e}")))?,
+        _ => text::read(&args.state)
             .map_err(|e| Problem::bad_input(format!("cannot read the state: {e}")).help("`-` reads it from stdin"))?,
     };
     let state = State::parse(&name, &text)?;

@@ -22,7 +22,7 @@ pub fn run(args: &ExploreArgs) -> Result<()> {
 
 /// The machine of a profile: its measured tables.
 fn measured(file: &Path) -> Result<Machine> {
-    let text = fs_err::read_to_string(file)
+    let text = crate::text::read(file)
         .map_err(|e| Problem::bad_input(format!("cannot read the profile: {e}")).help("foretoken profile makes one"))?;
     let profile = profiled::read(&file.display().to_string(), &text)?;
     let changed = profiled::changed(&file.display().to_string(), &text);

@@ -1,13 +1,13 @@
 //! `foretoken live`: an experiment on a device, with the results folder of `run`.
 
 use super::print;
-use super::run::{draw_page, keep_report, on_interrupt};
+use super::run::{draw_page, keep_report};
 use crate::cli::{Format, LiveArgs};
 use crate::live::{LIVE_JSON, Ran, required, run_live, with_device};
 use crate::plan::Plan;
 use crate::problem::Result;
 use crate::run::{Folder, Mode, assemble};
-use crate::table;
+use crate::{interrupt, table};
 use std::path::PathBuf;
 
 /// Runs the command.
@@ -16,12 +16,14 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
     plan.baseline_first();
     plan.live = true;
-    let interrupt = on_interrupt()?;
     let usual = || PathBuf::from("results").join(format!("live-{}-{}", plan.name, &plan.digest()[..8]));
     let path = args.output.clone().unwrap_or_else(usual);
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
     let (folder, _) = Folder::open(path, &plan, mode)?;
-    let ran = run_live(&plan, &live, &folder, &interrupt).inspect_err(|_| folder.abandon())?;
+    let watch = interrupt::watch();
+    let ran = run_live(&plan, &live, &folder, &interrupt::flag()).inspect_err(|_| folder.abandon())?;
+    interrupt::keeps("what was finished is kept", "foretoken report DIR makes a page of it");
+    drop(watch);
     let json = serde_json::to_string_pretty(&ran.report).expect("plain data always serialises");
     folder.write(LIVE_JSON, (json + "\n").as_bytes())?;
     let count = plan.cells();

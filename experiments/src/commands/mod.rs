@@ -19,12 +19,13 @@ pub mod traces;
 pub mod validate;
 
 use crate::problem::{Problem, Result};
+use crate::shown;
 use std::io::{ErrorKind, Write};
 
-/// Prints results. A reader that has gone away (`| head`) is no error; a full disk is.
+/// Prints results, fit for a terminal. A reader that has gone away (`| head`) is no error; a full disk is.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(shown::escape(text).as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
         _ => Ok(()),
     }

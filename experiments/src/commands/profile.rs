@@ -1,11 +1,10 @@
 //! `foretoken profile`: times the passes of a pair of models on this machine, and keeps them with their fits.
 
 use super::print;
-use super::run::on_interrupt;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
 use crate::models::{AnyWeights, Model};
 use crate::problem::{Exit, Problem, Result};
-use crate::{gpu, machine};
+use crate::{gpu, interrupt, machine};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::cuda::Tuning;
 use foretoken_kernels::device::Device;
@@ -30,7 +29,7 @@ const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
 /// Runs the command.
 pub fn run(args: &ProfileArgs) -> Result<()> {
-    let profile = measured(args, &*on_interrupt()?)?;
+    let profile = measured(args, &interrupt::flag())?;
     write(&args.output, profile.to_toml().as_bytes())?;
     let _ = std::fs::remove_file(Partial::path_for(&args.output));
     if args.plot {
@@ -198,7 +197,9 @@ impl Job<'_> {
             bar.set_position(at as u64 + 1);
             file.keep(visit)
         };
+        let watch = interrupt::watch();
         let measured = measure(&mut passes, &stops, effort, &mut visits, self.interrupt, keep);
+        drop(watch);
         bar.finish_and_clear();
         measured.map_err(|e| match e {
             MeasureError::Interrupted => {

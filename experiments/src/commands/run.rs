@@ -5,13 +5,12 @@ use crate::cli::{Format, RunArgs};
 use crate::papers::{self, PaperReport};
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
+use crate::report::INDEX;
 use crate::run::{Assembled, Folder, Mode, assemble, run_cells};
-use crate::table;
+use crate::{interrupt, machine, table};
 use rayon::ThreadPool;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 const REPORT_TEXT: &str = "report.txt";
 const REPORT_JSON: &str = "report.json";
@@ -23,7 +22,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let plan = load(args, &args.file)?;
     let path = args.output.clone().unwrap_or_else(|| default_folder(&plan));
-    let (folder, results) = run_plan(args, &plan, path, &Machine::new(args)?)?;
+    let (folder, results) = run_plan(args, &plan, path, &machine(args, plan.cells())?)?;
     match (args.format, results) {
         (Format::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
         _ => print_report(args, &folder),
@@ -37,7 +36,7 @@ fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
 /// Runs every experiment of a folder, each into results of its own, and prints what their papers claim.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let plans = plans_of(args)?;
-    let machine = Machine::new(args)?;
+    let machine = machine(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
     let mut reports: Vec<(&str, PaperReport)> = Vec::new();
     for (i, plan) in plans.iter().enumerate() {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
@@ -75,24 +74,18 @@ fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// What all experiments of a command share.
-struct Machine {
-    pool: ThreadPool,
-    interrupt: Arc<AtomicBool>,
+/// Threads for all experiments of a command, the largest of which has so many cells: more would have nothing to do.
+fn machine(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
+    let wanted = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(wanted.min(cells).clamp(1, MOST_THREADS)).build();
+    pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
 }
 
-impl Machine {
-    fn new(args: &RunArgs) -> Result<Machine> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(args.threads.map_or(0, usize::from))
-            .build()
-            .map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
-        Ok(Machine { pool, interrupt: on_interrupt()? })
-    }
-}
+/// No machine has more cores.
+const MOST_THREADS: usize = 1024;
 
 /// Makes `path` hold the complete results; hands them over when they were made just now.
-fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Result<(Folder, Option<Assembled>)> {
+fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {
     let mode = match (args.resume, args.overwrite) {
         (true, _) => Mode::Resume,
         (_, true) => Mode::Overwrite,
@@ -103,16 +96,21 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, machine: &Machine) -> Re
     if complete {
         eprintln!("{} is complete: nothing to run", folder.path().display());
         say_what_is_missing(args, plan, &folder);
-        if wants_figures(args, plan) && !folder.report().exists() {
+        if wants_figures(args, plan) && !folder.report().join(INDEX).exists() {
             draw_page(&folder)?;
         }
         return Ok((folder, None));
     }
-    let speed = machine.pool.install(|| run_cells(plan, &folder, &machine.interrupt)).inspect_err(|problem| {
+    interrupt::keeps("what was finished is kept", "run the same command with --resume to go on");
+    let watch = interrupt::watch();
+    let speed = pool.install(|| run_cells(plan, &folder, &interrupt::flag())).inspect_err(|problem| {
         if problem.exit == Exit::BadInput {
             folder.abandon();
         }
     })?;
+    // From here on nobody looks: the first signal ends it, and --resume puts the cells together again.
+    drop(watch);
+    interrupt::check()?;
     let results = assemble(plan, &folder, !args.no_figures)?;
     keep_report(&results, &folder)?;
     folder.complete(plan, &speed)?;
@@ -177,17 +175,4 @@ fn print_report(args: &RunArgs, folder: &Folder) -> Result<()> {
     };
     let text = fs_err::read_to_string(folder.path().join(name)).map_err(|e| Problem::failed(e.to_string()))?;
     print(&text)
-}
-
-/// Ctrl-C and SIGTERM end the run cleanly; a second one ends it at once.
-pub fn on_interrupt() -> Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&flag);
-    ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(crate::problem::Exit::Interrupted as i32);
-        }
-    })
-    .map_err(|e| Problem::failed(format!("cannot listen for Ctrl-C: {e}")))?;
-    Ok(flag)
 }

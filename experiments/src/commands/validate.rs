@@ -2,15 +2,14 @@
 
 use super::print;
 use super::profile::measured;
-use super::run::on_interrupt;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, ValidateArgs, WeightsFrom};
 use crate::live::{LiveSpec, Machine, Models, TAPES, WeightSource, check, open, prompts, required, with_device};
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
-use crate::profiled;
 use crate::run::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
 use crate::setting::Setting;
 use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Tapes, Validation, World, page, render};
+use crate::{interrupt, profiled};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Partial, Profile};
 use std::path::{Path, PathBuf};
@@ -103,7 +102,7 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let limits = limits(&setting);
     let given = args.profile.as_deref().or(variant.experiment.hardware.profile.as_deref());
     let given = given.map(read_profile).transpose()?;
-    let interrupt = on_interrupt()?;
+    let (watch, interrupt) = (interrupt::watch(), interrupt::flag());
     let usual = || PathBuf::from("results").join(format!("validate-{}-{}", plan.name, &plan.digest()[..8]));
     let path = args.output.clone().unwrap_or_else(usual);
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
@@ -134,6 +133,8 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let after = profile(&live, limits, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
     runs.drift = Some(Drift::between(&before, &after));
     keep_runs(&folder, &runs)?;
+    interrupt::keeps("all runs are kept", "foretoken validate DIR compares them");
+    drop(watch);
     let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
     let mut manifest = Manifest::read(folder.path())?;
     // Nothing was killed: that the folder is complete is written when the comparison is.
@@ -199,7 +200,7 @@ struct Given {
 }
 
 fn read_profile(path: &Path) -> Result<Given> {
-    let text = fs_err::read_to_string(path).map_err(|e| {
+    let text = crate::text::read(path).map_err(|e| {
         Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
     })?;
     let name = path.display().to_string();

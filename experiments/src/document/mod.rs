@@ -122,6 +122,8 @@ fn keep(text: &str) -> &'static str {
 
 /// Rewords serde's messages and finds the nearest of the names it lists.
 fn explain(message: &str) -> (String, Option<String>) {
+    // The name of a Rust type says nothing to a reader.
+    let message = &message.replace(" as i128", "").replace(" as u128", "");
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (given, known) = match quoted.split_first() {
         Some((given, known)) => (*given, known),
@@ -149,15 +151,29 @@ fn explain(message: &str) -> (String, Option<String>) {
 /// Says in words what serde's "expected u32" means.
 fn expected(message: &str) -> Option<String> {
     let (_, wanted) = message.rsplit_once("expected ")?;
-    let words = match wanted {
+    if message.contains("integer ") {
+        let most = match wanted {
+            "u8" => u64::from(u8::MAX),
+            "u16" => u64::from(u16::MAX),
+            "u32" => u64::from(u32::MAX),
+            // TOML's integers are signed.
+            "u64" | "usize" => i64::MAX as u64,
+            _ => return Some(format!("expected {}", in_words(wanted))),
+        };
+        return Some(format!("expected a whole number from 0 to {most}"));
+    }
+    Some(format!("expected {}", in_words(wanted)))
+}
+
+fn in_words(wanted: &str) -> &str {
+    match wanted {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more, without quotes",
         "f32" | "f64" => "a number without quotes",
         "a boolean" => "true or false, without quotes",
         "a string" => "text in quotes",
         "a sequence" => "a list: [a, b]",
         other => other,
-    };
-    Some(format!("expected {words}"))
+    }
 }
 
 const ONE_CHOICE: &str =
@@ -199,6 +215,15 @@ mod tests {
         assert_eq!(fail("[engine]\nblock_size = \"16\"\n").pointed_at(), Some("\"16\""));
         assert_eq!(fail("[engine]\nblock_size = -1\n").pointed_at(), Some("-1"));
         assert!(fail("[engine\n").message().contains("not valid TOML"));
+    }
+
+    #[test]
+    fn a_whole_number_that_is_too_large_is_told_the_largest() {
+        for number in ["1000000000000", "-1", "99999999999999999999999999"] {
+            let p = fail(&format!("[engine]\nblock_size = {number}\n"));
+            assert!(!p.message().contains("i128"), "{}", p.message());
+            assert!(p.help_text().contains("a whole number from 0 to 4294967295"), "{}", p.help_text());
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ struct Line {
 }
 
 fn read_jsonl(path: &Path) -> Result<Vec<String>> {
-    let text = fs_err::read_to_string(path).map_err(|e| {
+    let text = crate::text::read(path).map_err(|e| {
         Problem::bad_input(format!("live.prompts.jsonl.path: {e}")).help("expected a file with one JSON object a line")
     })?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());

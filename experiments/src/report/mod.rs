@@ -12,7 +12,8 @@ use crate::run::{Folder, write_problem};
 use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
 use std::path::{Path, PathBuf};
 
-const INDEX: &str = "index.html";
+/// The page, written last: where it is, the rest is.
+pub const INDEX: &str = "index.html";
 /// What tells our pages from others, which are never overwritten.
 const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
 
@@ -40,7 +41,7 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let run = RunFacts { facts, config, warnings, partial, compared, explorer: Some(explorer), version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
-    keep(to, &[(INDEX, &page.html()), (TIMING, &timing), (PAGE, &explorer_page)])
+    keep(to, &[(TIMING, &timing), (PAGE, &explorer_page), (INDEX, &page.html())])
 }
 
 fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {

@@ -130,7 +130,8 @@ pub(super) fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
     })
 }
 
-fn key(plan: &Plan, id: CellId) -> Key {
+/// What tells a cell from the others.
+pub(super) fn key(plan: &Plan, id: CellId) -> Key {
     let swept = plan.variants[id.variant].choices.iter().map(|c| Swept {
         path: c.path.clone(),
         value: c.value.clone(),

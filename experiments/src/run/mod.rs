@@ -17,10 +17,11 @@ pub use progress::Speed;
 pub use store::{Store, Stored, write_problem};
 
 use crate::plan::Plan;
-use crate::problem::{Exit, Problem, Result};
+use crate::problem::{Problem, Result};
 use crate::setting::Setting;
-use foretoken_sim::Ending;
+use foretoken_report::not_finite;
 use foretoken_sim::metrics::Slo;
+use foretoken_sim::{Ending, Summary};
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,7 @@ impl Runner<'_> {
         let wall = started.elapsed();
         match run.ending {
             Ending::Done => {}
-            Ending::Interrupted => return Err(interrupted()),
+            Ending::Interrupted => return Err(crate::interrupt::problem()),
             Ending::OutOfTime => return Err(out_of_time(&policy.label())),
             Ending::Failed => unreachable!("passes on the event clock cannot fail"),
         }
@@ -104,6 +105,10 @@ impl Runner<'_> {
         let summary = setting.summary(&run, slo);
         if summary.finished == 0 {
             return Err(setting.nothing_fits(&played, &run));
+        }
+        if let Some(fault) = fault(&summary) {
+            let key = assemble::key(self.plan, id);
+            return Err(Problem::bad_input(format!("{key}: {fault}")).help(ABSURD));
         }
         let unfit = setting.limits(&played, &run).into_keys();
         let unfit =
@@ -127,17 +132,52 @@ impl Runner<'_> {
     }
 
     fn check_interrupt(&self) -> Result<()> {
-        if self.interrupt.load(Ordering::Relaxed) { Err(interrupted()) } else { Ok(()) }
+        if self.interrupt.load(Ordering::Relaxed) { Err(crate::interrupt::problem()) } else { Ok(()) }
     }
 }
 
 fn out_of_time(policy: &str) -> Box<Problem> {
-    Problem::new(Exit::BadInput, format!("{policy}: the simulated clock ran past its 213 days")).help(
-        "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals",
-    )
+    Problem::bad_input(format!("{policy}: the simulated clock ran past its 213 days")).help(ABSURD)
 }
 
-fn interrupted() -> Box<Problem> {
-    Problem::new(Exit::Interrupted, "interrupted: what was finished is kept")
-        .help("run the same command with --resume to go on")
+const ABSURD: &str =
+    "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals";
+
+/// Why a summary is no result. What may be absent (no draft was made, no bound was set) is absent in it; a number that is there
+/// and not finite, or a latency of nothing, over which speedups are taken, is a fault of what was asked.
+fn fault(summary: &Summary) -> Option<String> {
+    if let Some((name, value)) = not_finite(summary) {
+        return Some(format!("`{name}` came out as {value}"));
+    }
+    if summary.e2e.is_some_and(|q| q.mean == 0.0) {
+        return Some("mean E2E is 0 s: no pass took any time, so there is no speedup and no rate".to_owned());
+    }
+    let bounds = [("TTFT", summary.slo.ttft_s), ("TPOT", summary.slo.tpot_s), ("E2E", summary.slo.e2e_s)];
+    let (name, _) = bounds.into_iter().find(|(_, bound)| bound.is_some_and(|s| s <= 0.0))?;
+    Some(format!("the SLO bounds {name} to 0 s: it was scaled from a run in which tokens took no time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::RequestRecords;
+    use foretoken_sim::metrics::{Quantiles, Totals};
+
+    #[test]
+    fn what_is_absent_is_no_fault_and_what_is_not_finite_is() {
+        let quantiles = |mean| Some(Quantiles { mean, p50: mean, p90: mean, p99: mean });
+        let good = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
+        let good = Summary { e2e: quantiles(1.0), ..good };
+        assert_eq!(fault(&good), None);
+        assert!(good.acceptance_rate.is_none() && good.tpot.is_none(), "absent, and no fault");
+        let with = |change: fn(&mut Summary)| {
+            let mut broken = good.clone();
+            change(&mut broken);
+            fault(&broken).unwrap()
+        };
+        assert!(with(|s| s.kv_use_mean = f64::NAN).contains("`kv_use_mean` came out as NaN"));
+        assert!(with(|s| s.tpot = Some(Quantiles { p99: f64::INFINITY, ..s.e2e.unwrap() })).contains("`tpot_p99_s`"));
+        assert!(with(|s| s.e2e = Some(Quantiles { mean: 0.0, ..s.e2e.unwrap() })).contains("mean E2E is 0 s"));
+        assert!(with(|s| s.slo.tpot_s = Some(0.0)).contains("bounds TPOT to 0 s"));
+    }
 }

@@ -110,18 +110,21 @@ fn name(id: CellId) -> String {
 
 /// A result that could not be written, with what to do about it.
 pub fn write_problem(error: ReportError) -> Box<Problem> {
-    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    let refused = |e: &std::io::Error| matches!(e.kind(), PermissionDenied | ReadOnlyFilesystem);
-    let help = match &error {
-        ReportError::Write { cause, .. } if refused(cause) => {
-            "make the folder writable or choose another with -o; finished cells are kept, and --resume goes on from them"
-        }
-        _ => {
-            "free some space or choose another folder with -o; finished cells are kept, and --resume goes on from them"
-        }
+    use std::io::ErrorKind::{OutOfMemory, PermissionDenied, ReadOnlyFilesystem};
+    let what = match &error {
+        ReportError::Write { cause, .. } => match cause.kind() {
+            PermissionDenied | ReadOnlyFilesystem => "make the folder writable or choose another with -o",
+            OutOfMemory => MORE_MEMORY,
+            _ => "free some space or choose another folder with -o",
+        },
+        // zstd and polars say so in words alone.
+        ReportError::Parquet { cause, .. } if cause.to_string().contains("memory") => MORE_MEMORY,
+        _ => "free some space or choose another folder with -o",
     };
-    Problem::failed(error.to_string()).help(help)
+    Problem::failed(error.to_string()).help(format!("{what}; finished cells are kept, and --resume goes on from them"))
 }
+
+const MORE_MEMORY: &str = "it ran out of memory: give it more, or run fewer cells at a time with --threads 1";
 
 #[cfg(test)]
 mod tests {
@@ -154,6 +157,7 @@ mod tests {
         assert!(help(std::io::ErrorKind::PermissionDenied).starts_with("make the folder writable"));
         assert!(help(std::io::ErrorKind::ReadOnlyFilesystem).starts_with("make the folder writable"));
         assert!(help(std::io::ErrorKind::StorageFull).starts_with("free some space"));
+        assert!(help(std::io::ErrorKind::OutOfMemory).starts_with("it ran out of memory"));
     }
 
     #[test]

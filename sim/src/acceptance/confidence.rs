@@ -63,18 +63,17 @@ impl Default for Confidence {
 impl Confidence {
     /// What is wrong with it, if anything: the key and why.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
-        let finite = |x: f64| x.is_finite();
-        if !(self.curve.slope > 0.0 && finite(self.curve.slope)) {
-            return Some(("confidence.curve.slope", format!("{} is not a number > 0", self.curve.slope)));
+        // A logit of 40 is a probability that no f64 tells from 1: what is beyond these bounds says nothing, and overflows.
+        let positive = [("confidence.curve.slope", self.curve.slope), ("confidence.prior_sd", self.prior_sd)];
+        if let Some((key, x)) = positive.into_iter().find(|(_, x)| !(1e-3..=1e3).contains(x)) {
+            return Some((key, format!("{x:?} is not a number > 0, from 0.001 to 1000")));
         }
-        if self.curve.intercepts.is_empty() || !self.curve.intercepts.iter().all(|&b| finite(b)) {
-            return Some(("confidence.curve.intercepts", "needs at least one finite number".into()));
+        let within = |x: &f64| (-1e6..=1e6).contains(x);
+        if self.curve.intercepts.is_empty() || !self.curve.intercepts.iter().all(within) {
+            return Some(("confidence.curve.intercepts", "needs numbers from -1000000 to 1000000".into()));
         }
-        if !(self.prior_sd > 0.0 && finite(self.prior_sd)) {
-            return Some(("confidence.prior_sd", format!("{} is not a number > 0", self.prior_sd)));
-        }
-        if !(finite(self.misfit.scale) && finite(self.misfit.shift)) {
-            return Some(("confidence.misfit", "scale and shift must be finite".into()));
+        if !(within(&self.misfit.scale) && within(&self.misfit.shift)) {
+            return Some(("confidence.misfit", "scale and shift must be numbers from -1000000 to 1000000".into()));
         }
         None
     }

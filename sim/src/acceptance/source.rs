@@ -40,7 +40,7 @@ pub(super) struct Source<B> {
 
 impl<B: Bits> AcceptanceSource for Source<B> {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
-        self.bits.fill(request, (request.output_len + max_draft_len) as usize, out);
+        self.bits.fill(request, request.output_len as usize + max_draft_len as usize, out);
     }
 
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {

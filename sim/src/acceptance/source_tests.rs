@@ -153,3 +153,23 @@ fn bad_settings_name_their_key() {
     spec.confidence.prior_sd = 0.0;
     assert!(spec.check().unwrap_err().to_string().contains("prior_sd"));
 }
+
+/// Every shape that the check lets through gives a rate, and soon.
+#[test]
+fn extreme_laws_of_rates_are_drawn_from_or_refused() {
+    let extremes = [1e-320, 1e-30, 1e-3, 0.5, 1.0, 1e6, 1e30, 1e308, 0.0, -1.0, f64::NAN, f64::INFINITY];
+    let mut drawn = 0;
+    for (a, b) in extremes.iter().flat_map(|&a| extremes.iter().map(move |&b| (a, b))) {
+        let spec = AcceptanceSpec { source: one_law(a, b, 0.1), ..AcceptanceSpec::default() };
+        let Ok(source) = spec.build(1, &Workload::default()) else { continue };
+        for id in 0..100 {
+            let request = RequestTruth { id, output_len: 64, category: 0, recording: None };
+            let mut row = TruthRow::default();
+            source.start(request, 4, &mut row);
+            let confidence = source.confidence(request, 1, 0, Some(true), 0);
+            assert!(confidence > 0.0 && confidence <= 1.0, "{a} {b}: {confidence}");
+        }
+        drawn += 1;
+    }
+    assert_eq!(drawn, 16, "of shapes from 0.001 to 1000000");
+}

@@ -154,11 +154,12 @@ impl AcceptanceSpec {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
                     return bad("source.mixture.autocorrelation", why);
                 }
-                let sane = |x: f64| x > 0.0 && x.is_finite();
-                let fault = |beta: &Beta| !(sane(beta.a) && sane(beta.b));
+                // Outside these shapes rates are all 0 and 1, or all the same, and the law cannot be drawn from any more.
+                let why = "a and b must be > 0, from 0.001 to 1000000";
+                let fault = |beta: &Beta| [beta.a, beta.b].iter().any(|shape| !(1e-3..=1e6).contains(shape));
                 match m.categories.iter().find(|(_, beta)| fault(beta)) {
-                    Some((name, _)) => bad(&format!("source.mixture.categories.{name}"), "a and b must be > 0"),
-                    None if fault(&m.all) => bad("source.mixture.all", "a and b must be > 0"),
+                    Some((name, _)) => bad(&format!("source.mixture.categories.{name}"), why),
+                    None if fault(&m.all) => bad("source.mixture.all", why),
                     None => Ok(()),
                 }
             }

@@ -22,7 +22,7 @@ pub use read::read_cells;
 pub use requests::RequestsWriter;
 pub use series::write_series;
 pub use steps::StepsWriter;
-pub use summary::write_summary;
+pub use summary::{not_finite, write_summary};
 pub use timeline::{read_keys, read_kv_peaks, read_requests, read_steps};
 
 #[cfg(test)]

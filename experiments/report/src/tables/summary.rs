@@ -24,6 +24,15 @@ pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     table.finish()
 }
 
+/// The first number of a summary that is neither absent nor finite, with its column.
+pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
+    let broken = |number: Number| match number {
+        Number::Real(x) => x.filter(|x| !x.is_finite()),
+        Number::Count(_) => None,
+    };
+    numbers(summary).into_iter().find_map(|(name, number)| Some((name, broken(number)?)))
+}
+
 /// A number of a summary.
 enum Number {
     Count(u64),

@@ -5,12 +5,11 @@ mod show;
 
 use super::print;
 use super::profile::{cpu, describe};
-use super::run::on_interrupt;
 use crate::cli::{DeviceName, Format, ProfileAcceptanceArgs};
-use crate::gpu;
 use crate::models::Model;
 use crate::problem::{Exit, Problem, Result};
 use crate::tokens::{Tokens, end_of_text};
+use crate::{gpu, interrupt};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::Llama;
 use foretoken_kernels::teacher::{judge, limits, write};
@@ -28,7 +27,7 @@ const CHUNK: usize = 64;
 /// Runs the command.
 pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     check(args)?;
-    let interrupt = on_interrupt()?;
+    let interrupt = interrupt::flag();
     let (target, draft) = (Model::find("--target", &args.target, None)?, Model::find("--draft", &args.draft, None)?);
     let tokens = Tokens::of("--target", &target)?;
     check_pair(&target, &draft, &tokens)?;
@@ -151,6 +150,7 @@ impl Job<'_> {
         let mut target = load(device, self.target, batch, self.longest())?;
         let bar = bar("tokens written", self.prompts.all.len() * output_len);
         let mut outputs = Vec::new();
+        let _watch = interrupt::watch();
         for group in self.prompts.all.chunks(batch) {
             let prompts: Vec<&[u32]> = group.iter().map(|(_, prompt)| prompt.as_slice()).collect();
             let go_on = |written: usize| {
@@ -169,6 +169,7 @@ impl Job<'_> {
         let mut draft = load(device, self.draft, 1, self.longest())?;
         let bar = bar("texts judged", texts.len());
         let mut outputs = Vec::new();
+        let _watch = interrupt::watch();
         for ((family, prompt), text) in self.prompts.all.iter().zip(texts) {
             if self.interrupt.load(Ordering::Relaxed) {
                 return Err(interrupted());

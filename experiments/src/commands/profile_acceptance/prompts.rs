@@ -86,7 +86,7 @@ fn lines(args: &ProfileAcceptanceArgs, path: &Path, tokens: &Tokens) -> Result<P
             format!("--prompt-len {len} belongs to the generated families, and {} has its own prompts", path.display());
         return Err(Problem::bad_input(message).help("leave it out, or give --prompts families"));
     }
-    let text = fs_err::read_to_string(path).map_err(|e| {
+    let text = crate::text::read(path).map_err(|e| {
         Problem::bad_input(format!("--prompts: {e}"))
             .help("give `families`, or a file with one JSON object a line: {\"prompt\": \"...\", \"family\": \"...\"}")
     })?;

@@ -1,0 +1,326 @@
+//! Input that means harm, or nothing: it is refused in words that are short and safe to print, before it takes the machine.
+
+use crate::support::{EXPERIMENT, Place};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::{Read, Write};
+use std::process::{Command, Output};
+
+/// `foretoken run x.toml -o out` with these settings and this much memory, in GiB.
+fn with_memory(place: &Place, gib: &str, sets: &[&str]) -> Output {
+    let sets = sets.iter().flat_map(|set| ["--set", set]);
+    let mut command = place.foretoken();
+    command.env("FORETOKEN_MEMORY_GIB", gib).args(["run", "x.toml", "-o", "out", "--no-figures"]).args(sets);
+    command.output().unwrap()
+}
+
+/// The run must be refused as bad input with all these words, and leave nothing.
+#[track_caller]
+fn refused(sets: &[&str], words: &[&str]) {
+    let place = Place::new();
+    let output = with_memory(&place, "1", sets);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{sets:?}: {error}");
+    words.iter().for_each(|word| assert!(error.contains(word), "{sets:?}: `{word}` is missing in\n{error}"));
+    assert!(output.stdout.is_empty() && !place.path("out").exists(), "{sets:?} left something");
+}
+
+#[test]
+fn laws_that_no_distribution_has_are_refused_at_their_key() {
+    refused(&["belief.noise_cv=1e308"], &["belief.noise_cv: 1e308 is too large", "from 0 to 1000", "--set belief"]);
+    refused(&["hardware.noise_cv=1e100"], &["hardware.noise_cv: 1e100 is too large", "from 0 to 1000"]);
+    let gamma = |cv: &str| format!("workload.arrivals={{ gamma = {{ rate = 5.0, cv = {cv} }} }}");
+    refused(&[&gamma("1e308")], &["arrivals.gamma.cv: 1e308", "from 0.001 to 1000"]);
+    refused(&[&gamma("1e-320")], &["arrivals.gamma.cv: 1e-320", "from 0.001 to 1000"]);
+    let beta = "acceptance.source={ mixture = { all = { a = 1e308, b = 1e308 } } }";
+    refused(&[beta], &["acceptance.source.mixture.all", "from 0.001 to 1000000"]);
+    refused(&["workload.arrivals={ t1 = { tau_s = 1e-30 } }"], &["arrivals.t1.tau_s: 1e-30", "at least 1e-6"]);
+}
+
+#[test]
+fn results_that_are_none_name_their_cell() {
+    let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
+    let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
+    let (sets, one) = ([target.as_str(), draft.as_str(), "seeds=[7]"], "engine.max_num_seqs = 8, seed 7");
+    refused(&sets, &["autoregressive, engine.max_num_seqs = 8", one, "mean E2E is 0 s", "no speedup"]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_is_made() {
+    let poisson = "workload.arrivals={ poisson = { rate = 1e9 } }";
+    let many = "workload.requests=4294967295";
+    let raise = "FORETOKEN_MEMORY_GIB=N";
+    refused(&[many, poisson], &["4294967295 requests takes 800 GiB", "this program may use 1.0 GiB", raise]);
+    refused(&[many, "workload.arrivals={ closed-loop = 4294967295 }"], &["4294967295 requests takes 800 GiB", raise]);
+    refused(
+        &["engine.num_gpu_blocks=1000000000"],
+        &["engine.num_gpu_blocks: 1000000000 KV blocks take 26 GiB", raise, "--threads 1"],
+    );
+    let endless = "workload.lengths={ fixed = { prompt = 1, output = 4294967294 } }";
+    refused(
+        &[endless, "engine.max_model_len=4294967295"],
+        &["workload.lengths: outputs of up to 4294967294 tokens", raise],
+    );
+    // As long as nobody says how long, the rate decides.
+    let hour = r#"workload={ arrivals = { poisson = { rate = 1e9 } }, duration_s = 3600.0, lengths = { fixed = { prompt = 1, output = 1 } } }"#;
+    refused(&[hour], &["requests takes 1.0 GiB", raise]);
+}
+
+#[test]
+fn the_limit_is_stated_and_can_be_raised() {
+    let blocks = &["engine.num_gpu_blocks=1000000"][..];
+    let place = Place::new();
+    let refused = with_memory(&place, "0.02", blocks);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("1000000 KV blocks take 27 MiB") && error.contains("may use 20 MiB"), "{error}");
+    let allowed = with_memory(&place, "4", blocks);
+    assert!(allowed.status.success(), "{}", String::from_utf8_lossy(&allowed.stderr));
+    for bad in ["much", "-1", "0", "nan"] {
+        let output = with_memory(&place, bad, &[]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("FORETOKEN_MEMORY_GIB={bad}: expected GiB")), "{error}");
+    }
+}
+
+/// `foretoken traces inspect` of a file, with a quarter of a GiB of memory.
+fn inspect_refuses(place: &Place, file: &str, words: &[&str]) {
+    let mut command = place.foretoken();
+    let output = command.env("FORETOKEN_MEMORY_GIB", "0.25").args(["traces", "inspect", file]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{file}: {error}");
+    words.iter().for_each(|word| assert!(error.contains(word), "{file}: `{word}` is missing in\n{error}"));
+}
+
+#[test]
+fn files_without_an_end_are_refused() {
+    let place = Place::new();
+    const HEADER: &[u8] = b"t_s,input_tokens,output_tokens\n";
+    let endless = |head: &'static [u8], byte| head.chain(std::io::repeat(byte).take(1 << 28));
+    let raise = "FORETOKEN_MEMORY_GIB=N";
+    for (name, head, byte, words) in [
+        ("line", HEADER, b'0', [":2: is longer than 1.0 MiB", raise]),
+        ("first", b"" as &[u8], b'x', [":1: is longer than 1.0 MiB", raise]),
+        ("blank", b"{}", b'\n', ["no known format", ""]),
+        ("field", b"t_s,input_tokens,output_tokens\n\"", b'\n', [": is longer than 1.0 MiB", raise]),
+        ("rows", HEADER, b'\n', ["unpacks to more than 256 MiB", raise]),
+    ] {
+        let mut gz =
+            GzEncoder::new(std::fs::File::create(place.path(&format!("{name}.gz"))).unwrap(), Compression::fast());
+        std::io::copy(&mut endless(head, byte), &mut gz).unwrap();
+        gz.finish().unwrap();
+        inspect_refuses(&place, &format!("{name}.gz"), &words);
+    }
+    let zst = zstd::encode_all(endless(HEADER, b'0'), 1).unwrap();
+    std::fs::write(place.path("line.zst"), zst).unwrap();
+    inspect_refuses(&place, "line.zst", &[":2: is longer than 1.0 MiB", raise]);
+
+    std::fs::write(place.path("long.toml"), format!("{EXPERIMENT}#{}", "x".repeat(2 << 20))).unwrap();
+    let mut command = place.foretoken();
+    let output = command.env("FORETOKEN_MEMORY_GIB", "0.25").args(["run", "long.toml"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("long.toml: is longer than 1.0 MiB") && error.contains(raise), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn devices_and_pipes_without_an_end_are_refused() {
+    let place = Place::new();
+    let bin = env!("CARGO_BIN_EXE_foretoken");
+    inspect_refuses(&place, "/dev/zero", &["/dev/zero: is a device"]);
+    for command in [&["run", "/dev/zero"][..], &["decide", "/dev/zero"], &["explore", "--profile", "/dev/zero"]] {
+        assert!(place.fails(command, 2).contains("is a device"), "{command:?}");
+    }
+    let set = ["run", "x.toml", "-o", "out", "--set", "workload.arrivals={ trace = { path = \"/dev/zero\" } }"];
+    assert!(place.fails(&set, 2).contains("is a device"));
+    for (command, words) in [
+        ("run /dev/stdin", "is longer than 1.0 MiB"),
+        ("decide -", "is longer than 1.0 MiB"),
+        ("traces inspect /dev/stdin", "is longer than"),
+    ] {
+        let script = format!(
+            "FORETOKEN_MEMORY_GIB=0.25; export FORETOKEN_MEMORY_GIB; yes xxxxxxx | tr -d '\\n' | {bin} {command}"
+        );
+        let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+/// What comes through a pipe gives the bytes that the file gives, inspected or run.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_like_the_file() {
+    let arrivals = "arrivals = { poisson = { rate = 4.0 } }";
+    let text = EXPERIMENT.replacen(arrivals, "arrivals = { trace = { path = \"t.csv\" } }", 1);
+    let text = text.replacen("lengths = { fixed = { prompt = 128, output = 64 } }\nrequests = 200\n", "", 1);
+    let place = Place::holding(&text);
+    let rows: String = (0..300).map(|i| format!("{}.5,{},9\n", i / 4, i % 90 + 10)).collect();
+    std::fs::write(place.path("t.csv"), format!("t_s,input_tokens,output_tokens\n{rows}")).unwrap();
+    let bin = env!("CARGO_BIN_EXE_foretoken");
+    let shell = |script: &str| {
+        let output = Command::new("sh").arg("-c").arg(script).current_dir(place.path("")).output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let from_file = shell(&format!("{bin} traces inspect t.csv"));
+    assert!(from_file.contains("requests             300"), "{from_file}");
+    assert_eq!(shell(&format!("cat t.csv | {bin} traces inspect /dev/stdin")), from_file);
+    assert_eq!(shell(&format!("gzip -c t.csv | {bin} traces inspect /dev/stdin")), from_file);
+    let file = place.run("out", &["--no-figures"]);
+    let set = "--set 'workload.arrivals.trace.path=\"/dev/stdin\"'";
+    assert_eq!(shell(&format!("cat t.csv | {bin} run x.toml -o piped --no-figures {set}")), file);
+    assert_eq!(
+        shell(&format!(
+            "cat x.toml | {bin} run /dev/stdin -o again --no-figures --set 'workload.arrivals.trace.path=\"t.csv\"'"
+        )),
+        file
+    );
+}
+
+/// Characters that act on a terminal: escape, bell, a C1 control, and four that turn or hide writing.
+const ACTING: &str = "\u{1b}[2J\u{7}\u{9b}\u{202e}\u{2066}\u{200b}\u{85}";
+
+#[track_caller]
+fn is_safe(what: &str, output: &Output) {
+    for (stream, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let acting = |c: char| (c.is_control() && c != '\n') || (ACTING.contains(c) && !c.is_ascii());
+        assert!(!text.contains(acting), "{what}: {stream} has {:?}", text.find(acting).map(|at| &text[at..]));
+    }
+}
+
+#[test]
+fn nothing_that_is_printed_acts_on_the_terminal() {
+    let place = Place::new();
+    let quoted: String = ACTING.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+    let file = |name: &str, text: &str| {
+        std::fs::write(place.path(name), text).unwrap();
+        name.to_owned()
+    };
+    let experiment = |from: &str, to: &str| {
+        assert!(EXPERIMENT.contains(from), "{from}");
+        EXPERIMENT.replacen(from, to, 1)
+    };
+    let bad_name = format!("x{ACTING}.toml");
+    let claims = format!(
+        "\n[paper]\ntitle = \"{quoted}\"\nclaims = [{{ id = \"{quoted}\", says = \"{quoted}\", where = \"{quoted}\", measure = {{ value = {{ metric = \"speedup\", policy = \"{quoted}\" }} }} }}]\n"
+    );
+    let files = [
+        ("key.toml", experiment("noise_cv", &format!("\"{quoted}\""))),
+        ("name.toml", experiment("small", &quoted)),
+        ("comment.toml", experiment("noise_cv = 0.05", &format!("noise_cv = -1 # {ACTING}"))),
+        ("value.toml", experiment("noise_cv = 0.05", &format!("noise_cv = \"{quoted}\""))),
+        ("policy.toml", experiment("adaspec = {}", &format!("\"{quoted}\" = {{}}"))),
+        ("category.toml", experiment("constant = { rate = 0.7 }", &format!("\"{quoted}\" = {{ rate = 0.7 }}"))),
+        ("claim.toml", EXPERIMENT.to_owned() + &claims),
+        (
+            "path.toml",
+            experiment("poisson = { rate = 4.0 }", &format!("trace = {{ path = \"{quoted}.csv\" }}")).replacen(
+                "requests = 200\n",
+                "",
+                1,
+            ),
+        ),
+        ("header.csv", format!("t_s,{ACTING},output_tokens\n0.0,5,5\n")),
+        ("unknown.csv", format!("a{ACTING},b\n1,2\n")),
+        ("cell.csv", format!("t_s,input_tokens,output_tokens\n0.0,{ACTING},5\n")),
+        ("key.jsonl", format!("{{\"timestamp\": 0, \"{quoted}\": 1}}\n")),
+        ("cut.jsonl", format!("{{\"timestamp\": 0, \"{ACTING}\": 1e400}}\n")),
+        ("state.json", format!("{{\"{quoted}\": 1}}")),
+        ("state2.json", format!("{{\"{ACTING}\": }}")),
+        (bad_name.as_str(), "name = 1\n".to_owned()),
+    ];
+    for (name, text) in &files {
+        file(name, text);
+    }
+    let odd = format!("category{ACTING}");
+    file("good.csv", &format!("question_id,turn,category,input_tokens,output_tokens\n1,0,{odd},5,5\n2,0,other,5,5\n"));
+    let set = format!("engine.{ACTING}=1");
+    let set_value = format!("engine.max_num_seqs=\"{quoted}\"");
+    let missing = format!("gone{ACTING}");
+    let mut cases: Vec<Vec<&str>> = vec![
+        vec!["policies", "show", ACTING],
+        vec!["policies", "defaults", ACTING],
+        vec!["traces", "inspect", &missing],
+        vec!["traces", "inspect", "good.csv"],
+        vec!["traces", "inspect", "good.csv", "--format", "json"],
+        vec!["traces", "inspect", "good.csv", "--format-of", ACTING],
+        vec!["traces", "text", "--family", ACTING],
+        vec!["run", "x.toml", "--set", &set],
+        vec!["run", "x.toml", "--set", &set_value],
+        vec!["run", "x.toml", "--set", ACTING],
+        vec!["run", "x.toml", "--threads", ACTING],
+        vec![ACTING],
+        vec!["report", &missing],
+        vec!["export", "perfetto", &missing],
+        vec!["export", "sglang", ACTING],
+        vec!["doctor", "--need", ACTING],
+        vec!["validate", &missing],
+        vec!["explore", "--profile", &missing],
+    ];
+    for (name, _) in &files {
+        cases.push(match name.rsplit_once('.').unwrap().1 {
+            "toml" => vec!["run", name, "-o", "out"],
+            "json" => vec!["decide", name],
+            _ => vec!["traces", "inspect", name],
+        });
+    }
+    let mut failed = 0;
+    for args in &cases {
+        let output = place.foretoken().args(args).output().unwrap();
+        is_safe(&format!("{args:?}"), &output);
+        assert!(matches!(output.status.code(), Some(0..=4)), "{args:?}: {:?}", output.status);
+        failed += usize::from(!output.status.success());
+    }
+    assert_eq!(failed, cases.len() - 2, "all but the good trace are refused");
+    // And where a run goes well: its folder, its trace and what its trace holds are named.
+    let out = format!("out{ACTING}");
+    let output = place.foretoken().args(["run", "x.toml", "--no-figures", "-o", &out]).output().unwrap();
+    is_safe("a good run", &output);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("out\\u001b[2J\\u0007"));
+}
+
+#[test]
+fn messages_are_of_a_length_that_is_read() {
+    let place = Place::new();
+    let long = "y".repeat(100_000);
+    for (name, text) in [
+        ("brackets.toml", "[".repeat(100_000)),
+        ("tables.toml", "{a=".repeat(100_000)),
+        ("name.toml", EXPERIMENT.replacen("small", &"!".repeat(10 << 20), 1)),
+        ("key.toml", EXPERIMENT.replacen("noise_cv", &long, 1)),
+        ("value.toml", EXPERIMENT.replacen("0.05", &format!("\"{long}\""), 1)),
+        ("header.csv", format!("{long},{long}\n1,2\n")),
+        ("cell.csv", format!("t_s,input_tokens,output_tokens\n0.0,{long},5\n")),
+        ("key.jsonl", format!("{{\"{long}\": 1e400}}\n")),
+    ] {
+        std::fs::write(place.path(name), text).unwrap();
+        let args = if name.ends_with("toml") { ["run", name].to_vec() } else { ["traces", "inspect", name].to_vec() };
+        let error = place.fails(&args, 2);
+        assert!(error.len() < 8000, "{name}: {} bytes", error.len());
+    }
+    for set in [format!("{long}=1"), format!("engine.max_num_seqs=\"{long}\""), long.clone()] {
+        let error = place.fails(&["run", "x.toml", "--set", &set], 2);
+        assert!(error.len() < 8000, "{} bytes", error.len());
+    }
+    let error = place.fails(&["run", "x.toml", "--set", "hardware.target.linear.delta_s=-1e308"], 2);
+    assert!(error.contains("-1e308") && !error.contains("0000000000"), "{error}");
+}
+
+/// 65,535 threads would take 128 GiB of addresses; there are six comparisons of cells to run.
+#[cfg(target_os = "linux")]
+#[test]
+fn there_are_no_more_threads_than_cells() {
+    let place = Place::new();
+    let script = format!(
+        "ulimit -v 8388608; exec {} run x.toml -o out --no-figures --threads 65535",
+        env!("CARGO_BIN_EXE_foretoken")
+    );
+    let output = Command::new("sh").arg("-c").arg(script).current_dir(place.path("")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), place.run("plain", &["--no-figures"]));
+}

@@ -1,0 +1,111 @@
+//! Ctrl-C in every command and at every moment: it says "interrupted", exits with 130, and leaves no half-written file.
+//!
+//! A named pipe holds a command where it is: it waits for the other end, which the test opens when it wants to know that the
+//! command has got there, and never serves.
+#![cfg(unix)]
+
+use crate::interrupted::{long, start};
+use crate::support::{Place, bytes_of};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn spawn(place: &Place, args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
+    command.args(args).current_dir(place.path("")).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn pipe(place: &Place, name: &str) {
+    let path = place.path(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn interrupted(child: Child) -> Output {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{error}");
+    assert!(error.contains("interrupted") && output.stdout.is_empty(), "{error}");
+    output
+}
+
+/// Every file below a folder whose name ends like this.
+fn ending_with(folder: &Path, end: &str) -> Vec<String> {
+    bytes_of(folder).into_keys().filter(|name| name.ends_with(end)).collect()
+}
+
+#[test]
+fn every_command_ends_alike() {
+    // What each reads first is a pipe that says nothing.
+    for (file, args) in [
+        ("e.toml", &["run", "e.toml"][..]),
+        ("e.toml", &["bench", "e.toml"]),
+        ("e.toml", &["export", "vllm", "e.toml"]),
+        ("e.toml", &["export", "sglang", "e.toml"]),
+        ("e.toml", &["live", "e.toml"]),
+        ("e.toml", &["validate", "e.toml"]),
+        ("t.csv", &["traces", "inspect", "t.csv"]),
+        ("s.json", &["decide", "s.json"]),
+        ("p.toml", &["explore", "--profile", "p.toml"]),
+        ("r/manifest.json", &["report", "r"]),
+        ("r/manifest.json", &["export", "perfetto", "r", "-o", "t.json"]),
+        ("m/config.json", &["profile", "--target", "m", "--draft", "m", "-o", "p.toml"]),
+        ("m/config.json", &["profile-acceptance", "--target", "m", "--draft", "m", "-o", "t.ftk"]),
+    ] {
+        let place = Place::new();
+        pipe(&place, file);
+        let child = spawn(&place, args);
+        // Opened when the command has opened its end.
+        let _held = File::options().write(true).open(place.path(file)).unwrap();
+        interrupted(child);
+        std::fs::remove_file(place.path(file)).unwrap();
+        let left = ending_with(&place.path(""), ".partial");
+        assert!(left.is_empty(), "{args:?} left {left:?}");
+    }
+}
+
+#[test]
+fn what_is_being_written_goes() {
+    let place = Place::new();
+    let mut child = spawn(&place, &["traces", "text", "--n", "1000000000", "-o", "big.jsonl"]);
+    while !place.path("big.jsonl.partial").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be interrupted");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    interrupted(child);
+    assert_eq!(ending_with(&place.path(""), ".partial"), Vec::<String>::new());
+    assert!(!place.path("big.jsonl").exists());
+
+    place.run("out", &["--no-figures"]);
+    // The timeline is written beside its name: here into a pipe, until nobody takes more.
+    pipe(&place, "t.json.partial");
+    let child = spawn(&place, &["export", "perfetto", "out", "-o", "t.json"]);
+    let _held = File::open(place.path("t.json.partial")).unwrap();
+    interrupted(child);
+    assert!(!place.path("t.json.partial").exists() && !place.path("t.json").exists());
+}
+
+/// Late in a run, when all cells are finished and the tables are written: it ends, and is resumed to the same bytes.
+#[test]
+fn a_run_that_writes_is_interrupted_and_resumed() {
+    for file in ["requests.parquet.partial", "report.json.partial"] {
+        let place = long();
+        let mut begun = start(&place);
+        begun.kill().unwrap();
+        begun.wait().unwrap();
+        pipe(&place, &format!("out/{file}"));
+        let child = spawn(&place, &["run", "x.toml", "-o", "out", "--resume", "--no-figures"]);
+        let _held = File::open(place.path("out").join(file)).unwrap();
+        let output = interrupted(child);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("what was finished is kept") && error.contains("--resume"), "{error}");
+        assert_eq!(ending_with(&place.path("out"), ".partial"), Vec::<String>::new());
+        let resumed = place.run("out", &["--resume", "--no-figures"]);
+        assert_eq!(resumed, place.run("whole", &["--no-figures"]));
+        let (resumed, whole) = (bytes_of(&place.path("out")), bytes_of(&place.path("whole")));
+        assert!(resumed.keys().eq(whole.keys()), "{:?}", resumed.keys());
+        resumed.iter().for_each(|(name, bytes)| assert!(bytes == &whole[name], "{name} differs"));
+    }
+}
