@@ -62,7 +62,7 @@ fn round_numbers(text: &str) -> Cow<'_, str> {
         let fraction = from[whole..].strip_prefix('.').map_or(0, |f| f.bytes().take_while(u8::is_ascii_digit).count());
         let end = if fraction > 0 { whole + 1 + fraction } else { whole };
         out.push_str(before);
-        match from[..end].parse::<f64>().ok().filter(|x| whole >= DIGITS && x.is_finite()) {
+        match from[..end].parse::<f64>().ok().filter(|x| whole.max(fraction) >= DIGITS && x.is_finite()) {
             Some(x) => out.push_str(&format!("{x:e}")),
             None => out.push_str(&from[..end]),
         }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn numbers_are_not_written_out() {
-        let text = format!("{} and {:.1} are too large, 0.125 and 123456789012 are not", 1e308, -1e200);
-        assert_eq!(message(&text), "1e308 and -1e200 are too large, 0.125 and 123456789012 are not");
+        let text = format!("{}, {:.1} and {} are too long, 0.125 and 123456789012 are not", 1e308, -1e200, 1e-300);
+        assert_eq!(message(&text), "1e308, -1e200 and 1e-300 are too long, 0.125 and 123456789012 are not");
     }
 }
