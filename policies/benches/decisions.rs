@@ -91,7 +91,6 @@ impl Step {
             always_extend: false,
             num_running: REQUESTS as u32,
             num_waiting: 0,
-            max_tokens: 4096,
         }
     }
 }

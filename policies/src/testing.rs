@@ -86,7 +86,6 @@ impl Batch {
             always_extend: self.always_extend,
             num_running: self.ids.len() as u32 + self.prefill.chunks,
             num_waiting: 0,
-            max_tokens: 1 << 20,
         }
     }
 }

@@ -66,7 +66,6 @@ impl Columns {
             always_extend: self.always_extend,
             num_running: 0,
             num_waiting: 0,
-            max_tokens: 0,
         }
     }
 }

@@ -106,8 +106,6 @@ pub struct EngineConfig {
     pub budget_charge: BudgetCharge,
     /// Most draft tokens a request in a step (vLLM `num_speculative_tokens`).
     pub max_draft_len: u32,
-    /// Server-wide cap on output tokens shown to policies.
-    pub max_tokens: u32,
     /// Host time of a step outside the model, seconds.
     pub step_overhead_s: f64,
     /// Host time of a policy's decisions.
@@ -135,7 +133,6 @@ impl Default for EngineConfig {
             draft_gap: DraftGap::CatchUpNextUse,
             budget_charge: BudgetCharge::Full,
             max_draft_len: 8,
-            max_tokens: 1 << 20,
             step_overhead_s: 0.0,
             decision_s: DecisionSeconds::default(),
             skip_stretches: true,
@@ -161,7 +158,6 @@ impl EngineConfig {
             ("max_num_batched_tokens", self.max_num_batched_tokens),
             ("block_size", self.block_size),
             ("max_model_len", self.max_model_len),
-            ("max_tokens", self.max_tokens),
         ];
         for (key, value) in positive {
             if value == 0 {

@@ -59,8 +59,6 @@ pub struct BatchView<'a> {
     pub num_running: u32,
     /// Requests waiting.
     pub num_waiting: u32,
-    /// The server-wide cap on output tokens; never a request's own length.
-    pub max_tokens: u32,
 }
 
 impl BatchView<'_> {

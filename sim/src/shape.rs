@@ -167,7 +167,6 @@ mod tests {
             always_extend: false,
             num_running: 4,
             num_waiting: 0,
-            max_tokens: 1024,
         }
     }
 

@@ -250,7 +250,6 @@ impl Columns {
             always_extend: false,
             num_running: n as u32,
             num_waiting: 0,
-            max_tokens: 1 << 20,
         }
     }
 }

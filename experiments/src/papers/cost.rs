@@ -60,7 +60,6 @@ impl BeliefLength {
             always_extend: false,
             num_running: self.batch,
             num_waiting: 0,
-            max_tokens: u32::MAX,
         };
         let spec = PolicySpec::Smartspec(Smartspec { initial_acceptance: self.acceptance, ..Smartspec::default() });
         let context = PolicyContext {

@@ -142,7 +142,6 @@ impl Library<'_> {
             always_extend: false,
             num_running: batch,
             num_waiting: 0,
-            max_tokens: 1 << 20,
         };
         let draft = match self.point.drafting {
             _ if length == 0 => Time::ZERO,

@@ -28,7 +28,6 @@ impl Columns {
             always_extend: false,
             num_running: 0,
             num_waiting: 0,
-            max_tokens: 0,
         }
     }
 }

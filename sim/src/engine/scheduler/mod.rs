@@ -201,7 +201,6 @@ impl<'a> Scheduler<'a> {
                 always_extend: self.config.draft_gap == DraftGap::AlwaysExtend,
                 num_running: self.running.len() as u32,
                 num_waiting: self.waiting.len() as u32,
-                max_tokens: self.config.max_tokens,
             },
             chunks: &out.chunks,
             block_tables: self.kv_cache_manager.tables(),
