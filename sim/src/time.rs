@@ -2,8 +2,9 @@
 //!
 //! Integers give a total order, no NaN and sums that do not depend on the order of addition; a skipped stretch
 //! of steps therefore ends on the same instant as stepping through it. Sums and products saturate at [`Time::MAX`], where
-//! the engine stops: a time that wrapped around would be a wrong number that looks right. Durations inside models are `f64` seconds
-//! with an `_s` suffix and become `Time` once, at the border.
+//! the engine stops: a time that wrapped around would be a wrong number that looks right. For the same reason a difference that
+//! would be negative panics; where it may be, [`Time::saturating_sub`] says so. Durations inside models are `f64` seconds with an
+//! `_s` suffix and become `Time` once, at the border.
 
 use std::fmt;
 use std::iter::Sum;
@@ -54,9 +55,25 @@ impl AddAssign for Time {
 
 impl Sub for Time {
     type Output = Time;
+
+    /// # Panics
+    /// When `other` is later, in every profile.
+    #[inline]
+    #[track_caller]
     fn sub(self, other: Time) -> Time {
-        Time(self.0 - other.0)
+        match self.0.checked_sub(other.0) {
+            Some(span) => Time(span),
+            None => negative(self, other),
+        }
     }
+}
+
+/// Kept out of line: the loop pays for one branch.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn negative(time: Time, other: Time) -> ! {
+    panic!("a negative span of time: {} ps - {} ps", time.0, other.0)
 }
 
 impl Mul<u64> for Time {
@@ -87,6 +104,14 @@ mod tests {
         assert_eq!(Time::MAX + Time(1), Time::MAX);
         assert_eq!(Time::from_s(1e6) * 1000, Time::MAX);
         assert_eq!(Time::from_s(1e300), Time::MAX);
+    }
+
+    #[test]
+    fn spans_are_never_negative() {
+        assert_eq!(Time(5) - Time(5), Time::ZERO);
+        assert_eq!(Time(4).saturating_sub(Time(5)), Time::ZERO);
+        let panic = std::panic::catch_unwind(|| Time(4) - Time(5)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<String>().unwrap(), "a negative span of time: 4 ps - 5 ps");
     }
 
     #[test]
