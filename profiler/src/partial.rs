@@ -125,16 +125,6 @@ impl Partial {
     pub fn keep(&mut self, visit: &Visit) -> Result<(), PartialError> {
         self.file.frame(&json(visit)).map_err(|cause| PartialError::Io { path: self.path.clone(), cause })
     }
-
-    /// Removes it: the profile is written.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn remove(self) -> Result<(), PartialError> {
-        let Partial { file, path } = self;
-        drop(file);
-        std::fs::remove_file(&path).map_err(|cause| PartialError::Io { path, cause })
-    }
 }
 
 fn json(value: &impl serde::Serialize) -> Vec<u8> {
@@ -174,10 +164,8 @@ mod tests {
         file.keep(&all[5]).unwrap();
         drop(file);
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
-        let (file, kept) = Partial::open(&path, &setup()).unwrap();
+        let (_, kept) = Partial::open(&path, &setup()).unwrap();
         assert_eq!(kept.visits, all[..6]);
-        file.remove().unwrap();
-        assert!(!path.exists());
     }
 
     /// A flipped bit anywhere: refused in the setup, and from there on dropped and told of in a visit.

@@ -115,7 +115,6 @@ impl Setup {
             trusted,
             warnings,
             context_reads: reads,
-            step_overhead_s: None,
             device: self.device.clone(),
             measuring: Measuring {
                 seed: self.seed,

@@ -36,7 +36,8 @@ fn measured(file: &Path) -> Result<Machine> {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        step_overhead_s: profile.step_overhead_s.unwrap_or(0.0),
+        // A profile knows passes, not what the host takes between them.
+        step_overhead_s: 0.0,
         measured: true,
         note: note(&profile, changed),
     })

@@ -30,9 +30,6 @@ pub struct Profile {
     /// How the target's alpha counts the context of a verify pass, by which of the two readings fits better. The draft's alpha
     /// and the tables count it once.
     pub context_reads: ContextReads,
-    /// Host time of a step outside its passes (scheduler, policy), seconds, where it was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_overhead_s: Option<f64>,
     /// The machine.
     pub device: DeviceInfo,
     /// How it was measured, and how steady the machine was.

@@ -23,7 +23,6 @@ proptest! {
         p.draft.measured[0].seconds = seconds;
         p.target.noise_cv = noise;
         p.target.model.name = name;
-        p.step_overhead_s = (noise > 1.0).then_some(alpha);
         prop_assert_eq!(Profile::parse(&p.to_toml()), Ok(p));
     }
 }
