@@ -6,7 +6,7 @@
 
 mod cell;
 #[cfg(test)]
-mod faults;
+mod faults_tests;
 mod host;
 mod machine;
 mod monitor;
