@@ -13,6 +13,7 @@
 use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::*;
+use itertools::Itertools;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -27,8 +28,7 @@ type Published = BTreeMap<[String; 3], BTreeMap<Shape, f64>>;
 
 /// The file's rows; only what was measured in all five shapes.
 fn published() -> Option<Published> {
-    let folder = std::env::var_os("FORETOKEN_TRACES")?;
-    let path = std::path::Path::new(&folder).join("specbench/specforge_eagle3_accept_length.csv");
+    let path = foretoken_tests::traces()?.join("specbench/specforge_eagle3_accept_length.csv");
     let text = std::fs::read_to_string(path).expect("the traces' file");
     let mut all = Published::new();
     for line in text.lines().skip(1) {
@@ -46,7 +46,7 @@ fn published() -> Option<Published> {
 /// The conditional rates by depth that give these mean lengths of chains of 3, 5 and 7.
 fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
     let (mut rates, mut reached, mut tokens) = (Vec::new(), 1.0, 1.0);
-    for (chain, depths) in CHAINS.iter().zip([3, 2, 2]) {
+    for (chain, depths) in CHAINS.iter().zip_eq([3, 2, 2]) {
         let more = lengths[chain] - tokens;
         let gain = |a: f64| (1..=depths).map(|d| reached * a.powi(d)).sum::<f64>();
         let (mut low, mut high) = (0.0, 1.0);
@@ -111,7 +111,7 @@ fn gains(all: &Published, ranks: &RankLaw) -> Vec<(f64, f64)> {
     let mut gains = Vec::new();
     for (key, lengths) in all.iter().filter(|(key, _)| key[0].starts_with("Qwen3-Next")) {
         let rates = rates(lengths);
-        for (tree, chain) in TREES.iter().zip(&CHAINS[1..]) {
+        for (tree, chain) in TREES.iter().zip_eq(&CHAINS[1..]) {
             let ours = simulated(&rates, *tree, ranks);
             println!("{:14} {tree:?}: published {:.3}, ours {ours:.3}", key[1], lengths[tree]);
             gains.push((lengths[tree] / lengths[chain], ours / lengths[chain]));
@@ -129,7 +129,7 @@ fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
 /// nothing.
 #[test]
 fn the_default_law_is_of_the_published_size() {
-    let Some(all) = published() else { return println!("SKIPPED: FORETOKEN_TRACES is not set") };
+    let Some(all) = published() else { return };
     let default = gains(&all, &RankLaw::default());
     let (published, ours) = means(&default);
     println!("Qwen3-Next, {} trees: published {published:.3} of the chain, ours {ours:.3}", default.len());
@@ -143,10 +143,10 @@ fn the_default_law_is_of_the_published_size() {
 /// that a corrected file is noticed.
 #[test]
 fn other_models_trees_are_shorter_than_their_chains() {
-    let Some(all) = published() else { return println!("SKIPPED: FORETOKEN_TRACES is not set") };
+    let Some(all) = published() else { return };
     let others = all.iter().filter(|(key, _)| !key[0].starts_with("Qwen3-Next")).map(|(_, lengths)| lengths);
     let ratios: Vec<f64> = others
-        .flat_map(|lengths| TREES.iter().zip(&CHAINS[1..]).map(|(tree, chain)| lengths[tree] / lengths[chain]))
+        .flat_map(|lengths| TREES.iter().zip_eq(&CHAINS[1..]).map(|(tree, chain)| lengths[tree] / lengths[chain]))
         .collect();
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let shorter = ratios.iter().filter(|r| **r < 1.0).count();

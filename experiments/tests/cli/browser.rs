@@ -1,6 +1,7 @@
 //! Opening a page in a headless browser: what it made of the page, and what it complained about.
 
 use crate::support::Place;
+use foretoken_tests::{Part, skip};
 use std::path::Path;
 use std::process::Command;
 
@@ -12,7 +13,7 @@ pub struct Opened {
     pub console: Vec<String>,
 }
 
-/// Opens a file with what follows its name in the URL. `None`, and loudly, where there is no Chromium (`FORETOKEN_CHROMIUM` names
+/// Opens a file with what follows its name in the URL. `None`, and a skip, where there is no Chromium (`FORETOKEN_CHROMIUM` names
 /// one that is not in the PATH).
 pub fn open(page: &Path, after: &str) -> Option<Opened> {
     let named = std::env::var("FORETOKEN_CHROMIUM").ok();
@@ -32,7 +33,7 @@ pub fn open(page: &Path, after: &str) -> Option<Opened> {
         let console = stderr.lines().filter(|line| line.contains(":CONSOLE")).map(str::to_owned).collect();
         return Some(Opened { dom: String::from_utf8(output.stdout).unwrap(), console });
     }
-    eprintln!("SKIPPED: there is no Chromium to open {} in", page.display());
+    skip(Part::Chromium, "there is no Chromium to open a page in");
     None
 }
 

@@ -122,7 +122,7 @@ fn a_pipe_gets_neither_colours_nor_progress() {
     assert!(!has_colour(&help.stdout) && !has_colour(&error.stderr));
 }
 
-/// Runs a command line on a terminal; `None`, and loudly, without util-linux's `script`.
+/// Runs a command line on a terminal; `None`, and a skip, without util-linux's `script`.
 fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Output> {
     let mut command = Command::new("script");
     command.args(["-qec", &format!("'{BIN}' {line}"), "/dev/null"]).current_dir(place.path("."));
@@ -132,7 +132,7 @@ fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Ou
     }
     let output = command.output().ok();
     if output.is_none() {
-        eprintln!("SKIPPED: there is no `script` to make a terminal with");
+        foretoken_tests::skip(Part::Terminal, "there is no `script` to make a terminal with");
     }
     output
 }

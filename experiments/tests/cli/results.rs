@@ -190,10 +190,7 @@ fn every_kind_of_part_runs() {
 /// The shipped experiment on real traces.
 #[test]
 fn adaspec_conv_runs_on_real_traces() {
-    let Some(traces) = std::env::var_os("FORETOKEN_TRACES") else {
-        eprintln!("SKIPPED: adaspec_conv_runs_on_real_traces: set FORETOKEN_TRACES");
-        return;
-    };
+    let Some(traces) = foretoken_tests::traces() else { return };
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/adaspec-conv.toml");
     let few = ["--set", "workload.transform=[{ max-requests = 40 }]", "--set", "seeds=[1]", "--no-figures"];
     let place = Place::new();

@@ -12,13 +12,14 @@ mod support;
 mod whole;
 
 use foretoken_kernels::cuda::{Cuda, CudaError, Tuning};
+use foretoken_tests::Part;
 
 /// A GPU, `None` where there is none. A GPU that is there but cannot be used is a failure.
 fn gpu() -> Option<Cuda> {
     match Cuda::new(0) {
         Ok(cuda) => Some(cuda),
         Err(why @ (CudaError::Missing("the CUDA driver (libcuda)") | CudaError::NoDevice { .. })) => {
-            eprintln!("################ SKIPPED: no GPU here ({why}) ################");
+            foretoken_tests::skip(Part::Gpu, why);
             None
         }
         Err(why) => panic!("{why}"),

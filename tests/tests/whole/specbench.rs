@@ -7,11 +7,7 @@ use foretoken_sim::*;
 use foretoken_traces::{Built, WorkloadSpec};
 
 fn specbench() -> Option<Built> {
-    let Some(traces) = std::env::var_os("FORETOKEN_TRACES") else {
-        eprintln!("SKIPPED: real acceptance (set FORETOKEN_TRACES to the folder of traces)");
-        return None;
-    };
-    let folder = std::path::Path::new(&traces).join("specbench");
+    let folder = foretoken_tests::traces()?.join("specbench");
     let spec = serde_json::json!({
         "arrivals": { "closed-loop": 1 },
         "lengths": { "trace": {

@@ -9,11 +9,7 @@ mod workloads;
 
 use std::path::PathBuf;
 
-/// The folder of real traces, or a loud word that it is missing.
+/// A file of the real traces.
 fn real(file: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("FORETOKEN_TRACES");
-    if folder.is_none() {
-        eprintln!("SKIPPED: {file} needs the real traces; set FORETOKEN_TRACES to their folder");
-    }
-    folder.map(|f| PathBuf::from(f).join(file))
+    foretoken_tests::traces().map(|folder| folder.join(file))
 }
