@@ -1,9 +1,12 @@
 //! The invariants of INVARIANTS.md as properties of random worlds. Invariant 8 is a fact of the types.
 
-use super::world::{Erratic, Fixture, lookups};
+use super::world::{Erratic, Fixture, WILD_TREE, lookups};
 use crate::*;
 use proptest::prelude::*;
-use std::sync::{Arc, LazyLock};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 
 static LOOKUPS: LazyLock<Arc<dyn AcceptanceSource>> = LazyLock::new(|| lookups(0.4));
 
@@ -51,7 +54,8 @@ fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
-fn check(f: &Fixture, run: &Run) -> Result<(), TestCaseError> {
+/// `lookahead`: most draft tokens a request.
+fn check(f: &Fixture, run: &Run, lookahead: u32) -> Result<(), TestCaseError> {
     let r = &run.records;
     // 1: everything that arrived has ended (the loop itself proves 2: no livelock), and how is on record.
     prop_assert!(r.outcome.iter().all(|&o| o != Outcome::InFlight));
@@ -75,42 +79,154 @@ fn check(f: &Fixture, run: &Run) -> Result<(), TestCaseError> {
     prop_assert_eq!(run.totals.accepted(), r.accepted.iter().map(|&x| u64::from(x)).sum::<u64>());
     prop_assert_eq!(run.totals.drafted, r.drafted.iter().map(|&x| u64::from(x)).sum::<u64>());
     for s in &run.steps {
-        // 3 and 5: limits hold in every step.
-        prop_assert!(s.used_blocks <= run.usable_blocks);
+        // 5: limits hold in every step.
         prop_assert!(s.batch_size + s.chunks <= f.config.max_num_seqs);
         let charged = u64::from(s.batch_size) + u64::from(s.verified) + s.chunk_tokens;
         prop_assert!(charged <= u64::from(f.config.max_num_batched_tokens), "{charged} tokens in a step");
-        if s.preempted > 0 && f.config.scheduler == Scheduler::V1 {
-            // No admission in a step that preempted: every chunk in it belongs to somebody who ran before.
-            prop_assert!(s.batch_size + s.chunks > 0);
-        }
+        held_blocks(f, run, s, lookahead)?;
+    }
+    run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
+}
+
+/// 3: the blocks in use are those of the requests in flight: no fewer than what the step runs over needs, and no more than
+/// their whole texts with `lookahead` draft tokens behind them.
+fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32) -> Result<(), TestCaseError> {
+    prop_assert!(s.used_blocks < f.config.num_gpu_blocks, "one is the null block");
+    let r = &run.records;
+    let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && r.finish[i] > s.start);
+    let most = in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + lookahead).div_ceil(f.config.block_size));
+    let most = most.sum::<u32>();
+    prop_assert!(s.used_blocks <= most, "{} blocks where {} hold all requests in flight", s.used_blocks, most);
+    // Requests that share a prefix share its blocks.
+    if !f.config.prefix_caching || f.workload.prefix_ids.is_empty() {
+        let least = s.context + u64::from(s.batch_size) + u64::from(s.verified) + s.chunk_tokens;
+        let held = u64::from(s.used_blocks) * u64::from(f.config.block_size);
+        prop_assert!(held >= least, "{held} tokens of blocks under {least}");
     }
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+/// Steps that preempted, and that the rule below was held against.
+static PREEMPTING: AtomicU64 = AtomicU64::new(0);
 
-    #[test]
-    fn invariants_1_to_5(
+/// V1 admits nobody in a step that preempted: what runs after its scheduling is what ran before it, without what ended and
+/// what was preempted.
+fn no_admission_beside_a_preemption(
+    f: &Fixture,
+    run: &Run,
+    last: &StepRecord,
+    s: &StepRecord,
+) -> Result<(), TestCaseError> {
+    let r = &run.records;
+    let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
+    // A client whose request is rejected while scheduling sends the next one into the middle of the step.
+    let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
+    if s.preempted == 0 || f.config.scheduler != Scheduler::V1 || rejects {
+        return Ok(());
+    }
+    let running = |s: &StepRecord| up_to(&r.arrival, s.start) - up_to(&r.finish, s.start) - s.waiting;
+    let ended = (0..r.len()).filter(|&i| r.finished(i) && r.finish[i] == last.end).count() as u32;
+    let (before, after) = (running(last) - ended, running(s) + s.preempted);
+    prop_assert!(after <= before, "{before} ran before {s:?}, {after} with those it preempted");
+    PREEMPTING.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// What a policy's drafts told of the truth: was the draft token at this place of a request's output right?
+type Revealed = BTreeMap<(RequestId, u32), bool>;
+
+/// Writes down what the chains of the policy within reveal.
+struct Reveals {
+    policy: Erratic,
+    emitted: Vec<u32>,
+    revealed: Arc<Mutex<Revealed>>,
+}
+
+impl Around for Reveals {
+    fn inner(&self) -> &dyn SpecPolicy {
+        &self.policy
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn SpecPolicy {
+        &mut self.policy
+    }
+
+    fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.emitted = batch.emitted.to_vec();
+        self.policy.propose(batch, plan);
+    }
+
+    fn around_observe(&mut self, o: &StepOutcome) {
+        let mut revealed = self.revealed.lock().unwrap();
+        for i in (0..o.ids.len()).filter(|_| !o.drafts.in_trees()) {
+            // All that were accepted, and the one that was not.
+            for depth in 0..o.verified[i].min(o.accepted[i] + 1) {
+                let (place, right) = ((o.ids[i], self.emitted[i] + depth), depth < o.accepted[i]);
+                assert_eq!(*revealed.entry(place).or_insert(right), right, "{place:?} was drafted for again");
+            }
+        }
+        drop(revealed);
+        self.policy.observe(o);
+    }
+}
+
+fn revealed(f: &Fixture, policy: Erratic) -> Revealed {
+    let revealed = Arc::default();
+    let around = Reveals { policy, emitted: Vec::new(), revealed: Arc::clone(&revealed) };
+    f.with(|s| s.run(Speculation::Policy(Box::new(around))));
+    std::mem::take(&mut *revealed.lock().unwrap())
+}
+
+fn cases() -> ProptestConfig {
+    ProptestConfig { cases: 400, ..ProptestConfig::default() }
+}
+
+#[test]
+fn invariants_1_to_5() {
+    proptest!(cases(), |(
         w in workloads(),
         config in configs(),
         arrivals in arrivals(),
         limit in 0u32..6,
         drafts in (any::<bool>(), any::<bool>()),
-    ) {
+    )| {
         let mut f = Fixture::new(w);
         f.config = config;
         f.arrivals = arrivals;
         f.drafting = if drafts.0 { Drafting::Autoregressive } else { Drafting::Parallel };
         f.lookup = drafts.1.then(|| LOOKUPS.clone());
-        check(&f, &f.plain())?;
-        check(&f, &f.erratic(limit))?;
-        check(&f, &f.wild(limit))?;
+        check(&f, &f.plain(), 0)?;
+        check(&f, &f.erratic(limit), limit)?;
+        check(&f, &f.wild(limit), WILD_TREE)?;
         // 3: both pools are empty at the end.
         prop_assert_eq!(f.memory_after(true), (0, 0));
         prop_assert_eq!(f.memory_after(false), (0, 0));
-    }
+    });
+    let preempting = PREEMPTING.load(Ordering::Relaxed);
+    assert!(preempting > 100, "only {preempting} steps preempted");
+}
+
+/// The luck does not depend on the policy: what two of them both drafted was right for both or for neither.
+#[test]
+fn the_luck_is_one() {
+    let shared = Cell::new(0);
+    proptest!(cases(), |(w in workloads(), config in configs(), limits in (1u32..6, 1u32..6))| {
+        let mut f = Fixture::new(w);
+        f.config = config;
+        let ours = revealed(&f, Erratic::new(limits.0, false));
+        let theirs = revealed(&f, Erratic { seed: 77, ..Erratic::new(limits.1, true) });
+        for (place, right) in &ours {
+            if let Some(again) = theirs.get(place) {
+                prop_assert_eq!(right, again, "{:?}", place);
+                shared.set(shared.get() + 1);
+            }
+        }
+    });
+    assert!(shared.get() > 100, "only {} places were drafted for by both", shared.get());
+}
+
+proptest! {
+    #![proptest_config(cases())]
 
     /// Skipping stretches changes no byte.
     #[test]
@@ -173,7 +289,7 @@ proptest! {
         }
     }
 
-    /// The same world gives the same run, and the luck does not depend on the policy.
+    /// The same world gives the same run.
     #[test]
     fn invariant_6_in_one_thread(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);

@@ -41,6 +41,9 @@ impl AcceptanceSource for Coin {
     }
 }
 
+/// Most tokens of a wild tree.
+pub const WILD_TREE: u32 = 30;
+
 /// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests out,
 /// proposes more than it may and refuses to draft for some.
 pub struct Erratic {
@@ -80,7 +83,7 @@ impl SpecPolicy for Erratic {
     }
 
     fn tree_tokens(&self) -> u32 {
-        self.growth().map_or(0, |_| self.draw(204, 30) + 1)
+        self.growth().map_or(0, |_| self.draw(204, WILD_TREE) + 1)
     }
 
     fn wants(&self) -> Wants {
