@@ -218,8 +218,9 @@ impl TwoPhases {
             }
             let start = self.bounds[i];
             keep_first(&mut self.pool, start, batch.limit[i] as usize);
-            let depth = |c: &Choice| u64::from(batch.context[i] + tree.nodes()[c.node as usize].depth);
-            self.positions += self.pool[start..].iter().map(depth).sum::<u64>();
+            let context = u64::from(batch.context[i]);
+            let position = |c: &Choice| context + u64::from(tree.nodes()[c.node as usize].depth);
+            self.positions += self.pool[start..].iter().map(position).sum::<u64>();
             self.bounds.push(self.pool.len());
         }
     }

@@ -278,7 +278,7 @@ impl Running {
         while let Some(least) = self.tails.peek() {
             let i = least.request as usize;
             let mut shorter = *self.estimate();
-            shorter.drop_token(u64::from(batch.context[i] + least.depth));
+            shorter.drop_token(u64::from(batch.context[i]) + u64::from(least.depth));
             let tokens = self.step.tokens - least.cumulative();
             let tokens_of_i = self.step.tokens_of[i] - least.cumulative();
             let shorter_longest_s = longest_s.min(batch.slo_tpot_s[i] * tokens_of_i);

@@ -161,7 +161,7 @@ impl Running {
         let (mut requests, mut context) = (0, 0);
         for (&k, &c) in self.lens.iter().zip(batch.context).filter(|(k, _)| **k > 0) {
             requests += 1;
-            context += u64::from(c + k);
+            context += u64::from(c) + u64::from(k);
         }
         self.draft_s = self.costs.draft_s(k, requests, context);
         self.ragged_goodput(batch, tokens)

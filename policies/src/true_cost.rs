@@ -90,7 +90,7 @@ pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Dra
 
 /// What the `depth`-th draft token of request `i` adds to the verify pass.
 pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: ContextReads) -> PassShape {
-    let position = u64::from(batch.context[i] + depth);
+    let position = u64::from(batch.context[i]) + u64::from(depth);
     let context = match reads {
         ContextReads::Once => 0,
         ContextReads::PerPosition => position,

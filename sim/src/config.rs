@@ -164,6 +164,13 @@ impl EngineConfig {
                 return Err(BadConfig { key, why: "must be at least 1".into() });
             }
         }
+        let bounded =
+            [("block_size", self.block_size, MOST_BLOCK_SIZE), ("max_model_len", self.max_model_len, MOST_MODEL_LEN)];
+        for (key, value, most) in bounded {
+            if value > most {
+                return Err(BadConfig { key, why: format!("{value} is over the limit of {most} tokens") });
+            }
+        }
         if self.num_gpu_blocks < 2 {
             return Err(BadConfig {
                 key: "num_gpu_blocks",
@@ -202,3 +209,24 @@ impl EngineConfig {
 
 /// Most draft tokens a request in a step, whatever is configured (vLLM `MAX_SPEC_LEN`).
 pub const MAX_SPEC_LEN: u32 = 32;
+
+/// Most tokens in a KV block and in a request: the engine counts the tokens of a request's blocks in 32 bits.
+const MOST_BLOCK_SIZE: u32 = 1 << 16;
+const MOST_MODEL_LEN: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blocks_of_the_longest_request_are_counted_in_32_bits() {
+        let with = |block_size, max_model_len| EngineConfig { block_size, max_model_len, ..EngineConfig::default() };
+        let most = with(MOST_BLOCK_SIZE, MOST_MODEL_LEN);
+        assert_eq!(most.check(), Ok(()));
+        let tokens = most.max_model_len + crate::MAX_TREE_TOKENS;
+        assert!(tokens.div_ceil(most.block_size).checked_mul(most.block_size).is_some());
+        let why = |config: EngineConfig| config.check().unwrap_err().to_string();
+        assert_eq!(why(with(65_537, 4096)), "engine.block_size: 65537 is over the limit of 65536 tokens");
+        assert_eq!(why(with(16, u32::MAX)), "engine.max_model_len: 4294967295 is over the limit of 2147483648 tokens");
+    }
+}

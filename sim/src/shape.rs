@@ -65,7 +65,7 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
         positions += u64::from(c);
         for node in tree.nodes().iter().filter(|n| n.kept) {
             nodes += 1;
-            positions += u64::from(c + node.depth);
+            positions += u64::from(c) + u64::from(node.depth);
         }
     }
     target_pass(batch, nodes, positions, reads)

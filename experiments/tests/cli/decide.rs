@@ -373,3 +373,25 @@ fn a_large_batch_is_no_trouble() {
         assert!(decision["estimated_token_goodput_tok_s"].as_f64().unwrap() > 0.0);
     }
 }
+
+/// Positions behind the longest context that a state can say: they are counted, not wrapped around.
+#[test]
+fn the_longest_context_is_read_whole() {
+    let mut state = whole();
+    state["context_reads"] = json!("per-position");
+    for request in state["requests"].as_array_mut().unwrap() {
+        request["context"] = json!(u32::MAX);
+    }
+    state["policies"] = json!([
+        {"specinfer": {}}, {"adaserve": {}}, {"adaspec": {}}, {"adaspec-code": {}}, {"smartspec-joint": {}}, {"turbospec": {}}
+    ]);
+    let alpha = state["target"]["alpha_s"].as_f64().unwrap();
+    for decision in decide(&state, &["--explain"]) {
+        let of = |key: &str| decision[key].as_array().map(|n| n.iter().map(|n| n.as_f64().unwrap()).sum::<f64>());
+        let verified = of("verify_nodes").or_else(|| of("verify_len")).unwrap();
+        // Each request's newest token and every token that is verified read at least the context.
+        let least = alpha * (2.0 + verified) * f64::from(u32::MAX);
+        assert!(decision["estimated_step_s"].as_f64().unwrap() >= least, "{least} s at least: {decision}");
+    }
+    assert!(decide(&state, &[])[0]["verify_nodes"] != json!([0, 0]), "the tree reads positions");
+}
