@@ -15,6 +15,7 @@ use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::engine::Ending;
 use foretoken_sim::live::MarkKind;
 use foretoken_sim::*;
+use itertools::Itertools;
 use serving::{Fixed, Kept, World, config, policies, workload};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -305,7 +306,7 @@ fn sampling_keeps_the_targets_distribution() {
     }
     let [own, drafts] = weights.map(|w| {
         let p = serving::joint(&small, &w, &prompts[0], temperature);
-        let chi: f64 = p.iter().zip(&seen).map(|(p, n)| (n - p * N as f64).powi(2) / (p * N as f64)).sum();
+        let chi: f64 = p.iter().zip_eq(&seen).map(|(p, n)| (n - p * N as f64).powi(2) / (p * N as f64)).sum();
         chi
     });
     // Five standard deviations of χ² with 124 degrees of freedom.

@@ -8,6 +8,7 @@ use foretoken_kernels::forward::{Limits, Llama};
 use foretoken_kernels::model::read_config;
 use foretoken_kernels::paged::{Batch, Logits};
 use foretoken_kernels::weights::{Checkpoint, Weights};
+use itertools::Itertools;
 use safetensors::SafeTensors;
 use std::path::Path;
 use widened::Widened;
@@ -55,7 +56,7 @@ fn compare(model: &str) {
         batch.push_chain(&tokens, 0, &[6, 1, 0, 7, 3], Logits::All);
         llama.forward(&mut cpu, &batch).unwrap();
         let got = rows.iter().flat_map(|&row| llama.logits().row(row as usize));
-        got.zip(&expected).map(|(got, expected)| (got - expected).abs()).fold(0f32, f32::max)
+        got.zip_eq(&expected).map(|(got, expected)| (got - expected).abs()).fold(0f32, f32::max)
     };
     let (exact, rounded) = (worst(&Widened(&weights)), worst(&weights));
     println!("{model}: largest difference {exact:e}, with bf16 KV {rounded:e}");

@@ -10,6 +10,7 @@ use foretoken_kernels::model::LlamaShape;
 use foretoken_kernels::paged::{Batch, Logits, slot};
 use foretoken_kernels::weights::{Dtype, RandomWeights};
 use foretoken_sim::tree::ROOT;
+use itertools::Itertools;
 use proptest::prelude::*;
 
 /// Logits of all tokens of a prompt, one token a pass: what everything else must equal.
@@ -73,7 +74,7 @@ proptest! {
         let mut got = vec![Vec::new(); prompts.len()];
         let mut cuts = cuts.into_iter().cycle();
         let mut batch = Batch::default();
-        while computed.iter().zip(&lengths).any(|(c, n)| c < n) {
+        while computed.iter().zip_eq(&lengths).any(|(c, n)| c < n) {
             batch.clear();
             let (skipped, _) = cuts.next().unwrap();
             let mut taken = Vec::new();

@@ -12,6 +12,7 @@ use foretoken_kernels::model::{SHIPPED, preset, read_config};
 use foretoken_kernels::paged::{Batch, Logits};
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights, tensors};
 use foretoken_traces::text::Family;
+use itertools::Itertools;
 use pair::{Pair, Rounds, prompt};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ fn folder() -> PathBuf {
 #[test]
 fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
     let mut bytes = 0;
-    for (name, parameters) in SHIPPED.into_iter().zip([3_600_000..=4_200_000, 300_000..=500_000]) {
+    for (name, parameters) in SHIPPED.into_iter().zip_eq([3_600_000..=4_200_000, 300_000..=500_000]) {
         let shape = preset(name).unwrap();
         let count: usize = tensors(&shape).iter().map(|t| t.len()).sum();
         assert!(parameters.contains(&count), "{name} has {count} parameters");
@@ -69,8 +70,8 @@ fn logits_are_those_of_the_training() {
         llama.forward(&mut cpu, &batch).unwrap();
         let expected = words(name.trim_start_matches("tiny-"));
         let (mut worst, mut largest, mut rows) = (0f32, 0f32, 0);
-        for (row, expected) in (0..tokens.len()).step_by(19).zip(expected.chunks_exact(256)) {
-            for (got, expected) in llama.logits().row(row).iter().zip(expected) {
+        for (row, expected) in (0..tokens.len()).step_by(19).zip_eq(expected.chunks_exact(256)) {
+            for (got, expected) in llama.logits().row(row).iter().zip_eq(expected) {
                 let expected = f32::from_le_bytes(*expected);
                 worst = worst.max((got - expected).abs());
                 largest = largest.max(expected.abs());
@@ -150,7 +151,7 @@ fn families_differ_in_how_often_the_draft_is_right() {
         right as f64 / all as f64
     });
     println!("{rates:.4?}");
-    for ((family, rate), expected) in Family::ALL.into_iter().zip(rates).zip(RATES) {
+    for ((family, rate), expected) in Family::ALL.into_iter().zip_eq(rates).zip_eq(RATES) {
         assert!((rate - expected).abs() <= 0.002, "{family}: {rate} instead of {expected}");
     }
     let mean = rates.iter().sum::<f64>() / 6.0;

@@ -7,6 +7,7 @@ use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::forward::{Limits, Llama};
 use foretoken_kernels::teacher::{judge, limits, write};
 use foretoken_kernels::weights::{Dtype, RandomWeights};
+use itertools::Itertools;
 
 const OUTPUT: usize = 40;
 
@@ -46,7 +47,7 @@ fn ranks_and_confidences_are_those_of_a_draft_that_reads_token_by_token() {
     let mut draft = load(&mut cpu, Dtype::Bf16, limits(1, 80, 16));
     let blocks = [0, 1, 2, 3, 4];
     let mut wrong = 0;
-    for (prompt, output) in prompts().iter().zip(&outputs) {
+    for (prompt, output) in prompts().iter().zip_eq(&outputs) {
         let verdicts = judge(&mut cpu, &mut draft, prompt, output).unwrap();
         assert_eq!((verdicts.ranks.len(), verdicts.confidences.len()), (OUTPUT, OUTPUT));
         let all: Vec<u32> = prompt.iter().chain(output).copied().collect();
@@ -69,7 +70,7 @@ fn a_model_is_always_right_of_its_own_text_however_it_was_written() {
     let alone = outputs(&mut cpu, 7, &[], 1);
     assert_eq!(alone, outputs(&mut cpu, 256, &[], 5), "together as alone, in chunks as at once");
     let mut same = load(&mut cpu, Dtype::F32, limits(1, 80, 64));
-    for (prompt, output) in prompts().iter().zip(&alone) {
+    for (prompt, output) in prompts().iter().zip_eq(&alone) {
         assert_eq!(judge(&mut cpu, &mut same, prompt, output).unwrap().ranks, [1; OUTPUT]);
     }
 }
@@ -79,7 +80,7 @@ fn outputs_end_with_a_stop_token_and_an_interrupt_gives_nothing() {
     let mut cpu = Cpu::new(1).unwrap();
     let whole = outputs(&mut cpu, 64, &[], 5);
     let stop = whole[1][9];
-    for (output, whole) in outputs(&mut cpu, 64, &[stop], 5).iter().zip(&whole) {
+    for (output, whole) in outputs(&mut cpu, 64, &[stop], 5).iter().zip_eq(&whole) {
         let end = whole.iter().position(|&t| t == stop).map_or(OUTPUT, |at| at + 1);
         assert_eq!(output, &whole[..end]);
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::outcome;
 use foretoken_sim::{Drafts, Luck, Stream};
+use itertools::Itertools;
 
 /// A deterministic stand-in for luck: the fractional part of a multiple of the golden ratio.
 fn spread(n: u64) -> f64 {
@@ -134,7 +135,7 @@ fn it_recovers_the_law_that_made_the_labels() {
         e.observe(&outcome(&drafts, &[2; 16], &accepted));
     }
     assert!((e.slope - slope).abs() < 0.1, "slope {}", e.slope);
-    for (ours, law) in e.intercepts.iter().zip(intercepts) {
+    for (ours, law) in e.intercepts.iter().zip_eq(intercepts) {
         assert!((ours - law).abs() < 0.15, "intercept {ours} for {law}");
     }
 }

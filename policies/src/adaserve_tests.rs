@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, close};
 use foretoken_sim::acceptance::RankLaw;
+use itertools::Itertools;
 use proptest::prelude::*;
 
 fn policy(params: Adaserve, belief: Belief) -> TwoPhases {
@@ -20,7 +21,7 @@ fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> 
     drafts.reset(view.len(), 8);
     drafts.trees = vec![DraftTree::default(); view.len()];
     let ranks = RankLaw::default();
-    for (i, (d, &limit)) in plan.draft_len.iter().zip(view.limit).enumerate() {
+    for (i, (d, &limit)) in plan.draft_len.iter().zip_eq(view.limit).enumerate() {
         drafts.draft_len[i] = limit.min(*d);
         for depth in 0..drafts.draft_len[i] {
             drafts.trees[i].grow(growth, |_, rank| (ranks.guess(first(i, depth), rank), 0));
@@ -152,7 +153,7 @@ proptest! {
         prop_assume!(drafts.passes > 0);
 
         let width = (96 / n as u32).clamp(1, max_width) as usize;
-        let candidates: Vec<Vec<usize>> = drafts.trees.iter().zip(view.limit)
+        let candidates: Vec<Vec<usize>> = drafts.trees.iter().zip_eq(view.limit)
             .map(|(tree, &limit)| beam_of(tree, width).into_iter().take(limit as usize).collect()).collect();
         let pool: usize = candidates.iter().map(Vec::len).sum();
         let mut left = (budget as usize).saturating_sub(n);
@@ -173,7 +174,7 @@ proptest! {
             }
         }
         let mut all = drafts.trees.clone();
-        for (tree, candidates) in all.iter_mut().zip(&candidates) {
+        for (tree, candidates) in all.iter_mut().zip_eq(&candidates) {
             tree.keep(|at, _| candidates.contains(&at));
         }
         let roots = pass_s(&belief.target, shape::plain_pass(&view));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
+use itertools::Itertools;
 use proptest::prelude::*;
 
 /// Policies.md 10.
@@ -35,7 +36,8 @@ impl Plain<'_> {
     }
 
     fn draft_s(&self, k: u32) -> f64 {
-        let may: Vec<(u32, u32)> = self.batch.limit.iter().copied().zip(self.batch.context.iter().copied()).collect();
+        let may: Vec<(u32, u32)> =
+            self.batch.limit.iter().copied().zip_eq(self.batch.context.iter().copied()).collect();
         let drafting = may.iter().filter(|(limit, _)| *limit > 0 && k > 0);
         let context = drafting.clone().map(|(limit, c)| u64::from(c + k.min(*limit))).sum();
         self.costs.draft_s(k, drafting.count() as u32, context)
@@ -45,7 +47,7 @@ impl Plain<'_> {
         let rows = lens.iter().sum::<u32>() + lens.len() as u32;
         // One row a scored token, each as long as what comes before it.
         let of = |(&k, &c): (&u32, &u32)| (0..=k).map(|j| u64::from(c + j)).sum::<u64>();
-        self.costs.verify_s(rows, lens.iter().zip(&self.batch.context).map(of).sum())
+        self.costs.verify_s(rows, lens.iter().zip_eq(&self.batch.context).map(of).sum())
     }
 
     fn step(&self, mut sum: f64, mut count: f64, start: f64, cap: u32) -> (Vec<u32>, Vec<u32>, f64, f64, f64) {

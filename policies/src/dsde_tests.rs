@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{Batch, CONTEXT, outcome};
 use foretoken_sim::{Drafts, RequestId};
+use itertools::Itertools;
 use proptest::prelude::*;
 
 const SMALL: Dsde = Dsde {
@@ -74,8 +75,8 @@ fn bounds_and_lengths_by_hand() {
     let w = [0.59049, 0.6561, 0.729, 0.81, 0.9, 1.0];
     let variance = |x: &[f64], w: &[f64]| {
         let total: f64 = w.iter().sum();
-        let mean = x.iter().zip(w).map(|(x, w)| x * w).sum::<f64>() / total;
-        x.iter().zip(w).map(|(x, w)| w * (x - mean) * (x - mean)).sum::<f64>() / total
+        let mean = x.iter().zip_eq(w).map(|(x, w)| x * w).sum::<f64>() / total;
+        x.iter().zip_eq(w).map(|(x, w)| w * (x - mean) * (x - mean)).sum::<f64>() / total
     };
     let wvir = variance(&x[4..], &w[4..]) / variance(&x, &w);
     let mean = (x[3] + x[4] + x[5]) / 3.0;

@@ -152,6 +152,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, any_batch, any_belief, close};
     use foretoken_sim::{Coefficients, LatencyModel, Linear};
+    use itertools::Itertools;
     use proptest::prelude::*;
 
     /// AdaSpec Eq. 5: with equal lengths and `per-position` the step time is quadratic in the length; its second
@@ -195,7 +196,7 @@ mod tests {
 
                 let mut shrunk = grown;
                 let kept: Vec<u32> = lens.iter().map(|&d| d.saturating_sub(cut)).collect();
-                for ((&d, &v), &c) in lens.iter().zip(&kept).zip(view.context) {
+                for ((&d, &v), &c) in lens.iter().zip_eq(&kept).zip_eq(view.context) {
                     (v + 1..=d).for_each(|j| shrunk.drop_token(u64::from(c + j)));
                 }
                 prop_assert!(close(shrunk.step_s(), belief.step_s(&view, &lens, &kept)));

@@ -199,6 +199,7 @@ mod tests {
     use super::*;
     use crate::testing::{BELIEF, Batch, CONTEXT, outcome};
     use foretoken_sim::{Drafts, Time};
+    use itertools::Itertools;
 
     fn running() -> Running {
         Running::new(NightjarLike::default(), &CONTEXT)
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(p.best(0, 3e-3), Some(4));
         assert_eq!(p.best(0, 12e-3), Some(0));
         let expected = [0.020, f64::INFINITY, 0.019 + 0.006, f64::INFINITY, 0.018 + 0.003, f64::INFINITY];
-        assert!(p.losses.iter().zip(expected).all(|(&l, e)| l == e || (l - e).abs() < 1e-12), "{:?}", p.losses);
+        assert!(p.losses.iter().zip_eq(expected).all(|(&l, e)| l == e || (l - e).abs() < 1e-12), "{:?}", p.losses);
         assert_eq!(p.weighed().len(), 3);
         // The whole decision: 6,000 tokens unseen at 2 µs each are 12 ms.
         p.clocks[0] = Clock { block: 1 << 20, bin: 9, step: 1, exploring: None };

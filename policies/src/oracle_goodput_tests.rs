@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use crate::{Belief, OracleLength};
 use foretoken_sim::{Drafting, LatencyModel, Linear, PassShape};
+use itertools::Itertools;
 use proptest::prelude::*;
 
 /// A step overhead that matters, ps.
@@ -24,7 +25,7 @@ fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
 }
 
 fn realised(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Choice {
-    let accepted: u32 = lens.iter().zip(truth.run).map(|(&d, &r)| d.min(r)).sum();
+    let accepted: u32 = lens.iter().zip_eq(truth.run).map(|(&d, &r)| d.min(r)).sum();
     let tokens = batch.len() as u64 + u64::from(accepted);
     Choice { tokens, time: true_time(batch, truth, lens), size: 0 }
 }
@@ -82,7 +83,7 @@ proptest! {
         with_truth(&belief, &run, |truth| {
             let view = batch.view();
             let lens = choose(Form::Vector, &batch, truth);
-            prop_assert!(lens.iter().zip(&run).all(|(d, r)| d <= r));
+            prop_assert!(lens.iter().zip_eq(&run).all(|(d, r)| d <= r));
             let chosen = realised(&view, truth, &lens);
             for other in all_vectors(&run) {
                 let brute = realised(&view, truth, &other);

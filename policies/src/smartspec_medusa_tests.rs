@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, any_batch, any_belief, close};
 use foretoken_sim::DraftTree;
+use itertools::Itertools;
 use proptest::prelude::*;
 
 const HEADS: Belief = Belief { drafting: Drafting::Parallel, ..BELIEF };
@@ -75,7 +76,7 @@ fn the_expectation_is_the_corrected_one() {
     let batch = Batch::new(&[100, 200], &[39, 39]);
     p.best_tree(&batch.view());
     let mut tree = p.bare(&batch.view());
-    for (width, tokens) in widths.into_iter().zip([3, 9, 27]) {
+    for (width, tokens) in widths.into_iter().zip_eq([3, 9, 27]) {
         tree = p.deepen(&batch.view(), &tree, width).expect("fits");
         assert_eq!(tree.tokens, tokens);
     }

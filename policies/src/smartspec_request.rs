@@ -192,6 +192,7 @@ mod tests {
     use crate::acceptance::expected_tokens;
     use crate::testing::{Batch, CONTEXT, any_batch, any_belief, outcome};
     use foretoken_sim::Drafts;
+    use itertools::Itertools;
     use proptest::prelude::*;
 
     /// One step in which the requests `ids` had `accepted` of `verified`.
@@ -254,12 +255,12 @@ mod tests {
                 let accepted: Vec<u32> = step.iter().map(|s| s.0.min(s.1)).collect();
                 saw(&mut p, &[0, 1, 2, 3, 4, 5, 6, 7], &verified, &accepted);
                 let tries = |v: u32, a: u32| if per_draft { v } else { v.min(a + 1) };
-                let all: Vec<(u32, u32)> = verified.iter().zip(&accepted).map(|(&v, &a)| (a, tries(v, a))).collect();
+                let all: Vec<(u32, u32)> = verified.iter().zip_eq(&accepted).map(|(&v, &a)| (a, tries(v, a))).collect();
                 let sum = all.iter().fold((0, 0), |s, x| (s.0 + x.0, s.1 + x.1));
                 if sum.1 > 0 {
                     steps.push(f64::from(sum.0) / f64::from(sum.1));
                 }
-                for (of, &x) in of.iter_mut().zip(&all) {
+                for (of, &x) in of.iter_mut().zip_eq(&all) {
                     if x.1 > 0 {
                         of.push(x);
                     }
@@ -281,7 +282,7 @@ mod tests {
             let k = (0..=8u32).fold(0, |best, k| if goodput(k) > goodput(best) * (1.0 + 1e-12) { k } else { best });
             let rates: Vec<f64> = view.ids.iter().map(|&id| rate_of(&of[id as usize])).collect();
             let sum: f64 = rates.iter().sum();
-            for (&len, rate) in plan.draft_len.iter().zip(&rates) {
+            for (&len, rate) in plan.draft_len.iter().zip_eq(&rates) {
                 let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };
                 // Within a half of the exact share, cut to the longest draft.
                 let whole = f64::from(len);

@@ -4,6 +4,7 @@ use super::*;
 use crate::acceptance::expected_tokens;
 use crate::testing::{BELIEF, Batch, CONTEXT, Run, any_batch, any_belief, close, outcome};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, Drafts};
+use itertools::Itertools;
 use proptest::prelude::*;
 
 fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
@@ -23,7 +24,7 @@ fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch)
 #[test]
 fn context_sign() {
     for (reads, best) in [(ContextReads::Once, [5, 5, 5, 5, 6]), (ContextReads::PerPosition, [5, 4, 3, 1, 0])] {
-        for (context, best) in [128, 512, 2048, 8192, 32768].into_iter().zip(best) {
+        for (context, best) in [128, 512, 2048, 8192, 32768].into_iter().zip_eq(best) {
             let mut batch = Batch::new(&[context; 16], &[10; 16]);
             let draft = draft_with_one_off(2.9e-9, 0.447e-3, 0.452e-3, &mut batch);
             let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };
@@ -56,7 +57,7 @@ fn turbospec_best_lengths() {
         let draft = draft_with_one_off(0.0, once * 1e-3, each_pass * 1e-3, &mut batch);
         let gamma_s = 1.05 * 1.84383603e-5;
         let target = Coefficients { alpha_s: 0.0, gamma_s, delta_s: plain * 1e-3 - gamma_s * b };
-        for (alpha, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip(lengths) {
+        for (alpha, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip_eq(lengths) {
             let belief = Belief { draft, target, context_reads: ContextReads::Once, ..BELIEF };
             assert_eq!(policy(belief, alpha, 10).best_length(&batch.view()), best, "batch {requests}, {alpha}");
         }
@@ -119,7 +120,7 @@ fn prompt_lookup_counts_the_matched_requests_only() {
         let draft = if k == 0 { 0.0 } else { 1e-9 * 400.0 + 2e-6 * 2.0 * f64::from(k) + 0.5e-3 };
         tokens / (draft + 1e-7 * 1000.0 + 40e-6 * (4.0 + 2.0 * f64::from(k)) + 8e-3)
     };
-    for (k, seen) in (0..=8).zip(p.weighed()) {
+    for (k, seen) in (0..=8).zip_eq(p.weighed()) {
         assert_eq!(seen.what, format!("k = {k}"));
         assert!(close(seen.estimate, goodput(k)), "{k}");
     }

@@ -92,6 +92,7 @@ pub(crate) fn best_budget(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use itertools::Itertools;
     use proptest::prelude::*;
 
     /// Slots of these confidences.
@@ -109,7 +110,7 @@ mod tests {
         let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];
         let mut slots = slots(&confidence);
         let sorted: Vec<f64> = slots.descending().collect();
-        for (ours, expected) in sorted.iter().zip([0.9, 0.72, 0.6, 0.36, 0.3, 0.12]) {
+        for (ours, expected) in sorted.iter().zip_eq([0.9, 0.72, 0.6, 0.36, 0.3, 0.12]) {
             assert!((ours - expected).abs() < 1e-12, "{ours} for {expected}");
         }
         let cases = [
@@ -122,7 +123,7 @@ mod tests {
             let steps = |b: usize| 1.0 / (2.0 + verify(2 + b));
             let best = best_budget(2.0, sorted.iter().copied(), steps, Some(&mut weighed));
             assert_eq!(best.tokens, tokens);
-            for (candidate, rate) in weighed.iter().zip(rates) {
+            for (candidate, rate) in weighed.iter().zip_eq(rates) {
                 assert!((candidate.estimate - rate).abs() < 5.1e-5, "{candidate:?} for {rate}");
             }
             let mut verify_len = vec![9; 2];

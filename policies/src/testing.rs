@@ -6,6 +6,7 @@ use foretoken_sim::{
     BatchView, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Linear, RequestId, Speculation,
     StepOutcome, Time, Truth, scripted::Scripted,
 };
+use itertools::Itertools;
 use proptest::prelude::*;
 
 /// A 7B target and a small draft on a datacentre GPU, in round numbers.
@@ -187,7 +188,10 @@ impl Run {
                     &Truth { run, draft: &draft, target: &target, context_reads, drafting, overhead: Time::ZERO },
                     &mut plan,
                 );
-                assert!(plan.draft_len.iter().zip(view.limit).all(|(d, l)| d <= l), "an oracle respects limits itself");
+                assert!(
+                    plan.draft_len.iter().zip_eq(view.limit).all(|(d, l)| d <= l),
+                    "an oracle respects limits itself"
+                );
                 drafts.draft_len.clone_from(&plan.draft_len);
                 drafts.verify_len.clone_from(&plan.draft_len);
             }
@@ -208,7 +212,7 @@ impl Run {
                 policy.observe(&seen);
             }
         }
-        for ((&v, &d), &l) in drafts.verify_len.iter().zip(&drafts.draft_len).zip(view.limit) {
+        for ((&v, &d), &l) in drafts.verify_len.iter().zip_eq(&drafts.draft_len).zip_eq(view.limit) {
             assert!(v <= d && d <= l, "verified {v} ≤ drafted {d} ≤ limit {l}");
         }
         drafts

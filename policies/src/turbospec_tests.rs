@@ -3,6 +3,7 @@
 use super::*;
 use crate::acceptance::expected_tokens;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close, outcome};
+use itertools::Itertools;
 use proptest::prelude::*;
 
 const PUBLISHED: Turbospec = Turbospec {
@@ -38,7 +39,7 @@ fn turbospec_best_lengths() {
     ] {
         // 512 tokens of text: the newest one's KV is yet to be written.
         let batch = Batch::new(&vec![511; requests], &vec![10; requests]);
-        for (initial_acceptance, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip(lengths) {
+        for (initial_acceptance, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip_eq(lengths) {
             let p = decided(Turbospec { initial_acceptance, ..PUBLISHED }, 10, &batch);
             assert_eq!(p.length, best, "batch {requests}, {initial_acceptance}");
         }

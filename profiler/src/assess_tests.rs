@@ -1,6 +1,7 @@
 use super::*;
 use crate::testing::{line, model, room, steps, timed};
 use crate::{Density, grid};
+use itertools::Itertools;
 
 fn assessed(cost: fn(&Shape) -> f64, noise: f64) -> ModelProfile {
     let timed = timed(Role::Target, cost, noise);
@@ -85,10 +86,10 @@ fn every_shape_is_held_out_once_but_for_the_ends() {
     }
     let most = shapes.iter().map(Shape::batched).max().unwrap();
     assert!(folds.iter().filter(|&&fold| fold == 0).count() < shapes.len() / 10, "{folds:?}");
-    for (shape, &fold) in shapes.iter().zip(&folds) {
+    for (shape, &fold) in shapes.iter().zip_eq(&folds) {
         assert!(fold == 0 || shape.batched() < most);
         let seen = |other: (&Shape, &u8)| *other.1 != fold && other.0.batched() == shape.batched();
-        assert!(fold == 0 || shapes.iter().zip(&folds).any(seen), "{shape:?}");
+        assert!(fold == 0 || shapes.iter().zip_eq(&folds).any(seen), "{shape:?}");
     }
 }
 

@@ -116,6 +116,7 @@ fn read_jsonl(path: &Path) -> Result<Vec<String>> {
 mod tests {
     use super::*;
     use foretoken_sim::{Request, Time};
+    use itertools::Itertools;
 
     fn workload() -> Workload {
         (0..8).map(|i| Request::new(Time(i), 5 + i as u32 * 9, 4)).collect()
@@ -134,7 +135,7 @@ mod tests {
             let mut w = workload();
             assign_families(&mut w);
             let first = prompts(&of, &mut w, 1, &pair).unwrap();
-            assert!(first.iter().zip(&w.prompt_len).all(|(p, &len)| p.len() == len as usize));
+            assert!(first.iter().zip_eq(&w.prompt_len).all(|(p, &len)| p.len() == len as usize));
             assert!(first.iter().flatten().all(|&t| t < 256));
             assert_eq!(first, prompts(&of, &mut w, 1, &pair).unwrap());
             assert_ne!(first, prompts(&of, &mut w, 2, &pair).unwrap());

@@ -7,6 +7,7 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::latency::hardware::GPUS;
 use foretoken_sim::latency::models::MODELS;
 use foretoken_sim::{BatchView, ChunkTotals, ContextReads, Drafting, LatencyModel, PassShape, Time, shape};
+use itertools::Itertools;
 use serde_json::{Value, json};
 
 /// As far as the page looks.
@@ -74,7 +75,7 @@ fn any_point(draws: &mut Draws) -> Point {
             spec(json!({ "linear": { "alpha_s": c[0] / 1e9, "gamma_s": c[1] / 1e6, "delta_s": c[2] / 1e3 } }))
         };
         let names = ["ta", "tg", "td", "da", "dg", "dd"];
-        let said: Vec<String> = names.iter().zip(&c).map(|(name, x)| format!("{name}={x}")).collect();
+        let said: Vec<String> = names.iter().zip_eq(&c).map(|(name, x)| format!("{name}={x}")).collect();
         (linear(&c[..3]), linear(&c[3..]), format!("hw=linear&{}", said.join("&")))
     };
     let mut point = Point {

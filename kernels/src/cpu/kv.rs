@@ -179,6 +179,7 @@ pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
 mod tests {
     use super::*;
     use crate::model::preset;
+    use itertools::Itertools;
 
     #[test]
     fn long_wavelengths_are_slowed_and_short_ones_kept() {
@@ -187,6 +188,6 @@ mod tests {
         let scaled = frequencies(&shape);
         assert_eq!((plain[0], scaled[0]), (1.0, 1.0));
         assert_eq!(scaled[31], plain[31] / 32.0);
-        assert!(plain.iter().zip(&scaled).all(|(p, s)| (p / 32.1..=*p).contains(s)));
+        assert!(plain.iter().zip_eq(&scaled).all(|(p, s)| (p / 32.1..=*p).contains(s)));
     }
 }

@@ -8,6 +8,7 @@ use crate::model::preset;
 use crate::paged::{BLOCK_SIZE, Logits};
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
+use itertools::Itertools;
 use proptest::prelude::*;
 
 /// Uniform numbers in [−1, 1).
@@ -262,7 +263,7 @@ proptest! {
             let weights: Vec<f64> = seen.iter().map(|s| score(s).exp()).collect();
             let value = |other: &[f32]| f64::from(other[(heads + kv_heads + kv_head) * dim + d]);
             let total: f64 = weights.iter().sum();
-            (seen.iter().zip(&weights).map(|(s, w)| w * value(s.0)).sum::<f64>() / total, 1.0)
+            (seen.iter().zip_eq(&weights).map(|(s, w)| w * value(s.0)).sum::<f64>() / total, 1.0)
         });
         prop_assert!(error < 200.0 * EPSILON, "{error:e}");
     }

@@ -10,6 +10,7 @@ use foretoken_kernels::model::preset;
 use foretoken_kernels::paged::{BLOCK_SIZE, Batch, Logits};
 use foretoken_kernels::weights::Checkpoint;
 use foretoken_traces::text::{END, Family, prompt_of_len};
+use itertools::zip_eq;
 use std::time::{Duration, Instant};
 
 /// Longest context, tokens.
@@ -133,7 +134,9 @@ impl Pair {
         batch.push_chain(&all, 0, table, Logits::All);
         draft.forward(cpu, batch).unwrap();
         cpu.top_k(draft.logits(), 1, choices).unwrap();
-        choices[prompt.len() - 1..].iter().zip(answer).map(|(choice, &token)| choice.token == token).collect()
+        // What it would choose behind the answer's end is compared with nothing.
+        let guesses = &choices[prompt.len() - 1..all.len() - 1];
+        zip_eq(guesses, answer).map(|(choice, &token)| choice.token == token).collect()
     }
 
     fn target_next(&mut self, cpu: &mut Cpu, tokens: &[u32], computed: usize) -> u32 {

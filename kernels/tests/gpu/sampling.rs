@@ -7,6 +7,7 @@ use foretoken_kernels::cuda::Cuda;
 use foretoken_kernels::device::{Choice, Device};
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
+use itertools::Itertools;
 
 pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
@@ -166,9 +167,9 @@ pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
         }
     }
     let expected: Vec<f64> = p[..vocab].iter().map(|&x| f64::from(x) * draws as f64).collect();
-    assert!(seen.iter().zip(&expected).all(|(&n, &e)| e > 0.0 || n == 0), "a token of probability 0");
+    assert!(seen.iter().zip_eq(&expected).all(|(&n, &e)| e > 0.0 || n == 0), "a token of probability 0");
     let chi2: f64 =
-        seen.iter().zip(&expected).filter(|(_, e)| **e > 0.0).map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
+        seen.iter().zip_eq(&expected).filter(|(_, e)| **e > 0.0).map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
     // The 99.99 % point of χ² with 7 degrees of freedom.
     assert!(chi2 < 29.88, "chi² {chi2} of {seen:?} against {expected:?}");
 }

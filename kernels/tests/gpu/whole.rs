@@ -10,6 +10,7 @@ use foretoken_kernels::model::{LlamaShape, preset};
 use foretoken_kernels::paged::{Batch, Logits, slot};
 use foretoken_kernels::weights::{Dtype, RandomWeights};
 use foretoken_sim::tree::ROOT;
+use itertools::Itertools;
 
 const LIMITS: Limits = Limits { kv_blocks: 40, max_rows: 700, max_logit_rows: 128 };
 
@@ -99,7 +100,7 @@ pub fn ragged_and_paged_batches_equal_single_requests(cuda: &mut Cuda, scale: Sc
         llama.forward(cuda, &batch).unwrap();
         let together = downloaded(cuda, llama.logits());
         let expected: Vec<f32> =
-            prompts.iter().zip(&alone).flat_map(|(p, a)| a[p.len() / 2 * width..].to_vec()).collect();
+            prompts.iter().zip_eq(&alone).flat_map(|(p, a)| a[p.len() / 2 * width..].to_vec()).collect();
         close("a ragged batch", &together, &expected, width, TOLERANCE);
     }
 }

@@ -6,6 +6,7 @@
 
 use foretoken_sim::Workload;
 use foretoken_traces::{ArrivalStats, Gives, TraceStats, WorkloadSpec, build};
+use itertools::Itertools;
 
 const BOTH: Gives = Gives { arrivals: true, lengths: true };
 
@@ -223,7 +224,7 @@ fn spec_bench_lengths_follow_their_categories() {
             assert!(share(knot - 1.0) <= p + error && share(knot + 1.0) >= p - error, "{category} {p}: {knot}");
         };
         near(&prompt, mu.exp(), 0.5);
-        [0.25, 0.5, 0.75].into_iter().zip(quartiles).for_each(|(p, knot)| near(&output, knot, p));
+        [0.25, 0.5, 0.75].into_iter().zip_eq(quartiles).for_each(|(p, knot)| near(&output, knot, p));
         // Whole lengths tie: qa prompts have a scale of two tokens, so ranks lose a little.
         let r = rank_correlation(&prompt, &output);
         assert!((r - spearman).abs() < 5.0 / n.sqrt() + 0.02, "{category}: {r}");
@@ -241,7 +242,7 @@ fn spec_bench_lengths_follow_their_categories() {
 fn rank_correlation(a: &[u32], b: &[u32]) -> f64 {
     let (ra, rb) = (ranks(a), ranks(b));
     let mean = (a.len() + 1) as f64 / 2.0;
-    let sum = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum::<f64>();
+    let sum = |x: &[f64], y: &[f64]| x.iter().zip_eq(y).map(|(x, y)| (x - mean) * (y - mean)).sum::<f64>();
     sum(&ra, &rb) / (sum(&ra, &ra) * sum(&rb, &rb)).sqrt()
 }
 

@@ -3,6 +3,7 @@
 use crate::round_trip::file;
 use foretoken_sim::{Arrivals, Time};
 use foretoken_traces::{Built, WorkloadSpec, build};
+use itertools::Itertools;
 
 fn spec(text: &str) -> WorkloadSpec {
     toml::from_str(text).unwrap_or_else(|e| panic!("{e}"))
@@ -54,7 +55,7 @@ fn lengths_and_arrivals_are_independent_streams() {
     let faster = with("{ table = \"azure-conv\" }", 8.0);
     assert_eq!(table.prompt_len, faster.prompt_len);
     // Invariant 9: a rate times a power of two divides arrivals by it, to the rounding of a picosecond.
-    assert!(table.arrival.iter().zip(&faster.arrival).all(|(a, b)| a.0.abs_diff(2 * b.0) <= 1));
+    assert!(table.arrival.iter().zip_eq(&faster.arrival).all(|(a, b)| a.0.abs_diff(2 * b.0) <= 1));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::fixtures::report;
 use crate::relate;
+use itertools::Itertools;
 
 fn html(report: &Report, run: &RunFacts) -> String {
     run_page(report, run).html()
@@ -57,7 +58,7 @@ fn what_is_not_there_says_what_to_switch_on() {
 fn a_policy_that_finished_nothing_is_told_and_breaks_nothing() {
     let mut broken = report(3, &[], &[], 2, 60);
     let empty = report(3, &[], &[], 2, 1);
-    for (cell, none) in broken.cells.iter_mut().zip(empty.cells).filter(|(c, _)| c.key().policy == "fixed-3") {
+    for (cell, none) in broken.cells.iter_mut().zip_eq(empty.cells).filter(|(c, _)| c.key().policy == "fixed-3") {
         *cell = none;
     }
     relate(&mut broken.cells);

@@ -3,6 +3,7 @@
 use crate::fixtures::{records, report};
 use crate::*;
 use foretoken_sim::{RequestRecords, StepRecord, Time};
+use itertools::Itertools;
 use polars::prelude::{DataFrame, DataType, ParquetReader, SerReader};
 use std::path::Path;
 
@@ -28,7 +29,7 @@ fn texts(frame: &DataFrame, name: &str) -> Vec<String> {
 
 fn write_requests(path: &Path, keys: &[&Key], records: &[RequestRecords]) -> Result<(), ReportError> {
     let mut writer = RequestsWriter::create(path, keys.iter().copied())?;
-    keys.iter().zip(records).try_for_each(|(key, records)| writer.push(key, records))?;
+    keys.iter().zip_eq(records).try_for_each(|(key, records)| writer.push(key, records))?;
     writer.finish()
 }
 
