@@ -30,6 +30,7 @@ class Watch:
         self.settings = config.scheduler_config
         spec = config.speculative_config
         self.slots = spec.max_num_new_slots_for_drafting if spec else 0
+        self.interval = getattr(scheduler, "local_prefill_interval", 1)  # of no effect in 0.32
         self.ever_cached: set = set()
         self.in_schedule = False
         self.reset()
@@ -48,6 +49,7 @@ class Watch:
         self.eligible = sum(self.scheduler.get_request_counts())
         self.scheduled: dict[str, int] = {}
         self.current = self.looked_up = None
+        self.preempted = False
         self.left = 0
 
     def schedule(self, method, *args):
@@ -63,7 +65,7 @@ class Watch:
         for drafts in output.scheduled_spec_decode_tokens.values():
             count["padded admission"] += drafts[0] == -1
         room = self.tokens > 0 and self.inputs > self.slots
-        if room and scheduler.num_prefill_lookahead <= 1:
+        if self.interval > 1 and room and not self.preempted and scheduler.num_prefill_lookahead <= 1:
             held = [request for request in chunks if request in scheduler.running and request.request_id not in output.num_scheduled_tokens]
             count["interval held a chunk"] += len(held)
         if room and scheduler.waiting and len(scheduler.running) >= scheduler.max_num_active_reqs < scheduler.max_num_running_reqs:
@@ -79,7 +81,7 @@ class Watch:
             self.count["padded admission refused"] += 1
         elif not self.settings.enable_chunked_prefill and self.left > limit:
             self.count["unchunked prompt refused"] += 1
-        elif self.settings.prefill_schedule_interval > 1:
+        elif self.interval > 1:
             self.count["interval held an admission"] += 1
 
     def allocate(self, method, request, new_tokens, *args, **kwargs):
@@ -150,6 +152,7 @@ class Watch:
         return "whole sequence refused" if whole > free else "watermark refused"
 
     def preempt(self, method, victim, *args, **kwargs):
+        self.preempted = True
         self.count["preemption"] += 1
         self.count["self-preemption"] += victim is self.current
         if victim.request_id in self.scheduled:
