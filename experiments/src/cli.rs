@@ -202,7 +202,14 @@ const EXPORT_SGLANG_EXAMPLES: &str = "Examples:
 
 const EXPORT_VLLM_EXAMPLES: &str = "Examples:
   foretoken export vllm experiments/quickstart.toml
-  foretoken export vllm experiments/quickstart.toml --batch-sizes 1,8,32,128 --method eagle --model path/to/draft";
+  foretoken export vllm experiments/quickstart.toml --batch-sizes 1,8,32,128 --method eagle --model path/to/draft
+
+vLLM looks its table up by the number of requests scheduled in a step, prompts among them. Every length from 0 to
+engine.max_draft_len runs in closed loops of as many clients (of more, where memory or the token budget keep some of
+them waiting), with the drafter loaded and with every seed of the experiment; a row is made of the steps that scheduled
+exactly as many requests: output tokens over time. Lengths are compared seed by seed; of those that are not told apart
+from the best, or are within 1 % of it, the smallest is taken. Batch sizes that the engine does not reach are said and
+left out: vLLM gives a batch beyond the last row the length of that row. The rows go to stderr, the JSON to stdout.";
 
 #[derive(Debug, Subcommand)]
 pub enum ExportCommand {
@@ -233,7 +240,7 @@ pub struct ExportVllmArgs {
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Batch sizes to try
+    /// Batch sizes to measure: requests scheduled in a step
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     pub batch_sizes: Vec<u32>,
     /// vLLM's `method`, written as it is

@@ -6,7 +6,7 @@ use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use foretoken_policies::{PolicySpec, SloMode};
 use foretoken_report::Cell;
-use foretoken_sim::metrics::{Interval, Quantiles, Slo};
+use foretoken_sim::metrics::{Interval, Overload, Quantiles, Slo};
 use foretoken_sim::{DraftKv, Summary};
 use serde::Serialize;
 
@@ -43,6 +43,9 @@ pub struct VariantResult {
     pub requests: u64,
     /// The bounds of each seed.
     pub slo: Vec<Slo>,
+    /// Where a TPOT bound that is scaled from an autoregressive run comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slo_scaled_from: Option<ScaledFrom>,
     /// KV blocks that requests can use without a drafter.
     pub kv_blocks_plain: u32,
     /// KV blocks that requests can use with one, when it takes a share of the pool.
@@ -51,6 +54,30 @@ pub struct VariantResult {
     pub kv_blocks_draft_pool: Option<u32>,
     /// One a policy, in the order of the experiment.
     pub policies: Vec<PolicyResult>,
+}
+
+/// The autoregressive run that a TPOT bound is scaled from.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScaledFrom {
+    /// Its swept values.
+    pub sweep: Vec<Choice>,
+    /// Bound over its P90 TPOT.
+    pub scale: f64,
+    /// Seeds in which it was overloaded: there the bound is no promise but a measure of the queue.
+    pub overloaded_seeds: Vec<u64>,
+}
+
+/// A policy that fell behind its arrivals in some seeds: the queue grew while requests came. Means over those seeds.
+#[derive(Clone, Debug, Serialize)]
+pub struct FellBehind {
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// Requests a second that came.
+    pub offered_req_s: f64,
+    /// Requests a second that finished while they came.
+    pub completed_req_s: f64,
+    /// Requests waiting when the last one came.
+    pub waiting_at_end: f64,
 }
 
 /// A policy's numbers: means over seeds. What does not exist (no request drafted, no bound) is absent.
@@ -65,6 +92,13 @@ pub struct PolicyResult {
     /// Does it stop speculating where a step would be over the bound? For the legend.
     #[serde(skip)]
     pub stops_for_slo: bool,
+    /// Did the queue grow while requests came? Then latencies grow with the length of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload: Option<FellBehind>,
+    /// Was autoregressive overloaded in some seed? Then the speedup grows with the length of the run.
+    pub speedup_over_overload: bool,
+    /// Is the attainment 90 % because the bound is this very run's P90 TPOT?
+    pub attains_by_definition: bool,
     /// Mean end-to-end latency, seconds.
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
@@ -112,14 +146,14 @@ impl Comparison {
             source: plan.source().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seeds: plan.seeds.clone(),
-            variants: variants.map(|((v, cells), kv)| variant(plan, v, cells, kv)).collect(),
+            variants: variants.enumerate().map(|(at, ((v, cells), kv))| variant(plan, at, v, cells, kv)).collect(),
             warnings: Vec::new(),
             paper: None,
         }
     }
 }
 
-fn variant(plan: &Plan, of: &Variant, cells: &[Cell], kv: &[u32]) -> VariantResult {
+fn variant(plan: &Plan, at: usize, of: &Variant, cells: &[Cell], kv: &[u32]) -> VariantResult {
     let n = plan.policies.len();
     let baselines: Vec<&Cell> = cells.iter().skip(plan.baseline).step_by(n).collect();
     let oracle = plan.policies.iter().position(|p| p.spec.name() == "oracle-goodput");
@@ -127,6 +161,11 @@ fn variant(plan: &Plan, of: &Variant, cells: &[Cell], kv: &[u32]) -> VariantResu
         sweep: of.choices.clone(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
         slo: baselines.iter().map(|c| c.summary.slo).collect(),
+        slo_scaled_from: plan.bound_from(at).map(|from| ScaledFrom {
+            sweep: plan.variants[from].choices.clone(),
+            scale: of.experiment.slo.adaspec_scale.unwrap_or(1.0),
+            overloaded_seeds: baselines.iter().filter(|c| c.bound_of_overload).map(|c| c.key().seed).collect(),
+        }),
         kv_blocks_plain: kv[plan.baseline],
         kv_blocks_drafting: kv.iter().copied().find(|&blocks| blocks != kv[plan.baseline]),
         kv_blocks_draft_pool: match of.experiment.engine.draft_kv {
@@ -155,6 +194,9 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         implied: plan.policies[at].implied,
         sees_hidden_truth: spec.sees_hidden_truth(),
         stops_for_slo: matches!(spec, PolicySpec::Adaspec(a) | PolicySpec::AdaspecMinus(a) if a.slo == SloMode::Step),
+        overload: fell_behind(&own),
+        speedup_over_overload: own.iter().any(|c| c.over_overload),
+        attains_by_definition: own.iter().all(|c| c.attains_by_definition()),
         e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
         speedup: over_seeds(own.iter().map(|c| c.speedup)),
         regret_to_oracle_goodput: regret,
@@ -173,6 +215,17 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         preempted: own.iter().map(|c| c.summary.preemptions).sum(),
         rejected: own.iter().map(|c| c.summary.rejected).sum(),
     }
+}
+
+fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
+    let behind: Vec<(u64, Overload)> = cells.iter().filter_map(|c| Some((c.key().seed, c.summary.overload?))).collect();
+    let mean = |of: fn(&Overload) -> f64| behind.iter().map(|(_, o)| of(o)).sum::<f64>() / behind.len() as f64;
+    (!behind.is_empty()).then(|| FellBehind {
+        seeds: behind.iter().map(|b| b.0).collect(),
+        offered_req_s: mean(|o| o.offered_req_s),
+        completed_req_s: mean(|o| o.completed_req_s),
+        waiting_at_end: mean(|o| o.waiting[2] as f64),
+    })
 }
 
 /// The interval over seeds; absent when any seed lacks the value, because a mean over fewer seeds is another number.

@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Path};
 use crate::live::LiveSpec;
-use crate::papers::Paper;
+use crate::papers::{At, Paper};
 use crate::problem::{Problem, Result, nearest};
 use crate::validate::ValidateSpec;
 use foretoken_policies::PolicySpec;
@@ -163,18 +163,36 @@ pub enum Tables {
 }
 
 /// What requests are promised. Absent bounds are no bounds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SloSpec {
-    /// TPOT bound = this × P90 TPOT of the autoregressive run on the same draws (AdaSpec, section 6.1).
+    /// TPOT bound = this × P90 TPOT of the autoregressive run on the same draws (AdaSpec, section 6.1), at the load that
+    /// `reference` names.
     #[serde(rename = "adaspec-scale")]
     pub adaspec_scale: Option<f64>,
+    /// Whose P90 TPOT that is where loads are swept; absent: `"lowest-load"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
     /// Time to first token, seconds.
     pub ttft_s: Option<f64>,
     /// Time per output token, seconds.
     pub tpot_s: Option<f64>,
     /// End-to-end latency, seconds.
     pub e2e_s: Option<f64>,
+}
+
+/// The autoregressive run that a bound is scaled from. A load is a swept number below `workload.arrivals`, a `rate-scale`, or what a
+/// `thin` keeps; of other swept settings each has a bound of its own, unless `at` says otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reference {
+    /// The one at the lowest swept load: one bound, which all loads are held to.
+    LowestLoad,
+    /// Each load's own, as the paper has it: the bound moves with the load, and at scale 1 autoregressive attains 90 % at every load
+    /// by definition.
+    EachLoad,
+    /// The one at these values of swept settings, by path; a table is picked by its place in the sweep, from 0.
+    At(#[schemars(with = "BTreeMap<String, serde_json::Value>")] At),
 }
 
 /// What is written beside the tables that always are.
@@ -351,6 +369,11 @@ impl SloSpec {
                 let message = format!("slo.{key}: {} is not a number above 0", value.unwrap_or_default());
                 return Err(doc.problem_at(&Path::of(&format!("slo.{key}")), message).help(ABOVE_0));
             }
+        }
+        if self.reference.is_some() && self.adaspec_scale.is_none() {
+            let message = "slo.reference says where the bound of slo.adaspec-scale comes from, and there is none";
+            let problem = doc.problem_at(&Path::of("slo.reference"), message);
+            return Err(problem.help("write adaspec-scale = 1.0, or leave it out"));
         }
         if self.adaspec_scale.is_some() && self.tpot_s.is_some() {
             let problem = doc.problem_at(&Path::of("slo.tpot_s"), "slo.tpot_s and slo.adaspec-scale both bound TPOT");

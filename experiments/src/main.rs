@@ -10,6 +10,7 @@ macro_rules! eprintln {
 }
 
 mod believed;
+mod bound;
 mod cli;
 mod commands;
 mod compare;
@@ -41,6 +42,7 @@ mod table;
 mod text;
 mod tokens;
 mod validate;
+mod vllm_table;
 
 use clap::Parser;
 use std::io::IsTerminal;

@@ -183,6 +183,7 @@ impl Plan {
             variants,
         };
         crate::papers::check(&plan)?;
+        crate::bound::check(&plan)?;
         Ok(plan)
     }
 

@@ -75,7 +75,7 @@ impl Setting {
             ranges: variant.filled.ranges,
             acceptance,
             belief,
-            slo: e.slo,
+            slo: e.slo.clone(),
             keep_steps: e.output.steps,
             seed,
         })
@@ -233,7 +233,11 @@ impl Setting {
     /// The numbers of a run under the given bounds.
     pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
         let own = &self.workload.slo_tpot_s;
-        Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size)
+        let numbers = Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size);
+        match self.arrivals {
+            Arrivals::Open => numbers.with_overload(&run.records),
+            Arrivals::Closed { .. } => numbers,
+        }
     }
 
     /// What kept the rejected requests of a policy's run out, with how many each.
@@ -256,7 +260,7 @@ impl Setting {
         .help(fix)
     }
 
-    /// The bounds of this comparison, once the baseline's P90 TPOT is known.
+    /// The bounds of this comparison, once the P90 TPOT of the baseline that they are scaled from is known.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }

@@ -10,15 +10,15 @@ use std::fmt::Write;
 type Column = (&'static str, fn(&PolicyResult) -> Option<String>);
 
 const COLUMNS: [Column; 16] = [
-    ("policy", |p| Some(p.policy.clone())),
+    ("policy", |p| Some(format!("{}{}", p.policy, if p.overload.is_some() { " !" } else { "" }))),
     ("E2E\nmean s", |p| shown(p.e2e_mean_s, 1.0, 3, true)),
-    ("speedup\n", |p| shown(p.speedup, 1.0, 3, true)),
+    ("speedup\n", |p| marked(shown(p.speedup, 1.0, 3, true), p.speedup_over_overload, "!")),
     ("regret\n%", |p| shown(p.regret_to_oracle_goodput, 100.0, 1, false)),
     ("TTFT\nmean ms", |p| shown(p.ttft_mean_s, 1e3, 1, false)),
     ("TPOT ms\np50", |p| shown(p.tpot_p50_s, 1e3, 2, false)),
     ("\np90", |p| shown(p.tpot_p90_s, 1e3, 2, false)),
     ("\np99", |p| shown(p.tpot_p99_s, 1e3, 2, false)),
-    ("SLO\nmet %", |p| shown(p.slo_attainment, 100.0, 1, false)),
+    ("SLO\nmet %", |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
     ("goodput\ntok/s", |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
     ("accept\nrate %", |p| shown(p.acceptance_rate, 100.0, 1, false)),
     ("accept\nlength", |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
@@ -36,6 +36,7 @@ pub fn render(comparison: &Comparison, show_implied: bool) -> String {
         text.push('\n');
         text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));
         text.push_str(&table(variant, show_implied));
+        text.push_str(&overloads(variant));
     }
     text.push_str(&legend(comparison));
     if let Some(report) = &comparison.paper {
@@ -61,7 +62,8 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
         // A bound that depends on the baseline differs between seeds; its mean stands here.
         let each: Vec<f64> = v.slo.iter().filter_map(of).collect();
-        parts.extend(Interval::of(&each).map(|i| format!("SLO {name} <= {:.2} ms", i.mean * 1e3)));
+        let from = if name == "TPOT" { scaled(v) } else { String::new() };
+        parts.extend(Interval::of(&each).map(|i| format!("SLO {name} <= {:.2} ms{from}", i.mean * 1e3)));
     };
     bound("TTFT", |s| s.ttft_s);
     bound("TPOT", |s| s.tpot_s);
@@ -72,6 +74,35 @@ fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
         parts.extend(v.kv_blocks_draft_pool.map(|blocks| format!("{blocks} of the draft's own")));
     }
     parts.join(", ") + "\n"
+}
+
+/// Where the bound comes from, when it is another run than the one of these very settings, and whether that run was overloaded.
+fn scaled(v: &VariantResult) -> String {
+    let Some(from) = &v.slo_scaled_from else { return String::new() };
+    let elsewhere: Vec<String> =
+        from.sweep.iter().filter(|c| !v.sweep.contains(c)).map(|c| format!("{} = {}", c.path, c.value)).collect();
+    let mark = if from.overloaded_seeds.is_empty() { "" } else { " !" };
+    match elsewhere.as_slice() {
+        [] => mark.to_owned(),
+        all => format!("{mark} (scaled from autoregressive at {})", all.join(", ")),
+    }
+}
+
+/// A line for each policy that fell behind, shown or implied: what the others are held against matters too.
+fn overloads(v: &VariantResult) -> String {
+    let line = |p: &PolicyResult| {
+        let o = p.overload.as_ref()?;
+        let seeds: Vec<String> = o.seeds.iter().map(u64::to_string).collect();
+        Some(format!(
+            "! {}: {:.2} requests/s came, {:.2} were completed while they came, {:.0} were waiting at the end (seeds {})\n",
+            p.policy,
+            o.offered_req_s,
+            o.completed_req_s,
+            o.waiting_at_end,
+            seeds.join(" ")
+        ))
+    };
+    v.policies.iter().filter_map(line).collect()
 }
 
 /// KV blocks: without a drafter, with one when that differs, in the draft's own pool when it has one. The same for
@@ -103,6 +134,13 @@ fn legend(c: &Comparison) -> String {
     let mut say = |line: &str| writeln!(text, "{line}").expect("writing to a string cannot fail");
     say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws; accept rate: accepted / drafted");
     let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
+    if any(|p| p.overload.is_some()) {
+        say("!: overloaded, the queue grew while requests came: latencies grow with the length of the run, and so do speedups");
+        say("   over such a run and bounds scaled from it");
+    }
+    if any(|p| p.attains_by_definition) {
+        say("*: 90 % by definition: the bound is this very run's P90 TPOT");
+    }
     if any(|p| p.regret_to_oracle_goodput.is_some()) {
         say("regret: mean E2E over oracle-goodput's, in excess");
     }
@@ -125,6 +163,10 @@ fn legend(c: &Comparison) -> String {
         say("SLO: adaspec (slo = \"step\") does not speculate in a step that it expects to miss it");
     }
     text
+}
+
+fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
+    text.map(|t| if mark { t + with } else { t })
 }
 
 /// A mean in a unit, with its interval when wanted and known.

@@ -115,6 +115,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
         },
         blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
         implied: false,
+        bound: None,
     };
     let cell = Cell::new(entry, Summary::new(&records, &totals, slo, &[], 1000, 16)).with_latencies(&records);
     let speedup = Some(if policy == 0 { 1.0 } else { fast });

@@ -21,7 +21,7 @@ pub use figures::{
     Accepted, Figure, Kind, Profiled, ProfiledFit, ProfiledPass, Told, Validated, ValidatedRun, acceptance_figures,
     figures, profile_figures, validation_figures, write_figures,
 };
-pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, Source, Swept, relate};
+pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
 pub use tables::{

@@ -150,6 +150,19 @@ pub struct Entry {
     pub blind: bool,
     /// Added as the yardstick and not asked for: in the tables, left out of the figures.
     pub implied: bool,
+    /// Its TPOT bound, when that was scaled from an autoregressive run.
+    pub bound: Option<ScaledBound>,
+}
+
+/// A TPOT bound that was scaled from the autoregressive run of the same seed at some swept values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScaledBound {
+    /// The swept values of that run.
+    pub from: Vec<Swept>,
+    /// The bound over that run's P90 TPOT.
+    pub scale: f64,
+    /// Is there no other bound?
+    pub alone: bool,
 }
 
 /// One finished cell: a policy at one combination of swept values with one seed.
@@ -165,6 +178,10 @@ pub struct Cell {
     pub regret: Option<f64>,
     /// Mean E2E of this policy / mean E2E of the same policy in the results compared with − 1; `None` without any.
     pub change: Option<f64>,
+    /// Was the run that the speedup is over overloaded?
+    pub over_overload: bool,
+    /// Was the run that the bound is scaled from overloaded?
+    pub bound_of_overload: bool,
     /// Load over time.
     pub series: Series,
     /// Time to first token of its finished requests.
@@ -188,6 +205,8 @@ impl Cell {
             speedup: None,
             regret: None,
             change: None,
+            over_overload: false,
+            bound_of_overload: false,
             series: Series::default(),
             ttft: Cdf::default(),
             tpot: Cdf::default(),
@@ -208,19 +227,30 @@ impl Cell {
         &self.entry.key
     }
 
+    /// Does it attain 90 % because the bound is its own 90th percentile? A request's own bound comes before that one: then it
+    /// does not.
+    pub fn attains_by_definition(&self) -> bool {
+        let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
+        let attains = self.summary.slo_attainment.is_some_and(|share| (share - 0.9).abs() < 0.01);
+        self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
+    }
+
     /// Mean end-to-end latency, seconds.
     pub fn e2e_mean_s(&self) -> Option<f64> {
         self.summary.e2e.map(|q| q.mean)
     }
 }
 
-/// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed.
+/// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed, and whether that baseline,
+/// and the one that its TPOT bound is scaled from, were overloaded.
 pub fn relate(cells: &mut [Cell]) {
     let with = |role| {
         let of = |c: &Cell| Some((c.key().sweep.clone(), c.key().seed, c.e2e_mean_s()?));
         cells.iter().filter(|c| c.entry.role == role).filter_map(of).collect::<Vec<_>>()
     };
     let (baselines, bounds) = (with(Role::Baseline), with(Role::Bound));
+    let behind = cells.iter().filter(|c| c.entry.role == Role::Baseline && c.summary.overload.is_some());
+    let behind: Vec<(Vec<Swept>, u64)> = behind.map(|c| (c.key().sweep.clone(), c.key().seed)).collect();
     for cell in cells {
         let of = |all: &[(Vec<Swept>, u64, f64)]| {
             all.iter().find(|(sweep, seed, _)| *sweep == cell.key().sweep && *seed == cell.key().seed).map(|x| x.2)
@@ -228,6 +258,10 @@ pub fn relate(cells: &mut [Cell]) {
         let (own, baseline, bound) = (cell.e2e_mean_s(), of(&baselines), of(&bounds));
         cell.speedup = baseline.zip(own).map(|(ar, own)| ar / own);
         cell.regret = bound.zip(own).map(|(bound, own)| own / bound - 1.0);
+        let fell_behind = |sweep: &[Swept]| behind.iter().any(|(s, seed)| s == sweep && *seed == cell.key().seed);
+        let over = fell_behind(&cell.key().sweep);
+        let bound = cell.entry.bound.as_ref().is_some_and(|b| fell_behind(&b.from));
+        (cell.over_overload, cell.bound_of_overload) = (over, bound);
     }
 }
 

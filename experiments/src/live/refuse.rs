@@ -21,6 +21,16 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     if live.acceptance == LiveAcceptance::Declared && setting.acceptance().may_lack_proposals() {
         return Err(at("acceptance.source", CannotServe::PromptLookup.to_string()).help("declare another source"));
     }
+    if let Some(late) = (0..plan.variants.len()).find(|&v| plan.bound_from(v).is_some_and(|from| from > v)) {
+        let from = plan.bound_from(late).expect("it was found by it");
+        let message = format!(
+            "the bound of {} is scaled from {}, and live runs go in the order of the sweep",
+            said(plan, late),
+            said(plan, from)
+        );
+        let help = "put the reference's value first in its sweep, or write slo.reference = \"each-load\"";
+        return Err(at("slo", message).help(help));
+    }
     let mut room: Option<Capacity> = None;
     for (i, entrant) in plan.policies.iter().enumerate() {
         let (label, path) = (entrant.spec.label(), format!("policies[{i}]"));
@@ -39,6 +49,12 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
         room = Some(room.map_or(needed, |room| largest(room, needed)));
     }
     room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
+}
+
+/// A variant by its swept values.
+fn said(plan: &Plan, variant: usize) -> String {
+    let all = plan.variants[variant].choices.iter().map(|c| format!("{} = {}", c.name, c.value));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// A pair or a setting that no policy can run with, pointed at.

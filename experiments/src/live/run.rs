@@ -3,7 +3,6 @@
 use super::cell::{Bench, Recorded, tape_name};
 use super::host::HostTimes;
 use super::machine::{Machine, Models, open};
-use super::overload::{Overload, overload_of};
 use super::prompts::prompts;
 use super::refuse;
 use super::spec::LiveSpec;
@@ -12,9 +11,10 @@ use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
 use crate::run::{CellId, Folder, Speed, Store, Stored};
 use crate::setting::Setting;
-use foretoken_sim::metrics::Slo;
+use foretoken_sim::metrics::{Overload, Slo, overload_of};
 use foretoken_sim::{RequestRecords, Time};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -84,7 +84,7 @@ pub(super) fn run_on(
     let report = LiveReport { device: machine.name().to_owned(), order: ORDER, cells: Vec::new() };
     let ran = Ran { report, speed: Speed::default(), cells: 0, ended: None };
     let store = Store::open(folder, &plan.digest())?;
-    let mut runner = Runner { plan, live, folder, interrupt, store, ran };
+    let mut runner = Runner { plan, live, folder, interrupt, store, ran, p90: HashMap::new() };
     let started = Instant::now();
     std::fs::create_dir_all(folder.path().join(TAPES))
         .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
@@ -106,6 +106,8 @@ struct Runner<'a> {
     interrupt: &'a AtomicBool,
     store: Store,
     ran: Ran,
+    /// P90 TPOT of the baseline, by variant and seed: what bounds are scaled from.
+    p90: HashMap<(usize, usize), Option<f64>>,
 }
 
 impl Runner<'_> {
@@ -152,17 +154,20 @@ impl Runner<'_> {
         let (label, run) = (spec.label(), recorded.run);
         let slo = *slo.get_or_insert_with(|| {
             let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
-            setting.slo(p90)
+            self.p90.insert((id.variant, id.seed), p90);
+            let from = self.plan.bound_from(id.variant).unwrap_or(id.variant);
+            setting.slo(self.p90.get(&(from, id.seed)).copied().flatten())
         });
-        let summary = setting.summary(&run, slo);
+        let mut summary = setting.summary(&run, slo);
         let done = recorded.ending == TapeEnding::Done;
-        let fell_behind = overload_of(&run.records, if done { Time::MAX } else { seen(&run.records) });
+        let seen = if done { Time::MAX } else { seen(&run.records) };
+        summary.overload = summary.overload.and_then(|_| overload_of(&run.records, seen));
         let mut warnings = run.warnings.clone();
         let unfit = setting.limits(spec, &run).into_iter();
         warnings.extend(unfit.map(|(l, n)| {
             format!("{n} requests that can never run were rejected: {}; to change that, {}", l.what, l.fix)
         }));
-        warnings.extend(fell_behind.as_ref().map(ToString::to_string));
+        warnings.extend(summary.overload.as_ref().map(ToString::to_string));
         let ended = summary.finished + summary.rejected;
         let part = format!("after {ended} of {} requests, {:.2} s", summary.requests, summary.duration_s);
         if !done {
@@ -177,7 +182,7 @@ impl Runner<'_> {
                 TapeEnding::Failed(why) => format!("failed {part}: {why}"),
             },
             host: recorded.host,
-            overload: fell_behind,
+            overload: summary.overload,
         });
         self.ran.ended = match recorded.ending {
             TapeEnding::Done if summary.finished == 0 => Some(setting.nothing_fits(spec, &run)),

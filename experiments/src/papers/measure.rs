@@ -327,7 +327,8 @@ pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> +
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
 
-fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
+/// Did the sweep at `path` take this value in a variant?
+pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
     choice(&plan.variants[variant], path).is_some_and(|c| match (c.number, number(value)) {
         (Some(swept), Some(x)) => swept == x,
         (None, Some(x)) => place(plan, path, c) as f64 == x,

@@ -5,12 +5,13 @@
 use super::store::{Store, write_problem};
 use super::{CellId, Folder};
 use crate::compare::Comparison;
+use crate::document::Choice;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, Report, RequestsWriter, Role, StepsWriter, Swept, relate, write_calibration, write_figures,
+    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, Swept, relate, write_calibration, write_figures,
     write_lengths, write_positions, write_series, write_summary,
 };
 
@@ -75,6 +76,7 @@ const BLIND: [&str; 3] = ["autoregressive", "fixed", "random"];
 
 /// The cells of a plan, in its order, before they have results.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
+    let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
     let entry = |id: CellId| {
         let entrant = &plan.policies[id.policy];
         Entry {
@@ -88,9 +90,17 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
             },
             blind: BLIND.contains(&entrant.spec.name()),
             implied: entrant.implied,
+            bound: bounds[id.variant].clone(),
         }
     };
     ids(plan).map(entry).collect()
+}
+
+/// The TPOT bound of a variant, when it is scaled from an autoregressive run.
+fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
+    let slo = &plan.variants[variant].experiment.slo;
+    let alone = slo.ttft_s.is_none() && slo.e2e_s.is_none();
+    Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone })
 }
 
 /// What an unfinished run has so far.
@@ -132,12 +142,17 @@ pub(super) fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
 
 /// What tells a cell from the others.
 pub(super) fn key(plan: &Plan, id: CellId) -> Key {
-    let swept = plan.variants[id.variant].choices.iter().map(|c| Swept {
+    let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
+    Key { policy, sweep: swept(plan, id.variant), seed }
+}
+
+fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
+    let one = |c: &Choice| Swept {
         path: c.path.clone(),
         value: c.value.clone(),
         number: c.number.filter(|n| n.is_finite()),
-    });
-    Key { policy: plan.policies[id.policy].spec.label(), sweep: swept.collect(), seed: plan.seeds[id.seed] }
+    };
+    plan.variants[variant].choices.iter().map(one).collect()
 }
 
 /// Warnings with the policies that gave them: each is said once, however many cells it comes from.

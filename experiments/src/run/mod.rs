@@ -19,9 +19,10 @@ pub use store::{Store, Stored, write_problem};
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use crate::setting::Setting;
+use foretoken_policies::PolicySpec;
 use foretoken_report::not_finite;
 use foretoken_sim::metrics::Slo;
-use foretoken_sim::{Ending, Summary};
+use foretoken_sim::{Ending, Run, Summary};
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,9 +48,12 @@ pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result
     };
     let damaged = ids(plan).filter_map(|id| runner.store.damage(id));
     damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
-    let comparisons: Vec<(usize, usize)> =
-        (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s))).collect();
-    let result: Result<()> = comparisons.par_iter().try_for_each(|&(variant, seed)| runner.comparison(variant, seed));
+    let all = (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s)));
+    // Those that set bounds first: the others find them in the store.
+    let sets: Vec<bool> = (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
+    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|&(v, _)| sets[v]);
+    let run = |these: &[(usize, usize)]| these.par_iter().try_for_each(|&(v, seed)| runner.comparison(v, seed));
+    let result: Result<()> = run(&first).and_then(|()| run(&rest));
     let speed = runner.progress.finish();
     result.map(|()| speed)
 }
@@ -76,7 +80,10 @@ impl Runner<'_> {
         let setting = Setting::new(&self.plan.variants[variant], self.plan.seeds[seed])?;
         let slo = match self.store.load(id(baseline))? {
             Some(stored) => stored.summary.slo,
-            None => self.cell(&setting, id(baseline), None)?,
+            None => {
+                let given = self.bound_from_elsewhere(variant, seed, &setting)?;
+                self.cell(&setting, id(baseline), given)?
+            }
         };
         // All of them, and then the first error in the order of the table: which thread fails first must not show.
         let others = missing.par_iter().filter(|&&p| p != baseline);
@@ -84,20 +91,46 @@ impl Runner<'_> {
         results.into_iter().try_for_each(|result| result.map(|_| ()))
     }
 
+    /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That baseline is in
+    /// the store, or is run again by itself, which gives the same.
+    fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
+        let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
+        let id = CellId { variant: from, seed, policy: self.plan.baseline };
+        let tpot = match self.store.load(id)? {
+            Some(stored) => stored.summary.tpot,
+            None => {
+                let there = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
+                let (run, played) = self.play(&there, id, f64::INFINITY)?;
+                let summary = there.summary(&run, Slo::default());
+                if summary.finished == 0 {
+                    return Err(there.nothing_fits(&played, &run));
+                }
+                summary.tpot
+            }
+        };
+        Ok(Some(setting.slo(tpot.map(|q| q.p90))))
+    }
+
+    /// Runs a cell to its end.
+    fn play(&self, setting: &Setting, id: CellId, bound: f64) -> Result<(Run, PolicySpec)> {
+        self.check_interrupt()?;
+        let policy = &self.plan.policies[id.policy].spec;
+        let (run, played) = setting.run(policy, bound, self.interrupt);
+        match run.ending {
+            Ending::Done => Ok((run, played)),
+            Ending::Interrupted => Err(crate::interrupt::problem()),
+            Ending::OutOfTime => Err(out_of_time(&policy.label())),
+            Ending::Failed => unreachable!("passes on the event clock cannot fail"),
+        }
+    }
+
     /// Runs and stores a cell. Without bounds given, it is the baseline and sets them.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Slo> {
-        self.check_interrupt()?;
         let policy = &self.plan.policies[id.policy].spec;
         let started = std::time::Instant::now();
         let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
-        let (run, played) = setting.run(policy, bound, self.interrupt);
+        let (run, played) = self.play(setting, id, bound)?;
         let wall = started.elapsed();
-        match run.ending {
-            Ending::Done => {}
-            Ending::Interrupted => return Err(crate::interrupt::problem()),
-            Ending::OutOfTime => return Err(out_of_time(&policy.label())),
-            Ending::Failed => unreachable!("passes on the event clock cannot fail"),
-        }
         let slo = slo.unwrap_or_else(|| {
             let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
             setting.slo(p90)
@@ -179,5 +212,41 @@ mod tests {
         assert!(with(|s| s.tpot = Some(Quantiles { p99: f64::INFINITY, ..s.e2e.unwrap() })).contains("`tpot_p99_s`"));
         assert!(with(|s| s.e2e = Some(Quantiles { mean: 0.0, ..s.e2e.unwrap() })).contains("mean E2E is 0 s"));
         assert!(with(|s| s.slo.tpot_s = Some(0.0)).contains("bounds TPOT to 0 s"));
+    }
+
+    const SETS: [&str; 4] = [
+        "policies=[{ fixed = { k = 3 } }]",
+        "seeds=[1, 2]",
+        "workload.requests=120",
+        "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
+    ];
+
+    /// Comparisons may run anywhere: the reference's baseline is run again where it is not at hand, and gives the same bound.
+    #[test]
+    fn a_comparison_finds_its_bound_alone() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("quickstart.toml");
+        let plan = Plan::load(&file, &SETS.map(str::to_owned)).unwrap();
+        let interrupt = AtomicBool::new(false);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| Folder::at(dir.path().join(name));
+        run_cells(&plan, &folder("whole"), &interrupt).unwrap();
+        let whole = Store::open(&folder("whole"), &plan.digest()).unwrap();
+        for seed in 0..2 {
+            let runner = Runner {
+                plan: &plan,
+                store: Store::open(&folder(&format!("alone-{seed}")), &plan.digest()).unwrap(),
+                progress: Progress::new(0),
+                interrupt: &interrupt,
+            };
+            runner.comparison(0, seed).unwrap();
+            for policy in 0..plan.policies.len() {
+                let id = |variant| CellId { variant, seed, policy };
+                let (alone, together) = (runner.store.load(id(0)).unwrap(), whole.load(id(0)).unwrap());
+                assert_eq!(alone.unwrap().summary, together.as_ref().unwrap().summary);
+                let reference = whole.load(id(1)).unwrap().unwrap().summary;
+                assert_eq!(together.unwrap().summary.slo, reference.slo, "one bound at both loads");
+                assert!(!runner.store.has(id(1)), "the reference's comparison is not run");
+            }
+        }
     }
 }

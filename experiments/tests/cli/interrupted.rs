@@ -34,7 +34,7 @@ fn finished_cells(out: &Path) -> usize {
 }
 
 /// Resumes `out` and compares it with an undisturbed run of the same.
-fn resumes_to_the_same_bytes(place: &Place) {
+pub fn resumes_to_the_same_bytes(place: &Place) {
     let resumed = place.run("out", &["--resume"]);
     let whole = place.run("whole", &[]);
     assert_eq!(resumed, whole);

@@ -1,6 +1,7 @@
 //! The command line from outside: what it prints, where it points, how it exits, what it leaves behind.
 
 mod bad_input;
+mod bounds;
 mod browser;
 mod commands;
 mod decide;
@@ -11,6 +12,7 @@ mod habits;
 mod hostile;
 mod interrupted;
 mod live;
+mod overload;
 mod papers;
 mod perfetto;
 mod policies;
@@ -23,3 +25,4 @@ mod signals;
 mod support;
 mod text;
 mod validate;
+mod vllm_table;

@@ -175,27 +175,3 @@ fn sglangs_settings_come_in_and_go_out() {
     assert!(place.fails(&["export", "sglang", "adaspec"], 2).contains("adaspec"));
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
-
-#[test]
-fn the_best_table_goes_out_as_vllms_config() {
-    // Cheap tokens at first, dear ones in large batches: the best length falls with the batch size.
-    let place =
-        Place::holding(&EXPERIMENT.replace("gamma_s = 55e-6", "gamma_s = 400e-6").replace("{ sweep = [8, 64] }", "64"));
-    let args = ["export", "vllm", "x.toml", "--batch-sizes", "1,8,32", "--method", "eagle", "--model", "draft"];
-    let output = place.foretoken().args(args).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let table = config["num_speculative_tokens_per_batch_size"].as_array().unwrap();
-    let k = |i: usize| table[i][2].as_u64().unwrap();
-    assert_eq!(table[0][0], 1);
-    assert!(table.len() > 1 && k(0) > k(table.len() - 1), "{config}");
-    assert_eq!(config["num_speculative_tokens"].as_u64(), Some(k(0)));
-    assert_eq!((&config["method"], &config["model"]), (&"eagle".into(), &"draft".into()));
-    // What was written runs as it is.
-    let policy = format!(
-        "policies=[{{ vllm-dynamic = {{ num_speculative_tokens_per_batch_size = {} }} }}]",
-        Value::from(table.clone())
-    );
-    json(&place, "out", &["--set", &policy]);
-    assert!(Place::new().fails(&["export", "vllm", "x.toml"], 2).contains("sweeps values"));
-}

@@ -1,6 +1,6 @@
 //! The numbers of a run, by the definitions of policies.md 4.8 and 14. "Goodput" never stands alone.
 
-use super::{Outcome, RequestRecords, Totals};
+use super::{Outcome, Overload, RequestRecords, Totals, overload};
 use serde::{Deserialize, Serialize};
 
 /// Mean and quantiles of a metric, seconds. Quantiles interpolate linearly (numpy's default).
@@ -129,6 +129,8 @@ pub struct Summary {
     pub kv_use_mean: f64,
     /// Most blocks referenced at once / usable blocks.
     pub kv_use_peak: f64,
+    /// Did it fall behind its arrivals? Never in a closed loop, and unknown before [`with_overload`](Summary::with_overload).
+    pub overload: Option<Overload>,
 }
 
 impl Summary {
@@ -207,7 +209,13 @@ impl Summary {
             mean_batch_size: per(totals.batch_time as f64 / 1e12, busy),
             kv_use_mean: per(totals.context_time as f64 / 1e12, busy) / pool_tokens,
             kv_use_peak: f64::from(totals.peak_blocks) / f64::from(usable_blocks),
+            overload: None,
         }
+    }
+
+    /// Says whether it fell behind its arrivals, for a run whose requests came by themselves.
+    pub fn with_overload(self, records: &RequestRecords) -> Summary {
+        Summary { overload: overload(records), ..self }
     }
 }
 

@@ -4,7 +4,7 @@ use super::axis::Axis;
 use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
 use super::style::RULE;
-use super::view::{View, distinct, with_unit, words};
+use super::view::{View, distinct, joined, with_unit, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::Interval;
@@ -23,9 +23,35 @@ pub struct Quantity {
     pub reference: Option<f64>,
     /// The least and greatest value that are possible; `None` when there are none.
     pub ends: Option<(f64, f64)>,
+    /// What to know of the cells of a panel beside its swept values, in its title; empty for nothing.
+    pub title_note: fn(&[&Cell]) -> String,
+    /// What to know of some cells alone: a mark for their numbers, and what it says.
+    pub mark: Option<Mark>,
+}
+
+/// A mark on the numbers of cells that are not what they seem.
+pub struct Mark {
+    /// Which cells.
+    pub on: fn(&Cell) -> bool,
+    /// The mark.
+    pub sign: &'static str,
+    /// What it says, in the source line.
+    pub says: &'static str,
 }
 
 impl Quantity {
+    /// What stands behind a number: the mark where a seed of it has it.
+    pub fn sign(&self, cells: &[&Cell]) -> &'static str {
+        self.mark.as_ref().filter(|m| cells.iter().any(|c| (m.on)(c))).map_or("", |m| m.sign)
+    }
+
+    /// The source line, with what the mark says where some cell has it.
+    pub fn source(&self, view: &View) -> String {
+        let marked = |m: &&Mark| view.all(|_| true).into_iter().any(|c| (m.on)(c));
+        let says = self.mark.as_ref().filter(marked).map(|m| format!(" · {}: {}", m.sign, m.says));
+        view.source_of_means() + &says.unwrap_or_default()
+    }
+
     /// A value in words.
     pub fn say(&self, value: f64) -> String {
         fixed(value, self.decimals)
@@ -76,16 +102,18 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let values = numbers(view, at)?;
     let others = distinct(view.combinations.iter().map(|c| without(c, at)), |a, b| a == b);
     let panels: Vec<Vec<Line>> = others.iter().map(|other| lines(view, quantity, at, &values, other)).collect();
+    let ticks = values.iter().map(|(x, label)| (*x, format!("{label}{}", tick_sign(view, quantity, at, *x))));
+    let ticks: Vec<(f64, String)> = ticks.collect();
     let shown: Vec<Interval> = panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.1)).collect();
     let page = Page {
         title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].path)),
-        source: view.source_of_means(),
+        source: quantity.source(view),
         x_name: with_unit(&view.combinations[0][at].path),
         y_name: quantity.axis.to_owned(),
-        x: Axis::swept(&values),
+        x: Axis::swept(&ticks),
         y: quantity.range(&shown, [9, 6, 5][columns(others.len()) - 1])?,
         legend: view.legend(),
-        panels: others.iter().map(|o| (words(o.iter().copied()), None)).collect(),
+        panels: others.iter().map(|o| (title(view, quantity, at, o), None)).collect(),
         own_x: Vec::new(),
         panel_height: [360.0, 260.0, 190.0][columns(others.len()) - 1],
         right: 0.0,
@@ -96,6 +124,21 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
         }
         panels[i].iter().for_each(|line| draw_line(c, panel, &page, line));
     }))
+}
+
+/// A panel's title: the other settings, and what to know of its cells.
+fn title(view: &View, quantity: &Quantity, at: usize, other: &[&Swept]) -> String {
+    let cells = view.all(|s| without(s, at) == other);
+    joined([words(other.iter().copied()), (quantity.title_note)(&cells)])
+}
+
+/// The mark beside a swept value at which everybody has it.
+fn tick_sign(view: &View, quantity: &Quantity, at: usize, x: f64) -> String {
+    let sign = |policy: &str| quantity.sign(&view.cells(policy, |s| s[at].number == Some(x)));
+    match view.policies.iter().map(|p| sign(p.0)).min() {
+        None | Some("") => String::new(),
+        Some(sign) => format!(" {sign}"),
+    }
 }
 
 /// The swept numbers, ascending, with their labels; `None` when they are not at least two numbers.

@@ -5,8 +5,8 @@ use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
 use super::page::{Page, Panel};
 use super::style::{GREY, INK, RULE, TEXT};
-use super::view::{View, words};
-use crate::Dash;
+use super::view::{View, joined, words};
+use crate::{Dash, Swept};
 use foretoken_sim::metrics::Interval;
 
 const ROW: f64 = 24.0;
@@ -23,13 +23,13 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
     let labels: Vec<&str> = view.policies.iter().map(|p| p.0).collect();
     let page = Page {
         title: view.title(quantity.title),
-        source: view.source_of_means(),
+        source: quantity.source(view),
         x_name: quantity.axis.to_owned(),
         y_name: String::new(),
         x: quantity.range(&shown, if alone { 8 } else { 4 })?,
         y: Axis::rows(&labels),
         legend: Vec::new(),
-        panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        panels: view.combinations.iter().map(|&c| (title(view, quantity, c), None)).collect(),
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
         right: if alone { 150.0 } else { 44.0 },
@@ -39,9 +39,15 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
             c.line(&[panel.at(at, page.y.start()), panel.at(at, page.y.end())], RULE, 1.5, Dash::Solid);
         }
         for (row, interval) in rows[i].iter().enumerate() {
-            draw_row(c, panel, &page, view, quantity, (row, *interval), alone);
+            let sign = quantity.sign(&view.cells(view.policies[row].0, |s| s == view.combinations[i]));
+            draw_row(c, panel, &page, view, quantity, (row, *interval, sign), alone);
         }
     }))
+}
+
+/// A panel's title: its settings, and what to know of its cells.
+fn title(view: &View, quantity: &Quantity, combination: &[Swept]) -> String {
+    joined([words(combination), (quantity.title_note)(&view.all(|s| s == combination))])
 }
 
 fn draw_row(
@@ -50,7 +56,7 @@ fn draw_row(
     page: &Page,
     view: &View,
     quantity: &Quantity,
-    (row, interval): (usize, Option<Interval>),
+    (row, interval, sign): (usize, Option<Interval>, &str),
     with_interval: bool,
 ) {
     let y = row as f64;
@@ -71,5 +77,6 @@ fn draw_row(
         }
         _ => quantity.say(i.mean),
     };
+    let text = if sign.is_empty() { text } else { format!("{text} {sign}") };
     c.text(&text, text_at, Anchor::Start, TEXT, INK);
 }

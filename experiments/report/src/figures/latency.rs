@@ -1,9 +1,13 @@
 //! The distribution of a latency, one line a policy, one panel a combination, all seeds pooled.
 
 use super::axis::Axis;
-use super::page::{Page, columns};
+use super::canvas::{Anchor, Canvas};
+use super::page::{Page, Panel, columns};
+use super::style::{GREY, RULE, TEXT};
 use super::view::{View, count, words};
-use crate::{Cdf, Cell, Look};
+use crate::number::fixed;
+use crate::{Cdf, Cell, Dash, Look, Swept};
+use foretoken_sim::metrics::{Interval, Slo};
 
 /// Which latency.
 pub struct Latency {
@@ -15,6 +19,8 @@ pub struct Latency {
     pub whose: &'static str,
     /// Its distribution.
     pub of: fn(&Cell) -> &Cdf,
+    /// The bound on it.
+    pub bound: fn(&Slo) -> Option<f64>,
 }
 
 /// Points of a line at most.
@@ -36,8 +42,9 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
             view.policies.iter().map(|&(label, look)| (look, line(label))).collect()
         })
         .collect();
+    let bounds: Vec<Option<Bound>> = view.combinations.iter().map(|&c| Bound::of(view, latency, c)).collect();
     // Loads differ a thousandfold in latency: on one axis the light ones would be a wall.
-    let own: Vec<Option<Axis>> = panels.iter().map(|lines| axis(lines)).collect();
+    let own: Vec<Option<Axis>> = panels.iter().zip(&bounds).map(|(lines, bound)| axis(lines, bound.as_ref())).collect();
     let any = own.iter().flatten().next()?.clone();
     let alone = panels.len() == 1;
     let seeds = count(view.seeds.len(), "seed") + if view.seeds.len() == 1 { "" } else { " pooled" };
@@ -59,6 +66,9 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         right: 0.0,
     };
     Some(page.svg(|c, panel, i| {
+        if let Some(bound) = &bounds[i] {
+            bound.draw(c, panel);
+        }
         let n = panels[i].len() as f64;
         for (p, (look, line)) in panels[i].iter().enumerate() {
             let path: Vec<_> = line.iter().map(|&(x, y)| panel.at(panel.x.clamp(x), y * 100.0)).collect();
@@ -74,9 +84,42 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     }))
 }
 
-/// An axis over all of a panel's latencies; `None` without any.
-fn axis(lines: &[Line]) -> Option<Axis> {
-    let values = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
+/// The bound of a panel.
+struct Bound {
+    /// Mean over seeds, seconds.
+    at_s: f64,
+    /// The policy whose share at or below it is 90 % by definition.
+    defined_by: Option<String>,
+}
+
+impl Bound {
+    fn of(view: &View, latency: &Latency, combination: &[Swept]) -> Option<Bound> {
+        let cells = view.all(|s| s == combination);
+        let values: Vec<f64> = cells.iter().filter_map(|c| (latency.bound)(&c.summary.slo)).collect();
+        let defined_by = cells.iter().find(|c| c.attains_by_definition()).map(|c| c.key().policy.clone());
+        Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
+    }
+
+    /// A line with what it is at its foot, where the curves are all but at the top: on the side with more room.
+    fn draw(&self, c: &Canvas, panel: &Panel) {
+        let at = |share: f64| panel.at(self.at_s, share);
+        c.line(&[at(0.0), at(100.0)], RULE, 1.5, Dash::Dashed);
+        let right = at(0.0).0 - panel.from.0 < (panel.to.0 - panel.from.0) / 2.0;
+        let (anchor, aside) = if right { (Anchor::Start, 6.0) } else { (Anchor::End, -6.0) };
+        let mut lines = vec![format!("SLO ≤ {} ms", fixed(self.at_s * 1e3, 2))];
+        lines.extend(self.defined_by.as_ref().map(|p| format!("90 % of {p} by definition")));
+        for (i, line) in lines.iter().rev().enumerate() {
+            let (x, y) = at(0.0);
+            c.text(line, (x + aside, y - 10.0 - 15.0 * i as f64), anchor, TEXT - 1.0, GREY);
+        }
+    }
+}
+
+/// An axis over all of a panel's latencies, and their bound; `None` without any.
+fn axis(lines: &[Line], bound: Option<&Bound>) -> Option<Axis> {
+    let latencies = || lines.iter().flat_map(|line| line.1.iter().map(|p| p.0)).filter(|&v| v > 0.0);
+    latencies().next()?;
+    let values = || latencies().chain(bound.map(|b| b.at_s));
     Some(Axis::log(values().reduce(f64::min)?, values().reduce(f64::max)?))
 }
 

@@ -24,8 +24,8 @@ pub use acceptance::{Accepted, acceptance_figures};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub use validation::{Told, Validated, ValidatedRun, validation_figures};
 
-use crate::{Report, ReportError, Staged, Swept};
-use against::Quantity;
+use crate::{Cell, Report, ReportError, Staged, Swept};
+use against::{Mark, Quantity};
 use axis::Axis;
 use curves::Curves;
 use latency::Latency;
@@ -85,6 +85,8 @@ const SPEEDUP: Quantity = Quantity {
     decimals: 2,
     reference: Some(1.0),
     ends: None,
+    title_note: nothing,
+    mark: Some(Mark { on: |c| c.over_overload, sign: "!", says: "autoregressive overloaded, so it grows with the run" }),
 };
 
 const ATTAINMENT: Quantity = Quantity {
@@ -94,6 +96,8 @@ const ATTAINMENT: Quantity = Quantity {
     decimals: 1,
     reference: None,
     ends: Some((0.0, 100.0)),
+    title_note: bound,
+    mark: Some(Mark { on: Cell::attains_by_definition, sign: "*", says: "90 % by definition" }),
 };
 
 const BATCH_SIZE: Course = Course {
@@ -117,6 +121,8 @@ const REGRET: Quantity = Quantity {
     decimals: 1,
     reference: Some(0.0),
     ends: None,
+    title_note: nothing,
+    mark: None,
 };
 
 const CHANGE: Quantity = Quantity {
@@ -126,6 +132,8 @@ const CHANGE: Quantity = Quantity {
     decimals: 1,
     reference: Some(0.0),
     ends: None,
+    title_note: nothing,
+    mark: None,
 };
 
 const KV_USE: Quantity = Quantity {
@@ -135,6 +143,8 @@ const KV_USE: Quantity = Quantity {
     decimals: 1,
     reference: None,
     ends: Some((0.0, 100.0)),
+    title_note: nothing,
+    mark: None,
 };
 
 const PREEMPTIONS: Quantity = Quantity {
@@ -144,19 +154,32 @@ const PREEMPTIONS: Quantity = Quantity {
     decimals: 1,
     reference: Some(0.0),
     ends: None,
+    title_note: nothing,
+    mark: None,
 };
 
-const E2E: Latency =
-    Latency { title: "End-to-end latency", axis: "end-to-end latency", whose: "finished requests", of: |c| &c.e2e };
+const E2E: Latency = Latency {
+    title: "End-to-end latency",
+    axis: "end-to-end latency",
+    whose: "finished requests",
+    of: |c| &c.e2e,
+    bound: |s| s.e2e_s,
+};
 
-const TTFT: Latency =
-    Latency { title: "Time to first token", axis: "time to first token", whose: "finished requests", of: |c| &c.ttft };
+const TTFT: Latency = Latency {
+    title: "Time to first token",
+    axis: "time to first token",
+    whose: "finished requests",
+    of: |c| &c.ttft,
+    bound: |s| s.ttft_s,
+};
 
 const TPOT: Latency = Latency {
     title: "Time per output token",
     axis: "time per output token after the first",
     whose: "finished requests of more than one token",
     of: |c| &c.tpot,
+    bound: |s| s.tpot_s,
 };
 
 const CHOSEN: Curves = Curves {
@@ -187,6 +210,16 @@ const CALIBRATION: Curves = Curves {
     axes: |_, _| (Axis::linear(0.0, 100.0, 5), Axis::linear(0.0, 100.0, 5)),
     diagonal: true,
 };
+
+fn nothing(_: &[&Cell]) -> String {
+    String::new()
+}
+
+/// The bounds, and whether they are scaled from a run that was overloaded.
+fn bound(cells: &[&Cell]) -> String {
+    let from = if cells.iter().any(|c| c.bound_of_overload) { "bound of an overloaded run" } else { "" };
+    view::joined([view::bounds(cells), from.to_owned()])
+}
 
 /// Draws every figure the cells have data for, in a fixed order: speedup and SLO attainment per policy and against each
 /// swept number, batch size and draft length over time (one file a combination), latencies, and what lengths were chosen and

@@ -1,7 +1,8 @@
 //! The cells of a report as figures need them: by policy and by combination of swept values.
 
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
-use foretoken_sim::metrics::Interval;
+use crate::number::fixed;
+use foretoken_sim::metrics::{Interval, Slo};
 
 /// The cells to draw; implied ones are left out.
 pub struct View<'a> {
@@ -48,6 +49,11 @@ impl<'a> View<'a> {
         Interval::of(
             &self.cells(policy, sweep).into_iter().filter_map(of).filter(|x| x.is_finite()).collect::<Vec<_>>(),
         )
+    }
+
+    /// The cells of all policies whose swept values pass.
+    pub fn all(&self, mut sweep: impl FnMut(&[Swept]) -> bool) -> Vec<&'a Cell> {
+        self.cells.iter().copied().filter(|c| sweep(&c.key().sweep)).collect()
     }
 
     /// The policies as a legend.
@@ -118,6 +124,30 @@ fn told_apart(mut policies: Vec<(&str, Look)>) -> Vec<(&str, Look)> {
         }
     }
     policies
+}
+
+/// A title of several parts, without the empty ones.
+pub fn joined(parts: [String; 2]) -> String {
+    parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// The bounds of cells in words, empty without any: `TPOT ≤ 12.92 ms`. A bound that differs between seeds is their mean; one that
+/// moves with a swept setting has both ends.
+pub fn bounds(cells: &[&Cell]) -> String {
+    let one = |name: &str, of: fn(&Slo) -> Option<f64>| {
+        let settings = distinct(cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
+        let mean = |sweep: &&[Swept]| {
+            let here = cells.iter().filter(|c| c.key().sweep == *sweep);
+            let values: Vec<f64> = here.filter_map(|c| of(&c.summary.slo)).collect();
+            Interval::of(&values).map(|i| i.mean * 1e3)
+        };
+        let means: Vec<f64> = settings.iter().filter_map(mean).collect();
+        let (least, most) = (means.iter().copied().reduce(f64::min)?, means.iter().copied().reduce(f64::max)?);
+        let (least, most) = (fixed(least, 2), fixed(most, 2));
+        Some(if least == most { format!("{name} ≤ {least} ms") } else { format!("{name} ≤ {least} to {most} ms") })
+    };
+    let all = [one("TTFT", |s| s.ttft_s), one("TPOT", |s| s.tpot_s), one("E2E", |s| s.e2e_s)];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// "1 seed", "3 seeds".

@@ -64,6 +64,9 @@ fn best(report: &Report, view: &View, combination: &[Swept]) -> Option<Said> {
         _ => format!("{leader} "),
     };
     text += &format!("{} over autoregressive", say::speedup(&own));
+    if view.cells(leader, |s| s == combination).iter().any(|c| c.over_overload) {
+        text += " (!), which was overloaded: the longer the run, the larger this ratio";
+    }
     let regret = view.interval(leader, |s| s == combination, |c| c.regret);
     if let Some(regret) = regret {
         let interval = regret.half_width.map_or(String::new(), |h| {

@@ -1,5 +1,6 @@
 //! The page of a run: what was asked, what came out in words, figures, tables, and what to believe of it.
 
+mod balance;
 mod compared;
 mod headline;
 mod results;
@@ -51,6 +52,7 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     lead.extend(run.partial.clone().map(Part::Warning));
     lead.extend(empty_policies(report).map(Part::Warning));
     lead.extend(headline::parts(report, &view));
+    lead.extend(balance::overloads(report));
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
     let mut sections = vec![asked(report, &view, run)];
     sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
@@ -96,6 +98,7 @@ fn asked(report: &Report, view: &View, run: &RunFacts) -> Section {
         let said = format!("{} ({})", swept.join(", "), count(view.combinations.len(), "combination"));
         facts.insert(1, ("swept".to_owned(), said));
     }
+    facts.extend(balance::asked(view).map(|said| ("SLO".to_owned(), said)));
     facts.extend(run.facts.iter().cloned());
     section.parts.push(Part::Facts(facts));
     if !run.config.is_empty() {

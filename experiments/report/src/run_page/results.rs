@@ -30,7 +30,7 @@ const fn column(
     Column { name, meaning, of, unit, decimals, interval: false }
 }
 
-const COLUMNS: [Column; 17] = [
+const COLUMNS: [Column; 18] = [
     Column {
         interval: true,
         ..column("speedup\n×", "mean E2E of autoregressive / mean E2E of the policy, same draws", |c| c.speedup, 1.0, 2)
@@ -55,6 +55,13 @@ const COLUMNS: [Column; 17] = [
     column("draft\nlength", "drafted tokens a request-step", |c| Some(c.summary.drafted_per_step), 1.0, 2),
     column("batch\nsize", "decode batch size, weighted by time", |c| Some(c.summary.mean_batch_size), 1.0, 1),
     column("KV peak\n%", "most blocks in use at once", |c| Some(c.summary.kv_use_peak), 100.0, 0),
+    column(
+        "waiting\nat end",
+        "requests waiting when the last one came, where that is an overload: the queue grew while requests came",
+        |c| c.summary.overload.map(|o| o.waiting[2] as f64),
+        1.0,
+        0,
+    ),
     column("preempted", "preemptions, mean over seeds", |c| Some(c.summary.preemptions as f64), 1.0, 1),
     column("rejected", "requests that could never fit, mean over seeds", |c| Some(c.summary.rejected as f64), 1.0, 1),
 ];
@@ -68,9 +75,14 @@ pub fn section(report: &Report, view: &View) -> Section {
         return section;
     }
     let rows = table.rows.len();
+    let marks = [
+        (report.cells.iter().any(|c| c.over_overload), " !: over an overloaded run, so it grows with the length of the run."),
+        (report.cells.iter().any(Cell::attains_by_definition), " *: 90 % by definition, the bound is this run's own P90 TPOT."),
+    ];
+    let marks: String = marks.into_iter().filter_map(|(there, says)| there.then_some(says)).collect();
     let note = "Means over seeds. A heading sorts; it says what it means when the pointer rests on it. Grey: yardsticks and \
                 oracles, which see hidden truth and are bounds, not policies a server can run.";
-    section.parts.push(Part::Text(note.into()));
+    section.parts.push(Part::Text(note.to_owned() + &marks));
     section.parts.push(match rows {
         n if n > OPEN => Part::More { title: format!("All {n} rows"), parts: vec![Part::Table(table)] },
         _ => Part::Table(table),
@@ -88,7 +100,7 @@ fn table(report: &Report, view: &View) -> Table {
     headings.extend(swept.iter().map(|path| (last(path), (*path).to_owned())));
     headings.extend(columns.iter().map(|c| (c.name.to_owned(), c.meaning.to_owned())));
     headings.push(("seeds".to_owned(), "runs that the means are over".to_owned()));
-    let mut table = Table { caption: String::new(), columns: headings, rows: Vec::new() };
+    let mut rows = Vec::new();
     for &combination in &view.combinations {
         for &(policy, look) in &view.policies {
             let cells = view.cells(policy, |s| s == combination);
@@ -96,12 +108,25 @@ fn table(report: &Report, view: &View) -> Table {
             let mut values = vec![Value::policy(policy, look)];
             values.extend(combination.iter().map(swept_value));
             values.extend(columns.iter().map(|c| value(c, &cells)));
+            mark(&mut values, &headings, &cells);
             values.push(Value::number(cells.len() as f64, cells.len().to_string()));
             let apart = first.entry.role != crate::Role::Contender;
-            table.rows.push(Row { values, apart });
+            rows.push(Row { values, apart });
         }
     }
-    table
+    Table { caption: String::new(), columns: headings, rows }
+}
+
+/// Marks what is not what it seems: a speedup over an overloaded run, and an attainment that is 90 % by definition.
+fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
+    for (value, (name, _)) in values.iter_mut().zip(headings) {
+        if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {
+            value.text += " !";
+        }
+        if name.starts_with("SLO met") && cells.iter().any(|c| c.attains_by_definition()) {
+            value.text += " *";
+        }
+    }
 }
 
 /// A swept value, sorted as a number when it is one.

@@ -36,6 +36,16 @@ impl Frame {
         self.frame.column(name).map_err(missing)
     }
 
+    /// Is there such a column?
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.frame.column(name).is_ok()
+    }
+
+    /// Rows.
+    pub(super) fn height(&self) -> usize {
+        self.frame.height()
+    }
+
     /// A column of numbers that may be absent.
     pub(super) fn reals(&self, name: &str) -> Result<Vec<Option<f64>>, ReportError> {
         let column = self.column(name)?.f64().map_err(|e| self.bad(e.to_string()))?;

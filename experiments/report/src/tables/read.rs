@@ -1,8 +1,9 @@
 //! The tables read back into cells, so that a report can be made from a results folder alone.
 
 use super::frame::Frame;
+use super::summary::OVERLOAD;
 use crate::{Cdf, Cell, Entry, ReportError};
-use foretoken_sim::metrics::{Bin, CalibrationBin, LengthRow, LengthSums, PositionCounts, Quantiles, Series, Slo};
+use foretoken_sim::metrics::{Bin, CalibrationBin, LengthRow, LengthSums, Overload, PositionCounts, Quantiles, Series, Slo};
 use foretoken_sim::{Summary, Time};
 use std::path::Path;
 
@@ -129,6 +130,21 @@ fn fill_calibration(folder: &Path, entries: &[Entry], cells: &mut [Option<Cell>]
     })
 }
 
+/// Which runs fell behind their arrivals; of results from before that was written, none.
+fn read_overload(frame: &Frame) -> Result<Vec<Option<Overload>>, ReportError> {
+    let there = OVERLOAD.iter().all(|name| frame.has(name));
+    let columns: Vec<Vec<Option<f64>>> = match there {
+        true => OVERLOAD.iter().map(|name| frame.reals(name)).collect::<Result<_, _>>()?,
+        false => vec![vec![None; frame.height()]; OVERLOAD.len()],
+    };
+    let of = |i: usize| {
+        let at = |column: usize| columns[column][i];
+        let waiting = [at(2)? as u64, at(3)? as u64, at(4)? as u64];
+        Some(Overload { offered_req_s: at(0)?, completed_req_s: at(1)?, waiting })
+    };
+    Ok((0..frame.height()).map(of).collect())
+}
+
 /// The summaries, one a row, without positions.
 fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let quantiles = |metric: &str| -> Result<Vec<Option<Quantiles>>, ReportError> {
@@ -157,6 +173,7 @@ fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
     let accepted_per = real("accepted_per_step")?;
     let (rate, length) = (maybe("acceptance_rate")?, maybe("mean_acceptance_length")?);
     let (batch, kv_mean, kv_peak) = (real("mean_batch_size")?, real("kv_use_mean")?, real("kv_use_peak")?);
+    let overload = read_overload(frame)?;
     let summary = |i: usize| Summary {
         requests: requests[i],
         finished: finished[i],
@@ -193,6 +210,7 @@ fn read_summaries(frame: &Frame) -> Result<Vec<Summary>, ReportError> {
         mean_batch_size: batch[i],
         kv_use_mean: kv_mean[i],
         kv_use_peak: kv_peak[i],
+        overload: overload[i],
     };
     Ok((0..requests.len()).map(summary).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::writer::{Table, column};
 use crate::{Cell, ReportError};
-use foretoken_sim::metrics::{Quantiles, Slo, Totals};
+use foretoken_sim::metrics::{Overload, Quantiles, Slo, Totals};
 use foretoken_sim::{RequestRecords, Summary};
 use polars::prelude::Column;
 use std::path::Path;
@@ -10,7 +10,8 @@ use std::path::Path;
 /// Writes `summary.parquet`.
 ///
 /// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names, with
-/// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, and `slo_{ttft,tpot,e2e}_s` for the bounds.
+/// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, `slo_{ttft,tpot,e2e}_s` for the bounds, and of runs that
+/// fell behind their arrivals `overload_{offered,completed}_req_s` and `overload_waiting_{half,three_quarters,end}`; null is none.
 /// Positions have a table of their own.
 ///
 /// # Errors
@@ -32,6 +33,15 @@ pub fn not_finite(summary: &Summary) -> Option<(String, f64)> {
     };
     numbers(summary).into_iter().find_map(|(name, number)| Some((name, broken(number)?)))
 }
+
+/// The columns of an overload.
+pub(super) const OVERLOAD: [&str; 5] = [
+    "overload_offered_req_s",
+    "overload_completed_req_s",
+    "overload_waiting_half",
+    "overload_waiting_three_quarters",
+    "overload_waiting_end",
+];
 
 /// A number of a summary.
 enum Number {
@@ -84,6 +94,7 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
         mean_batch_size,
         kv_use_mean,
         kv_use_peak,
+        overload,
     } = summary;
     let count = |name: &str, n: &u64| (name.to_owned(), Number::Count(*n));
     let real = |name: &str, x: Option<f64>| (name.to_owned(), Number::Real(x));
@@ -128,6 +139,12 @@ fn numbers(summary: &Summary) -> Vec<(String, Number)> {
         real("kv_use_mean", Some(*kv_use_mean)),
         real("kv_use_peak", Some(*kv_use_peak)),
     ]);
+    let numbers = |o: &Overload| {
+        let [half, three_quarters, end] = o.waiting.map(|n| n as f64);
+        [o.offered_req_s, o.completed_req_s, half, three_quarters, end]
+    };
+    let values = overload.as_ref().map_or([None; 5], |o| numbers(o).map(Some));
+    all.extend(OVERLOAD.into_iter().zip(values).map(|(name, value)| real(name, value)));
     all
 }
 

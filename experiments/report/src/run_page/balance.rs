@@ -1,0 +1,88 @@
+//! What was promised and whether the load could be served: the bounds in words, and who fell behind.
+
+use crate::figures::view::{View, bounds, distinct, joined, words};
+use crate::html::Part;
+use crate::{Cell, Report, ScaledBound, Swept};
+use foretoken_sim::metrics::Overload;
+
+/// Settings beyond which they are not listed one by one.
+const OPEN: usize = 6;
+
+/// The bounds for "What was asked"; `None` without any.
+pub fn asked(view: &View) -> Option<String> {
+    let all = view.all(|_| true);
+    let said = |c: &&[Swept]| bounds(&view.all(|s| s == *c));
+    let each: Vec<String> = view.combinations.iter().map(said).collect();
+    let scaled = distinct(all.iter().filter_map(|c| c.entry.bound.as_ref()), |a, b| a == b);
+    let same = each.iter().all(|e| *e == each[0]);
+    let listed = || {
+        let one = |(c, said): (&&[Swept], &String)| format!("{said} at {}", words(*c));
+        view.combinations.iter().zip(&each).map(one).collect::<Vec<_>>().join("; ")
+    };
+    let text = match () {
+        () if each.first().is_none_or(String::is_empty) => return None,
+        () if same => each[0].clone(),
+        () if each.len() <= OPEN => listed(),
+        () => bounds(&all),
+    };
+    Some(text + &origin(view, &scaled))
+}
+
+/// Which runs a TPOT bound is scaled from.
+fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
+    let Some(first) = scaled.first() else { return String::new() };
+    let p90 = match distinct(scaled.iter().map(|b| b.scale), |a, b| a == b).as_slice() {
+        [1.0] => "the P90 TPOT of autoregressive".to_owned(),
+        [scale] => format!("{scale} times the P90 TPOT of autoregressive"),
+        _ => "a multiple of the P90 TPOT of autoregressive".to_owned(),
+    };
+    let apart = |c: &Swept| view.combinations.iter().any(|s| s.iter().any(|o| o.path == c.path && o.value != c.value));
+    // What every bound is scaled from the same value of, though it is swept.
+    let fixed = first.from.iter().filter(|c| apart(c) && scaled.iter().all(|b| b.from.contains(c)));
+    let fixed = words(fixed);
+    match (view.combinations.len(), fixed.as_str()) {
+        (1, _) => format!(", {p90}"),
+        (_, "") => format!(", {p90} of each setting: the bound moves with what is swept"),
+        (_, at) => format!(", {p90} at {at}, whatever the load"),
+    }
+}
+
+/// A warning for each setting in which somebody fell behind; those beyond a few are folded away.
+pub fn overloads(report: &Report) -> Vec<Part> {
+    let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
+    let said: Vec<Part> = settings.into_iter().filter_map(|s| overload(report, s)).map(Part::Warning).collect();
+    match said.len() {
+        n if n > OPEN => vec![Part::More { title: format!("Overloaded in {n} settings"), parts: said }],
+        _ => said,
+    }
+}
+
+fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
+    let cells: Vec<&Cell> = report.cells.iter().filter(|c| c.key().sweep == sweep).collect();
+    let behind = cells.iter().filter_map(|c| Some((c.key().policy.as_str(), c.summary.overload?)));
+    let behind: Vec<(&str, Overload)> = behind.collect();
+    let names = distinct(behind.iter().map(|b| b.0), |a, b| a == b);
+    let one = |name: &&str| {
+        let own: Vec<&Overload> = behind.iter().filter(|b| b.0 == *name).map(|b| &b.1).collect();
+        let mean = |of: fn(&Overload) -> f64| own.iter().map(|o| of(o)).sum::<f64>() / own.len() as f64;
+        format!(
+            "{name} ({:.1} requests/s came, {:.1} were completed, {:.0} were waiting at the end)",
+            mean(|o| o.offered_req_s),
+            mean(|o| o.completed_req_s),
+            mean(|o| o.waiting[2] as f64)
+        )
+    };
+    if names.is_empty() {
+        return None;
+    }
+    let said = names.iter().map(one).collect::<Vec<_>>().join(", ");
+    let heading = joined([words(sweep), "overloaded".to_owned()]);
+    let mut text = format!("{heading}: the queue grew while requests came, so latencies grow with the length of the run: {said}.");
+    if cells.iter().any(|c| c.over_overload) {
+        text += " Speedups here are over such a run and mean little (marked !).";
+    }
+    if cells.iter().any(|c| c.bound_of_overload) {
+        text += " The TPOT bound is scaled from such a run: it is a measure of the queue, not a promise.";
+    }
+    Some(text[..1].to_uppercase() + &text[1..])
+}

@@ -1,0 +1,88 @@
+//! A bound that is scaled from an autoregressive run: one for all loads, unless each load is asked for its own.
+
+use crate::interrupted::{resumes_to_the_same_bytes, start};
+use crate::support::{EXPERIMENT, Place};
+use serde_json::Value;
+
+/// Two loads; the lower one comes second.
+fn swept() -> String {
+    EXPERIMENT
+        .replace("{ sweep = [8, 64] }", "8")
+        .replace("{ rate = 4.0 }", "{ rate = { sweep = [9.0, 3.0] } }")
+        .replace("[{ fixed", "[{ autoregressive = {} }, { fixed")
+}
+
+fn json(place: &Place, out: &str, more: &[&str]) -> Value {
+    serde_json::from_str(&place.run(out, &[&["--format", "json"][..], more].concat())).unwrap()
+}
+
+/// The bound of each seed, by variant, ms.
+fn bounds(document: &Value) -> Vec<Vec<f64>> {
+    let of = |v: &Value| v["slo"].as_array().unwrap().iter().map(|s| s["tpot_s"].as_f64().unwrap() * 1e3).collect();
+    document["variants"].as_array().unwrap().iter().map(of).collect()
+}
+
+fn attained(document: &Value, variant: usize, policy: usize) -> f64 {
+    document["variants"][variant]["policies"][policy]["slo_attainment"]["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn the_lowest_load_bounds_all_loads() {
+    let place = Place::holding(&swept());
+    let (one, each) = (json(&place, "one", &[]), json(&place, "each", &["--set", "slo.reference=each-load"]));
+    assert_eq!(bounds(&one)[0], bounds(&one)[1], "one bound");
+    assert_eq!(bounds(&one)[1], bounds(&each)[1], "which is the lower load's own");
+    assert!(bounds(&each)[0][0] > 1.1 * bounds(&each)[1][0], "{:?}", bounds(&each));
+    // By definition where the bound is the run's own, and a cliff where it is not.
+    let by_definition = |d: &Value, v: usize| d["variants"][v]["policies"][0]["attains_by_definition"] == true;
+    assert_eq!([by_definition(&one, 0), by_definition(&one, 1)], [false, true]);
+    assert_eq!([by_definition(&each, 0), by_definition(&each, 1)], [true, true]);
+    assert!(attained(&one, 0, 0) < 0.7 && (attained(&each, 0, 0) - 0.9).abs() < 0.01);
+    assert_eq!(one["variants"][0]["slo_scaled_from"]["sweep"][0]["value"], "3.0");
+}
+
+#[test]
+fn a_named_reference_bounds_all_loads() {
+    let place = Place::holding(&swept());
+    let named = r#"slo.reference={ at = { "workload.arrivals.poisson.rate" = 9.0 } }"#;
+    let document = json(&place, "named", &["--set", named]);
+    let each = json(&place, "each", &["--set", "slo.reference=each-load"]);
+    assert_eq!(bounds(&document)[1], bounds(&each)[0]);
+    assert_eq!(bounds(&document)[0], bounds(&each)[0]);
+    // What was resolved says the same again.
+    let again = place.foretoken().args(["run", "named/experiment.toml", "-o", "again"]).output().unwrap();
+    assert!(again.status.success());
+    let report = |out: &str| std::fs::read(place.path(out).join("report.json")).unwrap();
+    assert_eq!(report("named"), report("again"));
+}
+
+#[test]
+fn the_bound_is_in_the_table_on_the_page_and_in_the_figures() {
+    let place = Place::holding(&swept());
+    let text = place.run("out", &[]);
+    let at = "(scaled from autoregressive at workload.arrivals.poisson.rate = 3.0)";
+    assert_eq!(text.lines().filter(|l| l.contains("SLO TPOT <=") && l.contains(at)).count(), 1, "{text}");
+    let stars = text.lines().filter(|l| l.trim_start().starts_with("autoregressive") && l.contains('*')).count();
+    assert!(stars == 1 && text.contains("*: 90 % by definition"), "{text}");
+    let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    assert!(page.contains("the P90 TPOT of autoregressive at rate = 3.0, whatever the load"), "what was asked");
+    let figure = |name: &str| std::fs::read_to_string(place.path("out/figures").join(name)).unwrap();
+    let attainment = figure("slo-attainment.svg");
+    assert!(attainment.contains("TPOT ≤ ") && attainment.contains("*: 90 % by definition"), "{attainment}");
+    let tpot = figure("tpot.svg");
+    assert_eq!(tpot.matches("SLO ≤ ").count(), 2, "a line in each panel");
+    assert_eq!(tpot.matches("90 % of autoregressive by definition").count(), 1);
+    assert!(!figure("ttft.svg").contains("SLO ≤ "), "nothing bounds it");
+}
+
+#[test]
+fn a_killed_sweep_of_loads_resumes_to_the_same_bytes() {
+    let many: Vec<String> = (1..=10).map(|s| s.to_string()).collect();
+    let text = swept().replacen("seeds = [1, 2]", &format!("seeds = [{}]", many.join(", ")), 1);
+    let text = text.replacen("requests = 200", "requests = 600", 1).replacen("steps = true", "figures = false", 1);
+    let place = Place::holding(&text);
+    let mut child = start(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    resumes_to_the_same_bytes(&place);
+}
