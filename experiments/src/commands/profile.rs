@@ -29,6 +29,7 @@ const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
 /// Runs the command.
 pub fn run(args: &ProfileArgs) -> Result<()> {
+    interrupt::keeps("what was measured is kept", "run the same command again to go on");
     let profile = measured(args, &interrupt::flag())?;
     write(&args.output, profile.to_toml().as_bytes())?;
     let _ = std::fs::remove_file(Partial::path_for(&args.output));

@@ -7,7 +7,7 @@ use super::print;
 use super::profile::{cpu, describe};
 use crate::cli::{DeviceName, Format, ProfileAcceptanceArgs};
 use crate::models::Model;
-use crate::problem::{Exit, Problem, Result};
+use crate::problem::{Problem, Result};
 use crate::tokens::{Tokens, end_of_text};
 use crate::{gpu, interrupt};
 use foretoken_kernels::device::Device;
@@ -27,6 +27,7 @@ const CHUNK: usize = 64;
 /// Runs the command.
 pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     check(args)?;
+    interrupt::keeps("nothing was written", "the same command begins anew");
     let interrupt = interrupt::flag();
     let (target, draft) = (Model::find("--target", &args.target, None)?, Model::find("--draft", &args.draft, None)?);
     let tokens = Tokens::of("--target", &target)?;
@@ -158,7 +159,7 @@ impl Job<'_> {
                 !self.interrupt.load(Ordering::Relaxed)
             };
             let written = write(device, &mut target, &prompts, output_len, &self.stop, go_on);
-            outputs.extend(written.map_err(|e| failed(self.target, &e))?.ok_or_else(interrupted)?);
+            outputs.extend(written.map_err(|e| failed(self.target, &e))?.ok_or_else(interrupt::problem)?);
         }
         bar.finish_and_clear();
         Ok(outputs)
@@ -172,7 +173,7 @@ impl Job<'_> {
         let _watch = interrupt::watch();
         for ((family, prompt), text) in self.prompts.all.iter().zip(texts) {
             if self.interrupt.load(Ordering::Relaxed) {
-                return Err(interrupted());
+                return Err(interrupt::problem());
             }
             let verdicts = judge(device, &mut draft, prompt, text).map_err(|e| failed(self.draft, &e))?;
             outputs.push(RecordedOutput::new(*family, prompt.len() as u32, verdicts.ranks, &verdicts.confidences));
@@ -192,10 +193,6 @@ fn load<D: Device>(device: &mut D, model: &Model, requests: usize, context: usiz
 
 fn failed(model: &Model, error: &dyn std::error::Error) -> Box<Problem> {
     Problem::failed(format!("a pass of {} failed: {error}", model.name))
-}
-
-fn interrupted() -> Box<Problem> {
-    Problem::new(Exit::Interrupted, "interrupted: nothing was written")
 }
 
 fn bar(what: &str, length: usize) -> ProgressBar {
