@@ -187,7 +187,10 @@ fn ctrl_c_ends_it_with_what_was_done() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{error}");
     assert!(error.contains("interrupted in autoregressive") && error.contains("what was done is kept"), "{error}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("autoregressive"), "what was done is shown");
+    let table = String::from_utf8_lossy(&output.stdout);
+    let begins = "PART OF A RUN: 0 of 3 runs ended; autoregressive, seed 3, interrupted after ";
+    assert!(table.starts_with(begins) && table.lines().count() > 3, "what was done is shown: {table}");
+    assert!(!error.contains("overloaded"), "not all requests had come: {error}");
     assert_eq!(json(&place, "out/manifest.json")["complete"], false);
     assert!(place.path("out/requests.parquet").exists());
 }
