@@ -134,7 +134,8 @@ fn believe(
         .map_err(|e| Problem::failed(format!("no linear belief fits the {model}'s true costs: {e}")))?;
     if !fit.trusted {
         notes.push(format!(
-            "the policies' linear belief fits the {model}'s true cost badly: {}",
+            "the policies' linear belief fits the {model}'s true cost badly: {}; they decide by it as they would on such a \
+             machine, and belief.{model} = {{ alpha_s, gamma_s, delta_s }} gives them another",
             fit.reasons.join("; ")
         ));
     }

@@ -10,6 +10,7 @@ pub use live::{LiveArgs, ValidateArgs};
 pub use profiling::{DeviceName, EngineLimits, ProfileAcceptanceArgs, ProfileArgs, WeightsFrom};
 pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
 
+use crate::inert::Check;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -74,6 +75,12 @@ pub enum Command {
     /// Say what this machine can do
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Print the settings of an experiment: what may stand there, the default, what it is
+    #[command(after_help = tools::SETTINGS_EXAMPLES)]
+    Settings {
+        /// The settings at and below this key [default: all]
+        key: Option<String>,
+    },
     /// Print the JSON schema of experiments, for editors
     #[command(after_help = tools::SCHEMA_EXAMPLES)]
     Schema,
@@ -178,6 +185,9 @@ pub struct RunArgs {
     /// Show the autoregressive run that was added as the yardstick
     #[arg(long)]
     pub show_implied: bool,
+    /// Try the run again without its settings, and name those that did nothing
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub check_settings: Check,
     /// Add oracle-goodput, and with it every policy's regret to it
     #[arg(long)]
     pub regret: bool,
@@ -281,9 +291,8 @@ pub struct DecideArgs {
 
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// The experiment
-    #[arg(default_value = "experiments/bench-poisson.toml")]
-    pub file: PathBuf,
+    /// The experiment [default: the built-in experiments/bench-poisson.toml: 10,000 equal requests without speculation]
+    pub file: Option<PathBuf>,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,

@@ -2,6 +2,7 @@
 //! means with 95 % intervals (Student t over seeds, policies.md 14). Pure arithmetic on summaries.
 
 use crate::document::Choice;
+use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use foretoken_policies::{PolicySpec, SloMode};
@@ -29,6 +30,9 @@ pub struct Comparison {
     /// What policies and engine want the user to know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Settings that did nothing; absent when none is known of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Inert>,
     /// What a paper says of it, and what came out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper: Option<PaperReport>,
@@ -41,6 +45,8 @@ pub struct VariantResult {
     pub sweep: Vec<Choice>,
     /// Requests that arrived, over all seeds.
     pub requests: u64,
+    /// Those of each seed.
+    pub requests_by_seed: Vec<u64>,
     /// The bounds of each seed.
     pub slo: Vec<Slo>,
     /// Where a TPOT bound that is scaled from an autoregressive run comes from.
@@ -148,6 +154,7 @@ impl Comparison {
             seeds: plan.seeds.clone(),
             variants: variants.enumerate().map(|(at, ((v, cells), kv))| variant(plan, at, v, cells, kv)).collect(),
             warnings: Vec::new(),
+            settings: None,
             paper: None,
         }
     }
@@ -160,6 +167,7 @@ fn variant(plan: &Plan, at: usize, of: &Variant, cells: &[Cell], kv: &[u32]) -> 
     VariantResult {
         sweep: of.choices.clone(),
         requests: baselines.iter().map(|c| c.summary.requests).sum(),
+        requests_by_seed: baselines.iter().map(|c| c.summary.requests).collect(),
         slo: baselines.iter().map(|c| c.summary.slo).collect(),
         slo_scaled_from: plan.bound_from(at).map(|from| ScaledFrom {
             sweep: plan.variants[from].choices.clone(),

@@ -8,9 +8,9 @@ use crate::validate::ValidateSpec;
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::Truth;
 use foretoken_sim::acceptance::AcceptanceSpec;
-use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::latency::hardware::GPUS;
 use foretoken_sim::latency::models::MODELS;
+use foretoken_sim::latency::{LatencySpec, RooflineSpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, EngineConfig};
 use foretoken_traces::WorkloadSpec;
 use serde::{Deserialize, Serialize};
@@ -218,7 +218,7 @@ fn one_seed() -> Vec<u64> {
 impl Experiment {
     /// Reads and checks a document without sweeps.
     pub fn read(document: &Document) -> Result<Experiment> {
-        let experiment: Experiment = document.read()?;
+        let experiment: Experiment = document.read_knowing(crate::schema::settings_of)?;
         experiment.check(document)?;
         Ok(experiment)
     }
@@ -231,6 +231,12 @@ impl Experiment {
         self.check_profile(doc)?;
         check_latency(doc, "hardware.target", &self.hardware.target)?;
         check_latency(doc, "hardware.draft", &self.hardware.draft)?;
+        let memory_of = &self.hardware.target;
+        check_memory(doc, "hardware.draft", &self.hardware.draft, memory_of)?;
+        if let Some(other) = &self.belief.fitted_to {
+            check_memory(doc, "belief.fitted_to.target", &other.target, memory_of)?;
+            check_memory(doc, "belief.fitted_to.draft", &other.draft, memory_of)?;
+        }
         variation(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
         self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), e.to_string()))?;
         self.workload.check().map_err(|e| trace_problem(doc, &e))?;
@@ -397,6 +403,28 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
         let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
         problem.help(preset_help(spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
     })
+}
+
+/// How much memory there is for KV is the target's to say: another roofline must not claim to. Its default, and the target's
+/// value, are let pass.
+fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
+    let LatencySpec::Roofline(own) = spec else { return Ok(()) };
+    let default = RooflineSpec::new(&own.gpu, &own.model);
+    let target = if let LatencySpec::Roofline(target) = target { target } else { &default };
+    let keys = [
+        ("memory_utilization", own.memory_utilization, default.memory_utilization, target.memory_utilization),
+        ("activation_bytes", own.activation_bytes, default.activation_bytes, target.activation_bytes),
+    ];
+    match keys.into_iter().find(|(_, own, default, target)| own != default && own != target) {
+        Some((key, value, ..)) => {
+            let at = format!("{path}.roofline.{key}");
+            let message = format!("{at}: {value} would do nothing: memory for KV is what the target leaves");
+            Err(doc
+                .problem_at(&Path::of(&at), message)
+                .help(format!("leave it out here, and give hardware.target.roofline.{key}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The preset that was probably meant, when `key` names one.

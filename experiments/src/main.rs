@@ -18,6 +18,7 @@ mod document;
 mod experiment;
 mod explorer;
 mod gpu;
+mod inert;
 mod interrupt;
 mod live;
 mod look;
@@ -98,6 +99,7 @@ fn run(command: cli::Command) -> problem::Result<()> {
         cli::Command::Profile(args) => commands::profile::run(&args),
         cli::Command::Doctor(args) => commands::doctor::run(&args),
         cli::Command::ProfileAcceptance(args) => commands::profile_acceptance::run(&args),
+        cli::Command::Settings { key } => commands::settings::run(key.as_deref()),
         cli::Command::Schema => commands::schema::run(),
         cli::Command::Completions(args) => commands::complete::run(&args),
         cli::Command::Man(args) => commands::man::run(&args),

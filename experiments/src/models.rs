@@ -76,7 +76,10 @@ fn unknown(key: &str, name: &str) -> Box<Problem> {
 
 fn no_weights(key: &str, name: &str) -> Box<Problem> {
     Problem::bad_input(format!("{key}: the preset \"{name}\" is a shape without weights"))
-        .help("give the folder of its checkpoint, or take random weights: its times are real, its words are not")
+        .help(match key.starts_with("live.") {
+            true => "give the folder of its checkpoint, or live.weights = \"random\": its times are real then, its words are not",
+            false => "give the folder of its checkpoint (config.json and *.safetensors), or one of the shipped pair, tiny-target and tiny-draft",
+        })
 }
 
 #[cfg(test)]
@@ -94,6 +97,9 @@ mod tests {
         assert_eq!((model.shape.vocab, model.weights.dtype()), (32_000, Dtype::Bf16));
         assert_eq!(Model::find("live.target", "tiny-target", None).unwrap().shape.vocab, 256);
         assert!(said("vicuna-68m", None).contains("live.target: the preset \"vicuna-68m\" is a shape without weights"));
+        assert!(said("vicuna-68m", None).contains("live.weights = \"random\""));
+        let refused = Model::find("--target", "vicuna-7b", None).err().expect("a shape alone");
+        assert!(refused.help_text().contains("tiny-target") && !refused.help_text().contains("random"));
         assert!(said("vicuna-68", Some(1)).contains("did you mean \"vicuna-68m\"?"));
         assert!(said("/experiments/tiny-targett", None).contains("did you mean \"tiny-target\"?"));
         assert!(said("/nowhere", Some(1)).contains("neither a preset nor a folder"));

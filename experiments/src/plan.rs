@@ -25,6 +25,8 @@ pub struct Plan {
     pub baseline: usize,
     /// Is it run on a device?
     pub live: bool,
+    /// Where relative paths start.
+    folder: PathBuf,
     /// The experiment with its overrides, before sweeps were expanded.
     document: Document,
     /// The experiment with overrides and defaults filled in; it gives the same plan again.
@@ -75,9 +77,13 @@ impl Plan {
             Problem::bad_input(format!("cannot read the experiment: {e}"))
                 .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
         })?;
-        let mut document = Document::parse(&name, &text)?;
+        Plan::of_text(&name, &text, sets, file.parent().unwrap_or(FilePath::new("")))
+    }
+
+    /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
+    pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
+        let mut document = Document::parse(name, text)?;
         sets.iter().try_for_each(|argument| document.set(argument))?;
-        let folder = file.parent().unwrap_or(FilePath::new(""));
         Plan::of(document, folder)
     }
 
@@ -106,7 +112,7 @@ impl Plan {
 
     /// The plan of a document; relative paths in it start at `folder`.
     pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
-        Plan::build(document, folder, true)
+        Plan::build(document, folder, true, BTreeMap::new())
     }
 
     /// The plan of a results folder, from the experiment it keeps. The files it was run on need not be there any more.
@@ -115,16 +121,37 @@ impl Plan {
         let text = fs_err::read_to_string(&file).map_err(|e| {
             Problem::bad_input(format!("cannot read what was run: {e}")).help("the folder is not whole: run it again")
         })?;
-        Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false)
+        Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    fn build(mut document: Document, folder: &FilePath, with_files: bool) -> Result<Plan> {
+    /// The plan of one of this plan's variants as `change` leaves its document. Claims of a paper are left out: they are about
+    /// the whole.
+    pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
+        let Variant { document, filled, .. } = &self.variants[variant];
+        let mut document = document.clone();
+        filled.keys.iter().chain([&Path::of("paper")]).for_each(|path| document.remove(path));
+        change(&mut document)?;
+        Plan::build(document, &self.folder, true, self.inputs.clone())
+    }
+
+    /// What the resolved experiment has at a path, as TOML: the value that was given, or the default.
+    pub fn resolved_at(&self, path: &Path) -> Option<String> {
+        path.find(&self.resolved).map(ToString::to_string)
+    }
+
+    /// `inputs`: files whose digests are known.
+    fn build(
+        mut document: Document,
+        folder: &FilePath,
+        with_files: bool,
+        mut inputs: BTreeMap<String, String>,
+    ) -> Result<Plan> {
         read_policy_files(&mut document, folder)?;
         let whole = document.clone();
         let sweeps = document.sweeps(&["policies"])?;
         let mut variants = Vec::new();
         let mut resolved = None;
-        let (mut inputs, mut relative) = (BTreeMap::new(), BTreeMap::new());
+        let mut relative = BTreeMap::new();
         for mut variant in document.variants("policies", &UNSWEPT)? {
             let mut filled = Filled::default();
             if let Some(given) = profiled::named(&variant.document) {
@@ -176,6 +203,7 @@ impl Plan {
             policies,
             baseline,
             live: false,
+            folder: folder.to_path_buf(),
             document: whole,
             resolved: resolved.expect("the first variant was resolved"),
             relative,

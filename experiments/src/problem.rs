@@ -107,15 +107,23 @@ impl Diagnostic for Problem {
     }
 }
 
-/// ", did you mean `x`?" for the candidate nearest to `given`; nothing when all are far.
+/// ", did you mean `x`?" for the candidate nearest to `given`; nothing when all are far. A name that goes on
+/// where the given one ends comes first (`a100`), then a typo, then one that the given one goes on from (`h100-sxm`), then what is
+/// written alike.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |c: &str| strsim::damerau_levenshtein(&given.to_lowercase(), &c.to_lowercase());
-    candidates
-        .into_iter()
-        .map(|c| (distance(c), c))
-        .filter(|(d, c)| *d <= (c.len().max(given.len()) / 2).max(2))
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, c)| c)
+    let given = given.to_lowercase();
+    let rank = |c: &str| {
+        let name = c.to_lowercase();
+        let distance = strsim::damerau_levenshtein(&given, &name);
+        let goes_on = |short: &str, long: &str| short.len() >= 3 && long.starts_with(short);
+        match distance {
+            _ if goes_on(&given, &name) => Some((0, distance)),
+            0..=2 => Some((1, distance)),
+            _ if goes_on(&name, &given) => Some((2, distance)),
+            _ => (distance <= name.len().max(given.len()) / 2).then_some((3, distance)),
+        }
+    };
+    candidates.into_iter().filter_map(|c| Some((rank(c)?, c))).min_by_key(|(rank, _)| *rank).map(|(_, c)| c)
 }
 
 #[cfg(test)]
@@ -128,6 +136,11 @@ mod tests {
         assert_eq!(nearest("max_num_seq", keys), Some("max_num_seqs"));
         assert_eq!(nearest("blok_size", keys), Some("block_size"));
         assert_eq!(nearest("temperature", keys), None);
+        let gpus = ["a100-40g", "a100-80g", "l40", "h100", "h200"];
+        assert_eq!(nearest("h100-sxm", gpus), Some("h100"));
+        assert_eq!(nearest("A100", gpus), Some("a100-40g"));
+        assert_eq!(nearest("l40s", gpus), Some("l40"));
+        assert_eq!(nearest("a100-80gb", gpus), Some("a100-80g"));
     }
 
     #[test]

@@ -29,6 +29,31 @@ pub fn experiment() -> Value {
     schema
 }
 
+/// The keys that a table called `name` must have, or, when it needs none, may have; empty when nothing called so is a table.
+pub fn settings_of(name: &str) -> Vec<String> {
+    let schema = schemars::schema_for!(Experiment).to_value();
+    let keys = |table: &Value| -> Vec<String> {
+        let table = resolved(&schema, table);
+        let required: Vec<String> =
+            table["required"].as_array().into_iter().flatten().filter_map(|k| Some(k.as_str()?.to_owned())).collect();
+        match table["properties"].as_object() {
+            Some(properties) if required.is_empty() => properties.keys().cloned().collect(),
+            _ => required,
+        }
+    };
+    let definitions = schema["$defs"].as_object().into_iter().flatten().map(|(_, definition)| definition);
+    let choices = definitions.flat_map(|d| d["oneOf"].as_array().into_iter().flatten().chain([d]));
+    choices.map(|d| keys(&d["properties"][name])).find(|keys| !keys.is_empty()).unwrap_or_default()
+}
+
+/// What a schema refers to, or the schema itself.
+fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
+        Some(name) => &root["$defs"][name],
+        None => schema,
+    }
+}
+
 /// The definitions that policies' settings refer to.
 fn settings_of_policies(schema: &Value) -> Vec<String> {
     let each = schema["$defs"]["Policy"]["oneOf"].as_array().into_iter().flatten();
@@ -88,6 +113,14 @@ mod tests {
         assert_eq!((&made["description"], &made["default"]), (&json!("How many."), &json!(3)));
         assert_eq!(made["anyOf"][0], json!({ "type": "integer", "minimum": 0 }));
         assert_eq!(made["anyOf"][1]["properties"]["sweep"]["items"], made["anyOf"][0]);
+    }
+
+    #[test]
+    fn tables_say_their_keys() {
+        assert_eq!(settings_of("constant"), ["rate"]);
+        assert_eq!(settings_of("by-depth"), ["rates"]);
+        assert_eq!(settings_of("fixed").len(), 2, "{:?}", settings_of("fixed"));
+        assert_eq!(settings_of("max_num_seqs"), [""; 0]);
     }
 
     #[test]

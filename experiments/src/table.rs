@@ -58,7 +58,7 @@ fn heading(c: &Comparison) -> String {
 
 fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
     let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
-    parts.push(format!("{} requests", v.requests));
+    parts.push(requests(v));
     let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
         // A bound that depends on the baseline differs between seeds; its mean stands here.
         let each: Vec<f64> = v.slo.iter().filter_map(of).collect();
@@ -103,6 +103,15 @@ fn overloads(v: &VariantResult) -> String {
         ))
     };
     v.policies.iter().filter_map(line).collect()
+}
+
+/// How many requests: of each seed, when all have as many.
+fn requests(v: &VariantResult) -> String {
+    match v.requests_by_seed.as_slice() {
+        [one] => format!("{one} requests"),
+        [first, others @ ..] if others.iter().all(|n| n == first) => format!("{first} requests a seed"),
+        all => format!("{} requests over {} seeds", v.requests, all.len()),
+    }
 }
 
 /// KV blocks: without a drafter, with one when that differs, in the draft's own pool when it has one. The same for

@@ -100,8 +100,11 @@ impl TraceFormat {
         if let Some((cut, _)) = start.char_indices().nth(120) {
             start.truncate(cut);
         }
-        let hint =
-            format!("known formats are {}; name one with format = \"...\" if this file is one", Self::NAMES.join(", "));
+        let hint = format!(
+            "a log of your own is read as CSV with the header t_s,input_tokens,output_tokens (seconds from the start, tokens); \
+                 known formats are {}; name one with format = \"...\" if this file is one",
+            Self::NAMES.join(", ")
+        );
         Err(TraceError::file(path, format!("is of no known format: its first line has the columns [{start}]"), hint))
     }
 }
@@ -133,6 +136,7 @@ mod tests {
         std::fs::write(&path, "alpha,beta\n1,2\n").expect("written");
         let e = TraceFormat::detect(&path).expect_err("no format");
         assert!(e.to_string().contains("alpha, beta") && e.hint().contains("burstgpt"), "{e}");
+        assert!(e.hint().contains("t_s,input_tokens,output_tokens"), "{}", e.hint());
         std::fs::write(&path, "model,accept_length\n").expect("written");
         assert!(TraceFormat::detect(&path).expect_err("no trace").to_string().contains("acceptance lengths"));
     }

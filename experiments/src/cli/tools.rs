@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 pub const EXPLORE_EXAMPLES: &str = "Examples:
   foretoken explore
-  foretoken explore -o results/explorer
+  foretoken explore -o pages
   foretoken explore --profile profile.toml";
 
 #[derive(Debug, Args)]
@@ -15,7 +15,7 @@ pub struct ExploreArgs {
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
     /// Folder for the page
-    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    #[arg(short, long, value_name = "DIR", default_value = "results/explorer")]
     pub output: PathBuf,
 }
 
@@ -49,6 +49,12 @@ pub struct ExportPerfettoArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
+
+pub const SETTINGS_EXAMPLES: &str = "Examples:
+  foretoken settings
+  foretoken settings engine
+  foretoken settings acceptance.source
+  foretoken settings hardware.target.roofline.gpu";
 
 pub const SCHEMA_EXAMPLES: &str = "Examples:
   foretoken schema > experiment.schema.json

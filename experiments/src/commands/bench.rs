@@ -8,8 +8,12 @@ use crate::problem::Result;
 use crate::setting::Setting;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+
+/// What is timed when nothing is named.
+const YARDSTICK: &str = include_str!("../../bench-poisson.toml");
 
 /// The engine's time on one policy.
 #[derive(Serialize)]
@@ -30,7 +34,10 @@ struct Timed {
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    let plan = Plan::load(&args.file, &args.sets)?;
+    let plan = match &args.file {
+        Some(file) => Plan::load(file, &args.sets)?,
+        None => Plan::of_text("bench-poisson.toml", YARDSTICK, &args.sets, Path::new(""))?,
+    };
     let timed = time(args, &plan)?;
     let (repeats, seed) = (args.repeat, plan.seeds[0]);
     print(&match args.format {

@@ -15,6 +15,7 @@ pub mod profile_acceptance;
 pub mod report;
 pub mod run;
 pub mod schema;
+pub mod settings;
 pub mod traces;
 pub mod validate;
 

@@ -2,6 +2,7 @@
 
 use super::print;
 use crate::cli::{Format, RunArgs};
+use crate::inert::{self, Inert};
 use crate::papers::{self, PaperReport};
 use crate::plan::Plan;
 use crate::problem::{Exit, Problem, Result};
@@ -108,16 +109,22 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
             folder.abandon();
         }
     })?;
-    // From here on nobody looks: the first signal ends it, and --resume puts the cells together again.
+    // From here on nobody looks at what runs: the first signal ends it, and --resume puts the cells together again.
+    let mut results = assemble(plan, &folder, !args.no_figures)?;
+    let flag = interrupt::flag();
+    let look = || inert::look(plan, &results.numbers, args.check_settings, &flag);
+    let settings = pool.install(look)?;
     drop(watch);
     interrupt::check()?;
-    let results = assemble(plan, &folder, !args.no_figures)?;
+    let notes = settings.lines();
+    results.comparison.settings = (settings != Inert::default()).then_some(settings);
     keep_report(&results, &folder)?;
     folder.complete(plan, &speed)?;
     if wants_figures(args, plan) {
         draw_page(&folder)?;
     }
     results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
     Ok((folder, Some(results)))
 }

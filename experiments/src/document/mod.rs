@@ -4,6 +4,7 @@
 //! second "or a sweep" form and every error can point at the text it is about: the file, or a `--set` argument.
 //! Knows nothing of what an experiment means.
 
+mod leaves;
 mod overrides;
 mod path;
 mod sweep;
@@ -59,14 +60,46 @@ impl Document {
 
     /// Turns the tree into a typed value.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        self.read_knowing(|_| Vec::new())
+    }
+
+    /// [`read`](Document::read) with `settings_of`: the keys that a table of that name must have, or may, for the hint where
+    /// something else stands in its place.
+    pub fn read_knowing<T: DeserializeOwned>(&self, settings_of: impl Fn(&str) -> Vec<String>) -> Result<T> {
         T::deserialize(self.root.clone().into_deserializer()).map_err(|e| {
-            let (what, help) = explain(e.message());
+            let (what, help) =
+                self.not_a_table(e.message(), e.span(), settings_of).unwrap_or_else(|| explain(e.message()));
             let problem = self.point(Problem::bad_input(what), e.span());
             match help {
                 Some(help) => problem.help(help),
                 None => problem,
             }
         })
+    }
+
+    /// What to say where a number, a text or a list stands in the place of a table of settings. serde reads a list as a table's
+    /// values in order, so that it complains about the first one.
+    fn not_a_table(
+        &self,
+        message: &str,
+        span: Option<Range<usize>>,
+        settings_of: impl Fn(&str) -> Vec<String>,
+    ) -> Option<(String, Option<String>)> {
+        let at = path_of(&self.root, &Path::default(), &span?)?;
+        let wanted = message.rsplit_once("expected ")?.1;
+        let table = match at.0.last()? {
+            Step::Index(_) => Path(at.0[..at.0.len() - 1].to_vec()),
+            Step::Key(_) if wanted.starts_with("struct ") => at,
+            Step::Key(_) => return None,
+        };
+        let keys = settings_of(table.last_key());
+        let (key, given) = (keys.first()?, self.value_at(&table)?);
+        let what = format!("`{}` is a table of settings, and {given} stands in its place", table.last_key());
+        let help = match keys.len() {
+            1 => format!("write {} = {{ {key} = {given} }}", table.last_key()),
+            _ => format!("write {} = {{ key = value, ... }} with the keys {}", table.last_key(), keys.join(", ")),
+        };
+        Some((what, Some(help)))
     }
 
     /// The value at a path.
@@ -102,6 +135,20 @@ impl Document {
     /// The place of the first string value equal to `text`.
     pub fn span_of_string(&self, text: &str) -> Option<Range<usize>> {
         find_string(&self.root, text)
+    }
+}
+
+/// The path of the node that has this span.
+fn path_of(node: &Node, at: &Path, span: &Range<usize>) -> Option<Path> {
+    if node.span() == *span {
+        return Some(at.clone());
+    }
+    match node.get_ref() {
+        DeValue::Array(items) => {
+            items.iter().enumerate().find_map(|(i, inner)| path_of(inner, &at.then(Step::Index(i)), span))
+        }
+        DeValue::Table(table) => table.iter().find_map(|(key, inner)| path_of(inner, &at.key(key.get_ref()), span)),
+        _ => None,
     }
 }
 

@@ -49,6 +49,19 @@ impl Path {
         *place = new;
     }
 
+    /// The value at this path of a plain TOML value.
+    pub fn find<'a>(&self, value: &'a toml::Value) -> Option<&'a toml::Value> {
+        self.0.iter().try_fold(value, |value, step| match step {
+            Step::Key(k) => value.get(k),
+            Step::Index(i) => value.get(*i),
+        })
+    }
+
+    /// Is it the other path, or below it?
+    pub fn is_below(&self, above: &Path) -> bool {
+        self.0.starts_with(&above.0)
+    }
+
     /// Takes the value at this path out of a plain TOML value, where there is one.
     pub fn remove(&self, value: &mut toml::Value) {
         let Some((Step::Key(last), above)) = self.0.split_last() else { return };

@@ -1,5 +1,6 @@
 //! A results folder read back: whole, or what a run that did not end has so far.
 
+use crate::inert::Inert;
 use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use crate::run::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
@@ -109,16 +110,19 @@ fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinis
     }
 }
 
-/// The warnings that the folder keeps with its comparison.
+/// The warnings that the folder keeps with its comparison, and the settings that did nothing.
 fn said(folder: &Path) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct Kept {
         #[serde(default)]
         warnings: Vec<String>,
+        #[serde(default)]
+        settings: Inert,
     }
     let path = folder.join(COMPARISON);
     let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    let kept: Kept = serde_json::from_str(&text)
+    let Kept { mut warnings, settings } = serde_json::from_str(&text)
         .map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))?;
-    Ok(kept.warnings)
+    warnings.extend(settings.lines());
+    Ok(warnings)
 }

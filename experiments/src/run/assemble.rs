@@ -3,6 +3,7 @@
 //! Always read back from the store, one cell at a time, so that a resumed run goes through the very same bytes.
 
 use super::store::{Store, write_problem};
+use super::warnings::Warnings;
 use super::{CellId, Folder};
 use crate::compare::Comparison;
 use crate::document::Choice;
@@ -19,6 +20,19 @@ use foretoken_report::{
 pub struct Assembled {
     /// What the table shows.
     pub comparison: Comparison,
+    /// Of each cell, in the order of the plan.
+    pub numbers: Vec<Numbers>,
+}
+
+/// A cell's numbers, for comparing it with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// A digest of all of them.
+    pub digest: blake3::Hash,
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Sum of decode batch sizes: what it cost to run.
+    pub request_steps: u64,
 }
 
 /// Writes tables and figures of a plan whose cells are all stored, and draws the comparison.
@@ -38,17 +52,23 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut cells: Vec<Cell> = Vec::with_capacity(keys.len());
     let mut warnings = Warnings::default();
     let mut usable_blocks = Vec::with_capacity(keys.len());
+    let mut numbers = Vec::with_capacity(keys.len());
     for (id, entry) in ids(plan).zip(&entries) {
         let stored = store.load(id)?.ok_or_else(|| {
             Problem::failed(format!("the finished cell {id:?} is gone from {}", folder.cells().display()))
                 .help("run the same command with --resume: it runs again what is missing")
         })?;
+        numbers.push(Numbers {
+            digest: stored.numbers(),
+            requests: stored.summary.requests,
+            request_steps: stored.summary.request_steps,
+        });
         let (cell, records, all_steps, said, blocks) = stored.into_cell(entry.clone());
         requests.push(cell.key(), &records).map_err(write_problem)?;
         if let Some(steps) = &mut steps {
             steps.push(cell.key(), &all_steps).map_err(write_problem)?;
         }
-        warnings.collect(&cell.key().policy, said);
+        warnings.collect(cell.key(), said);
         usable_blocks.push(blocks);
         cells.push(cell);
     }
@@ -67,8 +87,8 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     if figures && output.figures {
         draw(plan, folder, cells)?;
     }
-    comparison.warnings = warnings.texts(plan.policies.len());
-    Ok(Assembled { comparison })
+    comparison.warnings = warnings.texts();
+    Ok(Assembled { comparison, numbers })
 }
 
 /// Policies whose lengths do not depend on anything they see.
@@ -123,11 +143,11 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
             continue;
         };
         let (cell, _, _, said, _) = stored.into_cell(entry);
-        warnings.collect(&cell.key().policy, said);
+        warnings.collect(cell.key(), said);
         cells.push(cell);
     }
     relate(&mut cells);
-    Ok(Unfinished { cells, warnings: warnings.texts(plan.policies.len()), damaged })
+    Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
 }
 
 /// All cells: swept values slowest, then seeds, then policies.
@@ -153,34 +173,6 @@ fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
         number: c.number.filter(|n| n.is_finite()),
     };
     plan.variants[variant].choices.iter().map(one).collect()
-}
-
-/// Warnings with the policies that gave them: each is said once, however many cells it comes from.
-#[derive(Default)]
-struct Warnings(Vec<(String, Vec<String>)>);
-
-impl Warnings {
-    fn collect(&mut self, policy: &str, from: Vec<String>) {
-        for text in from {
-            let at = self.0.iter().position(|(t, _)| *t == text).unwrap_or_else(|| {
-                self.0.push((text, Vec::new()));
-                self.0.len() - 1
-            });
-            let who = &mut self.0[at].1;
-            if !who.iter().any(|p| p == policy) {
-                who.push(policy.to_owned());
-            }
-        }
-    }
-
-    /// One line a warning, of a comparison of `policies` policies.
-    fn texts(self, policies: usize) -> Vec<String> {
-        let one = |(text, who): (String, Vec<String>)| match who.len() {
-            n if n == policies && n > 1 => format!("every policy: {text}"),
-            _ => format!("{}: {text}", who.join(", ")),
-        };
-        self.0.into_iter().map(one).collect()
-    }
 }
 
 fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {

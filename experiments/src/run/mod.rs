@@ -8,9 +8,10 @@ mod folder;
 mod manifest;
 mod progress;
 mod store;
+mod warnings;
 
 use assemble::ids;
-pub use assemble::{Assembled, Unfinished, assemble, entries, finished_cells};
+pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
 pub use folder::{EXPERIMENT, Folder, Mode};
 pub use manifest::{AGAIN, Manifest, digest};
 pub use progress::Speed;
@@ -26,6 +27,7 @@ use foretoken_sim::{Ending, Run, Summary};
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Which cell: indices into a plan's variants, seeds and policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +102,8 @@ impl Runner<'_> {
             Some(stored) => stored.summary.tpot,
             None => {
                 let there = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
-                let (run, played) = self.play(&there, id, f64::INFINITY)?;
+                let policy = &self.plan.policies[id.policy].spec;
+                let (run, played) = run_through(&there, policy, f64::INFINITY, self.interrupt)?;
                 let summary = there.summary(&run, Slo::default());
                 if summary.finished == 0 {
                     return Err(there.nothing_fits(&played, &run));
@@ -111,61 +114,71 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs a cell to its end.
-    fn play(&self, setting: &Setting, id: CellId, bound: f64) -> Result<(Run, PolicySpec)> {
-        self.check_interrupt()?;
-        let policy = &self.plan.policies[id.policy].spec;
-        let (run, played) = setting.run(policy, bound, self.interrupt);
-        match run.ending {
-            Ending::Done => Ok((run, played)),
-            Ending::Interrupted => Err(crate::interrupt::problem()),
-            Ending::OutOfTime => Err(out_of_time(&policy.label())),
-            Ending::Failed => unreachable!("passes on the event clock cannot fail"),
-        }
-    }
-
     /// Runs and stores a cell. Without bounds given, it is the baseline and sets them.
     fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Slo> {
         let policy = &self.plan.policies[id.policy].spec;
-        let started = std::time::Instant::now();
-        let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
-        let (run, played) = self.play(setting, id, bound)?;
-        let wall = started.elapsed();
-        let slo = slo.unwrap_or_else(|| {
-            let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
-            setting.slo(p90)
-        });
-        let summary = setting.summary(&run, slo);
-        if summary.finished == 0 {
-            return Err(setting.nothing_fits(&played, &run));
-        }
-        if let Some(fault) = fault(&summary) {
+        let Played { stored, slo, engine } = play(setting, policy, slo, self.interrupt)?;
+        if let Some(fault) = fault(&stored.summary) {
             let key = assemble::key(self.plan, id);
             return Err(Problem::bad_input(format!("{key}: {fault}")).help(ABSURD));
         }
-        let unfit = setting.limits(&played, &run).into_keys();
-        let unfit =
-            unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
-        let warnings = setting.notes.iter().cloned().chain(run.warnings).chain(unfit).collect();
-        self.progress.done(&policy.label(), &summary, wall);
-        self.store.save(
-            id,
-            &Stored {
-                summary,
-                series: run.series,
-                records: run.records,
-                steps: run.steps,
-                warnings,
-                usable_blocks: run.usable_blocks,
-                lengths: run.totals.lengths.rows(),
-                calibration: run.totals.calibration.bins().to_vec(),
-            },
-        )?;
+        self.progress.done(&policy.label(), &stored.summary, engine);
+        self.store.save(id, &stored)?;
         Ok(slo)
     }
 
     fn check_interrupt(&self) -> Result<()> {
         if self.interrupt.load(Ordering::Relaxed) { Err(crate::interrupt::problem()) } else { Ok(()) }
+    }
+}
+
+/// What comes of a policy on a setting.
+pub struct Played {
+    /// All that is kept of it.
+    pub stored: Stored,
+    /// The bounds it was held against.
+    pub slo: Slo,
+    /// Time inside the engine.
+    engine: Duration,
+}
+
+/// Runs a policy on a setting. Without bounds given, it is the baseline and sets them.
+pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
+    let started = Instant::now();
+    let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
+    let (run, played) = run_through(setting, policy, bound, interrupt)?;
+    let engine = started.elapsed();
+    let slo = slo.unwrap_or_else(|| {
+        let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
+        setting.slo(p90)
+    });
+    let summary = setting.summary(&run, slo);
+    if summary.finished == 0 {
+        return Err(setting.nothing_fits(&played, &run));
+    }
+    let unfit = setting.limits(&played, &run).into_keys();
+    let unfit =
+        unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
+    let warnings = setting.notes.iter().cloned().chain(run.warnings.iter().cloned()).chain(unfit).collect();
+    Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
+}
+
+/// Runs a policy on a setting to its end; says what was played as well, which a clairvoyant chooses.
+fn run_through(
+    setting: &Setting,
+    policy: &PolicySpec,
+    bound: f64,
+    interrupt: &AtomicBool,
+) -> Result<(Run, PolicySpec)> {
+    if interrupt.load(Ordering::Relaxed) {
+        return Err(crate::interrupt::problem());
+    }
+    let (run, played) = setting.run(policy, bound, interrupt);
+    match run.ending {
+        Ending::Done => Ok((run, played)),
+        Ending::Interrupted => Err(crate::interrupt::problem()),
+        Ending::OutOfTime => Err(out_of_time(&policy.label())),
+        Ending::Failed => unreachable!("passes on the event clock cannot fail"),
     }
 }
 

@@ -7,7 +7,7 @@ use super::{CellId, Folder};
 use crate::problem::{Problem, Result};
 use foretoken_report::{Cell, Entry, ReportError, Staged};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
-use foretoken_sim::{RequestRecords, StepRecord, Summary};
+use foretoken_sim::{RequestRecords, Run, StepRecord, Summary};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,6 +34,27 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// What a run leaves, with its numbers and what the user should be told.
+    pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
+        Stored {
+            summary,
+            series: run.series,
+            records: run.records,
+            steps: run.steps,
+            warnings,
+            usable_blocks: run.usable_blocks,
+            lengths: run.totals.lengths.rows(),
+            calibration: run.totals.calibration.bins().to_vec(),
+        }
+    }
+
+    /// A digest of every number in it: of all but the warnings.
+    pub fn numbers(&self) -> blake3::Hash {
+        let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration } = self;
+        let numbers = (summary, series, records, steps, usable_blocks, lengths, calibration);
+        blake3::hash(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"))
+    }
+
     /// What tables and figures show of it, with its records, its steps, its warnings and the blocks it could use.
     pub fn into_cell(self, entry: Entry) -> (Cell, RequestRecords, Vec<StepRecord>, Vec<String>, u32) {
         let cell = Cell::new(entry, self.summary).with_latencies(&self.records);

@@ -38,6 +38,19 @@ fn wrong_types() {
     says(&refused("seeds = [1, 2]", "seeds = 3"), &["invalid type", "x.toml:2"]);
 }
 
+/// serde takes a list for a table's values in order; what is meant is a table.
+#[test]
+fn a_value_in_the_place_of_a_table() {
+    let error = refused("constant = { rate = 0.7 }", "constant = 0.7");
+    says(
+        &error,
+        &["`constant` is a table of settings, and 0.7 stands in its place", "write constant = { rate = 0.7 }"],
+    );
+    let error = refused("constant = { rate = 0.7 }", "by-depth = [0.8, 0.6]");
+    says(&error, &["and [0.8, 0.6] stands in its place", "write by-depth = { rates = [0.8, 0.6] }", "x.toml:19"]);
+    says(&refused("poisson = { rate = 4.0 }", "poisson = 4.0"), &["write poisson = { rate = 4.0 }"]);
+}
+
 #[test]
 fn sweeps_that_cannot_be() {
     says(&refused("max_num_seqs", "max_seqs"), &["unknown key `max_seqs`", "x.toml:11"]);

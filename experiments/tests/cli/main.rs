@@ -10,6 +10,7 @@ mod doctor;
 mod explore;
 mod habits;
 mod hostile;
+mod inert;
 mod interrupted;
 mod live;
 mod overload;

@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct RooflineSpec {
     /// GPU preset.
+    #[schemars(extend("enum" = GPUS.map(|gpu| gpu.name)))]
     pub gpu: String,
     /// Model preset.
+    #[schemars(extend("enum" = MODELS.map(|model| model.name)))]
     pub model: String,
     /// GPUs the model is split over.
     #[serde(default = "one")]
@@ -99,6 +101,24 @@ impl Memory {
 }
 
 impl RooflineSpec {
+    /// A preset's model on one GPU of a preset, with every assumption at its default.
+    pub fn new(gpu: &str, model: &str) -> RooflineSpec {
+        RooflineSpec {
+            gpu: gpu.into(),
+            model: model.into(),
+            tensor_parallel: one(),
+            experts: None,
+            bandwidth_efficiency: bandwidth_efficiency(),
+            compute_efficiency: compute_efficiency(),
+            parallel_efficiency: parallel_efficiency(),
+            pass_overhead_s: pass_overhead_s(),
+            layer_overhead_s: layer_overhead_s(),
+            all_reduce_s: all_reduce_s(),
+            memory_utilization: memory_utilization(),
+            activation_bytes: activation_bytes(),
+        }
+    }
+
     /// The presets it names, or which does not exist.
     fn presets(&self) -> Result<(&'static Gpu, &'static Model), BadLatency> {
         let gpu = gpu(&self.gpu).ok_or_else(|| unknown("gpu", &self.gpu, GPUS.iter().map(|g| g.name)))?;
@@ -224,20 +244,7 @@ mod tests {
     use super::*;
 
     fn spec(gpu: &str, model: &str) -> RooflineSpec {
-        RooflineSpec {
-            gpu: gpu.into(),
-            model: model.into(),
-            tensor_parallel: 1,
-            experts: None,
-            bandwidth_efficiency: bandwidth_efficiency(),
-            compute_efficiency: compute_efficiency(),
-            parallel_efficiency: parallel_efficiency(),
-            pass_overhead_s: pass_overhead_s(),
-            layer_overhead_s: layer_overhead_s(),
-            all_reduce_s: all_reduce_s(),
-            memory_utilization: memory_utilization(),
-            activation_bytes: activation_bytes(),
-        }
+        RooflineSpec::new(gpu, model)
     }
 
     const ONE: PassShape = PassShape { batched: 1, context: 0, pairs: 1 };

@@ -1,0 +1,143 @@
+//! `foretoken settings`: the keys of an experiment for people, from the same schema that editors check files with.
+
+use super::print;
+use crate::experiment::Experiment;
+use crate::problem::{Problem, Result, nearest};
+use serde_json::Value;
+
+/// One key.
+struct Setting {
+    path: String,
+    /// What may stand there: `number, 256` with its default.
+    kind: String,
+    says: String,
+}
+
+/// Prints the keys at and below `key`, or all of them.
+pub fn run(key: Option<&str>) -> Result<()> {
+    let all = all();
+    let below = |setting: &&Setting| match key {
+        None => true,
+        Some(key) => setting.path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])),
+    };
+    let shown: Vec<&Setting> = all.iter().filter(below).collect();
+    match key {
+        Some("policies") => {
+            print("A policy's settings: foretoken policies show NAME; all policies: foretoken policies list\n")
+        }
+        Some(key) if shown.is_empty() => {
+            let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+            let like = all.iter().find(|s| last(&s.path) == last(key)).map(|s| s.path.as_str());
+            let near = like.or_else(|| nearest(key, all.iter().map(|s| s.path.as_str())));
+            let problem = Problem::bad_input(format!("no setting is called `{key}`"));
+            Err(problem.help(near.map_or_else(
+                || "`foretoken settings` prints all of them".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            )))
+        }
+        _ => print(&shown.iter().map(|s| format!("{} ({})\n    {}\n", s.path, s.kind, s.says)).collect::<String>()),
+    }
+}
+
+/// Every key but those of policies, which `foretoken policies show` prints.
+fn all() -> Vec<Setting> {
+    let schema = schemars::schema_for!(Experiment).to_value();
+    let mut found = Vec::new();
+    for (key, inner) in schema["properties"].as_object().into_iter().flatten().filter(|(key, _)| *key != "policies") {
+        walk(&schema, inner, key, &Value::Null, &mut found);
+    }
+    found
+}
+
+/// Collects the keys below a part of the schema; `default` is what the table above has for it.
+fn walk(root: &Value, schema: &Value, at: &str, default: &Value, found: &mut Vec<Setting>) {
+    let default = schema.get("default").unwrap_or(default);
+    let target = resolved(root, schema);
+    let says = one_line(schema).or_else(|| one_line(target)).unwrap_or_default();
+    let mut tables = Vec::new();
+    let mut kinds = Vec::new();
+    forms(root, target, &mut tables, &mut kinds);
+    if !kinds.is_empty() {
+        kinds.dedup();
+        let default = match default {
+            Value::Null | Value::Object(_) => String::new(),
+            value => format!(", default {}", value.to_string().replace('"', "")),
+        };
+        found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
+    }
+    for table in tables {
+        for (key, inner) in table["properties"].as_object().into_iter().flatten() {
+            walk(root, inner, &format!("{at}.{key}"), &default[key], found);
+        }
+        if table["additionalProperties"].is_object() {
+            walk(root, &table["additionalProperties"], &format!("{at}.NAME"), &Value::Null, found);
+        }
+    }
+    if let Some(items) = target.get("items").filter(|items| is_table(resolved(root, items))) {
+        walk(root, items, &format!("{at}[]"), &Value::Null, found);
+    }
+}
+
+/// The tables that may stand at a place, and the other values in words.
+fn forms<'a>(root: &'a Value, schema: &'a Value, tables: &mut Vec<&'a Value>, kinds: &mut Vec<String>) {
+    let schema = resolved(root, schema);
+    let choices = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
+    choices.for_each(|choice| forms(root, choice, tables, kinds));
+    if schema["properties"].is_object() || schema["additionalProperties"].is_object() {
+        return tables.push(schema);
+    }
+    let names = schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
+    let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+    if !names.is_empty() {
+        return kinds.push(names.join(" | "));
+    }
+    let kind = match &schema["type"] {
+        Value::Array(all) => all.first().and_then(Value::as_str),
+        one => one.as_str(),
+    };
+    kinds.extend(match kind {
+        Some("integer") => Some("whole number".to_owned()),
+        Some("boolean") => Some("true | false".to_owned()),
+        Some("array") => Some("list".to_owned()),
+        Some("string") => Some("text".to_owned()),
+        Some("number") => Some("number".to_owned()),
+        _ => None,
+    });
+}
+
+fn is_table(schema: &Value) -> bool {
+    schema["properties"].is_object() || schema["oneOf"].is_array()
+}
+
+fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
+        Some(name) => &root["$defs"][name],
+        None => schema,
+    }
+}
+
+fn one_line(schema: &Value) -> Option<String> {
+    Some(schema["description"].as_str()?.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_what_may_stand_there_its_default_and_what_it_is() {
+        let all = all();
+        let of = |path: &str| all.iter().find(|s| s.path == path).unwrap_or_else(|| panic!("{path} is missing"));
+        assert_eq!(of("engine.max_num_seqs").kind, "whole number, default 256");
+        assert_eq!(of("engine.scheduler").kind, "v1 | v0-prefill-first, default v1");
+        assert!(of("hardware.target.roofline.gpu").kind.starts_with("a100-40g | a100-80g"));
+        assert_eq!(of("acceptance.source.constant.rate").says, "The probability, [0, 1].");
+        assert_eq!(of("acceptance.source.mixture.categories.NAME.a").kind, "number");
+        assert_eq!(of("workload.transform[].rate-scale").kind, "number");
+        assert!(
+            all.len() > 200 && all.iter().all(|s| !s.says.is_empty() || s.path.contains("fitted_to")),
+            "{}",
+            all.len()
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Settings that did nothing are named on stderr, in JSON and on the page, and nothing else of the results changes.
+
+use crate::support::{EXPERIMENT, Place, bytes_of};
+use serde_json::Value;
+
+/// Everything in it that does nothing says why.
+const IDLE: &str = r#"name = "idle"
+seeds = [1, 2]
+policies = [{ autoregressive = {} }, { fixed = { k = 3 } }]
+
+[hardware]
+target = { roofline = { gpu = "a100-80g", model = "vicuna-7b", parallel_efficiency = 0.7 } }
+draft = { roofline = { gpu = "a100-80g", model = "vicuna-68m" } }
+
+[engine]
+max_num_seqs = 200
+block_size = 16
+
+[workload]
+arrivals = { poisson = { rate = 4.0 } }
+lengths = { spec-bench = {} }
+requests = 40
+duration_s = 4000.0
+
+[acceptance]
+ranks = { sweep = [[0.5], [0.2]] }
+
+[acceptance.source.mixture]
+all = { a = 3.0, b = 2.0 }
+
+[acceptance.confidence.misfit]
+shift = 0.5
+
+[belief.scale]
+draft = 2.0
+"#;
+
+fn run(place: &Place, more: &[&str]) -> (String, Value) {
+    let args = ["run", "x.toml", "-o", "out", "--format", "json"];
+    let output = place.foretoken().args(args).args(more).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (String::from_utf8(output.stderr).unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn named(json: &Value) -> Vec<&str> {
+    let all = json["settings"]["without_effect"].as_array().into_iter().flatten();
+    all.map(|one| one["path"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn settings_that_did_nothing_are_named_with_the_reason() {
+    let place = Place::holding(IDLE);
+    let (stderr, json) = run(&place, &[]);
+    let idle = [
+        "acceptance.ranks",
+        "hardware.target.roofline.parallel_efficiency",
+        "engine.max_num_seqs",
+        "workload.duration_s",
+        "acceptance.source.mixture.all.a",
+        "acceptance.source.mixture.all.b",
+        "acceptance.confidence.misfit.shift",
+        "belief.scale.draft",
+    ];
+    assert_eq!(named(&json), idle);
+    for says in [
+        "note: acceptance.ranks changed no number: no policy here drafts trees",
+        "parallel_efficiency = 0.7 changed no number: hardware.target.roofline.tensor_parallel is 1",
+        "engine.max_num_seqs = 200 changed no number; every result is the same without it, with the default 256",
+        "workload.requests ends it first",
+        "every category of the requests has a law of its own",
+        "no policy here looks at confidences",
+        "no policy here decides otherwise for it",
+    ] {
+        assert!(stderr.contains(says), "`{says}` is missing in\n{stderr}");
+    }
+    // What was given its default is no news, and what matters is not named.
+    assert!(!stderr.contains("block_size") && !stderr.contains("requests ="), "{stderr}");
+    let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    assert!(page.contains("no policy here drafts trees"));
+}
+
+/// An experiment in which everything matters says nothing.
+#[test]
+fn settings_that_matter_are_not_named() {
+    let (stderr, json) = run(&Place::new(), &["--no-figures"]);
+    assert_eq!((named(&json), stderr.contains("note:")), (Vec::new(), false), "{stderr}");
+}
+
+#[test]
+fn the_check_changes_nothing_but_what_it_says() {
+    let place = Place::holding(IDLE);
+    let all = |out: &str, more: &[&str]| {
+        place.run(out, more);
+        let mut files = bytes_of(&place.path(out));
+        for name in ["report.json", "report/index.html", "manifest.json"] {
+            assert!(files.remove(name).is_some(), "{name}");
+        }
+        files
+    };
+    let (with, without) =
+        (all("with", &["--check-settings", "always"]), all("without", &["--check-settings", "never"]));
+    assert!(with == without, "results depend on whether they were looked at again");
+    // Cells that are there say what was swept in vain at no cost.
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path("without/report.json")).unwrap()).unwrap();
+    assert_eq!(named(&json), ["acceptance.ranks"]);
+}
+
+/// The same bytes on one thread and on many, with what was found.
+#[test]
+fn what_is_found_does_not_depend_on_threads() {
+    let place = Place::holding(IDLE);
+    place.run("one", &["--threads", "1"]);
+    place.run("many", &["--threads", "4"]);
+    assert!(bytes_of(&place.path("one")) == bytes_of(&place.path("many")));
+}
+
+#[test]
+fn seeds_that_draw_nothing_are_named() {
+    let text = EXPERIMENT.replace("noise_cv = 0.05", "").replace("rate = 0.7", "rate = 1.0");
+    let text = text.replace("arrivals = { poisson = { rate = 4.0 } }", "arrivals = { closed-loop = 4 }");
+    let (stderr, json) = run(&Place::holding(&text), &["--no-figures", "--set", "workload.requests=30"]);
+    assert!(named(&json).contains(&"seeds") && stderr.contains("nothing here is drawn"), "{stderr}");
+}
+
+#[test]
+fn memory_is_the_targets_to_say() {
+    let place = Place::holding(IDLE);
+    let at = |role: &str, key: &str| {
+        let set = format!("hardware.{role}.roofline.{key}");
+        let output =
+            place.foretoken().args(["run", "x.toml", "-o", "o", "--overwrite", "--set", &set]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for key in ["memory_utilization=0.5", "activation_bytes=1e9"] {
+        let (code, said) = at("draft", key);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("would do nothing") && said.contains("give hardware.target.roofline."), "{said}");
+        assert_eq!(at("target", key).0, Some(0), "{key}");
+    }
+}
