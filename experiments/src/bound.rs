@@ -129,7 +129,10 @@ mod tests {
             format!("{} {}", problem.message(), problem.help_text())
         };
         let typo = refused(r#"{ at = { "workload.transform[0].rate_scale" = 1.0 } }"#);
-        assert!(typo.contains("is not swept") && typo.contains("did you mean `workload.transform[0].rate-scale`"), "{typo}");
+        assert!(
+            typo.contains("is not swept") && typo.contains("did you mean `workload.transform[0].rate-scale`"),
+            "{typo}"
+        );
         let absent = refused(r#"{ at = { "workload.transform[0].rate-scale" = 3.0 } }"#);
         assert!(absent.contains("never takes 3.0") && absent.contains("it takes 2.0, 0.5, 1.0"), "{absent}");
         let Err(alone) = plan(&["slo={ reference = \"each-load\" }"]) else { panic!("a reference of nothing") };

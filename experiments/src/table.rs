@@ -144,7 +144,9 @@ fn legend(c: &Comparison) -> String {
     say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws; accept rate: accepted / drafted");
     let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
     if any(|p| p.overload.is_some()) {
-        say("!: overloaded, the queue grew while requests came: latencies grow with the length of the run, and so do speedups");
+        say(
+            "!: overloaded, the queue grew while requests came: latencies grow with the length of the run, and so do speedups",
+        );
         say("   over such a run and bounds scaled from it");
     }
     if any(|p| p.attains_by_definition) {

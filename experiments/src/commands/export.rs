@@ -1,9 +1,9 @@
 //! `foretoken export`: settings in the words of the engines people run.
 
 use super::print;
-use super::run::on_interrupt;
 use crate::cli::{ExportSglangArgs, ExportVllmArgs};
 use crate::experiment::unknown_policy;
+use crate::interrupt;
 use crate::plan::{Plan, with_defaults};
 use crate::problem::{Problem, Result, nearest};
 use crate::vllm_table::{Loops, Row, best, no_draft, one_setting, ranges, render};
@@ -45,7 +45,9 @@ pub fn vllm(args: &ExportVllmArgs) -> Result<()> {
     let seeds = plan.seeds.clone();
     let variant = one_setting(plan, &args.file)?;
     let hardware = variant.experiment.hardware.clone();
-    let mut loops = Loops { variant, seeds: &seeds, interrupt: &*on_interrupt()? };
+    let _watch = interrupt::watch();
+    let flag = interrupt::flag();
+    let mut loops = Loops { variant, seeds: &seeds, interrupt: &flag };
     let rows = loops.rows(&sizes)?;
     eprint!("{}", render(&rows, seeds.len()));
     let reached = rows.iter().filter_map(|row| match row {
@@ -54,8 +56,9 @@ pub fn vllm(args: &ExportVllmArgs) -> Result<()> {
     });
     let reached: Vec<(u32, u32)> = reached.collect();
     if reached.is_empty() {
-        return Err(Problem::bad_input("no batch size was reached: there is no table to write")
-            .help("give smaller ones with --batch-sizes, or a larger engine (engine.max_num_seqs, engine.num_gpu_blocks)"));
+        return Err(Problem::bad_input("no batch size was reached: there is no table to write").help(
+            "give smaller ones with --batch-sizes, or a larger engine (engine.max_num_seqs, engine.num_gpu_blocks)",
+        ));
     }
     let config = to_vllm_speculative_config(args.method.as_deref(), args.model.as_deref(), &ranges(&reached))
         .map_err(|e| Problem::bad_input(format!("no table to write: {}", e.why)))?;

@@ -12,8 +12,8 @@ use crate::plan::Plan;
 use crate::problem::{Problem, Result};
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, Swept, relate, write_calibration, write_figures,
-    write_lengths, write_positions, write_series, write_summary,
+    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, Swept, relate, write_calibration,
+    write_figures, write_lengths, write_positions, write_series, write_summary,
 };
 
 /// The results of a complete run.
@@ -167,11 +167,8 @@ pub(super) fn key(plan: &Plan, id: CellId) -> Key {
 }
 
 fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
-    let one = |c: &Choice| Swept {
-        path: c.path.clone(),
-        value: c.value.clone(),
-        number: c.number.filter(|n| n.is_finite()),
-    };
+    let one =
+        |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };
     plan.variants[variant].choices.iter().map(one).collect()
 }
 

@@ -28,7 +28,8 @@ pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
         .collect();
     let said: Vec<String> = swept.iter().map(|values| said(values)).collect();
     let sets: Vec<String> = swept.iter().map(|values| set(values[0])).collect();
-    let problem = Problem::bad_input(format!("{} sweeps {}: a table is for one setting", file.display(), said.join(", ")));
+    let problem =
+        Problem::bad_input(format!("{} sweeps {}: a table is for one setting", file.display(), said.join(", ")));
     Err(problem.help(format!("choose a value with --set, for example {}", sets.join(" "))))
 }
 

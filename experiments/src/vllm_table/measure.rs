@@ -157,7 +157,9 @@ impl Loops<'_> {
                 }
                 Ending::OutOfTime | Ending::Failed => {
                     let message = format!("a closed loop of {clients} clients ran past the simulated clock's 213 days");
-                    return Err(Problem::bad_input(message).help("some time in the experiment is absurd: look at hardware"));
+                    return Err(
+                        Problem::bad_input(message).help("some time in the experiment is absurd: look at hardware")
+                    );
                 }
                 Ending::Done => {}
             }
@@ -230,4 +232,3 @@ fn limit(config: &EngineConfig, shortest: u32, size: u32) -> Option<String> {
         None
     }
 }
-

@@ -86,7 +86,11 @@ const SPEEDUP: Quantity = Quantity {
     reference: Some(1.0),
     ends: None,
     title_note: nothing,
-    mark: Some(Mark { on: |c| c.over_overload, sign: "!", says: "autoregressive overloaded, so it grows with the run" }),
+    mark: Some(Mark {
+        on: |c| c.over_overload,
+        sign: "!",
+        says: "autoregressive overloaded, so it grows with the run",
+    }),
 };
 
 const ATTAINMENT: Quantity = Quantity {

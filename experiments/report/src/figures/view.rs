@@ -1,7 +1,7 @@
 //! The cells of a report as figures need them: by policy and by combination of swept values.
 
-use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use crate::number::fixed;
+use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
 use foretoken_sim::metrics::{Interval, Slo};
 
 /// The cells to draw; implied ones are left out.

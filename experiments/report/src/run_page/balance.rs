@@ -77,7 +77,8 @@ fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
     }
     let said = names.iter().map(one).collect::<Vec<_>>().join(", ");
     let heading = joined([words(sweep), "overloaded".to_owned()]);
-    let mut text = format!("{heading}: the queue grew while requests came, so latencies grow with the length of the run: {said}.");
+    let mut text =
+        format!("{heading}: the queue grew while requests came, so latencies grow with the length of the run: {said}.");
     if cells.iter().any(|c| c.over_overload) {
         text += " Speedups here are over such a run and mean little (marked !).";
     }

@@ -76,8 +76,14 @@ pub fn section(report: &Report, view: &View) -> Section {
     }
     let rows = table.rows.len();
     let marks = [
-        (report.cells.iter().any(|c| c.over_overload), " !: over an overloaded run, so it grows with the length of the run."),
-        (report.cells.iter().any(Cell::attains_by_definition), " *: 90 % by definition, the bound is this run's own P90 TPOT."),
+        (
+            report.cells.iter().any(|c| c.over_overload),
+            " !: over an overloaded run, so it grows with the length of the run.",
+        ),
+        (
+            report.cells.iter().any(Cell::attains_by_definition),
+            " *: 90 % by definition, the bound is this run's own P90 TPOT.",
+        ),
     ];
     let marks: String = marks.into_iter().filter_map(|(there, says)| there.then_some(says)).collect();
     let note = "Means over seeds. A heading sorts; it says what it means when the pointer rests on it. Grey: yardsticks and \

@@ -3,7 +3,9 @@
 use super::frame::Frame;
 use super::summary::OVERLOAD;
 use crate::{Cdf, Cell, Entry, ReportError};
-use foretoken_sim::metrics::{Bin, CalibrationBin, LengthRow, LengthSums, Overload, PositionCounts, Quantiles, Series, Slo};
+use foretoken_sim::metrics::{
+    Bin, CalibrationBin, LengthRow, LengthSums, Overload, PositionCounts, Quantiles, Series, Slo,
+};
 use foretoken_sim::{Summary, Time};
 use std::path::Path;
 
