@@ -132,7 +132,7 @@ fn on_a_terminal(place: &Place, line: &str, no_color: Option<&str>) -> Option<Ou
     }
     let output = command.output().ok();
     if output.is_none() {
-        foretoken_tests::skip(Part::Terminal, "there is no `script` to make a terminal with");
+        foretoken_tests::skip(foretoken_tests::Part::Terminal, "there is no `script` to make a terminal with");
     }
     output
 }

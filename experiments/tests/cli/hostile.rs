@@ -3,7 +3,7 @@
 use crate::support::{EXPERIMENT, Place};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::process::{Command, Output};
 
 /// `foretoken run x.toml -o out` with these settings and this much memory, in GiB.
