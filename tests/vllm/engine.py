@@ -7,9 +7,7 @@ What vLLM refuses is raised as `Refused` with a kind; any other error is a fault
 import json
 import logging
 import os
-import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +15,7 @@ os.environ |= {"VLLM_TARGET_DEVICE": "cpu", "HF_HUB_OFFLINE": "1", "VLLM_CONFIGU
 logging.disable(logging.CRITICAL)
 
 import torch  # noqa: E402
+import transformers  # noqa: E402
 import vllm  # noqa: E402
 from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SchedulerConfig, SpeculativeConfig, VllmConfig  # noqa: E402
 from vllm.exceptions import VLLMValidationError  # noqa: E402
@@ -32,6 +31,7 @@ from vllm.v1.request import Request  # noqa: E402
 
 from workloads import Workload  # noqa: E402
 
+transformers.PreTrainedConfig.__repr__ = object.__repr__  # printed for a log that is off; a tenth of the time
 VERSION = vllm.__version__
 vllm.config.vllm.HAS_TRITON = True  # else 0.32 refuses runner V2 on a machine without a GPU
 
@@ -86,13 +86,14 @@ for modules in (1, 2, 3):
 FOLDERS = tempfile.TemporaryDirectory(prefix="vllm-models-")
 
 
-@cache
+for name, model in MODELS.items():  # all at once, before any worker is forked
+    Path(FOLDERS.name, name).mkdir()
+    Path(FOLDERS.name, name, "config.json").write_text(json.dumps(model))
+
+
 def folder(name: str) -> str:
-    """The folder of a model, written at its first use."""
-    path = Path(FOLDERS.name, name)
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps(MODELS[name]))
-    return str(path)
+    """The folder of a model."""
+    return str(Path(FOLDERS.name, name))
 
 
 def speculation(work: Workload, target: ModelConfig, parallel: ParallelConfig) -> SpeculativeConfig | None:
@@ -224,7 +225,3 @@ def request(work: Workload, index: int, block_hasher) -> Request:
 def output_tokens(index: int, start: int, count: int) -> list[int]:
     """Tokens that a request puts out from output position `start`: its own at every position."""
     return [(index + 256 << 24) + (1 << 22) + position for position in range(start, start + count)]
-
-
-if __name__ == "__main__":
-    sys.exit("a module of record.py and check.py")

@@ -1,6 +1,6 @@
 """The text of a fixture. The README defines it; `encode` is the only writer."""
 
-from driver import Entry, Run, Step
+from observed import Entry, Run, Step
 from workloads import Workload
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
