@@ -109,8 +109,11 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
             folder.abandon();
         }
     })?;
-    // From here on nobody looks at what runs: the first signal ends it, and --resume puts the cells together again.
+    // While tables are written nobody looks: the first signal ends it, and --resume puts the cells together again.
+    drop(watch);
+    interrupt::check()?;
     let mut results = assemble(plan, &folder, !args.no_figures)?;
+    let watch = interrupt::watch();
     let flag = interrupt::flag();
     let look = || inert::look(plan, &results.numbers, args.check_settings, &flag);
     let settings = pool.install(look)?;

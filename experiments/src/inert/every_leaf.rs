@@ -192,23 +192,35 @@ enum Fate {
     Wrong(String),
 }
 
+/// What is said of a leaf with another value, held against runs of our own. What is named as doing nothing without it must come out
+/// the same without it; what is not named must come out otherwise than before, without it or with some other value, unless it
+/// was given its default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
-    let named = names.iter().map(|name| toml::Value::String(name.clone()));
-    let candidates = trial::others(value).into_iter().chain(named).filter(|other| other != value);
-    for other in candidates {
-        let sets: Vec<String> = sets.iter().cloned().chain([format!("{path}={other}")]).collect();
-        let Ok(changed) = plan(&sets) else { continue };
+    let named = || names.iter().map(|name| toml::Value::String(name.clone()));
+    let with = |what: String| plan(&[sets, &[what]].concat()).ok();
+    for other in trial::others(value).into_iter().chain(named()).filter(|other| other != value) {
+        let Some(changed) = with(format!("{path}={other}")) else { continue };
         let Some(after) = numbers(&changed) else { continue };
         let never = AtomicBool::new(false);
         let inert = look_at(&changed, &after, Check::Always, &never, |p| p == path).expect("it ran once");
         let found = inert.without_effect.iter().find(|w| path.is_below(&Path::of(&w.path)));
-        return match (after != before, found) {
-            (true, Some(w)) if w.tried.starts_with("without") => {
-                Fate::Wrong(format!("{path}={other} changes results and is named: {w:?}"))
+        let without = with(format!("--remove {path}"));
+        let without_it = without.as_ref().and_then(numbers);
+        return match found {
+            Some(w) if w.path == path.to_string() && without_it.as_ref().is_some_and(|numbers| *numbers != after) => {
+                Fate::Wrong(format!("{path}={other} is named, and without it all is different: {w:?}"))
             }
-            (true, _) => Fate::Changes,
-            (false, Some(_)) => Fate::Named,
-            (false, None) => Fate::Wrong(format!("{path}={other} changes nothing and is not named: {inert:?}")),
+            _ if after != before => Fate::Changes,
+            Some(_) => Fate::Named,
+            None => {
+                let default = without.is_some_and(|plan| plan.digest() == changed.digest());
+                let mut others = trial::others(&other).into_iter().chain(named());
+                let differs = |v| with(format!("{path}={v}")).and_then(|p| numbers(&p)).is_some_and(|n| n != after);
+                match default || without_it.as_ref().is_some_and(|n| *n != after) || others.any(differs) {
+                    true => Fate::Changes,
+                    false => Fate::Wrong(format!("{path}={other} changes nothing and is not named: {inert:?}")),
+                }
+            }
         };
     }
     Fate::NoOtherValue

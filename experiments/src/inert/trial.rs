@@ -163,7 +163,8 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            let presets = GPUS.iter().map(|g| g.name).chain(MODELS.iter().map(|m| m.name));
+            // From the back: neighbours in the lists are alike, some in every number.
+            let presets = GPUS.iter().map(|g| g.name).chain(MODELS.iter().map(|m| m.name)).rev();
             presets.map(|name| Value::String(name.to_owned())).collect()
         }
         _ => Vec::new(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 fn swept() -> String {
     EXPERIMENT
         .replace("{ sweep = [8, 64] }", "8")
-        .replace("{ rate = 4.0 }", "{ rate = { sweep = [9.0, 3.0] } }")
+        .replace("{ rate = 4.0 }", "{ rate = { sweep = [30.0, 3.0] } }")
         .replace("[{ fixed", "[{ autoregressive = {} }, { fixed")
 }
 
@@ -44,7 +44,7 @@ fn the_lowest_load_bounds_all_loads() {
 #[test]
 fn a_named_reference_bounds_all_loads() {
     let place = Place::holding(&swept());
-    let named = r#"slo.reference={ at = { "workload.arrivals.poisson.rate" = 9.0 } }"#;
+    let named = r#"slo.reference={ at = { "workload.arrivals.poisson.rate" = 30.0 } }"#;
     let document = json(&place, "named", &["--set", named]);
     let each = json(&place, "each", &["--set", "slo.reference=each-load"]);
     assert_eq!(bounds(&document)[1], bounds(&each)[0]);
@@ -52,8 +52,11 @@ fn a_named_reference_bounds_all_loads() {
     // What was resolved says the same again.
     let again = place.foretoken().args(["run", "named/experiment.toml", "-o", "again"]).output().unwrap();
     assert!(again.status.success());
-    let report = |out: &str| std::fs::read(place.path(out).join("report.json")).unwrap();
-    assert_eq!(report("named"), report("again"));
+    let report = |out: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(place.path(out).join("report.json")).unwrap()).unwrap()
+    };
+    // But for what is said of settings: resolved, every one of them was given.
+    assert_eq!(report("named")["variants"], report("again")["variants"]);
 }
 
 #[test]

@@ -383,7 +383,7 @@ fn the_longest_context_is_read_whole() {
         request["context"] = json!(u32::MAX);
     }
     state["policies"] = json!([
-        {"specinfer": {}}, {"adaserve": {}}, {"adaspec": {}}, {"adaspec-code": {}}, {"smartspec-joint": {}}, {"turbospec": {}}
+        {"specinfer": {}}, {"adaserve-like": {}}, {"adaspec": {}}, {"adaspec-code": {}}, {"smartspec-joint": {}}, {"turbospec-v1": {}}
     ]);
     let alpha = state["target"]["alpha_s"].as_f64().unwrap();
     for decision in decide(&state, &["--explain"]) {

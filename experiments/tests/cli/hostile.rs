@@ -56,10 +56,10 @@ fn what_does_not_fit_is_refused_before_it_is_made() {
         &["engine.num_gpu_blocks=1000000000"],
         &["engine.num_gpu_blocks: 1000000000 KV blocks take 26 GiB", raise, "--threads 1"],
     );
-    let endless = "workload.lengths={ fixed = { prompt = 1, output = 4294967294 } }";
+    let endless = "workload.lengths={ fixed = { prompt = 1, output = 2147483646 } }";
     refused(
-        &[endless, "engine.max_model_len=4294967295"],
-        &["workload.lengths: outputs of up to 4294967294 tokens", raise],
+        &[endless, "engine.max_model_len=2147483648"],
+        &["workload.lengths: outputs of up to 2147483646 tokens", raise],
     );
     // As long as nobody says how long, the rate decides.
     let hour = r#"workload={ arrivals = { poisson = { rate = 1e9 } }, duration_s = 3600.0, lengths = { fixed = { prompt = 1, output = 1 } } }"#;
@@ -136,7 +136,7 @@ fn devices_and_pipes_without_an_end_are_refused() {
     for command in [&["run", "/dev/zero"][..], &["decide", "/dev/zero"], &["explore", "--profile", "/dev/zero"]] {
         assert!(place.fails(command, 2).contains("is a device"), "{command:?}");
     }
-    let set = ["run", "x.toml", "-o", "out", "--set", "workload.arrivals={ trace = { path = \"/dev/zero\" } }"];
+    let set = ["run", "x.toml", "-o", "out", "--set", "workload={ arrivals = { trace = { path = \"/dev/zero\" } } }"];
     assert!(place.fails(&set, 2).contains("is a device"));
     for (command, words) in [
         ("run /dev/stdin", "is longer than 1.0 MiB"),

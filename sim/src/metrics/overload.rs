@@ -31,10 +31,11 @@ pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
 pub fn overload(records: &RequestRecords) -> Option<Overload> {
     let last = records.arrival.last().copied()?;
     let first = records.arrival[0];
-    let span = (last - first).as_s();
-    if records.len() < 8 || span <= 0.0 {
+    // One that has not come yet has no arrival.
+    if records.len() < 8 || last <= first {
         return None;
     }
+    let span = (last - first).as_s();
     let at = |share: f64| first + Time::from_s(share * span);
     let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, at(share)));
     let completed = (0..records.len()).filter(|&i| records.finished(i) && records.finish[i] <= last).count();
