@@ -145,9 +145,9 @@ fn legend(c: &Comparison) -> String {
     let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
     if any(|p| p.overload.is_some()) {
         say(
-            "!: overloaded, the queue grew while requests came: latencies grow with the length of the run, and so do speedups",
+            "!: overloaded, the queue grew while requests came: latencies measure how long the run was, and speedups over such a run",
         );
-        say("   over such a run and bounds scaled from it");
+        say("   and bounds scaled from it depend on that");
     }
     if any(|p| p.attains_by_definition) {
         say("*: 90 % by definition: the bound is this very run's P90 TPOT");

@@ -6,7 +6,9 @@ use crate::setting::Setting;
 use foretoken_policies::{PolicySpec, VllmDynamic};
 use foretoken_sim::{Ending, EngineConfig, Run, Time};
 use foretoken_traces::ArrivalSpec;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
+use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
 
 /// Steps below which a length and seed say nothing of a row.
@@ -84,7 +86,9 @@ impl Loops<'_> {
         let rounds = ROUNDS.max((steps / outputs).ceil() as u32 + 2);
         let mut rows: Vec<Row> = Vec::new();
         let mut ceiling: Option<(u32, String)> = None;
+        let bar = bar(sizes.len());
         for &size in sizes {
+            bar.set_message(format!("batch size {size}"));
             let beyond = limit(&config, shortest, size);
             let known = ceiling.as_ref().filter(|c| c.0 < size).map(|c| c.1.clone());
             let row = match beyond.or(known) {
@@ -96,7 +100,9 @@ impl Loops<'_> {
                 }
             };
             rows.push(row);
+            bar.inc(1);
         }
+        bar.finish_and_clear();
         Ok(rows)
     }
 
@@ -118,8 +124,9 @@ impl Loops<'_> {
                     kv = kv.max(one.kv);
                 }
             }
-            // More clients help a length that gets further with them.
-            let done = |k: usize| enough(&sums[k]) || (share > 1.0 && most[k] < size && most[k] <= before[k]);
+            // More clients help a length that gets on with them: by a quarter of the way at least.
+            let hopeless = |k: usize| share > 1.0 && most[k] < size && most[k] - before[k] <= (size - most[k]) / 4;
+            let done = |k: usize| enough(&sums[k]) || hopeless(k);
             if (0..lengths).all(done) {
                 break;
             }
@@ -183,6 +190,14 @@ impl Loops<'_> {
         workload.requests = Some(requests);
         Setting::new(&self.variant, seed)
     }
+}
+
+/// Rows as they are measured, on a terminal.
+fn bar(rows: usize) -> ProgressBar {
+    let to = std::io::stderr();
+    let target = if to.is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rows  {elapsed}  {msg}");
+    ProgressBar::with_draw_target(Some(rows as u64), target).with_style(style.expect("the template is constant"))
 }
 
 /// vLLM's own policy with a table of one length. Its check wants some length above 0: one lies where no batch gets.

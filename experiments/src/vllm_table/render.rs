@@ -32,11 +32,16 @@ pub fn render(rows: &[Row], seeds: usize) -> String {
         1 => "One seed: no intervals".to_owned(),
         n => format!("[...] is the 95 % interval over {n} seeds, paired"),
     };
+    let unsure = |row: &Row| matches!(row, Row::Reached { lengths, .. } if best(lengths).is_some_and(|b| b.as_good_as.is_some()));
+    let more = match rows.iter().any(unsure) || seeds == 1 {
+        true => "More seeds tell more lengths apart: --set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'.\n",
+        false => "",
+    };
     let text = table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n");
     format!(
         "{text}batch size: requests scheduled in a step, as vLLM looks its table up; tok/s: output tokens of those steps over their \
          time, simulated.\n{interval}; of lengths not told apart from the best, or within {:.0} % of it, the smallest is \
-         taken.\n",
+         taken.\n{more}",
         AS_GOOD * 100.0
     )
 }

@@ -1,9 +1,9 @@
 //! A number against a swept setting, one line a policy, one panel a combination of the other settings.
 
 use super::axis::Axis;
-use super::canvas::Canvas;
+use super::canvas::{Anchor, Canvas};
 use super::page::{Page, Panel, columns};
-use super::style::RULE;
+use super::style::{INK, RULE, TEXT};
 use super::view::{View, distinct, joined, with_unit, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
@@ -96,7 +96,8 @@ pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
     (0..paths).filter_map(|at| Some((view.combinations[0][at].path.clone(), draw_path(view, quantity, at)?))).collect()
 }
 
-type Line = (Look, Vec<(f64, Interval)>);
+/// A policy's line: swept value, number, and the mark that is on it and not on everybody's.
+type Line = (Look, Vec<(f64, Interval, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let values = numbers(view, at)?;
@@ -157,7 +158,9 @@ fn lines(view: &View, quantity: &Quantity, at: usize, values: &[(f64, String)], 
     let line = |policy: &str| {
         let point = |v: f64| {
             let here = |s: &[Swept]| s[at].number == Some(v) && without(s, at) == other;
-            Some((v, view.interval(policy, here, quantity.of)?))
+            let sign =
+                if tick_sign(view, quantity, at, v).is_empty() { quantity.sign(&view.cells(policy, here)) } else { "" };
+            Some((v, view.interval(policy, here, quantity.of)?, sign))
         };
         values.iter().filter_map(|v| point(v.0)).collect()
     };
@@ -165,13 +168,14 @@ fn lines(view: &View, quantity: &Quantity, at: usize, values: &[(f64, String)], 
 }
 
 fn draw_line(c: &Canvas, panel: &Panel, page: &Page, (look, points): &Line) {
-    let path: Vec<_> = points.iter().map(|(x, i)| panel.at(*x, page.y.clamp(i.mean))).collect();
+    let path: Vec<_> = points.iter().map(|(x, i, _)| panel.at(*x, page.y.clamp(i.mean))).collect();
     c.line(&path, look.colour, 2.0, look.dash);
-    for (&at, (x, i)) in path.iter().zip(points) {
+    for (&at, (x, i, sign)) in path.iter().zip(points) {
         if let Some(half) = i.half_width {
             let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
             c.line(&ends, look.colour, 1.2, Dash::Solid);
         }
         c.marker(at, *look);
+        c.text(sign, (at.0 + 8.0, at.1 - 8.0), Anchor::Start, TEXT, INK);
     }
 }

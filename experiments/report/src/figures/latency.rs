@@ -1,10 +1,10 @@
 //! The distribution of a latency, one line a policy, one panel a combination, all seeds pooled.
 
 use super::axis::Axis;
-use super::canvas::{Anchor, Canvas};
+use super::canvas::Canvas;
 use super::page::{Page, Panel, columns};
-use super::style::{GREY, RULE, TEXT};
-use super::view::{View, count, words};
+use super::style::RULE;
+use super::view::{View, count, joined, words};
 use crate::number::fixed;
 use crate::{Cdf, Cell, Dash, Look, Swept};
 use foretoken_sim::metrics::{Interval, Slo};
@@ -48,6 +48,9 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     let any = own.iter().flatten().next()?.clone();
     let alone = panels.len() == 1;
     let seeds = count(view.seeds.len(), "seed") + if view.seeds.len() == 1 { "" } else { " pooled" };
+    let title = |(c, bound): (&&[Swept], &Option<Bound>)| {
+        (joined([words(*c), bound.as_ref().map_or_else(String::new, Bound::says)]), None)
+    };
     let page = Page {
         title: view.title(latency.title),
         source: view.source(&[&seeds, latency.whose, "no interval"]),
@@ -61,7 +64,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
         x: any,
         y: Axis::linear(0.0, 100.0, 5),
         legend: view.legend(),
-        panels: view.combinations.iter().map(|&c| (words(c), None)).collect(),
+        panels: view.combinations.iter().zip(&bounds).map(title).collect(),
         panel_height: [380.0, 260.0, 190.0][columns(view.combinations.len()) - 1],
         right: 0.0,
     };
@@ -100,18 +103,15 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// A line with what it is at its foot, where the curves are all but at the top: on the side with more room.
+    /// What it is, for the panel's title.
+    fn says(&self) -> String {
+        let bound = format!("dashed: SLO ≤ {} ms", fixed(self.at_s * 1e3, 2));
+        let defined = self.defined_by.as_ref().map(|p| format!("{p}: 90 % by definition")).unwrap_or_default();
+        joined([bound, defined])
+    }
+
     fn draw(&self, c: &Canvas, panel: &Panel) {
-        let at = |share: f64| panel.at(self.at_s, share);
-        c.line(&[at(0.0), at(100.0)], RULE, 1.5, Dash::Dashed);
-        let right = at(0.0).0 - panel.from.0 < (panel.to.0 - panel.from.0) / 2.0;
-        let (anchor, aside) = if right { (Anchor::Start, 6.0) } else { (Anchor::End, -6.0) };
-        let mut lines = vec![format!("SLO ≤ {} ms", fixed(self.at_s * 1e3, 2))];
-        lines.extend(self.defined_by.as_ref().map(|p| format!("90 % of {p} by definition")));
-        for (i, line) in lines.iter().rev().enumerate() {
-            let (x, y) = at(0.0);
-            c.text(line, (x + aside, y - 10.0 - 15.0 * i as f64), anchor, TEXT - 1.0, GREY);
-        }
+        c.line(&[panel.at(self.at_s, 0.0), panel.at(self.at_s, 100.0)], RULE, 1.5, Dash::Dashed);
     }
 }
 

@@ -89,7 +89,7 @@ const SPEEDUP: Quantity = Quantity {
     mark: Some(Mark {
         on: |c| c.over_overload,
         sign: "!",
-        says: "autoregressive overloaded, so it grows with the run",
+        says: "over an overloaded run, so it depends on its length",
     }),
 };
 

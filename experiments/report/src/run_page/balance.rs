@@ -1,6 +1,6 @@
 //! What was promised and whether the load could be served: the bounds in words, and who fell behind.
 
-use crate::figures::view::{View, bounds, distinct, joined, words};
+use crate::figures::view::{View, bounds, distinct, words};
 use crate::html::Part;
 use crate::{Cell, Report, ScaledBound, Swept};
 use foretoken_sim::metrics::Overload;
@@ -76,14 +76,15 @@ fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
         return None;
     }
     let said = names.iter().map(one).collect::<Vec<_>>().join(", ");
-    let heading = joined([words(sweep), "overloaded".to_owned()]);
-    let mut text =
-        format!("{heading}: the queue grew while requests came, so latencies grow with the length of the run: {said}.");
+    let at = if sweep.is_empty() { String::new() } else { format!(" at {}", words(sweep)) };
+    let mut text = format!(
+        "Overloaded{at}: the queue grew while requests came, so latencies measure how long the run was: {said}."
+    );
     if cells.iter().any(|c| c.over_overload) {
-        text += " Speedups here are over such a run and mean little (marked !).";
+        text += " Speedups (marked !) are over such a run and depend on its length.";
     }
     if cells.iter().any(|c| c.bound_of_overload) {
         text += " The TPOT bound is scaled from such a run: it is a measure of the queue, not a promise.";
     }
-    Some(text[..1].to_uppercase() + &text[1..])
+    Some(text)
 }

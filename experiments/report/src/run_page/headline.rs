@@ -65,7 +65,7 @@ fn best(report: &Report, view: &View, combination: &[Swept]) -> Option<Said> {
     };
     text += &format!("{} over autoregressive", say::speedup(&own));
     if view.cells(leader, |s| s == combination).iter().any(|c| c.over_overload) {
-        text += " (!), which was overloaded: the longer the run, the larger this ratio";
+        text += " (!), which was overloaded: how large this ratio is hangs on the length of the run";
     }
     let regret = view.interval(leader, |s| s == combination, |c| c.regret);
     if let Some(regret) = regret {

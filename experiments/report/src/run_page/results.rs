@@ -78,7 +78,7 @@ pub fn section(report: &Report, view: &View) -> Section {
     let marks = [
         (
             report.cells.iter().any(|c| c.over_overload),
-            " !: over an overloaded run, so it grows with the length of the run.",
+            " !: over an overloaded run, so it depends on the length of the run.",
         ),
         (
             report.cells.iter().any(Cell::attains_by_definition),
