@@ -44,16 +44,17 @@ fn all() -> Vec<Setting> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut found = Vec::new();
     for (key, inner) in schema["properties"].as_object().into_iter().flatten().filter(|(key, _)| *key != "policies") {
-        walk(&schema, inner, key, &Value::Null, &mut found);
+        walk(&schema, (inner, None), key, &Value::Null, &mut found);
     }
     found
 }
 
-/// Collects the keys below a part of the schema; `default` is what the table above has for it.
-fn walk(root: &Value, schema: &Value, at: &str, default: &Value, found: &mut Vec<Setting>) {
+/// Collects the keys below a part of the schema, `of` which is said what stands beside it where it says nothing itself; `default`
+/// is what the table above has for it.
+fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default: &Value, found: &mut Vec<Setting>) {
     let default = schema.get("default").unwrap_or(default);
     let target = resolved(root, schema);
-    let says = one_line(schema).or_else(|| one_line(target)).unwrap_or_default();
+    let says = one_line(schema).or_else(|| one_line(target)).or(of).unwrap_or_default();
     let mut tables = Vec::new();
     let mut kinds = Vec::new();
     forms(root, target, &mut tables, &mut kinds);
@@ -66,15 +67,18 @@ fn walk(root: &Value, schema: &Value, at: &str, default: &Value, found: &mut Vec
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
+        // A choice of one key is described where it is one.
+        let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
-            walk(root, inner, &format!("{at}.{key}"), &default[key], found);
+            let of = choice.then(|| one_line(table)).flatten();
+            walk(root, (inner, of), &format!("{at}.{key}"), &default[key], found);
         }
         if table["additionalProperties"].is_object() {
-            walk(root, &table["additionalProperties"], &format!("{at}.NAME"), &Value::Null, found);
+            walk(root, (&table["additionalProperties"], None), &format!("{at}.NAME"), &Value::Null, found);
         }
     }
     if let Some(items) = target.get("items").filter(|items| is_table(resolved(root, items))) {
-        walk(root, items, &format!("{at}[]"), &Value::Null, found);
+        walk(root, (items, None), &format!("{at}[]"), &Value::Null, found);
     }
 }
 

@@ -182,6 +182,28 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
+/// Leaves of which no other valid value can be guessed: names and paths in files, lists that must rise, a law's two parameters that go
+/// together, and what is refused in some places. Nothing is said of them, and the README says so.
+const NOT_GUESSED: [&str; 17] = [
+    ".trace.format",
+    ".trace.log_type",
+    ".trace.model",
+    ".trace.path",
+    ".trace.accept",
+    ".mixture.all.",
+    ".mixture.categories.",
+    ".roofline.activation_bytes",
+    ".roofline.memory_utilization",
+    "engine.draft_kv",
+    ".dspark.table",
+    ".sglang-throughput.slots[0].",
+    ".candidates",
+    ".num_speculative_tokens_per_batch_size",
+    ".specinfer.expansion",
+    ".specinfer-star.expansion",
+    ".cascade-like.lengths",
+];
+
 /// What became of a leaf.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
@@ -261,5 +283,7 @@ fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
     eprintln!("no other value is known for {undecided:#?}");
     assert!(wrong.is_empty() && open.is_empty(), "{wrong:#?}; no world has {open:#?}");
     assert!(changes.len() > 150 && named.len() > 5, "{} change results, {} are named", changes.len(), named.len());
-    assert!(undecided.len() < 20, "{undecided:#?}");
+    let guessed = |path: &str| !NOT_GUESSED.iter().any(|end| path.contains(end));
+    let unknown: Vec<&String> = undecided.iter().filter(|path| guessed(path)).collect();
+    assert!(unknown.is_empty(), "{unknown:#?}");
 }

@@ -200,7 +200,7 @@ fn bytes_of_the_other_kinds_stay() {
         others.map(digest).collect::<Vec<_>>(),
         [
             "aa91d891760d9417 speedup.workload.rate_scale.svg",
-            "dfac9e9ff4c49e89 slo-attainment.workload.rate_scale.svg",
+            "017c3db05b61c453 slo-attainment.workload.rate_scale.svg",
             "5836b01f482005e6 regret.svg",
             "af1e1603ed6afb18 regret.workload.rate_scale.svg",
             "887a1c7be27faab6 change.svg",
@@ -221,12 +221,12 @@ fn bytes_stay() {
     assert_eq!(
         figures[1..].iter().map(digest).collect::<Vec<_>>(),
         [
-            "936081d6058431d5 slo-attainment.svg",
+            "5e54dd719f77ca88 slo-attainment.svg",
             "4975f3ff683bbe2f batch-size.svg",
             "2f2c927b1193ac2e draft-length.svg",
             "8dcfc55ebd77a1bf e2e-latency.svg",
             "f81947fe57fd0900 ttft.svg",
-            "1c88c9d69528c616 tpot.svg",
+            "1c063cd00ddd7099 tpot.svg",
             "9b835366c91a79e1 length-by-batch-size.svg",
             "dac9aa80af337da4 acceptance-by-depth.svg",
             "013fa1c39b6fb3a7 goodput-map.svg",
