@@ -244,7 +244,7 @@ impl Vllm {
         if padding == 0 || left != 1 || !decodes_only || !fits_model {
             return Some(None);
         }
-        (1 + padding <= limit).then_some(Some(1 + padding))
+        (padding < limit).then_some(Some(1 + padding))
     }
 }
 
