@@ -40,7 +40,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     }
     match whole && ran.ended.is_none() {
         true => folder.complete(&plan, &ran.speed)?,
-        false => folder.keep_part(&plan, &ran.speed)?,
+        false => folder.keep_part(&plan, count, &ran.speed)?,
     }
     if ran.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
         draw_page(&folder)?;

@@ -42,12 +42,15 @@ pub struct Judge<'a> {
     pub interrupt: &'a AtomicBool,
 }
 
+/// A trial that changed nothing, and what that was seen on.
+type Judged = (Trial, Evidence);
+
 /// The digest of each policy's numbers; `None` where it could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
     /// The trials that changed nothing, with what that was seen on, and those that there was no budget for.
-    pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<(Trial, Evidence)>, Vec<Trial>)> {
+    pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<Judged>, Vec<Trial>)> {
         let (looked_at, left) = self.affordable(trials, setting);
         let expected = self.start_as_given(setting)?;
         let same: Vec<Result<bool>> =

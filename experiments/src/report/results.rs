@@ -52,8 +52,14 @@ impl Results {
             Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
         })?;
         let plan = Plan::of_results(folder)?;
+        let mut part = None;
         let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
-            true => Unfinished { cells: from_tables(folder, &plan)?, warnings: said(folder)?, damaged: vec![] },
+            true => {
+                let Kept { mut warnings, partial, settings } = kept(folder)?;
+                warnings.extend(settings.lines());
+                part = partial;
+                Unfinished { cells: from_tables(folder, &plan)?, warnings, damaged: vec![] }
+            }
             false if manifest.complete => {
                 let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
                 return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
@@ -62,11 +68,16 @@ impl Results {
             false => from_store(folder, &plan, &manifest)?,
         };
         let partial = (!manifest.complete).then(|| {
-            format!(
-                "This run did not end: {} of {} runs (one a policy, setting and seed) are finished, and this page shows those. \
-                 Means over fewer seeds are not comparable with others: the column `seeds` says how many each has.",
+            let finished = format!(
+                "{} of {} runs (one a policy, setting and seed) are finished, and this page shows those",
                 cells.len(),
                 manifest.cells
+            );
+            // A live run that was interrupted shows the run it was in, too.
+            let far = part.unwrap_or(finished);
+            format!(
+                "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
+                 how many each has."
             ) + &damaged.iter().map(|which| format!(" {which}.")).collect::<String>()
         });
         let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
@@ -110,19 +121,18 @@ fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinis
     }
 }
 
-/// The warnings that the folder keeps with its comparison, and the settings that did nothing.
-fn said(folder: &Path) -> Result<Vec<String>> {
-    #[derive(Deserialize)]
-    struct Kept {
-        #[serde(default)]
-        warnings: Vec<String>,
-        #[serde(default)]
-        settings: Inert,
-    }
+/// What the folder keeps beside its tables.
+#[derive(Deserialize)]
+struct Kept {
+    #[serde(default)]
+    warnings: Vec<String>,
+    partial: Option<String>,
+    #[serde(default)]
+    settings: Inert,
+}
+
+fn kept(folder: &Path) -> Result<Kept> {
     let path = folder.join(COMPARISON);
     let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
-    let Kept { mut warnings, settings } = serde_json::from_str(&text)
-        .map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))?;
-    warnings.extend(settings.lines());
-    Ok(warnings)
+    serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))
 }

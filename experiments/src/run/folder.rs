@@ -175,9 +175,10 @@ impl Folder {
         }
     }
 
-    /// Ends a folder that holds a part: the manifest says so.
-    pub fn keep_part(&self, plan: &Plan, speed: &Speed) -> Result<()> {
-        self.write_manifest(plan, self.digests()?, Some(speed), false)
+    /// Ends a folder that holds a part of `cells` cells: the manifest says so.
+    pub fn keep_part(&self, plan: &Plan, cells: usize, speed: &Speed) -> Result<()> {
+        let manifest = Manifest { cells, ..Manifest::of(plan, self.digests()?, false, timing(speed)) };
+        self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
     /// The result files that are there, with their digests.
@@ -207,8 +208,7 @@ impl Folder {
         speed: Option<&Speed>,
         complete: bool,
     ) -> Result<()> {
-        let timing = speed.map(|s| Timing { cells: s.cells, wall_s: s.wall_s, engine_s: s.engine_s });
-        let manifest = Manifest::of(plan, files, complete, timing.unwrap_or_default());
+        let manifest = Manifest::of(plan, files, complete, speed.map(timing).unwrap_or_default());
         self.write(MANIFEST, manifest.to_json().as_bytes())
     }
 
@@ -261,4 +261,8 @@ impl Folder {
         names.sort();
         Ok(names)
     }
+}
+
+fn timing(speed: &Speed) -> Timing {
+    Timing { cells: speed.cells, wall_s: speed.wall_s, engine_s: speed.engine_s }
 }

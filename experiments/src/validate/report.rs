@@ -151,18 +151,17 @@ impl Compared<'_> {
         let (mut tapes, mut parts) = (Vec::new(), Vec::new());
         for name in &entry.tapes {
             let tape = match self.tapes.read(name)? {
-                Recording::Of(tape) => tape,
+                Recording::Of(tape) => *tape,
                 Recording::Nothing(why) => {
                     notes.push(format!("{name}: {why}"));
                     continue;
                 }
             };
-            if matches!(tape.end, End::Cut(_)) && !self.tapes.finished(name) && !self.tapes.intact {
-                if let Some(other) = unended.replace(name.clone()) {
-                    let message = format!("{other} and {name} have no end, and a run that is killed leaves one so");
-                    return Err(Problem::bad_input(message)
-                        .help("one of them was cut since: run it again, or compare what is there with --intact"));
-                }
+            let unfinished = matches!(tape.end, End::Cut(_)) && !self.tapes.finished(name) && !self.tapes.intact;
+            if unfinished && let Some(other) = unended.replace(name.clone()) {
+                let message = format!("{other} and {name} have no end, and a run that is killed leaves one so");
+                return Err(Problem::bad_input(message)
+                    .help("one of them was cut since: run it again, or compare what is there with --intact"));
             }
             parts.extend(PartOf::of(name, &tape));
             match tape.steps.is_empty() {

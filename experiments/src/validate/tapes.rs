@@ -25,7 +25,7 @@ pub struct Tapes<'a> {
 /// What there is of a recording.
 pub enum Recording {
     /// The recording, of the whole run or of a part.
-    Of(Tape),
+    Of(Box<Tape>),
     /// Nothing of the run, and why.
     Nothing(&'static str),
 }
@@ -61,11 +61,11 @@ impl Tapes<'_> {
                 let found = digest(&path).map_err(|e| bad(e.to_string(), AGAIN))?;
                 let what = "the recording is whole, and not the one of this run: its blake3 is";
                 match found == *expected {
-                    true => Ok(Recording::Of(tape)),
+                    true => Ok(Recording::Of(Box::new(tape))),
                     false => Err(bad(format!("{what} {found}, in the manifest {expected}"), AGAIN)),
                 }
             }
-            _ => Ok(Recording::Of(tape)),
+            _ => Ok(Recording::Of(Box::new(tape))),
         }
     }
 

@@ -191,6 +191,14 @@ fn ctrl_c_ends_it_with_what_was_done() {
     let begins = "PART OF A RUN: 0 of 3 runs ended; autoregressive, seed 3, interrupted after ";
     assert!(table.starts_with(begins) && table.lines().count() > 3, "what was done is shown: {table}");
     assert!(!error.contains("overloaded"), "not all requests had come: {error}");
-    assert_eq!(json(&place, "out/manifest.json")["complete"], false);
+    let manifest = json(&place, "out/manifest.json");
+    assert_eq!((&manifest["complete"], &manifest["cells"]), (&false.into(), &3.into()));
+    let compared = place.foretoken().args(["validate", "out", "-o", "v"]).output().unwrap();
+    let first = String::from_utf8_lossy(&compared.stdout).lines().next().unwrap_or_default().to_owned();
+    let begins = "PART OF THE RUNS: 1 of 3 runs were begun; autoregressive, as run: ";
+    assert!(first.starts_with(begins) && first.ends_with("(it was interrupted)"), "{first}");
+    let report = place.foretoken().args(["report", "out"]).output().unwrap();
+    let said = String::from_utf8_lossy(&report.stderr).into_owned();
+    assert!(said.contains("This run did not end: PART OF A RUN: 0 of 3 runs ended; autoregressive"), "{said}");
     assert!(place.path("out/requests.parquet").exists());
 }
