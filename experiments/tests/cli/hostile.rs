@@ -104,7 +104,7 @@ fn files_without_an_end_are_refused() {
         ("line", HEADER, b'0', [":2: is longer than 1.0 MiB", raise]),
         ("first", b"" as &[u8], b'x', [":1: is longer than 1.0 MiB", raise]),
         ("blank", JSON, b'\n', ["unpacks to more than 256 MiB", raise]),
-        ("field", b"t_s,input_tokens,output_tokens\n\"", b'\n', [": is longer than 1.0 MiB", raise]),
+        ("field", b"t_s,input_tokens,output_tokens\n\"" as &[u8], b'\n', [": is longer than 1.0 MiB", raise]),
     ] {
         let mut gz =
             GzEncoder::new(std::fs::File::create(place.path(&format!("{name}.gz"))).unwrap(), Compression::fast());
@@ -196,10 +196,7 @@ fn is_safe(what: &str, output: &Output) {
 fn nothing_that_is_printed_acts_on_the_terminal() {
     let place = Place::new();
     let quoted: String = ACTING.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
-    let file = |name: &str, text: &str| {
-        std::fs::write(place.path(name), text).unwrap();
-        name.to_owned()
-    };
+    let file = |name: &str, text: &str| std::fs::write(place.path(name), text).unwrap();
     let experiment = |from: &str, to: &str| {
         assert!(EXPERIMENT.contains(from), "{from}");
         EXPERIMENT.replacen(from, to, 1)
