@@ -51,7 +51,7 @@ mod tests {
     fn a_copy_begins_at_a_line_too() {
         for len in [0, 1, 16, 1000] {
             let mut x = Aligned::zeros(len);
-            x.iter_mut().zip(0u8..).for_each(|(x, i)| *x = i.into());
+            x.iter_mut().zip((0..=u8::MAX).cycle()).for_each(|(x, i)| *x = i.into());
             let copy = x.clone();
             assert_eq!((copy.len(), &*copy), (len, &*x));
             assert!([&x, &copy].iter().all(|x| x.as_ptr().align_offset(64) == 0));
