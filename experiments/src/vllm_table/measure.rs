@@ -33,6 +33,14 @@ pub struct Sums {
     pub time: u64,
 }
 
+impl Sums {
+    fn add(&mut self, other: Sums) {
+        self.steps += other.steps;
+        self.tokens += other.tokens;
+        self.time += other.time;
+    }
+}
+
 /// A row of the table, as far as it could be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
@@ -42,7 +50,7 @@ pub enum Row {
         size: u32,
         /// By length.
         lengths: Vec<(u32, Vec<Sums>)>,
-        /// Lengths that did not reach it.
+        /// Lengths whose drafts the token budget does not hold.
         without: Vec<u32>,
     },
     /// The engine did not schedule that many at once, or too seldom.
@@ -106,57 +114,62 @@ impl Loops<'_> {
         Ok(rows)
     }
 
-    /// A row, the most requests scheduled at once on the way to it, and what kept it from more.
+    /// A row, the most requests scheduled at once on the way to it, and what kept it from more. It takes every length whose drafts
+    /// the token budget holds: were one left out that got there too seldom, another would win for want of rivals.
     fn row(&mut self, size: u32, rounds: u32, config: &EngineConfig) -> Result<(Row, u32, String)> {
-        let lengths = config.max_draft_len as usize + 1;
-        let mut sums = vec![vec![Sums::default(); self.seeds.len()]; lengths];
-        let mut most = vec![0; lengths];
+        let lengths = (config.max_num_batched_tokens / size).min(config.max_draft_len + 1);
+        let tried = || 0..lengths as usize;
+        let mut sums = vec![vec![Sums::default(); self.seeds.len()]; lengths as usize];
+        let mut most = vec![0; lengths as usize];
         let mut kv: f64 = 0.0;
         for share in CLIENTS {
             let clients = (f64::from(size) * share).ceil() as u32;
             let before = most.clone();
-            for (seed, loops) in self.loops(clients, size, rounds, config)?.into_iter().enumerate() {
+            for (seed, loops) in self.loops(clients, size, rounds, lengths)?.into_iter().enumerate() {
                 for (k, one) in loops.into_iter().enumerate() {
-                    sums[k][seed].steps += one.sums.steps;
-                    sums[k][seed].tokens += one.sums.tokens;
-                    sums[k][seed].time += one.sums.time;
+                    sums[k][seed].add(one.sums);
                     most[k] = most[k].max(one.most);
                     kv = kv.max(one.kv);
                 }
             }
             // More clients help a length that gets on with them: by a quarter of the way at least.
             let hopeless = |k: usize| share > 1.0 && most[k] < size && most[k] - before[k] <= (size - most[k]) / 4;
-            let done = |k: usize| enough(&sums[k]) || hopeless(k);
-            if (0..lengths).all(done) {
+            if tried().all(|k| enough(&sums[k])) || tried().any(hopeless) {
                 break;
             }
         }
+        let lacking: Vec<String> = tried().filter(|&k| !enough(&sums[k])).map(|k| k.to_string()).collect();
         let greatest = most.iter().copied().max().unwrap_or(0);
-        let why = match (greatest < size, kv >= 0.9) {
-            (false, _) => format!("too few steps scheduled {size} requests (under {LEAST_STEPS} a length and seed)"),
-            (true, true) => format!("KV memory was full ({:.0} %) with at most {greatest} at once", kv * 100.0),
-            (true, false) => format!(
-                "at most {greatest} were scheduled at once: the step's token budget, engine.max_num_batched_tokens = {}, \
-                 holds no more",
-                config.max_num_batched_tokens
+        let limit = match kv >= 0.9 {
+            true => "KV memory was full".to_owned(),
+            false => format!("engine.max_num_batched_tokens = {} holds no more", config.max_num_batched_tokens),
+        };
+        let why = match greatest < size {
+            true => format!("at most {greatest} were scheduled at once: {limit}"),
+            false => format!(
+                "under {LEAST_STEPS} steps a seed scheduled as many with length {}: {limit}",
+                lacking.join(", ")
             ),
         };
-        let (with, without): (Vec<_>, Vec<_>) = (0u32..).zip(sums).partition(|(_, sums)| enough(sums));
-        let row = match with.is_empty() {
-            true => Row::NotReached { size, why: why.clone() },
-            false => Row::Reached { size, lengths: with, without: without.into_iter().map(|w| w.0).collect() },
+        let row = match lacking.as_slice() {
+            [] => Row::Reached {
+                size,
+                lengths: (0u32..).zip(sums).collect(),
+                without: (lengths..config.max_draft_len + 1).collect(),
+            },
+            _ => Row::NotReached { size, why: why.clone() },
         };
         Ok((row, greatest, why))
     }
 
-    /// Loops of that many clients with every length, by seed.
-    fn loops(&mut self, clients: u32, size: u32, rounds: u32, config: &EngineConfig) -> Result<Vec<Vec<Loop>>> {
+    /// Loops of that many clients with the first `lengths` lengths, by seed.
+    fn loops(&mut self, clients: u32, size: u32, rounds: u32, lengths: u32) -> Result<Vec<Vec<Loop>>> {
         let requests = rounds.saturating_mul(clients).max(FEWEST);
         let settings: Vec<Setting> =
             self.seeds.iter().map(|&seed| self.setting(clients, requests, seed)).collect::<Result<_>>()?;
         let interrupt = self.interrupt;
         let one = |setting: &Setting, k: u32| {
-            let policy = always(k, config.max_num_seqs);
+            let policy = always(k, setting.engine(true).max_num_seqs);
             let (run, played) = setting.run(&policy, f64::INFINITY, interrupt);
             match run.ending {
                 Ending::Interrupted => {
@@ -177,10 +190,9 @@ impl Loops<'_> {
             let (sums, most) = of_size(&run, size);
             Ok(Loop { sums, most, kv: summary.kv_use_peak })
         };
-        let lengths = 0..config.max_draft_len + 1;
         settings
             .par_iter()
-            .map(|setting| lengths.clone().into_par_iter().map(|k| one(setting, k)).collect::<Result<Vec<Loop>>>())
+            .map(|setting| (0..lengths).into_par_iter().map(|k| one(setting, k)).collect::<Result<Vec<Loop>>>())
             .collect()
     }
 

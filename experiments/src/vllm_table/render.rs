@@ -47,7 +47,7 @@ pub fn render(rows: &[Row], seeds: usize) -> String {
 }
 
 fn ahead(best: &Best) -> String {
-    let Some((next, lead)) = &best.next else { return "no other length reached it".into() };
+    let Some((next, lead)) = &best.next else { return "no other length fits".into() };
     let how_far = format!("{} over length {next}", percent(lead));
     match best.as_good_as {
         Some(top) => format!("{how_far}; as good as length {top}"),
@@ -60,7 +60,7 @@ fn missing(without: &[u32]) -> String {
         [] => String::new(),
         all => {
             let all: Vec<String> = all.iter().map(u32::to_string).collect();
-            format!("; did not reach it: length {}", all.join(", "))
+            format!("; over the token budget: length {}", all.join(", "))
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
             Row::NotReached { size: 64, why: "engine.max_num_seqs = 32".into() },
         ];
         let text = render(&rows, 2);
-        assert!(text.contains("over length 0; did not reach it: length 5"), "{text}");
+        assert!(text.contains("over length 0; over the token budget: length 5"), "{text}");
         assert!(text.contains("not reached: engine.max_num_seqs = 32") && text.contains("over 2 seeds"), "{text}");
         assert!(text.is_ascii(), "{text}");
     }

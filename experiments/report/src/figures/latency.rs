@@ -53,7 +53,7 @@ pub fn draw(view: &View, latency: &Latency) -> Option<String> {
     };
     let page = Page {
         title: view.title(latency.title),
-        source: view.source(&[&seeds, latency.whose, "no interval"]),
+        source: view.source(&[&seeds, latency.whose, "no interval"]) + &legend(&bounds),
         x_name: format!(
             "{} (s, logarithmic{})",
             latency.axis,
@@ -103,16 +103,23 @@ impl Bound {
         Some(Bound { at_s: Interval::of(&values)?.mean, defined_by })
     }
 
-    /// What it is, for the panel's title.
+    /// What it is, for the panel's title; a star where somebody is at 90 % by definition.
     fn says(&self) -> String {
-        let bound = format!("dashed: SLO ≤ {} ms", fixed(self.at_s * 1e3, 2));
-        let defined = self.defined_by.as_ref().map(|p| format!("{p}: 90 % by definition")).unwrap_or_default();
-        joined([bound, defined])
+        let star = if self.defined_by.is_some() { " *" } else { "" };
+        format!("SLO ≤ {} ms{star}", fixed(self.at_s * 1e3, 2))
     }
 
     fn draw(&self, c: &Canvas, panel: &Panel) {
         c.line(&[panel.at(self.at_s, 0.0), panel.at(self.at_s, 100.0)], RULE, 1.5, Dash::Dashed);
     }
+}
+
+/// What the source line says of the bounds.
+fn legend(bounds: &[Option<Bound>]) -> String {
+    let line = bounds.iter().flatten().next().map(|_| " · dashed: the SLO".to_owned());
+    let star = bounds.iter().flatten().find_map(|b| b.defined_by.as_ref());
+    let star = star.map(|policy| format!(" · *: 90 % of {policy} by definition"));
+    line.into_iter().chain(star).collect()
 }
 
 /// An axis over all of a panel's latencies, and their bound; `None` without any.
