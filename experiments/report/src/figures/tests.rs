@@ -226,7 +226,7 @@ fn bytes_stay() {
             "2f2c927b1193ac2e draft-length.svg",
             "8dcfc55ebd77a1bf e2e-latency.svg",
             "f81947fe57fd0900 ttft.svg",
-            "1c063cd00ddd7099 tpot.svg",
+            "a430ec7f9a03e703 tpot.svg",
             "9b835366c91a79e1 length-by-batch-size.svg",
             "dac9aa80af337da4 acceptance-by-depth.svg",
             "013fa1c39b6fb3a7 goodput-map.svg",
