@@ -127,5 +127,10 @@ fn settings_that_pass_the_check_run() {
             }
         }
     });
+    let ran = ran.into_inner();
     println!("{ran:?}");
+    for policy in PolicySpec::all().iter().filter(|p| matches!(p.build(&CONTEXT), Speculation::Policy(_))) {
+        let n = ran.get(policy.name()).copied().unwrap_or(0);
+        assert!(n > 0, "no mutant of {} passed the check and ran", policy.name());
+    }
 }
