@@ -55,8 +55,8 @@ impl Default for Adaserve {
 impl Adaserve {
     /// Depth and width of the beams of `n` requests.
     fn beam(&self, n: u32) -> (u32, u32) {
-        let depth = (self.verify_budget / (n + self.depth_offset).max(1)).saturating_sub(1);
-        let width = self.draft_budget / n.max(1) + self.width_offset;
+        let depth = (self.verify_budget / n.saturating_add(self.depth_offset).max(1)).saturating_sub(1);
+        let width = (self.draft_budget / n.max(1)).saturating_add(self.width_offset);
         (depth.clamp(self.min_depth, self.max_depth), width.clamp(1, self.max_width))
     }
 }
