@@ -74,19 +74,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// A scheduler that follows a release of vLLM rule for rule. `config` must have the settings' sizes.
-    ///
-    /// # Errors
-    /// vLLM does not start with these settings.
-    pub fn following(
-        settings: &SchedulerSettings,
-        config: &'a EngineConfig,
-        workload: &'a Workload,
-    ) -> Result<Scheduler<'a>, Refusal> {
-        Ok(Scheduler::by_rules(settings, Rules::of(settings)?, config, workload))
-    }
-
-    /// A scheduler of these rules, whatever the settings come to.
+    /// A scheduler that follows a release of vLLM by these rules. `config` must have the settings' sizes.
     pub fn by_rules(
         settings: &SchedulerSettings,
         rules: Rules,
@@ -99,11 +87,6 @@ impl<'a> Scheduler<'a> {
         scheduler.vllm = Some(Box::new(Vllm::new(settings.clone(), rules)));
         scheduler.follows = true;
         scheduler
-    }
-
-    /// The rules of the release that is followed.
-    pub fn rules(&self) -> Option<&Rules> {
-        self.vllm.as_ref().map(|v| &v.rules)
     }
 
     /// Decides on a step that begins at `now`, in which a request may have at most `num_spec_tokens` drafts.
