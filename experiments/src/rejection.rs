@@ -1,6 +1,6 @@
 //! Why a request could never run, in words: the limit the engine held it against and the key that sets it.
 
-use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Scheduler};
+use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
 
 /// A limit that requests ran into.
@@ -33,9 +33,9 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
             "raise engine.max_model_len, or take shorter requests",
         ),
         RejectReason::PromptOverBudget => {
-            let why = match config.scheduler {
-                Scheduler::V0PrefillFirst => "engine.scheduler = \"v0-prefill-first\"",
-                Scheduler::V1 => "engine.chunked_prefill = false",
+            let why = match config.version {
+                Version::V0 => "engine.version = \"vllm-v0\"",
+                Version::V0_32 | Version::V0_33 => "engine.chunked_prefill = false",
             };
             let budget = config.max_num_batched_tokens;
             let what = format!(
@@ -59,6 +59,14 @@ fn limit(reason: RejectReason, config: &EngineConfig, usable_blocks: u32) -> Lim
             format!("prompt + output outgrow the draft's own KV pool of {draft_blocks} blocks"),
             "raise engine.draft_kv.separate.blocks, or take shorter requests",
         ),
+        RejectReason::NoStepFits => (
+            format!(
+                "no step can begin it: a request with one token left is padded with drafts, and they do not fit \
+                 engine.max_num_batched_tokens = {}",
+                config.max_num_batched_tokens
+            ),
+            "raise engine.max_num_batched_tokens, or write engine.pad_admissions = false",
+        ),
         RejectReason::OutgrewPool => (
             format!("prompt + output outgrow the KV pool of {usable_blocks} blocks"),
             "raise engine.num_gpu_blocks, or take shorter requests",
@@ -75,13 +83,14 @@ mod tests {
     fn each_limit_is_named_with_its_own_key() {
         let plain = EngineConfig::default;
         let separate = || EngineConfig { draft_kv: DraftKv::Separate { blocks: 5 }, ..plain() };
-        let whole = || EngineConfig { max_num_batched_tokens: 64, chunked_prefill: false, ..plain() };
-        let v0 = || EngineConfig { scheduler: Scheduler::V0PrefillFirst, ..whole() };
+        let whole = || EngineConfig { max_num_batched_tokens: 64, chunked_prefill: Some(false), ..plain() };
+        let v0 = || EngineConfig { version: Version::V0, ..whole() };
         let short = || EngineConfig { max_model_len: 64, ..plain() };
         let cases = [
             (RejectReason::PromptOverModelLen, short(), "engine.max_model_len = 64", "max_model_len"),
             (RejectReason::PromptOverBudget, whole(), "engine.chunked_prefill = false", "max_num_batched_tokens"),
-            (RejectReason::PromptOverBudget, v0(), "v0-prefill-first", "max_num_batched_tokens"),
+            (RejectReason::PromptOverBudget, v0(), "vllm-v0", "max_num_batched_tokens"),
+            (RejectReason::NoStepFits, whole(), "max_num_batched_tokens = 64", "pad_admissions"),
             (RejectReason::PromptOverPool, plain(), "20 blocks, 320 tokens", "num_gpu_blocks"),
             (RejectReason::PromptOverDraftPool, separate(), "5 blocks, 80 tokens", "draft_kv.separate.blocks"),
             (RejectReason::OutgrewDraftPool, separate(), "outgrow the draft's own", "draft_kv.separate.blocks"),

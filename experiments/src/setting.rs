@@ -14,7 +14,7 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
     AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape, Run,
-    Simulation, SpecPolicy, Speculation, Summary, Workload,
+    SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -61,7 +61,7 @@ impl Setting {
         })?;
         let mut notes = built.notes;
         let belief = Believed::new(&e.belief, &e.hardware, seed, &mut notes)?;
-        Ok(Setting {
+        let setting = Setting {
             workload: built.workload,
             notes,
             arrivals: built.arrivals,
@@ -78,7 +78,31 @@ impl Setting {
             slo: e.slo.clone(),
             keep_steps: e.output.steps,
             seed,
-        })
+        };
+        setting.check(variant)?;
+        Ok(setting)
+    }
+
+    /// Would the engine start, for every policy?
+    fn check(&self, variant: &Variant) -> Result<()> {
+        let e = &variant.experiment;
+        let at = |key: &str, message: String| variant.document.problem_at(&Path::of(&format!("engine.{key}")), message);
+        if e.engine.scheduling_policy == SchedulingPolicy::Priority && self.workload.priority.is_empty() {
+            let message = "engine.scheduling_policy = \"priority\", but no request has a priority";
+            let help = "give the categories theirs: workload.priorities = { CATEGORY = 1 }; the least is served first";
+            return Err(at("scheduling_policy", message.into()).help(help));
+        }
+        for policy in &e.policies {
+            let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+            for policy in tries.iter().chain([policy]) {
+                let speculation = self.speculation(policy);
+                let config = self.config(&speculation);
+                speculation
+                    .check(config, self.drafting)
+                    .map_err(|err| at(err.key, format!("engine.{}: {} ({})", err.key, err.why, policy.label())))?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs one policy, or all that a clairvoyant tries; also says what was run in the end. `slo_tpot_s` is the run's TPOT

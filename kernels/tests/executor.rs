@@ -78,13 +78,13 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     let world = World::new();
     let (_, plain) = world.serve(&config(), None, Acceptance::Greedy);
     let settings = [
-        EngineConfig { scheduler: Scheduler::V0PrefillFirst, max_num_batched_tokens: 128, ..config() },
+        EngineConfig { version: Version::V0, max_num_batched_tokens: 128, max_model_len: 128, ..config() },
         EngineConfig { draft_gap: DraftGap::AlwaysExtend, ..config() },
         EngineConfig { draft_gap: DraftGap::Permanent, ..config() },
         EngineConfig { budget_charge: BudgetCharge::Trimmed, max_num_batched_tokens: 24, ..config() },
         EngineConfig { draft_kv: DraftKv::EqualSplit { ratio: 1.0 }, num_gpu_blocks: 60, ..config() },
         EngineConfig { draft_kv: DraftKv::Separate { blocks: 30 }, ..config() },
-        EngineConfig { chunked_prefill: false, max_num_batched_tokens: 128, ..config() },
+        EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 128, max_model_len: 128, ..config() },
     ];
     for config in settings {
         // Drafts in every third step only, so that there are gaps.

@@ -1,5 +1,6 @@
 //! What the policies with a table from batch size to draft length share: the look-up, and the engine's budget.
 
+use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftPlan, SpecPolicy, Speculation};
 
 /// Which requests make up the batch size.
@@ -27,13 +28,32 @@ pub(crate) struct ByBatchSize {
     ranges: Vec<(u32, u32)>,
     /// What the last batch got.
     last: Option<u32>,
+    /// The ranges as vLLM's scheduler takes them; empty where the table is not vLLM's.
+    per_batch_size: Vec<BatchRange>,
 }
 
 impl ByBatchSize {
     /// A policy that drafts the length of the last of `ranges` that starts at or below the batch size.
     pub fn build(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> Speculation {
+        Speculation::Policy(Box::new(ByBatchSize::new(counted, ranges, max_draft_len)))
+    }
+
+    /// The same, of vLLM's `num_speculative_tokens_per_batch_size`, which its scheduler knows of.
+    pub fn build_vllm(ranges: &[(u32, u32, u32)], max_draft_len: u32) -> Speculation {
+        // Gaps and what is beyond the last range inherit, so a range counts from its first batch size on.
+        let starts = ranges.iter().map(|&(first, _, k)| (first, k)).collect();
+        let per_batch_size = ranges.iter().map(|&(first, last, k)| (first.into(), last.into(), k.into())).collect();
+        let policy = ByBatchSize::new(Counted::Scheduled, starts, max_draft_len);
+        Speculation::Policy(Box::new(ByBatchSize { per_batch_size, ..policy }))
+    }
+
+    fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
         let ranges = ranges.into_iter().map(|(from, k)| (from, k.min(max_draft_len))).collect();
-        Speculation::Policy(Box::new(ByBatchSize { counted, ranges, last: None }))
+        ByBatchSize { counted, ranges, last: None, per_batch_size: Vec::new() }
+    }
+
+    fn longest(&self) -> u32 {
+        self.ranges.iter().map(|r| r.1).max().unwrap_or(0)
     }
 
     fn length(&self, batch_size: u32) -> u32 {
@@ -46,7 +66,15 @@ impl SpecPolicy for ByBatchSize {
     /// The budget is charged before the batch is known. The longest length of the table would take room from prompts
     /// just where the table drafts nothing, so the last batch's length is charged.
     fn limit(&self) -> u32 {
-        self.last.unwrap_or_else(|| self.ranges.iter().map(|r| r.1).max().unwrap_or(0))
+        self.last.unwrap_or_else(|| self.longest())
+    }
+
+    fn max_limit(&self) -> u32 {
+        self.longest()
+    }
+
+    fn per_batch_size(&self) -> Vec<BatchRange> {
+        self.per_batch_size.clone()
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {

@@ -183,6 +183,10 @@ impl SpecPolicy for Tiers {
         self.tiers[self.now].min(self.max_draft_len)
     }
 
+    fn max_limit(&self) -> u32 {
+        self.tiers.iter().copied().max().unwrap_or(0).min(self.max_draft_len)
+    }
+
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
         plan.fill(self.limit());
     }

@@ -310,6 +310,11 @@ impl SpecPolicy for Slots {
         steps.min(self.max_draft_len)
     }
 
+    fn max_limit(&self) -> u32 {
+        let steps = self.slots.iter().flat_map(|slot| &slot.candidates);
+        steps.copied().max().unwrap_or(0).min(self.max_draft_len)
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let slot = self.router.slot(batch.len() as u32);
         self.last = Some(slot);

@@ -339,6 +339,10 @@ impl SpecPolicy for BestScore {
         most.min(self.max_draft_len)
     }
 
+    fn max_limit(&self) -> u32 {
+        self.params.longest().max(self.steps).min(self.max_draft_len)
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.batch_size = batch.len() as u32;
         self.weighed.clear();

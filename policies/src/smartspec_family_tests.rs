@@ -4,7 +4,7 @@ use crate::testing::{BELIEF, CONTEXT};
 use crate::{Belief, PolicyContext, PolicySpec, Smartspec, SmartspecMedusa};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::{
-    Arrivals, Coefficients, Drafting, Ending, EngineConfig, Linear, Request, Run, Scheduler, Simulation, Time, Workload,
+    Arrivals, Coefficients, Drafting, Ending, EngineConfig, Linear, Request, Run, Simulation, Time, Version, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -15,8 +15,8 @@ fn workload(n: u64) -> Workload {
 }
 
 /// A run on a world that is as believed, with constant acceptance `rate`, whatever the rank.
-fn run(policy: &PolicySpec, belief: Belief, scheduler: Scheduler, workload: &Workload, rate: f64) -> Run {
-    let config = EngineConfig { scheduler, max_draft_len: 8, ..EngineConfig::default() };
+fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workload, rate: f64) -> Run {
+    let config = EngineConfig { version, max_draft_len: 8, max_model_len: 2048, ..EngineConfig::default() };
     let context = PolicyContext {
         belief,
         profile: &belief,
@@ -54,10 +54,10 @@ fn every_preset_serves_every_request_and_beats_no_speculation() {
     let workload = workload(40);
     for drafting in [Drafting::Autoregressive, Drafting::Parallel] {
         let belief = Belief { drafting, ..BELIEF };
-        for scheduler in [Scheduler::V1, Scheduler::V0PrefillFirst] {
-            let plain = run(&PolicySpec::all()[0], belief, scheduler, &workload, 0.8).totals.busy;
+        for version in [Version::V0_33, Version::V0] {
+            let plain = run(&PolicySpec::all()[0], belief, version, &workload, 0.8).totals.busy;
             for policy in family() {
-                let run = run(&policy, belief, scheduler, &workload, 0.8);
+                let run = run(&policy, belief, version, &workload, 0.8);
                 assert_eq!((run.ending, run.totals.emitted), (Ending::Done, 40 * 60), "{}", policy.label());
                 assert!(run.totals.accepted() > 0 && run.totals.busy < plain, "{}", policy.label());
                 assert_eq!(run.warnings, Vec::<String>::new(), "{}", policy.label());
@@ -72,7 +72,7 @@ fn hopeless_drafts_are_not_prepared_for() {
     let workload = workload(200);
     let draft_s = |skip_draft_prefill_above: f64| {
         let policy = PolicySpec::Smartspec(Smartspec { skip_draft_prefill_above, ..Smartspec::default() });
-        let run = run(&policy, BELIEF, Scheduler::V1, &workload, 0.0);
+        let run = run(&policy, BELIEF, Version::V0_33, &workload, 0.0);
         assert_eq!(run.totals.emitted, 200 * 60);
         (run.totals.draft_time.as_s(), run.warnings)
     };
@@ -89,7 +89,7 @@ fn the_expected_length_of_trees_is_what_comes_out() {
     let belief = Belief { drafting: Drafting::Parallel, target, ..BELIEF };
     let params = SmartspecMedusa { initial_acceptance: 0.5, ema_keep: 1.0, ..SmartspecMedusa::default() };
     let workload: Workload = (0..30).map(|i| Request::new(Time::from_s(100.0 * i as f64), 100, 400)).collect();
-    let run = run(&PolicySpec::SmartspecMedusa(params), belief, Scheduler::V1, &workload, 0.5);
+    let run = run(&PolicySpec::SmartspecMedusa(params), belief, Version::V0_33, &workload, 0.5);
     // One request at a time, and nothing learnt: always the same tree.
     let rounds = run.totals.rounds() as f64;
     let tokens = run.totals.verified as f64 / rounds;

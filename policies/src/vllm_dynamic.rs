@@ -3,7 +3,7 @@
 //! Source: vllm-project/vllm PR #32374, `docs/features/speculative_decoding/dynamic_speculative_decoding.md` and
 //! `v1/spec_decode/dynamic/utils.py`; restated in policies.md 4.6 (b).
 
-use crate::by_batch_size::{ByBatchSize, Counted};
+use crate::by_batch_size::ByBatchSize;
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
@@ -77,9 +77,7 @@ impl Definition for VllmDynamic {
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
-        // Gaps and what is beyond the last range inherit, so a range counts from its first batch size on.
-        let ranges = self.num_speculative_tokens_per_batch_size.iter().map(|&(first, _, k)| (first, k)).collect();
-        ByBatchSize::build(Counted::Scheduled, ranges, context.max_draft_len)
+        ByBatchSize::build_vllm(&self.num_speculative_tokens_per_batch_size, context.max_draft_len)
     }
 }
 

@@ -6,8 +6,8 @@ use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
 use foretoken_sim::{
     AcceptanceSource, Around, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, DraftGap, DraftPlan,
-    Drafting, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Scheduler, Simulation,
-    SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Workload,
+    Drafting, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Simulation, SpecPolicy,
+    Speculation, StepOutcome, Time, Truth, TruthRow, Version, Workload,
 };
 use itertools::Itertools;
 use std::sync::Arc;
@@ -229,14 +229,15 @@ fn the_right_belief_is_what_every_step_of_every_policy_takes() {
         [build(Rates::ByDepth { rates: vec![0.8, 0.7, 0.6] }), build(Rates::PromptLookup(PromptLookup::default()))];
     for (source, lookup) in sources.iter().zip_eq([false, true]) {
         for drafting in [Drafting::Autoregressive, Drafting::Parallel] {
-            for (context_reads, scheduler, draft_gap) in [
-                (ContextReads::Once, Scheduler::V1, DraftGap::CatchUpNextUse),
-                (ContextReads::PerPosition, Scheduler::V0PrefillFirst, DraftGap::Permanent),
-                (ContextReads::PerPosition, Scheduler::V1, DraftGap::AlwaysExtend),
+            for (context_reads, version, draft_gap) in [
+                (ContextReads::Once, Version::V0_33, DraftGap::CatchUpNextUse),
+                (ContextReads::PerPosition, Version::V0, DraftGap::Permanent),
+                (ContextReads::PerPosition, Version::V0_33, DraftGap::AlwaysExtend),
             ] {
                 let belief = Belief { context_reads, drafting, ..BELIEF };
                 let pressure = EngineConfig {
-                    scheduler,
+                    version,
+                    max_model_len: 256,
                     draft_gap,
                     draft_prefill: !lookup,
                     max_num_batched_tokens: 256,

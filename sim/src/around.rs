@@ -1,5 +1,6 @@
 //! A policy around another one: to delay, watch or write down what it does.
 
+use crate::engine::BatchRange;
 use crate::{BatchView, Candidate, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, StepOutcome, Wants};
 
 /// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.
@@ -28,6 +29,18 @@ impl<T: Around> SpecPolicy for T {
 
     fn tree_tokens(&self) -> u32 {
         self.inner().tree_tokens()
+    }
+
+    fn max_limit(&self) -> u32 {
+        self.inner().max_limit()
+    }
+
+    fn max_tree_tokens(&self) -> u32 {
+        self.inner().max_tree_tokens()
+    }
+
+    fn per_batch_size(&self) -> Vec<BatchRange> {
+        self.inner().per_batch_size()
     }
 
     fn wants(&self) -> Wants {

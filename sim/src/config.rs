@@ -2,15 +2,86 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which scheduler orders the work.
+/// The release of vLLM whose scheduler is replicated. It sets every rule at once; single keys override it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+pub enum Version {
+    /// vLLM's v0 engine as of 0.6.3, on which the papers ran: a step is a prefill step or a decode step (policies.md 14).
+    #[serde(rename = "vllm-v0")]
+    V0,
+    /// vLLM 0.32.
+    #[serde(rename = "vllm-0.32")]
+    V0_32,
+    /// vLLM 0.33.
+    #[default]
+    #[serde(rename = "vllm-0.33")]
+    V0_33,
+}
+
+impl Version {
+    /// As it is written in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::V0 => "vllm-v0",
+            Version::V0_32 => "vllm-0.32",
+            Version::V0_33 => "vllm-0.33",
+        }
+    }
+}
+
+/// Where drafts come from, as far as the scheduler must know (vLLM's `method`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Scheduler {
-    /// vLLM V1: running first, then waiting, prompts and decodes in one step (policies.md 4.2).
+pub enum DraftMethod {
+    /// A draft model.
     #[default]
+    DraftModel,
+    /// An EAGLE head.
+    Eagle,
+    /// An EAGLE-3 head.
+    Eagle3,
+    /// Multi-token prediction.
+    Mtp,
+    /// A block-diffusion drafter.
+    Dflash,
+    /// A semi-autoregressive drafter.
+    Dspark,
+    /// One that fills in a block that starts with a mask (`sample_from_anchor` false).
+    DsparkFillIn,
+    /// Lookups of the last tokens in the text so far.
+    Ngram,
+    /// Lookups in suffix trees.
+    Suffix,
+}
+
+/// Which model runner executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runner {
+    /// The first one: CPUs, n-gram, suffix, parallel drafting.
     V1,
-    /// vLLM v0: a step is a prefill step or a decode step (policies.md 14); the papers ran on it.
-    V0PrefillFirst,
+    /// The default of 0.33.
+    V2,
+}
+
+/// Who is served first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulingPolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// By the requests' priority, the least first, then by arrival.
+    Priority,
+}
+
+/// When drafts are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DraftAt {
+    /// At the end of a step, for the next one (vLLM V1).
+    StepEnd,
+    /// At the start of the step that verifies them (the papers, SGLang).
+    StepStart,
 }
 
 /// What happens to tokens the draft has not seen because a request did not draft (policies.md 0.6).
@@ -73,16 +144,33 @@ pub struct DecisionSeconds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
-    /// Scheduler generation.
-    pub scheduler: Scheduler,
+    /// The release whose rules hold.
+    pub version: Version,
+    /// Where drafts come from.
+    pub method: DraftMethod,
+    /// MTP modules of the model (`num_nextn_predict_layers`).
+    pub mtp_modules: u32,
+    /// The model runner; what the release takes by itself where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner: Option<Runner>,
+    /// Who is served first.
+    pub scheduling_policy: SchedulingPolicy,
     /// Most requests in the running list.
     pub max_num_seqs: u32,
     /// Token budget of a step.
     pub max_num_batched_tokens: u32,
-    /// May a prompt be split over steps?
-    pub chunked_prefill: bool,
-    /// Longest chunk of a prompt in a step; 0 is no limit.
+    /// Of those, how many may run; all where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_num_active_seqs: Option<u32>,
+    /// May a prompt be split over steps? The release's way where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunked_prefill: Option<bool>,
+    /// Longest piece of a request in a step while it is not alone; 0 is no limit.
     pub long_prefill_token_threshold: u32,
+    /// Raise that threshold to the budget divided by the requests that run or wait?
+    pub long_prefill_token_threshold_adaptive: bool,
+    /// While requests decode, schedule prompts every so many steps.
+    pub prefill_schedule_interval: u32,
     /// Tokens in a KV block.
     pub block_size: u32,
     /// KV blocks of the device.
@@ -91,10 +179,21 @@ pub struct EngineConfig {
     pub max_model_len: u32,
     /// Reuse KV of equal block prefixes?
     pub prefix_caching: bool,
-    /// Admit a request only when its whole present sequence fits the free pool (vLLM 2026 `scheduler_reserve_full_isl`).
-    pub reserve_full_sequence: bool,
-    /// Share of blocks kept free on admission while something runs (vLLM 2026).
-    pub watermark: f64,
+    /// Admit a request only when its whole present sequence fits the free pool? The release's way where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_reserve_full_isl: Option<bool>,
+    /// Share of blocks kept free on admission while something runs. The release's where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watermark: Option<f64>,
+    /// KV slots reserved beyond the tokens that are scheduled. By release and method where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub num_lookahead_tokens: Option<u32>,
+    /// Tokens of the budget that a request takes beside its own. By release and method where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_num_new_slots_for_drafting: Option<u32>,
+    /// Pad an admission with one token left to the length of a decode with drafts? The release's way where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pad_admissions: Option<bool>,
     /// The draft's KV.
     pub draft_kv: DraftKv,
     /// Does the draft run over prompts as well? False is a draft that keeps no KV (prompt lookup, or one whose cost is left
@@ -117,17 +216,27 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
-            scheduler: Scheduler::V1,
+            version: Version::default(),
+            method: DraftMethod::default(),
+            mtp_modules: 1,
+            runner: None,
+            scheduling_policy: SchedulingPolicy::default(),
             max_num_seqs: 256,
             max_num_batched_tokens: 2048,
-            chunked_prefill: true,
+            max_num_active_seqs: None,
+            chunked_prefill: None,
             long_prefill_token_threshold: 0,
+            long_prefill_token_threshold_adaptive: false,
+            prefill_schedule_interval: 1,
             block_size: 16,
             num_gpu_blocks: 8192,
             max_model_len: 1 << 20,
             prefix_caching: true,
-            reserve_full_sequence: false,
-            watermark: 0.0,
+            scheduler_reserve_full_isl: None,
+            watermark: None,
+            num_lookahead_tokens: None,
+            max_num_new_slots_for_drafting: None,
+            pad_admissions: None,
             draft_kv: DraftKv::None,
             draft_prefill: true,
             draft_gap: DraftGap::CatchUpNextUse,
@@ -150,6 +259,37 @@ pub struct BadConfig {
     pub why: String,
 }
 
+/// What the release says where a key is left out.
+impl EngineConfig {
+    /// May a prompt be split over steps?
+    pub fn chunked_prefill(&self) -> bool {
+        self.chunked_prefill.unwrap_or(self.version != Version::V0)
+    }
+
+    /// Is a request admitted only when its whole present sequence fits?
+    pub fn scheduler_reserve_full_isl(&self) -> bool {
+        self.scheduler_reserve_full_isl.unwrap_or(self.version != Version::V0)
+    }
+
+    /// Share of blocks kept free on admission.
+    pub fn watermark(&self) -> f64 {
+        self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
+    }
+
+    /// Blocks of the target's pool; `drafting` says whether a draft model takes its share (invariant 7).
+    pub fn target_blocks(&self, drafting: bool) -> u32 {
+        match self.draft_kv {
+            DraftKv::EqualSplit { ratio } if drafting => (f64::from(self.num_gpu_blocks) / (1.0 + ratio)) as u32,
+            _ => self.num_gpu_blocks,
+        }
+    }
+
+    /// When drafts are made.
+    pub fn draft_at(&self) -> DraftAt {
+        DraftAt::StepStart
+    }
+}
+
 impl EngineConfig {
     /// Checks every setting that serde cannot.
     pub fn check(&self) -> Result<(), BadConfig> {
@@ -158,6 +298,9 @@ impl EngineConfig {
             ("max_num_batched_tokens", self.max_num_batched_tokens),
             ("block_size", self.block_size),
             ("max_model_len", self.max_model_len),
+            ("mtp_modules", self.mtp_modules),
+            ("prefill_schedule_interval", self.prefill_schedule_interval),
+            ("max_num_active_seqs", self.max_num_active_seqs.unwrap_or(1)),
         ];
         for (key, value) in positive {
             if value == 0 {
@@ -171,11 +314,9 @@ impl EngineConfig {
                 return Err(BadConfig { key, why: format!("{value} is over the limit of {most} tokens") });
             }
         }
-        if self.num_gpu_blocks < 2 {
-            return Err(BadConfig {
-                key: "num_gpu_blocks",
-                why: "must be at least 2: one block is the null block".into(),
-            });
+        if self.num_gpu_blocks < 2 && self.version != Version::V0 {
+            let why = "must be at least 2: one block is the null block".into();
+            return Err(BadConfig { key: "num_gpu_blocks", why });
         }
         if self.max_draft_len > MAX_SPEC_LEN {
             return Err(BadConfig {
@@ -183,8 +324,8 @@ impl EngineConfig {
                 why: format!("{} is over the limit of {MAX_SPEC_LEN}", self.max_draft_len),
             });
         }
-        if !(0.0..1.0).contains(&self.watermark) {
-            return Err(BadConfig { key: "watermark", why: format!("{} is not a share in [0, 1)", self.watermark) });
+        if let Some(share) = self.watermark.filter(|share| !(0.0..1.0).contains(share)) {
+            return Err(BadConfig { key: "watermark", why: format!("{share} is not a share in [0, 1)") });
         }
         let times = [
             ("step_overhead_s", self.step_overhead_s),

@@ -12,7 +12,7 @@ pub struct Chunk {
     pub request: RequestId,
     /// Tokens of it in KV already.
     pub computed: u32,
-    /// New tokens.
+    /// New tokens, and what an admission with one token left is padded with.
     pub tokens: u32,
     /// Does it end the prompt, so that the pass samples the next output token?
     pub last: bool,

@@ -29,7 +29,10 @@ pub mod workload;
 pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
 pub use around::Around;
 pub use around_executor::AroundExecutor;
-pub use config::{BadConfig, BudgetCharge, DraftGap, DraftKv, EngineConfig, MAX_SPEC_LEN, Scheduler};
+pub use config::{
+    BadConfig, BudgetCharge, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, MAX_SPEC_LEN, Runner,
+    SchedulingPolicy, Version,
+};
 pub use draws::Draws;
 pub use engine::{Ending, RejectReason};
 pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};

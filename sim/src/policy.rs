@@ -1,6 +1,7 @@
 //! What a policy is: three moments of decision and one of learning, over a view that holds nothing a real server
 //! would not know.
 
+use crate::engine::BatchRange;
 use crate::tree::{DraftTree, Growth};
 use crate::{RequestId, Time};
 
@@ -370,6 +371,21 @@ pub trait SpecPolicy: Send {
     /// drafts chains.
     fn tree_tokens(&self) -> u32 {
         0
+    }
+
+    /// The most [`limit`](SpecPolicy::limit) will ever be, from the first step to the last: what lookahead slots are reserved for.
+    fn max_limit(&self) -> u32 {
+        self.limit()
+    }
+
+    /// The most [`tree_tokens`](SpecPolicy::tree_tokens) will ever be.
+    fn max_tree_tokens(&self) -> u32 {
+        self.tree_tokens()
+    }
+
+    /// vLLM's `num_speculative_tokens_per_batch_size`, of a policy that is that table: the scheduler then pads no admission.
+    fn per_batch_size(&self) -> Vec<BatchRange> {
+        Vec::new()
     }
 
     /// What it looks at.

@@ -34,7 +34,8 @@ pub struct Served<E: Executor> {
 
 impl Serving<'_> {
     /// Serves the whole workload. `None` is the plain engine (invariant 7). Oracles have no place here: they see a truth that
-    /// only the event clock has. Panics on a configuration that [`EngineConfig::check`] refuses.
+    /// only the event clock has. Panics on a configuration that
+    /// [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
             None => self.with(executor, NoDraft),

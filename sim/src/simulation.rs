@@ -1,12 +1,12 @@
 //! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
 
-use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, NoDraft};
+use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, NoDraft, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::metrics::{Series, Totals};
 use crate::{
-    AcceptanceSource, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RejectReason, RequestId,
-    RequestRecords, Serving, SpecPolicy, StepRecord, Time, Workload,
+    AcceptanceSource, BadConfig, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RejectReason,
+    RequestId, RequestRecords, Serving, SpecPolicy, StepRecord, Time, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -30,6 +30,22 @@ pub enum Speculation {
     Policy(Box<dyn SpecPolicy>),
     /// A bound that sees the hidden truth.
     Oracle(Box<dyn OraclePolicy>),
+}
+
+impl Speculation {
+    /// Can the engine run it with these settings?
+    ///
+    /// # Errors
+    /// vLLM would not start with them, or no step could ever be made.
+    pub fn check(&self, config: &EngineConfig, drafting: Drafting) -> Result<(), BadConfig> {
+        let (most, parallel) = (config.max_draft_len, drafting == Drafting::Parallel);
+        let speculation = match self {
+            Speculation::Off => SpeculativeConfig::default(),
+            Speculation::Policy(policy) => SpeculativeConfig::of_policy(&**policy, most, parallel),
+            Speculation::Oracle(oracle) => SpeculativeConfig::of_oracle(&**oracle, most, parallel),
+        };
+        Rules::of(config, &speculation).map(|_| ())
+    }
 }
 
 /// Everything that is fixed before a policy acts.
@@ -85,7 +101,7 @@ pub struct Run {
 }
 
 impl<'a> Simulation<'a> {
-    /// Runs the whole workload. Panics on a configuration that [`EngineConfig::check`] refuses.
+    /// Runs the whole workload. Panics on a configuration that [`Speculation::check`] refuses.
     pub fn run(&self, speculation: Speculation) -> Run {
         match speculation {
             Speculation::Off => self.with(NoDraft, 0),

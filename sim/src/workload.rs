@@ -18,6 +18,8 @@ pub struct Request {
     pub category: u16,
     /// This request's own limit on time per output token in seconds, if the trace gives one.
     pub slo_tpot_s: Option<f64>,
+    /// The least is served first, under priority scheduling.
+    pub priority: i32,
     /// Index of the recorded acceptance this request replays ([`Workload::recordings`]).
     pub recording: Option<u32>,
     /// Ids of the shared prefix blocks, `prefix_block` tokens each, full blocks only; equal leading ids share KV.
@@ -27,7 +29,16 @@ pub struct Request {
 impl Request {
     /// A request without category, SLO, recording or shared prefix.
     pub fn new(arrival: Time, prompt_len: u32, output_len: u32) -> Request {
-        Request { arrival, prompt_len, output_len, category: 0, slo_tpot_s: None, recording: None, prefix: Vec::new() }
+        Request {
+            arrival,
+            prompt_len,
+            output_len,
+            category: 0,
+            slo_tpot_s: None,
+            priority: 0,
+            recording: None,
+            prefix: Vec::new(),
+        }
     }
 }
 
@@ -58,6 +69,8 @@ pub struct Workload {
     pub category: Vec<u16>,
     /// Per-request TPOT limit in seconds, infinity when there is none. Empty when no request has one.
     pub slo_tpot_s: Vec<f64>,
+    /// Priority of each request. Empty when all are 0.
+    pub priority: Vec<i32>,
     /// Recording of each request, `u32::MAX` when there is none. Empty when no request has one.
     pub recording: Vec<u32>,
     /// Prefix block ids of all requests, one after another. Empty when no request shares anything.
@@ -96,6 +109,12 @@ impl Workload {
         if r.slo_tpot_s.is_some() || !self.slo_tpot_s.is_empty() {
             self.slo_tpot_s.push(r.slo_tpot_s.unwrap_or(f64::INFINITY));
         }
+        if r.priority != 0 && self.priority.is_empty() {
+            self.priority.resize(n, 0);
+        }
+        if r.priority != 0 || !self.priority.is_empty() {
+            self.priority.push(r.priority);
+        }
         if r.recording.is_some() && self.recording.is_empty() {
             self.recording.resize(n, u32::MAX);
         }
@@ -124,6 +143,7 @@ impl Workload {
             output_len: self.output_len[i],
             category: self.category[i],
             slo_tpot_s: self.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()),
+            priority: self.priority.get(i).copied().unwrap_or(0),
             recording: self.recording.get(i).copied().filter(|&r| r != u32::MAX),
             prefix: self.prefix(id).to_vec(),
         }
@@ -154,11 +174,12 @@ mod tests {
     fn optional_columns_appear_with_the_first_request_that_needs_them() {
         let mut with = Request::new(Time(2), 20, 2);
         with.slo_tpot_s = Some(0.05);
+        with.priority = -1;
         with.prefix = vec![7, 8];
         let w: Workload =
             [Request::new(Time(1), 10, 1), with.clone(), Request::new(Time(3), 30, 3)].into_iter().collect();
         assert_eq!(w.get(1), with);
-        assert_eq!(w.get(0).slo_tpot_s, None);
+        assert_eq!((w.get(0).slo_tpot_s, w.get(0).priority, w.get(2).priority), (None, 0, 0));
         assert_eq!(w.prefix(0), &[] as &[u64]);
         assert_eq!(w.prefix(1), &[7, 8]);
         assert_eq!(w.get(2), Request::new(Time(3), 30, 3));

@@ -11,6 +11,7 @@ use crate::transform::pick;
 use crate::{Trace, TraceError, limits, read};
 use foretoken_sim::Draws;
 use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// How long T1, T2 and T3 are when neither `duration_s` nor `requests` says so (the AdaSpec traces' 600 s).
@@ -82,11 +83,31 @@ pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Re
             return Err(TraceError::spec("lengths", "the arrival trace has no lengths of its own", hint));
         }
     }
+    set_priorities(&mut built.workload, &spec.priorities)?;
     if built.workload.is_empty() {
         let hint = "check duration_s and the rate, and what the transforms leave out";
         return Err(TraceError::spec("arrivals", "not one request is left", hint));
     }
     Ok(built)
+}
+
+/// Gives each request the priority of its category.
+fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -> Result<(), TraceError> {
+    if let Some(unknown) = priorities.keys().find(|name| !workload.categories.contains(name)) {
+        let what = format!("no request is of the category {unknown}");
+        let hint = match workload.categories.as_slice() {
+            [] => "requests have categories where they are drawn like Spec-Bench's or read from a file that names them"
+                .into(),
+            all => format!("there are: {}", all.join(", ")),
+        };
+        return Err(TraceError::spec("priorities", what, hint));
+    }
+    if !priorities.is_empty() {
+        let of = |name: &String| priorities.get(name).copied().unwrap_or(0);
+        let by_category: Vec<i32> = workload.categories.iter().map(of).collect();
+        workload.priority = workload.category.iter().map(|&c| by_category[usize::from(c)]).collect();
+    }
+    Ok(())
 }
 
 /// Refuses more requests than memory holds.

@@ -9,6 +9,7 @@ use crate::generate::{
 };
 use crate::{TraceSpec, Transform};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A workload: arrivals, what each request asks for, and transformations in order.
@@ -32,6 +33,10 @@ pub struct WorkloadSpec {
     /// Fixes the workload's own draws whatever the run's seed is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// The priority of each category's requests, for `engine.scheduling_policy = "priority"`: the least is served first; 0 for
+    /// categories that are not named.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub priorities: BTreeMap<String, i32>,
 }
 
 /// Where arrival instants come from.

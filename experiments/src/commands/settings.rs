@@ -133,7 +133,7 @@ mod tests {
         let all = all();
         let of = |path: &str| all.iter().find(|s| s.path == path).unwrap_or_else(|| panic!("{path} is missing"));
         assert_eq!(of("engine.max_num_seqs").kind, "whole number, default 256");
-        assert_eq!(of("engine.scheduler").kind, "v1 | v0-prefill-first, default v1");
+        assert_eq!(of("engine.version").kind, "vllm-v0 | vllm-0.32 | vllm-0.33, default vllm-0.33");
         assert!(of("hardware.target.roofline.gpu").kind.starts_with("a100-40g | a100-80g"));
         assert_eq!(of("acceptance.source.constant.rate").says, "The probability, [0, 1].");
         assert_eq!(of("acceptance.source.mixture.categories.NAME.a").kind, "number");

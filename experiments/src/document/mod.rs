@@ -187,6 +187,9 @@ fn explain(message: &str) -> (String, Option<String>) {
         }
         m => return (m.to_owned(), expected(m)),
     };
+    if let Some((_, now)) = REPLACED.iter().find(|(key, _)| kind == "key" && *key == given) {
+        return (format!("`{given}` is a key of earlier versions"), Some((*now).into()));
+    }
     let help = match (nearest(given, known.iter().copied()), known) {
         (_, []) => None,
         (Some(near), _) => Some(format!("did you mean `{near}`? Valid here: {}", known.join(", "))),
@@ -194,6 +197,18 @@ fn explain(message: &str) -> (String, Option<String>) {
     };
     (format!("unknown {kind} `{given}`"), help)
 }
+
+/// Keys of earlier versions, and what is written now.
+const REPLACED: [(&str, &str); 2] = [
+    (
+        "scheduler",
+        "write `version = \"vllm-v0\"` with a `max_model_len` for \"v0-prefill-first\", and nothing for \"v1\"",
+    ),
+    (
+        "reserve_full_sequence",
+        "write `scheduler_reserve_full_isl`, vLLM's name; the release's way where it is left out",
+    ),
+];
 
 /// Says in words what serde's "expected u32" means.
 fn expected(message: &str) -> Option<String> {

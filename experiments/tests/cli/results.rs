@@ -173,7 +173,8 @@ fn the_resolved_experiment_runs_from_the_results_folder() {
 fn every_kind_of_part_runs() {
     let place = Place::new();
     let parts = [
-        "engine={ scheduler = 'v0-prefill-first' }",
+        "engine={ version = 'vllm-v0', max_model_len = 2048 }",
+        "engine={ version = 'vllm-0.32', method = 'eagle3' }",
         "engine={ draft_kv = { equal-split = { ratio = 0.1 } } }",
         "engine={ draft_kv = { separate = { blocks = 900 } } }",
         "hardware.context_reads=per-position",

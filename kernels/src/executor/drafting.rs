@@ -81,7 +81,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         let mut device = Duration::ZERO;
         if pass.pass <= 1 {
             for chunk in step.chunks.iter().filter(|c| c.draft_tokens > 0) {
-                let end = chunk.computed + chunk.tokens;
+                let known = self.requests.get(chunk.request).tokens.len() as u32;
+                let end = known.min(chunk.computed + chunk.tokens);
                 let range = (end - chunk.draft_tokens) as usize..end as usize;
                 self.feed(step, chunk.request, range, None, question, &mut device)?;
             }

@@ -121,8 +121,10 @@ impl<D: Device> DeviceExecutor<'_, D> {
             v.askers.push(Asker { request, start: batch.emitted[i], first, checked: checked..v.tokens.len() });
         }
         for chunk in step.chunks {
-            let (from, to) = (chunk.computed as usize, (chunk.computed + chunk.tokens) as usize);
             let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
+            // What an admission is padded with is nothing to compute.
+            let to = state.tokens.len().min((chunk.computed + chunk.tokens) as usize);
+            let from = chunk.computed as usize;
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
             let first = self.batch.push_chain(&state.tokens[from..to], from, table, logits);
             if chunk.last {

@@ -88,8 +88,20 @@ impl Yardstick {
             prefix_caching: false,
             draft_prefill: false,
             max_draft_len: 4,
+            // Nothing is reserved ahead and nothing padded.
+            scheduler_reserve_full_isl: Some(false),
+            num_lookahead_tokens: Some(0),
+            max_num_new_slots_for_drafting: Some(0),
+            pad_admissions: Some(false),
             ..EngineConfig::default()
         };
+        Yardstick { workload, config }
+    }
+
+    /// The same requests under all rules of vLLM 0.33.
+    pub fn full(n: u64, rate: f64) -> Yardstick {
+        let Yardstick { workload, .. } = Yardstick::new(n, rate);
+        let config = EngineConfig { max_draft_len: 4, ..EngineConfig::default() };
         Yardstick { workload, config }
     }
 

@@ -1,6 +1,7 @@
 //! Who decides the draft lengths, seen from the engine: nobody, a policy on any executor, or an oracle on the event
 //! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
 
+use super::scheduler::SpeculativeConfig;
 use super::spec_decode::SpecDecode;
 use crate::event_clock::EventClock;
 use crate::executor::{DraftPass, Executor, Moment, StepPlan};
@@ -16,6 +17,9 @@ pub trait Drafter<E: Executor> {
 
     /// The most tokens any request may have drafted now: of a chain at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
+
+    /// What the scheduler must know of it, with chains of at most `max_draft_len` tokens.
+    fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
     /// Is the request that starts now to be drafted for?
     fn drafts_for_next(&mut self) -> bool {
@@ -64,6 +68,10 @@ impl<E: Executor> Drafter<E> for NoDraft {
         0
     }
 
+    fn speculative_config(&self, _: u32, _: bool) -> SpeculativeConfig {
+        SpeculativeConfig::default()
+    }
+
     fn cap_draft_limits(&mut self, _: &mut E, _: &[RequestId], _: &[u32], _: &mut [u32]) {}
 
     fn draft(&mut self, _: &mut E, _: &StepPlan, _: u32, _: &mut SpecDecode) -> Result<(), E::Error> {
@@ -82,6 +90,10 @@ impl<E: Executor> Drafter<E> for ByPolicy {
             0 => self.0.limit().min(max_draft_len),
             tokens => tokens.min(MAX_TREE_TOKENS),
         }
+    }
+
+    fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        SpeculativeConfig::of_policy(&*self.0, max_draft_len, parallel_drafting)
     }
 
     fn drafts_for_next(&mut self) -> bool {
@@ -168,6 +180,10 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
 
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
         self.0.limit().min(max_draft_len)
+    }
+
+    fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        SpeculativeConfig::of_oracle(&*self.0, max_draft_len, parallel_drafting)
     }
 
     fn draft(

@@ -20,9 +20,7 @@ pub use collector::Collector;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{RejectReason, RunningRequest};
-pub use scheduler::{
-    DraftMethod, Refusal, Release, Rules, Runner, Scheduler, SchedulerSettings, SchedulingPolicy, StepResult,
-};
+pub use scheduler::{BatchRange, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 
@@ -70,7 +68,7 @@ pub struct Engine<'a, E, D> {
 
 impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
     /// An empty engine. `slo_tpot_s` is the run's TPOT limit shown to policies, seconds, infinity for none. Panics on a
-    /// configuration that [`EngineConfig::check`] refuses.
+    /// configuration that [`Rules::of`] refuses.
     pub fn new(
         config: &'a EngineConfig,
         workload: &'a Workload,
@@ -80,12 +78,13 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         drafter: D,
         keep_steps: bool,
     ) -> Self {
-        config.check().expect("the configuration was checked before");
+        let speculation = drafter.speculative_config(config.max_draft_len, executor.drafts_in_parallel());
+        let rules = Rules::of(config, &speculation).expect("the configuration was checked before");
         Engine {
             config,
             workload,
             arrivals: ArrivalStream::new(workload, arrivals),
-            scheduler: Scheduler::new(config, workload, D::ACTIVE, slo_tpot_s),
+            scheduler: Scheduler::new(config, workload, rules, slo_tpot_s),
             drafter,
             executor,
             spec: SpecDecode::default(),
@@ -214,7 +213,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         RequestTruth {
             id,
             // Beyond the model's length nothing is emitted, so no truth is needed either.
-            output_len: w.output_len[i].min(self.config.max_model_len - w.prompt_len[i]),
+            output_len: self.scheduler.max_tokens(id),
             category: w.category[i],
             recording: w.recording.get(i).copied().filter(|&r| r != u32::MAX),
         }

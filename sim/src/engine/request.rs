@@ -107,6 +107,8 @@ pub enum RejectReason {
     PromptOverPool,
     /// The prompt is longer than the draft's own KV pool.
     PromptOverDraftPool,
+    /// No step of this engine can begin what is left of it: budget and drafts do not go together.
+    NoStepFits,
     /// Prompt and output outgrew the KV pool.
     OutgrewPool,
     /// Prompt and output outgrew the draft's own KV pool.

@@ -92,6 +92,7 @@ impl SchedulerOutput {
             let end = r.num_computed_tokens + r.num_scheduled_tokens;
             let mut draft_tokens = 0;
             if drafting && draft_prefill && r.may_draft {
+                let end = end.min(r.num_tokens);
                 draft_tokens = end - r.num_draft_computed_tokens;
                 self.draft_prefill.add(r.num_draft_computed_tokens, draft_tokens);
                 r.num_draft_computed_tokens = end;
@@ -110,5 +111,5 @@ impl SchedulerOutput {
 fn push_chunk(chunks: &mut Vec<Chunk>, prefill: &mut ChunkTotals, r: &RunningRequest, draft_tokens: u32) {
     let (computed, tokens) = (r.num_computed_tokens, r.num_scheduled_tokens);
     prefill.add(computed, tokens);
-    chunks.push(Chunk { request: r.id, computed, tokens, last: computed + tokens == r.num_tokens, draft_tokens });
+    chunks.push(Chunk { request: r.id, computed, tokens, last: computed + tokens >= r.num_tokens, draft_tokens });
 }

@@ -96,12 +96,13 @@ fn run(
 /// Whole runs under pressure: little memory, a small budget, chunked prompts, a draft that keeps KV. Every byte is the same.
 #[test]
 fn a_tree_of_width_one_runs_as_the_chain() {
-    for (scheduler, blocks) in [(Scheduler::V1, 96), (Scheduler::V0PrefillFirst, 300)] {
+    for (version, blocks) in [(Version::V0_33, 96), (Version::V0, 300)] {
         let config = EngineConfig {
-            scheduler,
+            version,
             num_gpu_blocks: blocks,
             max_num_batched_tokens: 260,
             max_num_seqs: 24,
+            max_model_len: 260,
             ..EngineConfig::default()
         };
         for depth in [1, 3, 8] {
@@ -113,7 +114,7 @@ fn a_tree_of_width_one_runs_as_the_chain() {
                 assert_eq!((&tree.records, &tree.steps), (&chain.records, &chain.steps));
                 assert_eq!(tree.totals.verified_accepted, chain.totals.verified_accepted);
             }
-            assert!(chain.totals.preemptions > 0 || scheduler != Scheduler::V1, "no pressure, no test");
+            assert!(chain.totals.preemptions > 0 || version != Version::V0_33, "no pressure, no test");
         }
     }
 }

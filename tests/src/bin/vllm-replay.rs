@@ -23,7 +23,7 @@ fn run(path: &str) -> Result<bool, String> {
         *endings.entry(recorded.ending.clone()).or_default() += 1;
         match replay(&recorded) {
             Ok(()) => same += 1,
-            Err(why) => println!("{path}:{}: {:?}: {why}", recorded.line, recorded.settings),
+            Err(why) => println!("{path}:{}: {:?} {:?}: {why}", recorded.line, recorded.config, recorded.speculation),
         }
     }
     println!("{path}: {same} of {all} workloads are vLLM's, step by step; they ended {endings:?}");

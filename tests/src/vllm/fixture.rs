@@ -1,7 +1,7 @@
 //! The text of a fixture, read. Its format is `tests/vllm/README.md`'s.
 
-use foretoken_sim::engine::{DraftMethod, Release, Runner, SchedulerSettings, SchedulingPolicy};
-use foretoken_sim::{Request, Time, Workload};
+use foretoken_sim::engine::SpeculativeConfig;
+use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy, Time, Version, Workload};
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
@@ -23,7 +23,9 @@ pub struct Recorded {
     /// Feeds the functions that both languages compute.
     pub seed: u64,
     /// What the scheduler is made from.
-    pub settings: SchedulerSettings,
+    pub config: EngineConfig,
+    /// And its speculation.
+    pub speculation: SpeculativeConfig,
     /// Drafts proposed: `fixed`, `request` or `batch`.
     pub lengths: String,
     /// Chance in thousandths that a draft holds.
@@ -32,8 +34,6 @@ pub struct Recorded {
     pub checked: bool,
     /// The requests, with shared prefixes token by token.
     pub workload: Workload,
-    /// Their priorities.
-    pub priority: Vec<i32>,
     /// What vLLM derived from the settings, unless it refused them.
     pub derived: Option<Derived>,
     /// The steps.
@@ -94,7 +94,7 @@ pub struct Entry {
 pub struct Fixture<R> {
     lines: std::io::Lines<R>,
     at: usize,
-    release: Release,
+    version: Version,
     /// How often each rule fired, from the end of the file.
     pub fired: BTreeMap<String, u64>,
     next: Option<String>,
@@ -106,11 +106,12 @@ impl<R: BufRead> Fixture<R> {
     /// # Errors
     /// It is no fixture of this format, or of a release that is not replicated.
     pub fn open(from: R) -> Result<Fixture<R>, BadFixture> {
-        let mut f = Fixture { lines: from.lines(), at: 0, release: Release::V0_33, fired: BTreeMap::new(), next: None };
+        let mut f = Fixture { lines: from.lines(), at: 0, version: Version::V0_33, fired: BTreeMap::new(), next: None };
         let head = f.line()?.unwrap_or_default();
-        f.release = match head.split_whitespace().collect::<Vec<_>>()[..] {
-            ["foretoken-vllm", "1", version] if version.starts_with("0.33.") => Release::V0_33,
-            ["foretoken-vllm", "1", version] if version.starts_with("0.32.") => Release::V0_32,
+        f.version = match head.split_whitespace().collect::<Vec<_>>()[..] {
+            ["foretoken-vllm", "1", version] if version.starts_with("0.33.") => Version::V0_33,
+            ["foretoken-vllm", "1", version] if version.starts_with("0.32.") => Version::V0_32,
+            ["foretoken-vllm", "1", version] if version.starts_with("0.6.") => Version::V0,
             _ => return Err(f.bad(format!("{head:?} is no head of a fixture that is known"))),
         };
         f.next = f.line()?;
@@ -153,7 +154,7 @@ impl<R: BufRead> Fixture<R> {
     fn workload(&mut self, head: &str) -> Result<Recorded, BadFixture> {
         let line = self.at;
         let said: HashMap<&str, &str> = head.split(' ').filter_map(|pair| pair.split_once('=')).collect();
-        let settings = self.settings(&said)?;
+        let (config, speculation) = (self.config(&said)?, self.speculation(&said)?);
         let mut recorded = Recorded {
             line,
             seed: self.number(&said, "seed")?,
@@ -161,15 +162,15 @@ impl<R: BufRead> Fixture<R> {
             accept: self.number(&said, "accept")?,
             checked: self.number::<u8>(&said, "checked")? == 1,
             workload: Workload { prefix_block: 1, ..Workload::default() },
-            priority: Vec::new(),
             derived: None,
             steps: Vec::new(),
             refused: Vec::new(),
             ending: String::new(),
             blocks: 0,
-            settings,
+            config,
+            speculation,
         };
-        let mut before = Step { k: recorded.settings.num_speculative_tokens, ..Step::default() };
+        let mut before = Step { k: recorded.speculation.num_speculative_tokens, ..Step::default() };
         let mut arrival = 0;
         while let Some(line) = self.line()? {
             let (kind, rest) = line.split_at(1.min(line.len()));
@@ -209,19 +210,50 @@ impl<R: BufRead> Fixture<R> {
         word.parse().map_err(|_| self.bad(format!("{name}={word} is no number")))
     }
 
-    fn settings(&self, said: &HashMap<&str, &str>) -> Result<SchedulerSettings, BadFixture> {
-        let flag = |name: &str| Ok(self.number::<u8>(said, name)? == 1);
-        let parallel = flag("parallel")?;
+    fn flag(&self, said: &HashMap<&str, &str>, name: &str) -> Result<bool, BadFixture> {
+        Ok(self.number::<u8>(said, name)? == 1)
+    }
+
+    fn config(&self, said: &HashMap<&str, &str>) -> Result<EngineConfig, BadFixture> {
         let method = match self.word(said, "drafter")? {
-            "none" => DraftMethod::None,
+            "none" | "draft-model" => DraftMethod::DraftModel,
             "ngram" => DraftMethod::Ngram,
-            "draft-model" => DraftMethod::DraftModel { parallel },
-            "eagle" | "eagle3" => DraftMethod::Eagle { parallel },
-            "mtp" => DraftMethod::Mtp { modules: self.number(said, "modules")? },
+            "eagle" => DraftMethod::Eagle,
+            "eagle3" => DraftMethod::Eagle3,
+            "mtp" => DraftMethod::Mtp,
             "dflash" => DraftMethod::Dflash,
-            "dspark" => DraftMethod::Dspark { fill_in: flag("fill_in")? },
+            "dspark" if self.flag(said, "fill_in")? => DraftMethod::DsparkFillIn,
+            "dspark" => DraftMethod::Dspark,
             other => return Err(self.bad(format!("no drafter is called {other}"))),
         };
+        let v0 = self.version == Version::V0;
+        Ok(EngineConfig {
+            version: self.version,
+            method,
+            mtp_modules: self.number::<u32>(said, "modules")?.max(1),
+            runner: Some(if self.number::<u8>(said, "runner")? == 1 { Runner::V1 } else { Runner::V2 }),
+            scheduling_policy: match self.word(said, "policy")? {
+                "priority" => SchedulingPolicy::Priority,
+                _ => SchedulingPolicy::Fcfs,
+            },
+            max_num_seqs: self.number(said, "seqs")?,
+            max_num_active_seqs: Some(self.number(said, "active")?).filter(|&active| active > 0),
+            max_num_batched_tokens: self.number(said, "budget")?,
+            max_model_len: self.number(said, "length")?,
+            chunked_prefill: Some(self.flag(said, "chunked")?),
+            long_prefill_token_threshold: self.number(said, "threshold")?,
+            long_prefill_token_threshold_adaptive: self.flag(said, "adaptive")?,
+            scheduler_reserve_full_isl: Some(!v0 && self.flag(said, "reserve")?),
+            watermark: if v0 { None } else { Some(f64::from(self.number::<u32>(said, "watermark")?) / 1000.0) },
+            prefill_schedule_interval: self.number(said, "interval")?,
+            prefix_caching: self.flag(said, "caching")?,
+            block_size: self.number(said, "block_size")?,
+            num_gpu_blocks: self.number(said, "blocks")?,
+            ..EngineConfig::default()
+        })
+    }
+
+    fn speculation(&self, said: &HashMap<&str, &str>) -> Result<SpeculativeConfig, BadFixture> {
         let mut per_batch_size = Vec::new();
         let table = self.word(said, "table")?;
         for range in table.split(',').filter(|_| table != "-") {
@@ -233,29 +265,12 @@ impl<R: BufRead> Fixture<R> {
             };
             per_batch_size.push(read().ok_or_else(|| self.bad(format!("{range} is no range")))?);
         }
-        Ok(SchedulerSettings {
-            release: self.release,
-            method,
-            num_speculative_tokens: self.number(said, "k")?,
+        let k = self.number(said, "k")?;
+        Ok(SpeculativeConfig {
+            drafter: k > 0,
+            num_speculative_tokens: k,
+            parallel_drafting: self.flag(said, "parallel")?,
             per_batch_size,
-            runner: if self.number::<u8>(said, "runner")? == 1 { Runner::V1 } else { Runner::V2 },
-            policy: match self.word(said, "policy")? {
-                "priority" => SchedulingPolicy::Priority,
-                _ => SchedulingPolicy::Fcfs,
-            },
-            max_num_seqs: self.number(said, "seqs")?,
-            max_num_active_seqs: self.number(said, "active")?,
-            max_num_batched_tokens: self.number(said, "budget")?,
-            max_model_len: self.number(said, "length")?,
-            chunked_prefill: flag("chunked")?,
-            long_prefill_token_threshold: self.number(said, "threshold")?,
-            long_prefill_token_threshold_adaptive: flag("adaptive")?,
-            reserve_full_isl: flag("reserve")?,
-            watermark: f64::from(self.number::<u32>(said, "watermark")?) / 1000.0,
-            prefill_schedule_interval: self.number(said, "interval")?,
-            prefix_caching: flag("caching")?,
-            block_size: self.number(said, "block_size")?,
-            num_gpu_blocks: self.number(said, "blocks")?,
         })
     }
 
@@ -266,18 +281,16 @@ impl<R: BufRead> Fixture<R> {
         let (gap, prompt, outputs) = (number()?, number()? as u32, number()? as u32);
         *arrival += gap;
         let mut request = Request::new(Time(*arrival * 1_000_000), prompt, outputs);
-        let mut priority = 0;
         for word in words {
             if let Some((group, prefix)) = word.strip_prefix('g').and_then(|w| w.split_once(':')) {
                 let (group, prefix): (u64, u32) =
                     (group.parse().map_err(|_| bad())?, prefix.parse().map_err(|_| bad())?);
                 request.prefix = (0..u64::from(prefix.min(prompt))).map(|i| group << 24 | i).collect();
             } else {
-                priority = word.strip_prefix('p').and_then(|w| w.parse().ok()).ok_or_else(bad)?;
+                request.priority = word.strip_prefix('p').and_then(|w| w.parse().ok()).ok_or_else(bad)?;
             }
         }
         to.workload.push(request);
-        to.priority.push(priority);
         Ok(())
     }
 

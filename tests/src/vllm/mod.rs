@@ -4,4 +4,4 @@ mod fixture;
 mod replay;
 
 pub use fixture::{BadFixture, Derived, Entry, Fixture, Recorded, Step};
-pub use replay::{Differs, replay, replay_by};
+pub use replay::{Differs, replay, replay_by, rules};

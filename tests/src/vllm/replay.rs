@@ -1,9 +1,10 @@
 //! A recorded workload, run again by our scheduler: every step must be vLLM's.
 
 use super::fixture::{Entry, Recorded, Step};
-use foretoken_sim::engine::{Rules, RunningRequest, Scheduler, SchedulerSettings, StepResult};
-use foretoken_sim::{EngineConfig, RequestId, Time};
-use std::collections::{BTreeMap, HashMap};
+use foretoken_sim::engine::{Rules, RunningRequest, Scheduler, SpecDecode};
+use foretoken_sim::metrics::Totals;
+use foretoken_sim::{BadConfig, DraftAt, RequestId, Time, Version};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Steps in a row without a token or an arrival after which the recorder gives up.
 const IDLE_STEPS: u32 = 100;
@@ -29,15 +30,15 @@ fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std
 /// # Errors
 /// The first difference.
 pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
-    let s = &recorded.settings;
-    match Rules::of(s) {
+    match rules(recorded) {
         Err(refusal) => match kind_of(refusal.key, &refusal.why) == recorded.ending {
             true => Ok(()),
             false => Err(differs("start", &recorded.ending, refusal.to_string())),
         },
         Ok(_) if recorded.derived.is_none() && recorded.ending == "pool-below-length" => {
-            let room = u64::from(s.num_gpu_blocks - 1) * u64::from(s.block_size);
-            match recorded.checked && room < u64::from(s.max_model_len) {
+            let c = &recorded.config;
+            let room = u64::from(c.num_gpu_blocks - 1) * u64::from(c.block_size);
+            match recorded.checked && room < u64::from(c.max_model_len) {
                 true => Ok(()),
                 false => Err(differs("start", &recorded.ending, room)),
             }
@@ -45,28 +46,44 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
         Ok(_) if recorded.derived.is_none() => Err(differs("start", &recorded.ending, "it starts")),
         Ok(rules) => {
             compare_derived(recorded, &rules)?;
-            replay_by(recorded, s, rules)
+            replay_by(recorded, rules)
         }
     }
+}
+
+/// The rules of a workload, as the recorder drove them: V1 with drafts that are made at the end of a step, and without what is
+/// ours alone.
+///
+/// # Errors
+/// vLLM does not start with its settings.
+pub fn rules(recorded: &Recorded) -> Result<Rules, BadConfig> {
+    let mut rules = Rules::of(&recorded.config, &recorded.speculation)?;
+    if rules.version != Version::V0 {
+        rules.draft_at = DraftAt::StepEnd;
+    }
+    rules.guarded = false;
+    Ok(rules)
 }
 
 /// Runs a workload that vLLM took again, by rules of our own.
 ///
 /// # Errors
 /// The first difference.
-pub fn replay_by(recorded: &Recorded, s: &SchedulerSettings, rules: Rules) -> Result<(), Differs> {
-    let config = EngineConfig {
-        max_num_seqs: s.max_num_seqs,
-        max_num_batched_tokens: s.max_num_batched_tokens,
-        max_model_len: s.max_model_len,
-        block_size: s.block_size,
-        num_gpu_blocks: s.num_gpu_blocks,
-        prefix_caching: s.prefix_caching,
-        reserve_full_sequence: s.reserve_full_isl,
-        ..EngineConfig::default()
-    };
-    let scheduler = Scheduler::by_rules(s, rules, &config, &recorded.workload);
-    Replay { recorded, scheduler, arrived: 0, refused: Vec::new(), blocks: 0, known: HashMap::new() }.run()
+pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
+    let version = rules.version;
+    let scheduler = Scheduler::new(&recorded.config, &recorded.workload, rules, f64::INFINITY);
+    Replay {
+        recorded,
+        scheduler,
+        version,
+        spec: SpecDecode::default(),
+        totals: Totals::default(),
+        arrived: 0,
+        refused: Vec::new(),
+        blocks: 0,
+        known: HashMap::new(),
+    }
+    .run()
 }
 
 /// The recorder's word for what was refused.
@@ -77,7 +94,7 @@ fn kind_of(key: &str, why: &str) -> &'static str {
         "max_num_batched_tokens" => "budget-below-drafts",
         "max_num_active_seqs" => "active-above-seqs",
         "long_prefill_token_threshold" => "threshold-above-length",
-        "num_speculative_tokens" => "drafts-not-divisible",
+        "mtp_modules" => "drafts-not-divisible",
         "block_size" => "block-below-drafts",
         "num_speculative_tokens_per_batch_size" => "table",
         "runner" => "runner",
@@ -93,7 +110,7 @@ fn compare_derived(recorded: &Recorded, rules: &Rules) -> Result<(), Differs> {
         ("hash_lookahead", rules.num_hash_lookahead_tokens.into()),
         ("drop", rules.drop_last_hit.into()),
         ("active", rules.max_num_active_seqs.into()),
-        ("length", recorded.settings.max_model_len.into()),
+        ("length", recorded.config.max_model_len.into()),
         ("watermark_blocks", rules.watermark_blocks.into()),
         ("can_skip", rules.can_skip_drafts.into()),
         ("table", rules.per_batch_size.is_some().into()),
@@ -110,6 +127,9 @@ fn compare_derived(recorded: &Recorded, rules: &Rules) -> Result<(), Differs> {
 struct Replay<'a> {
     recorded: &'a Recorded,
     scheduler: Scheduler<'a>,
+    version: Version,
+    spec: SpecDecode,
+    totals: Totals,
     arrived: usize,
     refused: Vec<u32>,
     /// Running hash over block tables, and the blocks of each that it has seen.
@@ -142,7 +162,7 @@ impl Replay<'_> {
             };
             let at = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
-                Some(recorded) if *recorded == step => {}
+                Some(recorded) if self.same(recorded, &step) => {}
                 other => return Err(differs(format!("step {at}"), other, Some(step))),
             }
             now = step.end();
@@ -154,12 +174,20 @@ impl Replay<'_> {
         if self.refused != self.recorded.refused {
             return Err(differs("refused requests", &self.recorded.refused, &self.refused));
         }
-        match (self.recorded.ending == ending, self.recorded.blocks == self.blocks, theirs.next()) {
+        let blocks = self.version == Version::V0 || self.recorded.blocks == self.blocks;
+        match (self.recorded.ending == ending, blocks, theirs.next()) {
             (true, true, None) => Ok(()),
             (_, _, left) => {
                 let theirs = (&self.recorded.ending, self.recorded.blocks, left);
                 Err(differs("the end", theirs, (ending, self.blocks)))
             }
+        }
+    }
+
+    fn same(&self, recorded: &Step, ours: &Step) -> bool {
+        match self.version {
+            Version::V0 => Step { blocks: 0, ..recorded.clone() } == *ours,
+            _ => recorded == ours,
         }
     }
 
@@ -171,10 +199,8 @@ impl Replay<'_> {
         {
             let id = self.arrived;
             self.arrived += 1;
-            if self.recorded.workload.prompt_len[id] >= self.recorded.settings.max_model_len {
+            if self.scheduler.add_request(id as u32, at).is_err() {
                 self.refused.push(id as u32);
-            } else {
-                self.scheduler.enqueue(id as u32, at, self.recorded.priority[id]);
             }
         }
         self.arrived > begin
@@ -182,10 +208,11 @@ impl Replay<'_> {
 
     /// A step, and whether it sampled a token; `None` when nobody was scheduled or preempted.
     fn step(&mut self, now: u64) -> Option<(Step, bool)> {
-        let at = Time(now * 1_000_000);
-        self.scheduler.schedule(at, 0);
+        let k = if self.version == Version::V0 { self.recorded.speculation.num_speculative_tokens } else { 0 };
+        self.scheduler.schedule(Time(now * 1_000_000), k);
         let output = self.scheduler.output();
         let preempted: Vec<u32> = output.preempted.iter().map(|r| r.id).collect();
+        self.refused.extend(output.rejected.iter().map(|r| r.id));
         preempted.iter().for_each(|id| _ = self.known.remove(id));
         let (k, skip_drafts) = (output.num_spec_tokens_to_schedule, output.skip_drafts);
         let cached: HashMap<u32, u32> = output.admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();
@@ -211,16 +238,38 @@ impl Replay<'_> {
             finished: Vec::new(),
             blocks: self.blocks & 0xFFF,
         };
-        let mut result = Chance { recorded: self.recorded, k: step.k, skip_drafts: step.skip_drafts, sampled: false };
-        if !step.entries.is_empty() {
-            self.scheduler.update_from_result(&mut result, Time(step.end() * 1_000_000));
-            step.finished = self.scheduler.output().finished.iter().map(|r| r.id).collect();
-            step.finished.iter().for_each(|id| _ = self.known.remove(id));
+        let sampled = !step.entries.is_empty() && self.update(&mut step);
+        Some((step, sampled))
+    }
+
+    /// The model, and the drafter, of the recorder; says whether anybody sampled a token.
+    fn update(&mut self, step: &mut Step) -> bool {
+        self.scheduler.prepare_inputs();
+        let batch = self.scheduler.step_plan().batch;
+        let sampled = !batch.is_empty() || self.scheduler.step_plan().chunks.iter().any(|chunk| chunk.last);
+        self.spec.reset(batch.len(), batch.limit.iter().copied().max().unwrap_or(0));
+        self.spec.drafts.draft_len.copy_from_slice(batch.limit);
+        self.spec.drafts.verify_len.extend_from_slice(batch.limit);
+        for (i, &id) in batch.ids.iter().enumerate() {
+            self.spec.accepted[i] = self.recorded.accepted(id, batch.emitted[i], batch.limit[i]);
         }
-        Some((step, result.sampled))
+        self.scheduler.update_from_output(&self.spec, Time(step.end() * 1_000_000), &mut self.totals);
+        step.finished = self.scheduler.output().finished.iter().map(|r| r.id).collect();
+        step.finished.iter().for_each(|id| _ = self.known.remove(id));
+        let sampling: HashSet<u32> = step.entries.iter().map(|e| e.request).collect();
+        let (recorded, k) = (self.recorded, if step.skip_drafts { 0 } else { step.k });
+        self.scheduler.update_draft_tokens(|r| match sampling.contains(&r.id) {
+            true => recorded.proposed(r, k),
+            false => r.num_spec_tokens,
+        });
+        sampled
     }
 
     fn note_blocks(&mut self, id: RequestId) {
+        if self.version == Version::V0 {
+            // Its free list has another order, which nothing depends on without prefix caching.
+            return;
+        }
         let table = self.scheduler.kv_cache_manager().tables().target(id);
         let known = self.known.entry(id).or_default();
         for &block in &table[*known..] {
@@ -230,29 +279,21 @@ impl Replay<'_> {
     }
 }
 
-/// The model and the drafter of the recorder.
-struct Chance<'a> {
-    recorded: &'a Recorded,
-    k: u32,
-    skip_drafts: bool,
-    sampled: bool,
-}
-
-impl StepResult for Chance<'_> {
-    fn accepted(&mut self, r: &RunningRequest, drafts: u32) -> u32 {
-        self.sampled = true;
-        let holds = |p: u32| draw(self.recorded.seed, 1, r.id, r.num_output_tokens + p) % 1000 < self.recorded.accept;
+impl Recorded {
+    /// Of `drafts` scheduled drafts of a request with so many outputs, how many hold.
+    fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
+        let holds = |p: u32| draw(self.seed, 1, id, outputs + p) % 1000 < self.accept;
         (0..drafts).take_while(|&p| holds(p)).count() as u32
     }
 
-    fn proposed(&mut self, r: &RunningRequest) -> u32 {
-        match self.recorded.lengths.as_str() {
-            _ if self.recorded.settings.num_speculative_tokens == 0 || self.skip_drafts => 0,
-            "request" => {
-                let k = u64::from(self.recorded.settings.num_speculative_tokens);
-                (draw(self.recorded.seed, 2, r.id, r.num_output_tokens) % (k + 1)) as u32
+    /// How many drafts a request gets in a step of `k` drafts.
+    fn proposed(&self, r: &RunningRequest, k: u32) -> u32 {
+        match self.lengths.as_str() {
+            "request" if k > 0 => {
+                let most = u64::from(self.speculation.num_speculative_tokens);
+                (draw(self.seed, 2, r.id, r.num_output_tokens) % (most + 1)) as u32
             }
-            _ => self.k,
+            _ => k,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Our scheduler against the schedules that vLLM's own class made (`tests/vllm/README.md`).
 
-use foretoken_sim::engine::{Release, Rules, SchedulerSettings, SchedulingPolicy};
-use foretoken_tests::vllm::{Fixture, Recorded, replay, replay_by};
+use foretoken_sim::engine::Rules;
+use foretoken_sim::{SchedulingPolicy, Version};
+use foretoken_tests::vllm::{Fixture, Recorded, replay, replay_by, rules};
 use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::sync::LazyLock;
@@ -18,11 +19,12 @@ static V0_33: LazyLock<(Vec<Recorded>, Fired)> =
     LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.33.0.txt.zst")));
 static V0_32: LazyLock<(Vec<Recorded>, Fired)> =
     LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.32.0.txt.zst")));
+static V0: LazyLock<(Vec<Recorded>, Fired)> = LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.6.3.txt.zst")));
 
 #[test]
 fn every_recorded_step_is_ours() {
-    for (workloads, _) in [&*V0_33, &*V0_32] {
-        assert!(workloads.len() >= 400, "{} workloads", workloads.len());
+    for ((workloads, _), least) in [(&*V0_33, 400), (&*V0_32, 400), (&*V0, 100)] {
+        assert!(workloads.len() >= least, "{} workloads", workloads.len());
         let differ: Vec<String> =
             workloads.iter().filter_map(|w| Some(format!("line {}: {}", w.line, replay(w).err()?))).collect();
         assert!(differ.is_empty(), "{} of {} differ: {differ:#?}", differ.len(), workloads.len());
@@ -57,41 +59,48 @@ fn every_rule_fired_often() {
 /// What is switched off in our scheduler, one rule at a time. None of it may go unnoticed.
 #[test]
 fn a_rule_that_is_switched_off_shows() {
-    type Change = fn(&mut SchedulerSettings, &mut Rules);
+    type Change = fn(&mut Rules);
     let new: [(&str, Change); 15] = [
-        ("lookahead slots", |_, r| r.num_lookahead_tokens = 0),
-        ("the input budget", |_, r| r.draft_slots = 0),
-        ("padded admissions", |_, r| r.pad_admissions = 0),
-        ("the prefill lookahead", |_, r| r.num_prefill_lookahead_tokens = 0),
-        ("the hash lookahead", |_, r| r.num_hash_lookahead_tokens = 0),
-        ("the admission limit", |s, r| r.max_num_active_seqs = s.max_num_seqs),
-        ("the watermark", |_, r| r.watermark_blocks = 0),
-        ("skipped drafts", |_, r| r.can_skip_drafts = false),
-        ("the table by batch size", |_, r| r.per_batch_size = None),
-        ("caching of verified tokens", |_, r| r.cache_when_verified = false),
-        ("the lone request's exception", |_, r| r.lift_threshold_when_alone = false),
-        ("going on after a self-preemption", |_, r| r.goes_on_after_self_preemption = false),
-        ("the adaptive threshold", |s, _| s.long_prefill_token_threshold_adaptive = false),
-        ("the prefill interval", |s, _| s.prefill_schedule_interval = 1),
-        ("priorities", |s, _| s.policy = SchedulingPolicy::Fcfs),
+        ("lookahead slots", |r| r.num_lookahead_tokens = 0),
+        ("the input budget", |r| r.draft_slots = 0),
+        ("padded admissions", |r| r.pad_admissions = 0),
+        ("the prefill lookahead", |r| r.num_prefill_lookahead_tokens = 0),
+        ("the hash lookahead", |r| r.num_hash_lookahead_tokens = 0),
+        ("the admission limit", |r| r.max_num_active_seqs = u32::MAX),
+        ("the watermark", |r| r.watermark_blocks = 0),
+        ("skipped drafts", |r| r.can_skip_drafts = false),
+        ("the table by batch size", |r| r.per_batch_size = None),
+        ("caching of verified tokens", |r| r.cache_when_verified = false),
+        ("the lone request's exception", |r| r.lift_threshold_when_alone = false),
+        ("going on after a self-preemption", |r| r.goes_on_after_self_preemption = false),
+        ("the adaptive threshold", |r| r.long_prefill_token_threshold_adaptive = false),
+        ("the prefill interval", |r| r.prefill_schedule_interval = 1),
+        ("priorities", |r| r.policy = SchedulingPolicy::Fcfs),
     ];
     let both: [(&str, Change); 2] = [
-        ("the threshold", |s, _| s.long_prefill_token_threshold = 0),
-        ("the whole sequence's reservation", |s, _| s.reserve_full_isl = false),
+        ("the threshold", |r| r.long_prefill_token_threshold = 0),
+        ("the whole sequence's reservation", |r| r.reserve_full_isl = false),
     ];
     let old: [(&str, Change); 2] = [
-        ("the dropped last block", |_, r| r.drop_last_hit = false),
-        ("the older release", |_, r| r.release = Release::V0_33),
+        ("the dropped last block", |r| r.drop_last_hit = false),
+        ("the older release", |r| r.version = Version::V0_33),
+    ];
+    let v0: [(&str, Change); 5] = [
+        ("v0's lookahead slots", |r| r.num_lookahead_tokens = 0),
+        ("v0's watermark", |r| r.watermark_blocks = 0),
+        ("v0's priorities", |r| r.policy = SchedulingPolicy::Fcfs),
+        ("v0's drafts at its end", |r| r.max_model_len += 1),
+        ("v0 itself", |r| r.version = Version::V0_32),
     ];
     let shows = |(workloads, _): &(Vec<Recorded>, Fired), (name, change): &(&str, Change)| {
         let differ = workloads.iter().filter(|w| w.derived.is_some()).filter(|w| {
-            let mut settings = w.settings.clone();
-            let mut rules = Rules::of(&settings).unwrap();
-            change(&mut settings, &mut rules);
-            replay_by(w, &settings, rules).is_err()
+            let mut rules = rules(w).unwrap();
+            change(&mut rules);
+            replay_by(w, rules).is_err()
         });
         assert!(differ.count() > 0, "without {name} nothing is different");
     };
     new.iter().chain(&both).for_each(|rule| shows(&V0_33, rule));
     old.iter().chain(&both).for_each(|rule| shows(&V0_32, rule));
+    v0.iter().for_each(|rule| shows(&V0, rule));
 }

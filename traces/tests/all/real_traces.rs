@@ -7,6 +7,7 @@ use foretoken_traces::{
     Transform, Turns, WorkloadSpec, build, inspect, read, read_specforge, read_tree_steps,
 };
 use itertools::Itertools;
+use std::collections::BTreeMap;
 
 #[track_caller]
 fn near(what: &str, got: f64, want: f64, tolerance: f64) {
@@ -145,6 +146,7 @@ fn spreading_and_windowing_mooncake_gives_the_published_window() {
         duration_s: None,
         requests: None,
         seed: None,
+        priorities: BTreeMap::new(),
     };
     let ours = build(&spec, 0, None).expect("built").workload.arrival;
     let theirs = read(&TraceSpec::new(window), None).expect("window").workload.arrival;
@@ -273,6 +275,7 @@ fn arrivals_of_one_trace_carry_requests_of_another() {
         duration_s: None,
         requests: None,
         seed: None,
+        priorities: BTreeMap::new(),
     };
     let built = build(&spec, 7, None).expect("built");
     let w = &built.workload;

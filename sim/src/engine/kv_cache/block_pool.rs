@@ -88,8 +88,9 @@ impl BlockPool {
         }
     }
 
-    /// Gives all blocks of a table back, the last one first, so that the tail of a sequence is evicted first.
-    pub fn release(&mut self, table: &mut BlockTable) {
+    /// Gives all blocks of a table back, the last one first, so that the tail of a sequence is evicted first. The leading `full`
+    /// ones queue as if they had a hash: nobody will ever ask for it, but vLLM computes it.
+    pub fn release(&mut self, table: &mut BlockTable, full: u32) {
         // Blocks without a hash go to the front as one piece, in the order in which they are given back.
         let mut after = NONE;
         while let Some(block) = table.blocks.pop() {
@@ -98,7 +99,7 @@ impl BlockPool {
             if *refs > 0 {
                 continue;
             }
-            if self.hash[block as usize] == NO_HASH {
+            if self.hash[block as usize] == NO_HASH && table.blocks.len() >= full as usize {
                 self.insert_after(after, block);
                 after = block;
             } else {
@@ -296,7 +297,7 @@ mod tests {
         // Another request shares the first prefix block only: two KV blocks.
         assert_eq!(pool.lookup(&content(&[10, 99], 1), 8, false), (2, 0));
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
-        pool.release(&mut a);
+        pool.release(&mut a, 0);
         assert_eq!(pool.used(), 0);
         // Itself, after a preemption: everything, from the free queue.
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
@@ -307,7 +308,7 @@ mod tests {
         pool.grow(&mut b, 4);
         assert_eq!(pool.free(), 0);
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (4, 0));
-        pool.release(&mut b);
+        pool.release(&mut b, 0);
         assert_eq!((pool.free(), pool.walk()), (8, 8));
     }
 
@@ -323,7 +324,7 @@ mod tests {
                 if release {
                     let full = tables[who].blocks.len() as u32;
                     pool.register(&mut tables[who], &what, full);
-                    pool.release(&mut tables[who]);
+                    pool.release(&mut tables[who], 0);
                 } else if tables[who].blocks.is_empty() {
                     let (hits, _) = pool.lookup(&what, count, false);
                     pool.take_hits(&mut tables[who], &what, hits);
@@ -334,7 +335,7 @@ mod tests {
                 prop_assert_eq!(held.len() as u32, pool.used());
                 prop_assert_eq!(pool.walk(), pool.free());
             }
-            tables.iter_mut().for_each(|t| pool.release(t));
+            tables.iter_mut().for_each(|t| pool.release(t, 0));
             prop_assert_eq!(pool.used(), 0);
         }
     }

@@ -3,9 +3,10 @@
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
+use crate::config::{DraftKv, EngineConfig, Version};
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler::Rules;
-use crate::{DraftKv, EngineConfig, RequestId, Workload};
+use crate::{RequestId, Workload};
 
 /// The KV memory of both models.
 pub struct KvCacheManager<'a> {
@@ -18,6 +19,8 @@ pub struct KvCacheManager<'a> {
     caching: bool,
     reserve_full: bool,
     watermark: u32,
+    /// Does the watermark hold in an idle engine as well (v0)?
+    watermark_always: bool,
     /// Tokens after a block that its hash covers.
     hash_lookahead: u32,
     /// Tokens at the end of what is computed that may be computed again, and are not cached.
@@ -37,39 +40,29 @@ pub struct ComputedBlocks {
 }
 
 impl<'a> KvCacheManager<'a> {
-    /// The memory of an engine; `drafting` says whether a draft model takes its share (invariant 7).
-    pub fn new(config: &EngineConfig, workload: &'a Workload, drafting: bool) -> KvCacheManager<'a> {
-        let device = match config.draft_kv {
-            DraftKv::EqualSplit { ratio } if drafting => (f64::from(config.num_gpu_blocks) / (1.0 + ratio)) as u32,
-            _ => config.num_gpu_blocks,
-        };
+    /// The memory of an engine that follows these rules.
+    pub fn new(config: &EngineConfig, workload: &'a Workload, rules: &Rules) -> KvCacheManager<'a> {
+        let drafting = rules.drafter;
         let draft_pool = match config.draft_kv {
             DraftKv::Separate { blocks } if drafting => Some(BlockPool::new(blocks)),
             _ => None,
         };
-        // One block is the null block (policies.md 4.1).
-        let usable = device.saturating_sub(1);
+        // One block is the null block (policies.md 4.1); v0 has none.
+        let null = u32::from(rules.version != Version::V0);
         KvCacheManager {
             workload,
-            pool: BlockPool::new(usable),
+            pool: BlockPool::new(config.target_blocks(drafting).saturating_sub(null)),
             draft_pool,
             tables: BlockTables::new(workload.len()),
             block_size: config.block_size,
             caching: config.prefix_caching,
-            reserve_full: config.reserve_full_sequence,
-            watermark: (config.watermark * f64::from(usable)).ceil() as u32,
-            hash_lookahead: 0,
-            recomputed: 0,
-            drop_last_hit: false,
+            reserve_full: rules.reserve_full_isl,
+            watermark: rules.watermark_blocks,
+            watermark_always: rules.version == Version::V0,
+            hash_lookahead: rules.num_hash_lookahead_tokens,
+            recomputed: rules.num_prefill_lookahead_tokens.saturating_sub(1),
+            drop_last_hit: rules.drop_last_hit,
         }
-    }
-
-    /// Takes the rules of a release.
-    pub fn follow(&mut self, rules: &Rules) {
-        self.watermark = rules.watermark_blocks;
-        self.hash_lookahead = rules.num_hash_lookahead_tokens;
-        self.recomputed = rules.num_prefill_lookahead_tokens.saturating_sub(1);
-        self.drop_last_hit = rules.drop_last_hit;
     }
 
     /// Blocks requests can use.
@@ -108,8 +101,19 @@ impl<'a> KvCacheManager<'a> {
 
     /// Could the empty pools of the target and of the draft hold this many tokens?
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
-        let need = self.blocks_for(tokens);
+        let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
+    }
+
+    /// v0's `can_allocate`: are there blocks for a request of so many tokens now?
+    pub fn could_admit(&self, tokens: u32) -> bool {
+        self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
+    }
+
+    /// v0's `can_append_slots`: every block that the tokens beyond the first `seen` touch is taken for a new one.
+    pub fn can_append(&self, seen: u32, tokens: u32) -> bool {
+        let begun = seen / self.block_size;
+        self.blocks_for(tokens) - begun <= self.num_free_blocks()
     }
 
     /// Blocks a request lacks to hold `tokens`.
@@ -171,7 +175,7 @@ impl<'a> KvCacheManager<'a> {
         let need = self.blocks_for(tokens) - found.blocks;
         let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };
         let claim = need.max(whole);
-        let margin = if busy { self.watermark } else { 0 };
+        let margin = if busy || self.watermark_always { self.watermark } else { 0 };
         if claim.saturating_add(margin) > found.available {
             return false;
         }
@@ -185,21 +189,36 @@ impl<'a> KvCacheManager<'a> {
         true
     }
 
+    /// Blocks that are cached of a request with `num_tokens` confirmed tokens.
+    fn cacheable_blocks(&self, r: &RunningRequest, num_tokens: u32) -> u32 {
+        let hashed = r.num_tokens.saturating_sub(self.hash_lookahead);
+        num_tokens.saturating_sub(self.recomputed).min(hashed) / self.block_size
+    }
+
     /// Registers the blocks that `num_tokens` confirmed tokens fill in the prefix cache.
     pub fn cache_blocks(&mut self, r: &RunningRequest, num_tokens: u32) {
         if self.caching {
-            let content = self.content(r.id);
-            let hashed = r.num_tokens.saturating_sub(self.hash_lookahead);
-            let tokens = num_tokens.saturating_sub(self.recomputed).min(hashed);
-            self.pool.register(self.tables.target(r.table), &content, tokens / self.block_size);
+            let (content, blocks) = (self.content(r.id), self.cacheable_blocks(r, num_tokens));
+            self.pool.register(self.tables.target(r.table), &content, blocks);
         }
     }
 
     /// Gives everything a request holds back.
     pub fn free(&mut self, r: &mut RunningRequest) {
-        self.pool.release(self.tables.target(r.table));
+        self.give_back(r, 0);
+    }
+
+    /// As [`free`](Self::free), for a request that has ended: what it decoded is its own, so nobody can ask the cache for it, and
+    /// it need not be registered there to leave in vLLM's order.
+    pub fn free_finished(&mut self, r: &mut RunningRequest) {
+        let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
+        self.give_back(r, full);
+    }
+
+    fn give_back(&mut self, r: &mut RunningRequest, full: u32) {
+        self.pool.release(self.tables.target(r.table), full);
         if let Some(pool) = &mut self.draft_pool {
-            pool.release(self.tables.draft(r.table));
+            pool.release(self.tables.draft(r.table), full);
         }
         self.tables.give_back(r.id);
         r.num_slots = 0;

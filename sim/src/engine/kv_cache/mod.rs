@@ -6,4 +6,4 @@ mod manager;
 
 pub use block_pool::BlockId;
 pub use block_tables::TablesOf;
-pub use manager::KvCacheManager;
+pub use manager::{ComputedBlocks, KvCacheManager};

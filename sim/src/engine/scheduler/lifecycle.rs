@@ -1,7 +1,8 @@
 //! A request's life: it arrives, is activated when it is admitted, may be preempted and wait again, and ends finished
 //! or rejected.
 
-use super::Scheduler;
+use super::{Rules, Scheduler, can_use_drafts};
+use crate::config::Version;
 use crate::engine::request::{RejectReason, RunningRequest, SpecCounts, WaitingRequest};
 use crate::engine::scheduler_output::Rejection;
 use crate::{RequestId, Time};
@@ -13,25 +14,37 @@ impl Scheduler<'_> {
     /// It could never be scheduled. What only shows later (outputs that outgrow the pool) is said then.
     pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
         let prompt = self.workload.prompt_len[id as usize];
-        let whole = !self.config.chunked_prefill || self.config.scheduler == crate::Scheduler::V0PrefillFirst;
-        if prompt >= self.config.max_model_len {
-            return Err(RejectReason::PromptOverModelLen);
+        if let Some(reason) = self.never(prompt) {
+            return Err(reason);
         }
-        if whole && prompt > self.config.max_num_batched_tokens {
-            return Err(RejectReason::PromptOverBudget);
-        }
-        match self.kv_cache_manager.could_hold(prompt) {
-            (false, _) => return Err(RejectReason::PromptOverPool),
-            (true, false) => return Err(RejectReason::PromptOverDraftPool),
-            (true, true) => {}
-        }
-        self.enqueue(id, at, 0);
+        let priority = self.workload.priority.get(id as usize).copied().unwrap_or(0);
+        self.waiting.push(WaitingRequest::new(id, at, priority));
         Ok(())
     }
 
-    /// A request of this priority has arrived that need not be checked.
-    pub fn enqueue(&mut self, id: RequestId, at: Time, priority: i32) {
-        self.waiting.push(WaitingRequest::new(id, at, priority));
+    /// Why a prompt can never be scheduled.
+    fn never(&self, prompt: u32) -> Option<RejectReason> {
+        if self.rules.version == Version::V0 {
+            // It looks at a request when it is the first that waits.
+            return None;
+        }
+        if prompt >= self.rules.max_model_len {
+            return Some(RejectReason::PromptOverModelLen);
+        }
+        match self.kv_cache_manager.could_hold(prompt) {
+            _ if !self.rules.guarded => None,
+            (false, _) => Some(RejectReason::PromptOverPool),
+            (true, false) => Some(RejectReason::PromptOverDraftPool),
+            (true, true) => None,
+        }
+    }
+
+    /// Output tokens at which a request ends.
+    pub fn max_tokens(&self, id: RequestId) -> u32 {
+        let (prompt, asked) = (self.workload.prompt_len[id as usize], self.workload.output_len[id as usize]);
+        // v0 stops once a request is longer than the model's length, not when it has reached it.
+        let longest = self.rules.max_model_len + u32::from(self.rules.version == Version::V0);
+        asked.min(longest.saturating_sub(prompt))
     }
 
     /// What a waiting request is when it runs.
@@ -44,7 +57,7 @@ impl Scheduler<'_> {
             num_computed_tokens: 0,
             num_tokens: prompt + w.num_output_tokens,
             num_output_tokens: w.num_output_tokens,
-            max_tokens: self.workload.output_len[i].min(self.config.max_model_len - prompt),
+            max_tokens: self.max_tokens(w.id),
             max_tokens_asked: self.workload.output_len[i],
             num_draft_computed_tokens: 0,
             num_scheduled_tokens: 0,
@@ -65,9 +78,7 @@ impl Scheduler<'_> {
     /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
-        if !self.follows {
-            r.num_cacheable_tokens = r.num_computed_tokens;
-        }
+        self.drafts_needed |= can_use_drafts(&r);
         self.release(&mut r);
         self.waiting.prepend(WaitingRequest {
             id: r.id,
@@ -83,6 +94,7 @@ impl Scheduler<'_> {
 
     /// Gives the blocks of a request back. Those of confirmed tokens stay findable until they are handed out again.
     pub(super) fn release(&mut self, r: &mut RunningRequest) {
+        self.rules.confirm(r);
         self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
         self.kv_cache_manager.free(r);
     }
@@ -100,7 +112,10 @@ impl Scheduler<'_> {
             && self.output.preempted.is_empty()
             && let Some(head) = self.waiting.pop()
         {
-            self.output.rejected.push(Rejection { id: head.id, reason: self.outgrown(), ran: None });
+            let tokens = self.workload.prompt_len[head.id as usize] + head.num_output_tokens;
+            let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
+            let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
+            self.output.rejected.push(Rejection { id: head.id, reason, ran: None });
         }
     }
 
@@ -118,10 +133,8 @@ impl Scheduler<'_> {
             let r = &mut self.running[at];
             if r.num_output_tokens == r.max_tokens {
                 debug_assert!(r.last_emit == now);
-                if self.follows {
-                    self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
-                }
-                self.kv_cache_manager.free(r);
+                self.rules.confirm(r);
+                self.kv_cache_manager.free_finished(r);
                 self.output.finished.push(r.clone());
             } else {
                 self.running.swap(kept, at);
@@ -129,5 +142,14 @@ impl Scheduler<'_> {
             }
         }
         self.running.truncate(kept);
+    }
+}
+
+impl Rules {
+    /// The verified tokens of a decode request are to be found, where the release caches them when they are verified.
+    fn confirm(&self, r: &mut RunningRequest) {
+        if self.cache_when_verified && !r.prefilling {
+            r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);
+        }
     }
 }

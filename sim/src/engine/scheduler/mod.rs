@@ -4,117 +4,140 @@
 //! [`SchedulerOutput`], for the engine to act on.
 
 mod lifecycle;
+mod pace;
 mod queue;
+mod refusals;
 mod rules;
 mod running;
 mod stretch;
 mod top_up;
 mod update;
 mod v0;
-mod vllm;
 mod waiting;
 
-pub use rules::{DraftMethod, Refusal, Release, Rules, Runner, SchedulerSettings, SchedulingPolicy};
-pub use vllm::StepResult;
+pub use rules::{BatchRange, Rules, SpeculativeConfig};
 
 use super::kv_cache::KvCacheManager;
-use super::request::RunningRequest;
+use super::request::{RunningRequest, WaitingRequest};
 use super::scheduler_output::SchedulerOutput;
+use crate::config::{DraftAt, EngineConfig, Version};
 use crate::executor::StepPlan;
-use crate::{BatchView, DraftGap, EngineConfig, RequestId, Time, Workload};
+use crate::{BatchView, DraftGap, RequestId, Time, Workload};
+use pace::Pace;
 use queue::RequestQueue;
-use vllm::Vllm;
 
 /// vLLM's scheduler.
 pub struct Scheduler<'a> {
     config: &'a EngineConfig,
     workload: &'a Workload,
+    rules: Rules,
     /// Is there a drafter at all (invariant 7)?
     drafting: bool,
+    /// Do requests share prefixes? Then the order in which requests take and leave blocks shows in what is evicted.
+    order_shows: bool,
     /// The run's TPOT limit, seconds.
     slo_tpot_s: f64,
     waiting: RequestQueue,
     running: Vec<RunningRequest>,
     kv_cache_manager: KvCacheManager<'a>,
-    /// Tokens that may still be scheduled in this step.
+    pace: Pace,
+    /// Tokens that may still be scheduled in this step. vLLM has two budgets, for tokens and for inputs, which are charged with
+    /// the drafter's extra slots as well: the second is never the larger one.
     token_budget: u32,
+    /// The longest piece of a request's tokens in this step; 0 is no limit.
+    threshold: u32,
     /// The most any request may draft in this step.
     num_spec_tokens: u32,
     output: SchedulerOutput,
+    /// Was a request scheduled and then preempted that could use drafts? It counts as if it were still there.
+    drafts_needed: bool,
+    /// Waiting requests that were passed over in this step. Empty between steps.
+    aside: Vec<WaitingRequest>,
     /// Index of the step, and when it began.
     current_step: u64,
     now: Time,
     /// When the last step ended: most requests emitted then.
     last_end: Time,
-    /// The release that is followed rule for rule, if one is. It is taken out while a step is scheduled.
-    vllm: Option<Box<Vllm>>,
-    /// Is one?
-    follows: bool,
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler without requests. `drafting`: is there a drafter; `slo_tpot_s`: the run's TPOT limit, seconds.
-    pub fn new(config: &'a EngineConfig, workload: &'a Workload, drafting: bool, slo_tpot_s: f64) -> Scheduler<'a> {
+    /// A scheduler without requests, which follows `rules`. `slo_tpot_s`: the run's TPOT limit, seconds.
+    pub fn new(config: &'a EngineConfig, workload: &'a Workload, rules: Rules, slo_tpot_s: f64) -> Scheduler<'a> {
         Scheduler {
             config,
             workload,
-            drafting,
+            drafting: rules.drafter,
+            order_shows: config.prefix_caching && !workload.prefix_ids.is_empty(),
             slo_tpot_s,
-            waiting: RequestQueue::new(SchedulingPolicy::Fcfs),
+            // v0 orders its deque when it looks for lower priorities.
+            waiting: match rules.version {
+                Version::V0 => RequestQueue::fcfs(),
+                _ => RequestQueue::new(rules.policy),
+            },
             running: Vec::new(),
-            kv_cache_manager: KvCacheManager::new(config, workload, drafting),
+            kv_cache_manager: KvCacheManager::new(config, workload, &rules),
+            pace: Pace::new(&rules),
+            rules,
             token_budget: 0,
+            threshold: 0,
             num_spec_tokens: 0,
             output: SchedulerOutput::default(),
+            drafts_needed: false,
+            aside: Vec::new(),
             current_step: 0,
             now: Time::ZERO,
             last_end: Time::ZERO,
-            vllm: None,
-            follows: false,
         }
     }
 
-    /// A scheduler that follows a release of vLLM by these rules. `config` must have the settings' sizes.
-    pub fn by_rules(
-        settings: &SchedulerSettings,
-        rules: Rules,
-        config: &'a EngineConfig,
-        workload: &'a Workload,
-    ) -> Scheduler<'a> {
-        let mut scheduler = Scheduler::new(config, workload, settings.num_speculative_tokens > 0, f64::INFINITY);
-        scheduler.kv_cache_manager.follow(&rules);
-        scheduler.waiting = RequestQueue::new(settings.policy);
-        scheduler.vllm = Some(Box::new(Vllm::new(settings.clone(), rules)));
-        scheduler.follows = true;
-        scheduler
-    }
-
-    /// Decides on a step that begins at `now`, in which a request may have at most `num_spec_tokens` drafts.
+    /// Decides on a step that begins at `now`. Where drafts are made at its start, a request may get at most `num_spec_tokens`.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
+        debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
         self.now = now;
         self.num_spec_tokens = num_spec_tokens;
-        self.token_budget = self.config.max_num_batched_tokens;
+        self.token_budget = self.rules.max_num_batched_tokens;
         self.output.clear();
-        if let Some(mut vllm) = self.vllm.take() {
-            self.schedule_vllm(&mut vllm);
-            self.vllm = Some(vllm);
-            return &self.output;
-        }
-        match self.config.scheduler {
-            crate::Scheduler::V1 => self.schedule_v1(),
-            crate::Scheduler::V0PrefillFirst => self.schedule_v0(),
+        self.output.num_spec_tokens_to_schedule = self.rules.num_speculative_tokens;
+        match self.rules.version {
+            Version::V0 => self.schedule_v0(),
+            Version::V0_32 | Version::V0_33 => self.schedule_v1(),
         }
         &self.output
     }
 
-    /// vLLM V1 (policies.md 4.2): running requests first, in order, then waiting ones, first come first served; no admission
-    /// in a step that preempted; head-of-line blocking.
+    /// vLLM V1: there is no decoding phase and no prefill phase. Every request has computed tokens and wants its tokens and its
+    /// drafts computed; running requests first, in order, then waiting ones; no admission in a step that preempted.
     fn schedule_v1(&mut self) {
-        self.schedule_running(self.num_spec_tokens);
+        self.drafts_needed = false;
+        self.threshold = self.rules.threshold(self.running.len() + self.waiting.len());
+        self.pace.begin(&self.rules, &self.running);
+        let running = self.schedule_running();
         if self.output.preempted.is_empty() {
-            self.schedule_waiting(!self.config.chunked_prefill);
+            self.schedule_waiting(running);
         }
-        self.reject_hopeless();
+        let scheduled = running + self.output.admitted.len();
+        self.pace.end(&self.rules, scheduled > 0);
+        if let Some(table) = &self.rules.per_batch_size
+            && scheduled > 0
+        {
+            self.output.num_spec_tokens_to_schedule = table[scheduled.min(table.len() - 1)];
+        }
+        if self.rules.can_skip_drafts {
+            self.output.skip_drafts = !self.drafts_needed && !self.running.iter().any(can_use_drafts);
+        }
+        if self.rules.guarded {
+            self.reject_hopeless();
+        }
+    }
+
+    /// Drafts that a running request holds, or may get.
+    #[inline]
+    fn spec_tokens_of(&self, r: &RunningRequest) -> u32 {
+        match self.rules.draft_at {
+            DraftAt::StepEnd => r.num_spec_tokens,
+            DraftAt::StepStart if r.prefilling || !r.may_draft => 0,
+            DraftAt::StepStart => self.num_spec_tokens,
+        }
     }
 
     /// Splits what was scheduled into decode requests and chunks. To be called once it is known who may draft.
@@ -189,12 +212,10 @@ impl<'a> Scheduler<'a> {
             block_tables: self.kv_cache_manager.tables(),
         }
     }
+}
 
-    /// The longest piece of `tokens` prompt tokens that may be scheduled at once.
-    fn chunk(&self, tokens: u32) -> u32 {
-        match self.config.long_prefill_token_threshold {
-            0 => tokens,
-            threshold => tokens.min(threshold),
-        }
-    }
+/// Does the request sample in this step, and go on?
+fn can_use_drafts(r: &RunningRequest) -> bool {
+    let end = r.num_computed_tokens + r.num_scheduled_tokens;
+    r.num_scheduled_tokens > 0 && end >= r.num_tokens && r.num_output_tokens + 1 < r.max_tokens_asked
 }

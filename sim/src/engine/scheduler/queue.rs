@@ -1,6 +1,6 @@
 //! Requests that wait, in the order in which they are looked at.
 
-use super::rules::SchedulingPolicy;
+use crate::config::SchedulingPolicy;
 use crate::engine::request::WaitingRequest;
 use crate::{RequestId, Time};
 use std::cmp::Reverse;
@@ -46,10 +46,22 @@ impl Ord for Ranked {
 }
 
 impl RequestQueue {
+    /// An empty list, first come, first served.
+    pub fn fcfs() -> RequestQueue {
+        RequestQueue::Fcfs(VecDeque::new())
+    }
+
+    /// Orders a list that is first come, first served by rank once.
+    pub fn sort(&mut self) {
+        if let RequestQueue::Fcfs(queue) = self {
+            queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));
+        }
+    }
+
     /// An empty list.
     pub fn new(policy: SchedulingPolicy) -> RequestQueue {
         match policy {
-            SchedulingPolicy::Fcfs => RequestQueue::Fcfs(VecDeque::new()),
+            SchedulingPolicy::Fcfs => RequestQueue::fcfs(),
             SchedulingPolicy::Priority => RequestQueue::Priority(BinaryHeap::new()),
         }
     }

@@ -1,137 +1,77 @@
-//! The rules of a release of vLLM's V1 scheduler, as numbers and switches; and how they follow from its settings.
+//! The rules of a release of vLLM's scheduler, as numbers and switches; and how they follow from the engine's settings.
 //!
-//! Read in vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and held to both by
-//! the recorded schedules of `tests/vllm/`.
+//! Read in vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and 0.6.3
+//! (`core/scheduler.py`), and held to all three by the recorded schedules of `tests/vllm/`.
 
-use serde::{Deserialize, Serialize};
+use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version};
+use crate::{MAX_TREE_TOKENS, OraclePolicy, SpecPolicy};
 
-/// A release whose scheduler is replicated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Release {
-    /// vLLM 0.32.
-    #[serde(rename = "vllm-0.32")]
-    V0_32,
-    /// vLLM 0.33.
-    #[serde(rename = "vllm-0.33")]
-    V0_33,
-}
+/// First and last batch size of a range, and the draft tokens a request there.
+pub type BatchRange = (i64, i64, i64);
 
-/// Where drafts come from, as far as the scheduler must know (vLLM's `method`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DraftMethod {
-    /// Nowhere.
-    #[default]
-    None,
-    /// The text so far: n-gram and suffix lookups.
-    Ngram,
-    /// A draft model; in parallel: all tokens in one forward (PARD).
-    DraftModel {
-        /// All tokens in one forward?
-        parallel: bool,
-    },
-    /// An EAGLE head; in parallel: P-EAGLE.
-    Eagle {
-        /// All tokens in one forward?
-        parallel: bool,
-    },
-    /// Multi-token prediction with so many modules.
-    Mtp {
-        /// `num_nextn_predict_layers`.
-        modules: u32,
-    },
-    /// A block-diffusion drafter.
-    Dflash,
-    /// A semi-autoregressive drafter.
-    Dspark {
-        /// Does it fill in a block that starts with a mask (`sample_from_anchor` false)?
-        fill_in: bool,
-    },
-}
-
-/// Which model runner executes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Runner {
-    /// The first one: CPUs, n-gram, suffix.
-    V1,
-    /// The default.
-    #[default]
-    V2,
-}
-
-/// Who is served first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SchedulingPolicy {
-    /// First come, first served.
-    #[default]
-    Fcfs,
-    /// By the requests' priority, the least first, then by arrival.
-    Priority,
-}
-
-/// Settings of vLLM's scheduler: its names, its defaults.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SchedulerSettings {
-    /// The release.
-    pub release: Release,
-    /// Where drafts come from.
-    pub method: DraftMethod,
-    /// `num_speculative_tokens`.
+/// What the scheduler must know of speculation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpeculativeConfig {
+    /// Is there a drafter at all (invariant 7)?
+    pub drafter: bool,
+    /// `num_speculative_tokens`: the most any request may ever have drafted in a step; 0 is no speculation.
     pub num_speculative_tokens: u32,
-    /// `num_speculative_tokens_per_batch_size`: first and last batch size, and the drafts a request there. Empty is none.
-    pub per_batch_size: Vec<(i64, i64, i64)>,
-    /// The model runner.
-    pub runner: Runner,
-    /// Who is served first.
-    pub policy: SchedulingPolicy,
-    /// `max_num_seqs`.
-    pub max_num_seqs: u32,
-    /// `max_num_active_seqs`; 0 is unset.
-    pub max_num_active_seqs: u32,
-    /// `max_num_batched_tokens`.
-    pub max_num_batched_tokens: u32,
-    /// `max_model_len`.
-    pub max_model_len: u32,
-    /// `enable_chunked_prefill`.
-    pub chunked_prefill: bool,
-    /// `long_prefill_token_threshold`; 0 is none.
-    pub long_prefill_token_threshold: u32,
-    /// `long_prefill_token_threshold_adaptive`.
-    pub long_prefill_token_threshold_adaptive: bool,
-    /// `scheduler_reserve_full_isl`.
-    pub reserve_full_isl: bool,
-    /// `watermark`, a share of all blocks.
-    pub watermark: f64,
-    /// `prefill_schedule_interval`.
-    pub prefill_schedule_interval: u32,
-    /// `enable_prefix_caching`.
-    pub prefix_caching: bool,
-    /// `block_size`, tokens.
-    pub block_size: u32,
-    /// Blocks of the pool, the null block included.
-    pub num_gpu_blocks: u32,
+    /// `parallel_drafting`: does one forward bring all draft tokens?
+    pub parallel_drafting: bool,
+    /// `num_speculative_tokens_per_batch_size`. Empty is none.
+    pub per_batch_size: Vec<BatchRange>,
 }
 
-/// Settings with which vLLM does not start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("engine.{key}: {why}")]
-pub struct Refusal {
-    /// The setting.
-    pub key: &'static str,
-    /// What is wrong and what would be right.
-    pub why: String,
+impl SpeculativeConfig {
+    /// A policy's, of chains of at most `max_draft_len` tokens. Trees are not vLLM's: they count by their tokens.
+    pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        let chain = policy.max_limit().min(max_draft_len);
+        let tree = policy.max_tree_tokens().min(MAX_TREE_TOKENS);
+        SpeculativeConfig {
+            drafter: true,
+            num_speculative_tokens: chain.max(tree),
+            parallel_drafting,
+            per_batch_size: policy.per_batch_size(),
+        }
+    }
+
+    /// An oracle's.
+    pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
+        let num_speculative_tokens = oracle.limit().min(max_draft_len);
+        SpeculativeConfig { drafter: true, num_speculative_tokens, parallel_drafting, per_batch_size: Vec::new() }
+    }
 }
 
 /// What the settings come to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The release.
-    pub release: Release,
+    pub version: Version,
+    /// When drafts are made.
+    pub draft_at: DraftAt,
+    /// Who is served first.
+    pub policy: SchedulingPolicy,
+    /// Is there a drafter at all (invariant 7)?
+    pub drafter: bool,
+    /// The most draft tokens of a request in a step.
+    pub num_speculative_tokens: u32,
+    /// Tokens of a step.
+    pub max_num_batched_tokens: u32,
+    /// Prompt and output.
+    pub max_model_len: u32,
+    /// Requests that may run.
+    pub max_num_active_seqs: u32,
+    /// May a prompt be split?
+    pub chunked_prefill: bool,
+    /// The longest piece of a request's tokens; 0 is no limit.
+    pub long_prefill_token_threshold: u32,
+    /// Is the threshold raised to an equal share of the budget?
+    pub long_prefill_token_threshold_adaptive: bool,
+    /// Is a request that is alone spared the threshold of long prefills?
+    pub lift_threshold_when_alone: bool,
     /// KV slots to reserve beyond the tokens that are scheduled.
     pub num_lookahead_tokens: u32,
-    /// Slots a request takes of the input budget beside its tokens (`max_num_new_slots_for_drafting`).
+    /// Tokens of the budget that a request takes beside its own (`max_num_new_slots_for_drafting`).
     pub draft_slots: u32,
     /// A prefill chunk never ends nearer than this to the end of a prompt, unless at it.
     pub num_prefill_lookahead_tokens: u32,
@@ -139,12 +79,12 @@ pub struct Rules {
     pub num_hash_lookahead_tokens: u32,
     /// Is the last block of a hit left out?
     pub drop_last_hit: bool,
-    /// Requests that may run.
-    pub max_num_active_seqs: u32,
-    /// Blocks kept free on admission while something runs.
+    /// Must the whole of a request fit the free blocks for it to be admitted?
+    pub reserve_full_isl: bool,
+    /// Blocks kept free on admission while something runs; under v0 always.
     pub watermark_blocks: u32,
-    /// Is a request that is alone spared the threshold of long prefills?
-    pub lift_threshold_when_alone: bool,
+    /// While requests decode, prompts are scheduled every so many steps.
+    pub prefill_schedule_interval: u32,
     /// Under priority scheduling, do those behind a request that preempted itself get their turn?
     pub goes_on_after_self_preemption: bool,
     /// Are drafts skipped in a step in which nobody can use them?
@@ -155,164 +95,159 @@ pub struct Rules {
     pub pad_admissions: u32,
     /// Are blocks that decoding fills cached once their tokens are verified (0.33), and not when the next is scheduled?
     pub cache_when_verified: bool,
+    /// Is mended what vLLM would do for ever? A request that the pool can never hold is rejected (vLLM does not start with such a
+    /// pool), and of requests of one priority and one instant of arrival the later one is preempted (vLLM: the earlier one, so
+    /// that two of them can take turns without end; its clock tells them apart).
+    pub guarded: bool,
 }
 
 impl Rules {
     /// What these settings come to.
     ///
     /// # Errors
-    /// vLLM does not start with them.
-    pub fn of(s: &SchedulerSettings) -> Result<Rules, Refusal> {
-        check(s)?;
-        let (k, new) = (s.num_speculative_tokens, s.release >= Release::V0_33);
-        let lookahead = num_lookahead_tokens(s.method, k);
-        let prefill_lookahead = num_prefill_lookahead_tokens(s.method, k);
-        let eagle_like = matches!(s.method, DraftMethod::Eagle { .. } | DraftMethod::Mtp { .. });
-        let reads_hidden_states = eagle_like || matches!(s.method, DraftMethod::Dflash | DraftMethod::Dspark { .. });
-        let hash_lookahead = if new && eagle_like && s.prefix_caching { prefill_lookahead } else { 0 };
-        let active = if s.max_num_active_seqs == 0 { s.max_num_seqs } else { s.max_num_active_seqs };
-        let wide = new && matches!(s.method, DraftMethod::Dflash | DraftMethod::Dspark { .. });
-        let table = (!s.per_batch_size.is_empty() && !drops_table(s)).then(|| lookup(s));
-        Ok(Rules {
-            release: s.release,
-            num_lookahead_tokens: lookahead,
-            draft_slots: draft_slots(s.release, s.method, k),
-            num_prefill_lookahead_tokens: prefill_lookahead,
-            num_hash_lookahead_tokens: hash_lookahead,
-            drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { reads_hidden_states },
-            max_num_active_seqs: if wide { active.min(s.max_num_batched_tokens / lookahead) } else { active },
-            watermark_blocks: (s.watermark * f64::from(s.num_gpu_blocks)) as u32,
-            lift_threshold_when_alone: true,
-            goes_on_after_self_preemption: new && s.policy == SchedulingPolicy::Priority,
-            can_skip_drafts: new && lookahead > 0 && s.runner == Runner::V2,
-            pad_admissions: if table.is_none() { k } else { 0 },
-            per_batch_size: table,
-            cache_when_verified: new && k > 0,
-        })
+    /// vLLM does not start with them, or no step could ever be made.
+    pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
+        c.check()?;
+        match c.version {
+            Version::V0 => super::refusals::check_v0(c)?,
+            _ => super::refusals::check_v1(c, spec)?,
+        }
+        let table = (!spec.per_batch_size.is_empty() && !drops_table(c, spec)).then(|| lookup(c, spec));
+        let rules = match c.version {
+            Version::V0 => v0(c, spec),
+            _ => v1(c, spec, table),
+        };
+        super::refusals::check_room(c, &rules)?;
+        Ok(rules)
     }
 }
 
+fn v1(c: &EngineConfig, spec: &SpeculativeConfig, table: Option<Vec<u32>>) -> Rules {
+    let (method, k, new) = (c.method, spec.num_speculative_tokens, c.version >= Version::V0_33);
+    let drafting = k > 0;
+    let lookahead = num_lookahead_tokens(method, k);
+    let prefill_lookahead = num_prefill_lookahead_tokens(c, k);
+    let eagle_like = drafting && matches!(method, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp);
+    let block = drafting && matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
+    let hash_lookahead = if new && eagle_like && c.prefix_caching { prefill_lookahead } else { 0 };
+    let active = c.max_num_active_seqs.unwrap_or(c.max_num_seqs);
+    let pads = c.pad_admissions.unwrap_or(true) && table.is_none();
+    Rules {
+        version: c.version,
+        draft_at: c.draft_at(),
+        policy: c.scheduling_policy,
+        drafter: spec.drafter,
+        num_speculative_tokens: k,
+        max_num_batched_tokens: c.max_num_batched_tokens,
+        max_model_len: c.max_model_len,
+        max_num_active_seqs: if new && block { active.min(c.max_num_batched_tokens / lookahead) } else { active },
+        chunked_prefill: c.chunked_prefill(),
+        long_prefill_token_threshold: c.long_prefill_token_threshold,
+        long_prefill_token_threshold_adaptive: c.long_prefill_token_threshold_adaptive,
+        lift_threshold_when_alone: true,
+        num_lookahead_tokens: if drafting { c.num_lookahead_tokens.unwrap_or(lookahead) } else { 0 },
+        draft_slots: if drafting { c.max_num_new_slots_for_drafting.unwrap_or(draft_slots(c, spec)) } else { 0 },
+        num_prefill_lookahead_tokens: prefill_lookahead,
+        num_hash_lookahead_tokens: hash_lookahead,
+        drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { eagle_like || block },
+        reserve_full_isl: c.scheduler_reserve_full_isl(),
+        watermark_blocks: (c.watermark() * f64::from(c.target_blocks(spec.drafter))) as u32,
+        prefill_schedule_interval: if new { c.prefill_schedule_interval } else { 1 },
+        goes_on_after_self_preemption: new && c.scheduling_policy == SchedulingPolicy::Priority,
+        can_skip_drafts: new && lookahead > 0 && runner(c, spec) == Runner::V2,
+        pad_admissions: if pads { k } else { 0 },
+        per_batch_size: table,
+        cache_when_verified: new && drafting,
+        guarded: true,
+    }
+}
+
+fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
+    let k = spec.num_speculative_tokens;
+    Rules {
+        version: c.version,
+        draft_at: c.draft_at(),
+        policy: c.scheduling_policy,
+        drafter: spec.drafter,
+        num_speculative_tokens: k,
+        max_num_batched_tokens: c.max_num_batched_tokens,
+        max_model_len: c.max_model_len,
+        max_num_active_seqs: c.max_num_seqs,
+        chunked_prefill: false,
+        long_prefill_token_threshold: 0,
+        long_prefill_token_threshold_adaptive: false,
+        lift_threshold_when_alone: false,
+        num_lookahead_tokens: if k > 0 { c.num_lookahead_tokens.unwrap_or(k) } else { 0 },
+        draft_slots: 0,
+        num_prefill_lookahead_tokens: 0,
+        num_hash_lookahead_tokens: 0,
+        drop_last_hit: false,
+        reserve_full_isl: false,
+        watermark_blocks: (c.watermark() * f64::from(c.target_blocks(spec.drafter))) as u32,
+        prefill_schedule_interval: 1,
+        goes_on_after_self_preemption: false,
+        can_skip_drafts: false,
+        per_batch_size: None,
+        pad_admissions: 0,
+        cache_when_verified: false,
+        guarded: true,
+    }
+}
+
+/// The model runner: the one that the release takes for the drafter, where none is set.
+pub(super) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
+    let old = matches!(c.method, DraftMethod::Ngram | DraftMethod::Suffix) || spec.parallel_drafting;
+    let needs_v1 = spec.num_speculative_tokens > 0 && old;
+    c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
+}
+
 /// vLLM's `num_lookahead_tokens`.
-fn num_lookahead_tokens(method: DraftMethod, k: u32) -> u32 {
+pub(super) fn num_lookahead_tokens(method: DraftMethod, k: u32) -> u32 {
     match method {
-        DraftMethod::None | DraftMethod::Ngram => 0,
-        DraftMethod::DraftModel { .. } | DraftMethod::Eagle { .. } | DraftMethod::Mtp { .. } => k,
-        DraftMethod::Dspark { fill_in: false } => k,
-        DraftMethod::Dflash | DraftMethod::Dspark { fill_in: true } => k + 1,
+        _ if k == 0 => 0,
+        DraftMethod::Ngram | DraftMethod::Suffix => 0,
+        DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp | DraftMethod::Dspark => {
+            k
+        }
+        DraftMethod::Dflash | DraftMethod::DsparkFillIn => k + 1,
     }
 }
 
 /// vLLM's `max_num_new_slots_for_drafting`.
-fn draft_slots(release: Release, method: DraftMethod, k: u32) -> u32 {
-    match method {
-        DraftMethod::DraftModel { parallel } => {
-            if parallel {
-                k
-            } else {
-                1
-            }
-        }
-        DraftMethod::Eagle { parallel: true } => k - 1,
-        DraftMethod::Dflash if release == Release::V0_32 => k,
-        DraftMethod::Dspark { .. } if release == Release::V0_32 => k - 1,
+pub(super) fn draft_slots(c: &EngineConfig, spec: &SpeculativeConfig) -> u32 {
+    let (k, old) = (spec.num_speculative_tokens, c.version == Version::V0_32);
+    match c.method {
+        _ if k == 0 => 0,
+        DraftMethod::DraftModel if spec.parallel_drafting => k,
+        DraftMethod::DraftModel => 1,
+        DraftMethod::Eagle | DraftMethod::Eagle3 if spec.parallel_drafting => k - 1,
+        DraftMethod::Dflash if old => k,
+        DraftMethod::Dspark | DraftMethod::DsparkFillIn if old => k - 1,
         _ => 0,
     }
 }
 
 /// vLLM's `num_prefill_lookahead_tokens`.
-fn num_prefill_lookahead_tokens(method: DraftMethod, k: u32) -> u32 {
-    match method {
-        DraftMethod::None | DraftMethod::Ngram | DraftMethod::DraftModel { .. } => 0,
-        DraftMethod::Mtp { modules } if modules > 1 && k > 1 => k,
+fn num_prefill_lookahead_tokens(c: &EngineConfig, k: u32) -> u32 {
+    match c.method {
+        _ if k == 0 => 0,
+        DraftMethod::Ngram | DraftMethod::Suffix | DraftMethod::DraftModel => 0,
+        DraftMethod::Mtp if c.mtp_modules > 1 && k > 1 => k,
         _ => 1,
     }
 }
 
 /// Runner V1 of 0.33 falls back to the fixed length where its drafter cannot change it.
-fn drops_table(s: &SchedulerSettings) -> bool {
-    s.release >= Release::V0_33 && s.runner == Runner::V1 && matches!(s.method, DraftMethod::Dspark { .. })
+fn drops_table(c: &EngineConfig, spec: &SpeculativeConfig) -> bool {
+    let dspark = matches!(c.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
+    c.version >= Version::V0_33 && runner(c, spec) == Runner::V1 && dspark
 }
 
 /// Drafts by the number of scheduled requests, from 0: gaps and the tail take the length before them.
-fn lookup(s: &SchedulerSettings) -> Vec<u32> {
-    let most = i64::from(s.num_speculative_tokens);
-    let mut ranges = s.per_batch_size.clone();
+fn lookup(c: &EngineConfig, spec: &SpeculativeConfig) -> Vec<u32> {
+    let most = i64::from(spec.num_speculative_tokens);
+    let mut ranges = spec.per_batch_size.clone();
     ranges.sort_unstable();
     let at = |n: i64| ranges.iter().rev().find(|&&(first, _, _)| first <= n).map_or(0, |&(_, _, k)| k.min(most) as u32);
-    (0..=i64::from(s.max_num_seqs)).map(at).collect()
-}
-
-/// What vLLM itself refuses.
-fn check(s: &SchedulerSettings) -> Result<(), Refusal> {
-    let refuse = |key, why: String| Err(Refusal { key, why });
-    let (budget, k) = (s.max_num_batched_tokens, s.num_speculative_tokens);
-    if budget < s.max_num_seqs {
-        return refuse("max_num_batched_tokens", format!("{budget} is below max_num_seqs = {}", s.max_num_seqs));
-    }
-    if !s.chunked_prefill && budget < s.max_model_len {
-        let why = format!(
-            "{budget} is below max_model_len = {}: without chunked prefill no prompt is split",
-            s.max_model_len
-        );
-        return refuse("max_num_batched_tokens", why);
-    }
-    if s.max_num_active_seqs > s.max_num_seqs {
-        let why = format!("{} is above max_num_seqs = {}", s.max_num_active_seqs, s.max_num_seqs);
-        return refuse("max_num_active_seqs", why);
-    }
-    if s.long_prefill_token_threshold > s.max_model_len {
-        let why = format!("{} is above max_model_len = {}", s.long_prefill_token_threshold, s.max_model_len);
-        return refuse("long_prefill_token_threshold", why);
-    }
-    let needed = match s.release {
-        Release::V0_32 => draft_slots(s.release, s.method, k),
-        Release::V0_33 => num_lookahead_tokens(s.method, k),
-    };
-    if k > 0 && budget <= needed {
-        let why = format!("{budget} leaves no room for a token beside the {needed} slots that drafting takes");
-        return refuse("max_num_batched_tokens", why);
-    }
-    if let Some(why) = runner_cannot(s) {
-        return refuse("runner", why.into());
-    }
-    if let DraftMethod::Mtp { modules } = s.method {
-        if k > modules && !k.is_multiple_of(modules) {
-            return refuse("num_speculative_tokens", format!("{k} is no multiple of the {modules} MTP modules"));
-        }
-        if modules > 1 && k > 1 && s.prefix_caching && s.block_size < k {
-            let why =
-                format!("{} is below the {k} tokens that several MTP modules draft, with prefix caching", s.block_size);
-            return refuse("block_size", why);
-        }
-    }
-    check_table(s)
-}
-
-/// Why the model runner cannot serve the drafter.
-fn runner_cannot(s: &SchedulerSettings) -> Option<&'static str> {
-    match (s.runner, s.method) {
-        (Runner::V2, DraftMethod::DraftModel { parallel: true } | DraftMethod::Eagle { parallel: true }) => {
-            Some("runner V2 drafts no tokens in parallel: take V1")
-        }
-        (Runner::V1, DraftMethod::Dspark { .. }) => Some("runner V1 does not serve DSpark: take V2"),
-        _ => None,
-    }
-}
-
-fn check_table(s: &SchedulerSettings) -> Result<(), Refusal> {
-    let refuse = |why: String| Err(Refusal { key: "num_speculative_tokens_per_batch_size", why });
-    let mut ranges = s.per_batch_size.clone();
-    ranges.sort_unstable();
-    let mut before = 0;
-    for &(first, last, k) in &ranges {
-        match () {
-            () if first < 1 => return refuse(format!("batch size {first} is below 1")),
-            () if last < first => return refuse(format!("batch sizes {first} to {last} are no range")),
-            () if first <= before => return refuse(format!("batch size {first} stands in two ranges")),
-            () if before == 0 && first > 1 => return refuse(format!("it begins at batch size {first}, not at 1")),
-            () if k < 0 => return refuse(format!("{k} draft tokens")),
-            () => before = last,
-        }
-    }
-    Ok(())
+    (0..=i64::from(c.max_num_seqs)).map(at).collect()
 }

@@ -1,82 +1,171 @@
-//! First the requests that run: each gets its tokens and slots while the budget lasts; preemption from the back.
+//! First the requests that run: each gets its tokens, its drafts and slots while the budget lasts; preemption from the back, or
+//! of the lowest priority.
 
 use super::Scheduler;
+use super::rules::Rules;
+use crate::config::{DraftAt, SchedulingPolicy};
 use crate::engine::request::RunningRequest;
 
+/// What came of looking for slots.
+enum Room {
+    /// There are; the request now stands here in the running list.
+    Found(usize),
+    /// There are, for its next token alone.
+    ForOne,
+    /// It had to go itself; the next request now stands here.
+    GoneItself(usize),
+}
+
 impl Scheduler<'_> {
-    /// Gives every running request its tokens, at most `num_spec_tokens` of them drafts.
-    pub(super) fn schedule_running(&mut self, num_spec_tokens: u32) {
-        let mut at = self.schedule_leading_decodes(num_spec_tokens);
-        while at < self.running.len() && self.token_budget > 0 {
+    /// Gives every running request its tokens; returns how many got some.
+    pub(super) fn schedule_running(&mut self) -> usize {
+        let slots = self.rules.draft_slots;
+        let mut scheduled = self.schedule_leading_decodes();
+        let mut at = scheduled;
+        while at < self.running.len() && self.token_budget > slots {
             let r = &self.running[at];
-            let want = match r.prefilling {
-                true => self.chunk(r.num_tokens - r.num_computed_tokens),
-                false => 1 + num_lookahead(r, num_spec_tokens, self.config.max_model_len),
-            };
-            let Some(scheduled) = self.make_room(at, want.min(self.token_budget)) else { break };
-            let r = &mut self.running[at];
-            r.num_scheduled_tokens = scheduled;
-            self.token_budget -= scheduled;
-            if r.prefilling {
-                self.kv_cache_manager.cache_blocks(r, r.num_computed_tokens + scheduled);
+            if self.pace.defer_prefills && r.prefilling {
+                at += 1;
+                continue;
             }
+            let want = self.limited(r.num_tokens + self.spec_tokens_of(r) - r.num_computed_tokens);
+            // One position is the sampled token's.
+            let room = (self.rules.max_model_len - 1).saturating_sub(r.num_computed_tokens);
+            let want = want.min(self.token_budget - slots).min(room);
+            let left = r.num_tokens - r.num_computed_tokens.min(r.num_tokens);
+            let mut new = self.rules.off_the_end(left, want);
+            if new == 0 {
+                at += 1;
+                continue;
+            }
+            match self.make_room(at, new, &mut scheduled) {
+                Some(Room::Found(place)) => at = place,
+                Some(Room::ForOne) => new = 1,
+                Some(Room::GoneItself(place)) if self.rules.goes_on_after_self_preemption => {
+                    at = place;
+                    continue;
+                }
+                Some(Room::GoneItself(_)) | None => break,
+            }
+            let r = &mut self.running[at];
+            r.num_scheduled_tokens = new;
+            // Drafts that did not fit are lost.
+            r.num_spec_tokens = 0;
+            let end = r.num_computed_tokens + new;
+            r.num_cacheable_tokens = r.num_cacheable_tokens.max(end.min(r.num_tokens));
+            if r.prefilling {
+                self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+                self.pace.prefill_scheduled = true;
+            }
+            self.token_budget -= new + slots;
+            scheduled += 1;
             at += 1;
         }
+        scheduled
     }
 
     /// The common case, kept tight: leading decodes with budget to spare, growing a block at most. Returns how many it
     /// scheduled.
-    fn schedule_leading_decodes(&mut self, num_spec_tokens: u32) -> usize {
-        let max_model_len = self.config.max_model_len;
-        let mut done = 0;
+    #[inline]
+    fn schedule_leading_decodes(&mut self) -> usize {
+        if self.threshold > 0 {
+            return 0;
+        }
+        let Rules { max_model_len, num_lookahead_tokens, draft_slots, draft_at, .. } = self.rules;
+        let (step_end, of_all) = (draft_at == DraftAt::StepEnd, self.num_spec_tokens);
+        let (mut budget, mut done) = (self.token_budget, 0);
         for r in &mut self.running {
-            let scheduled = 1 + num_lookahead(r, num_spec_tokens, max_model_len);
-            if r.prefilling
-                || scheduled > self.token_budget
-                || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + scheduled)
-            {
+            let spec = if step_end { r.num_spec_tokens } else { of_all & u32::from(r.may_draft).wrapping_neg() };
+            let computed = r.num_computed_tokens;
+            let new = (1 + spec).min(max_model_len - 1 - computed);
+            let slots = (computed + new + num_lookahead_tokens).min(max_model_len);
+            if r.prefilling || new + draft_slots > budget || !self.kv_cache_manager.allocate_slots(r, slots) {
                 break;
             }
-            r.num_scheduled_tokens = scheduled;
-            self.token_budget -= scheduled;
+            r.num_scheduled_tokens = new;
+            r.num_spec_tokens = 0;
+            r.num_cacheable_tokens = computed + 1;
+            budget -= new + draft_slots;
             done += 1;
         }
+        self.token_budget = budget;
         done
     }
 
-    /// Finds slots for `tokens` more tokens of the running request at `at`, preempting from the back; returns how many it
-    /// found slots for. `None` when the request had to go itself.
-    fn make_room(&mut self, at: usize, tokens: u32) -> Option<u32> {
+    /// Finds slots for `new` tokens of the running request at `at`, preempting others or, last, itself; `None` when it was alone
+    /// with the whole pool and had to be rejected.
+    fn make_room(&mut self, at: usize, new: u32, scheduled: &mut usize) -> Option<Room> {
+        let mut at = at;
         loop {
             let r = &mut self.running[at];
-            let (prefilling, computed) = (r.prefilling, r.num_computed_tokens);
-            if self.kv_cache_manager.allocate_slots(r, computed + tokens) {
-                return Some(tokens);
+            let tokens = (r.num_computed_tokens + new + self.rules.num_lookahead_tokens).min(self.rules.max_model_len);
+            if self.kv_cache_manager.allocate_slots(r, tokens) {
+                return Some(Room::Found(at));
             }
-            if at + 1 < self.running.len() {
-                self.preempt(self.running.len() - 1);
-                continue;
+            if self.running.len() == 1 && self.rules.guarded {
+                return self.last_resort();
             }
-            if at > 0 {
-                self.preempt(self.running.len() - 1);
-                return None;
+            let victim = self.victim();
+            let gone = &self.running[victim];
+            if gone.num_scheduled_tokens > 0 {
+                self.token_budget += gone.num_scheduled_tokens + self.rules.draft_slots;
+                *scheduled -= 1;
             }
-            // Alone with the whole pool: first without lookahead, then it can never fit.
-            if !prefilling && self.kv_cache_manager.allocate_slots(&mut self.running[at], computed + 1) {
-                return Some(1);
+            self.preempt(victim);
+            if victim == at {
+                return Some(Room::GoneItself(at));
             }
-            self.reject_running();
-            return None;
+            at -= usize::from(victim < at);
         }
+    }
+
+    /// Alone with the whole pool: first without drafts and lookahead, then it can never fit.
+    fn last_resort(&mut self) -> Option<Room> {
+        let r = &mut self.running[0];
+        if !r.prefilling && self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
+            return Some(Room::ForOne);
+        }
+        self.reject_running();
+        None
+    }
+
+    /// Who is preempted: the last one, or the one of the lowest priority, of those the last to arrive.
+    fn victim(&self) -> usize {
+        if self.rules.policy == SchedulingPolicy::Fcfs {
+            return self.running.len() - 1;
+        }
+        let rank = |r: &RunningRequest| (r.priority, r.arrival, if self.rules.guarded { r.id } else { 0 });
+        let worse = |worst, at| if rank(&self.running[at]) > rank(&self.running[worst]) { at } else { worst };
+        (1..self.running.len()).fold(0, worse)
+    }
+
+    /// At most the threshold of long prefills.
+    pub(super) fn limited(&self, tokens: u32) -> u32 {
+        if self.threshold > 0 { tokens.min(self.threshold) } else { tokens }
     }
 }
 
-/// The most a request may draft now. One position is the new token's, and vLLM keeps one below `max_model_len`
-/// (policies.md 4.2).
-#[inline]
-fn num_lookahead(r: &RunningRequest, num_spec_tokens: u32, max_model_len: u32) -> u32 {
-    match r.may_draft {
-        true => num_spec_tokens.min((max_model_len - 1).saturating_sub(r.num_computed_tokens + 1)),
-        false => 0,
+impl Rules {
+    /// The longest piece of a request's tokens in a step with `eligible` requests that run or wait; 0 is no limit.
+    #[inline]
+    pub(super) fn threshold(&self, eligible: usize) -> u32 {
+        let threshold = self.long_prefill_token_threshold;
+        if threshold == 0 || (eligible <= 1 && self.lift_threshold_when_alone) {
+            return 0;
+        }
+        match self.long_prefill_token_threshold_adaptive {
+            true => threshold.max(self.max_num_batched_tokens / eligible as u32),
+            false => threshold,
+        }
+    }
+
+    /// `new` of the `left` tokens of a prompt, shortened so that the chunk does not end within the prefill lookahead of its
+    /// end; 0 when nothing is left of it. Only drafters with several MTP modules look further ahead than 1.
+    pub(super) fn off_the_end(&self, left: u32, new: u32) -> u32 {
+        let remaining = left.saturating_sub(new);
+        if 0 < remaining && remaining < self.num_prefill_lookahead_tokens {
+            return new.saturating_sub(self.num_prefill_lookahead_tokens - remaining);
+        }
+        new
     }
 }

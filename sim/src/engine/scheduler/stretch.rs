@@ -2,16 +2,16 @@
 
 use super::Scheduler;
 use crate::Time;
+use crate::config::Version;
 use crate::metrics::Totals;
 
 impl Scheduler<'_> {
     /// How many steps nothing but an arrival can disturb; 0 when this is no stretch.
     pub fn plain_stretch(&self) -> u32 {
-        // Where prefixes are shared, the order in which requests take blocks shows in what is evicted. Without, only a
-        // preempted request can hit the cache, and what is left of its blocks depends on how many were taken, not by whom.
-        let order_shows = self.config.prefix_caching && !self.workload.prefix_ids.is_empty();
-        let fits = self.running.len() as u32 <= self.config.max_num_batched_tokens;
-        if self.drafting || !self.config.skip_stretches || order_shows || !fits || !self.waiting.is_empty() {
+        // Without shared prefixes only a preempted request can hit the cache, and what is left of its blocks depends on how
+        // many were taken, not by whom.
+        let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
+        if self.drafting || !self.config.skip_stretches || self.order_shows || !fits || !self.waiting.is_empty() {
             return 0;
         }
         let mut steps = u32::MAX;
@@ -26,7 +26,9 @@ impl Scheduler<'_> {
             return steps;
         }
         let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
-        if blocks > kv.num_free_blocks() { 0 } else { steps }
+        // v0 keeps a block free that it does not need.
+        let spare = u32::from(self.rules.version == Version::V0);
+        if blocks + spare > kv.num_free_blocks() { 0 } else { steps }
     }
 
     /// Requests in the batch of a stretch, and the sum of their context.
@@ -54,12 +56,14 @@ impl Scheduler<'_> {
         self.output.clear();
         self.last_end = end;
         self.current_step += u64::from(done);
+        self.pace.skip(done);
         let mut ended = false;
         for r in &mut self.running {
             let fits = self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + done);
             assert!(fits, "the stretch was cut to what the pool holds");
             r.num_computed_tokens += done;
             r.num_tokens += done;
+            r.num_cacheable_tokens = r.num_tokens - 1;
             r.num_output_tokens += done;
             r.last_emit = end;
             ended |= r.num_output_tokens == r.max_tokens;

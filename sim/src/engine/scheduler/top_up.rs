@@ -12,17 +12,20 @@ impl Scheduler<'_> {
         let decodes = self.output.batch.len();
         let verified: u32 = (0..decodes).map(|i| drafts.tokens(i).1 + 1).sum();
         // Not from what was charged: limits were lowered and requests left out since.
-        let mut freed = self.config.max_num_batched_tokens - verified - self.output.prefill.tokens as u32;
+        let requests = decodes + self.output.chunks.len();
+        let charged = verified + self.output.prefill.tokens as u32 + requests as u32 * self.rules.draft_slots;
+        let mut freed = self.rules.max_num_batched_tokens - charged;
         self.output.clear_chunks();
-        let threshold = self.config.long_prefill_token_threshold;
+        let threshold = self.threshold;
         for r in self.running.iter_mut().filter(|r| r.prefilling) {
             let end = r.num_computed_tokens + r.num_scheduled_tokens;
             let allowed = if threshold > 0 { threshold.saturating_sub(r.num_scheduled_tokens) } else { u32::MAX };
-            let extra = (r.num_tokens - end).min(freed).min(allowed);
+            let extra = r.num_tokens.saturating_sub(end).min(freed).min(allowed);
             if extra > 0 && self.kv_cache_manager.allocate_slots(r, end + extra) {
                 r.num_scheduled_tokens += extra;
                 freed -= extra;
-                self.kv_cache_manager.cache_blocks(r, end + extra);
+                r.num_cacheable_tokens = end + extra;
+                self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
             }
             if r.num_scheduled_tokens > 0 {
                 self.output.push_chunk(r);

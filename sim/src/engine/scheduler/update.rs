@@ -19,6 +19,13 @@ struct Sums {
 }
 
 impl Scheduler<'_> {
+    /// vLLM's `update_draft_token_ids`: `drafts` says how many drafts each request of the running list holds from now on.
+    pub fn update_draft_tokens(&mut self, mut drafts: impl FnMut(&RunningRequest) -> u32) {
+        for r in self.running.iter_mut().filter(|r| !r.prefilling) {
+            r.num_spec_tokens = drafts(r);
+        }
+    }
+
     /// Makes the step that ended at `end` part of the requests; returns what the scheduler knows of it.
     pub fn update_from_output(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> StepRecord {
         let mut record = StepRecord {
@@ -106,7 +113,9 @@ impl Scheduler<'_> {
             return (0, 0);
         }
         for r in self.running.iter_mut().filter(|r| r.prefilling) {
-            r.num_computed_tokens += std::mem::take(&mut r.num_scheduled_tokens);
+            // What an admission was padded with stands for no token.
+            let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
+            r.num_computed_tokens = computed.min(r.num_tokens);
             if !(self.drafting && self.config.draft_prefill) {
                 // A draft that keeps no KV has no gaps.
                 r.num_draft_computed_tokens = r.num_computed_tokens;

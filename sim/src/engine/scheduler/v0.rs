@@ -1,20 +1,97 @@
-//! vLLM v0's scheduler, on which the papers ran (policies.md 14): a step is a prefill step (waiting prompts, whole,
-//! never speculating) or, when none can start, a decode step of all running requests.
+//! vLLM v0 as the papers ran (policies.md 14; vLLM 0.6.3, `core/scheduler.py`): a step is a prefill step (waiting prompts, whole,
+//! never speculating) or, when none can start, a decode step of all running requests. Drafts do not charge the budget.
 
 use super::Scheduler;
+use crate::config::SchedulingPolicy;
+use crate::engine::request::{RejectReason, RunningRequest};
+use crate::engine::scheduler_output::Rejection;
 
 impl Scheduler<'_> {
     pub(super) fn schedule_v0(&mut self) {
-        let running = self.running.len();
-        self.schedule_waiting(true);
-        if self.running.len() == running {
-            // All of them take part, so the budget caps their drafts.
-            let each = self.token_budget / (running as u32).max(1);
-            self.schedule_running(self.num_spec_tokens.min(each.saturating_sub(1)));
+        if self.schedule_prefills() {
+            return;
         }
-        // Only where admission had the empty pool to itself: what a decode step frees is for the next one.
-        if running == 0 {
-            self.reject_hopeless();
+        if self.rules.policy == SchedulingPolicy::Priority {
+            self.preempt_lower_priorities();
+        }
+        self.schedule_decodes();
+    }
+
+    /// Admits waiting requests whole, also those that were preempted; says whether it did.
+    fn schedule_prefills(&mut self) -> bool {
+        while let Some(head) = self.waiting.peek() {
+            let r = self.activate(head);
+            if let Some(reason) = self.never_v0(r.num_tokens) {
+                self.waiting.pop();
+                self.output.rejected.push(Rejection { id: head.id, reason, ran: None });
+                continue;
+            }
+            let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
+            let (new, tokens) = (r.num_tokens - found.num_tokens, r.num_tokens);
+            let full = self.running.len() >= self.rules.max_num_active_seqs as usize;
+            if full || new > self.token_budget || !self.admit(head, r, found, new, tokens) {
+                break;
+            }
+        }
+        !self.output.admitted.is_empty()
+    }
+
+    /// Why a request of so many tokens, prompt and output, can never be admitted.
+    pub(super) fn never_v0(&self, tokens: u32) -> Option<RejectReason> {
+        if tokens > self.rules.max_model_len {
+            return Some(RejectReason::PromptOverModelLen);
+        }
+        if tokens > self.rules.max_num_batched_tokens {
+            return Some(RejectReason::PromptOverBudget);
+        }
+        match self.kv_cache_manager.could_hold(tokens) {
+            (false, _) => Some(RejectReason::PromptOverPool),
+            (true, false) => Some(RejectReason::PromptOverDraftPool),
+            (true, true) => None,
+        }
+    }
+
+    /// Preempts who has a lower priority than the first that waits, until that one fits; then puts both lists in order.
+    fn preempt_lower_priorities(&mut self) {
+        self.running.sort_by_key(|r| (r.priority, r.arrival));
+        if let Some(head) = self.waiting.pop() {
+            while let Some(last) = self.running.last()
+                && (last.priority, last.arrival) > (head.priority, head.arrival)
+                && !self.fits_v0(&self.activate(head))
+            {
+                self.preempt(self.running.len() - 1);
+            }
+            self.waiting.prepend(head);
+        }
+        self.waiting.sort();
+    }
+
+    /// Could the request be admitted now?
+    fn fits_v0(&self, r: &RunningRequest) -> bool {
+        self.never_v0(r.num_tokens).is_none()
+            && self.kv_cache_manager.could_admit(r.num_tokens)
+            && self.running.len() < self.rules.max_num_active_seqs as usize
+    }
+
+    /// Gives every running request its next token, drafts and lookahead slots, preempting from the back, last itself.
+    fn schedule_decodes(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let r = &mut self.running[at];
+            let tokens = r.num_tokens + self.rules.num_lookahead_tokens;
+            // Of the blocks it fills it has seen those of the tokens that it had when it was last scheduled.
+            if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
+                let fits = self.kv_cache_manager.allocate_slots(r, tokens);
+                debug_assert!(fits, "no more blocks are new than are touched");
+                // All or nothing (`Top1Proposer`).
+                let drafts = if r.may_draft { self.num_spec_tokens } else { 0 };
+                let drafts = if r.num_tokens + drafts < self.rules.max_model_len { drafts } else { 0 };
+                r.num_scheduled_tokens = 1 + drafts;
+                r.num_cacheable_tokens = r.num_tokens;
+                at += 1;
+            } else {
+                self.preempt(self.running.len() - 1);
+            }
         }
     }
 }

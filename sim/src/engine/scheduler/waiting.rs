@@ -1,36 +1,103 @@
 //! Then the requests that wait, in order: each is admitted while budget, sequences and blocks last.
 
 use super::Scheduler;
+use crate::config::Version;
+use crate::engine::kv_cache::ComputedBlocks;
+use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Admission;
 
+/// What becomes of the head of the waiting list.
+enum Admit {
+    /// So many of its tokens are scheduled.
+    Tokens(u32),
+    /// It waits, and all behind it.
+    Stop,
+    /// It waits; the next one is looked at.
+    PassOver,
+}
+
 impl Scheduler<'_> {
-    /// Admits waiting requests. `whole`: no prompt is split, but what a preempted request recomputes is, since it may have
-    /// outgrown the budget.
-    pub(super) fn schedule_waiting(&mut self, whole: bool) {
-        while self.token_budget > 0 && self.running.len() < self.config.max_num_seqs as usize {
+    /// Admits waiting requests into a step that has scheduled `running` others.
+    pub(super) fn schedule_waiting(&mut self, running: usize) {
+        while self.token_budget > self.rules.draft_slots && self.running.len() < self.rules.max_num_active_seqs as usize
+        {
             let Some(head) = self.waiting.peek() else { break };
-            let mut r = self.activate(head);
+            let r = self.activate(head);
             let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
-            let want = r.num_tokens - found.num_tokens;
-            let whole = whole && head.num_output_tokens == 0;
-            if whole && want > self.token_budget {
-                break;
+            match self.tokens_to_admit(&r, found.num_tokens, running) {
+                Admit::Stop => break,
+                Admit::PassOver => self.aside.extend(self.waiting.pop()),
+                Admit::Tokens(new) => {
+                    let tokens = found.num_tokens + new + self.rules.num_lookahead_tokens;
+                    if !self.admit(head, r, found, new, tokens.min(self.rules.max_model_len)) {
+                        break;
+                    }
+                }
             }
-            let scheduled = if whole { want } else { self.chunk(want).min(self.token_budget) };
-            let busy = !self.running.is_empty();
-            if !self.kv_cache_manager.allocate_new(&mut r, found, found.num_tokens + scheduled, busy) {
-                break;
-            }
-            self.kv_cache_manager.cache_blocks(&r, found.num_tokens + scheduled);
-            r.num_computed_tokens = found.num_tokens;
-            // The cache holds the draft's KV as well, but for the gaps it had.
-            let prompt = r.num_tokens - r.num_output_tokens;
-            r.num_draft_computed_tokens = found.num_tokens.min(head.num_draft_computed_tokens.max(prompt));
-            r.num_scheduled_tokens = scheduled;
-            self.token_budget -= scheduled;
-            self.waiting.pop();
-            self.output.admitted.push(Admission { id: r.id, num_cached_tokens: found.num_tokens });
-            self.running.push(r);
         }
+        self.pace.admitted(!self.waiting.is_empty());
+        while let Some(r) = self.aside.pop() {
+            self.waiting.prepend(r);
+        }
+    }
+
+    /// How many tokens of a request are scheduled that has `computed` in the cache.
+    fn tokens_to_admit(&self, r: &RunningRequest, computed: u32, running: usize) -> Admit {
+        let left = r.num_tokens - computed;
+        if self.pace.defer_prefills && left > 1 {
+            return Admit::Stop;
+        }
+        let limit = self.token_budget - self.rules.draft_slots;
+        let padding = self.padding(computed, left, running);
+        if padding > 0 && padding >= limit {
+            return Admit::Stop;
+        }
+        let want = self.limited(left + padding);
+        if !self.rules.chunked_prefill && want > limit {
+            return Admit::Stop;
+        }
+        match self.rules.off_the_end(left, want.min(limit)) {
+            0 if self.rules.version == Version::V0_32 => Admit::Stop,
+            0 => Admit::PassOver,
+            new => Admit::Tokens(new),
+        }
+    }
+
+    /// Drafts that stand for none: an admission with one token left gets the length of a decode request, beside which it runs.
+    fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
+        let padding = self.rules.pad_admissions;
+        let decodes_only = !self.pace.prefill_scheduled && (running > 0 || computed > 0);
+        let fits_model = computed + padding + 2 <= self.rules.max_model_len;
+        if left == 1 && decodes_only && fits_model { padding } else { 0 }
+    }
+
+    /// Takes the head of the waiting list into the running one, with `new` tokens scheduled and slots for `tokens` in all; false,
+    /// and nothing changed, where the pools have not enough blocks.
+    pub(super) fn admit(
+        &mut self,
+        head: WaitingRequest,
+        mut r: RunningRequest,
+        found: ComputedBlocks,
+        new: u32,
+        tokens: u32,
+    ) -> bool {
+        let computed = found.num_tokens;
+        let busy = !self.running.is_empty();
+        if !self.kv_cache_manager.allocate_new(&mut r, found, tokens, busy) {
+            return false;
+        }
+        r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
+        self.kv_cache_manager.cache_blocks(&r, r.num_cacheable_tokens);
+        self.waiting.pop();
+        r.num_computed_tokens = computed;
+        // The cache holds the draft's KV as well, but for the gaps it had.
+        let prompt = r.num_tokens - r.num_output_tokens;
+        r.num_draft_computed_tokens = computed.min(head.num_draft_computed_tokens.max(prompt));
+        r.num_scheduled_tokens = new;
+        self.token_budget -= new + self.rules.draft_slots;
+        self.pace.prefill_admitted |= r.num_tokens - computed > 1;
+        self.output.admitted.push(Admission { id: r.id, num_cached_tokens: computed });
+        self.running.push(r);
+        true
     }
 }

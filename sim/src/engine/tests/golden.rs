@@ -59,20 +59,22 @@ fn the_token_budget_splits_a_prompt_after_the_decodes() {
 
 #[test]
 fn without_chunking_a_prompt_waits_for_a_whole_budget() {
-    let mut f = Fixture::new(requests(&[(0.0, 100, 4), (0.001, 101, 1), (0.002, 10, 1), (0.003, 300, 1)]));
-    f.config.max_num_batched_tokens = 101;
-    f.config.chunked_prefill = false;
+    let mut f = Fixture::new(requests(&[(0.0, 50, 4), (0.0, 50, 4), (0.001, 109, 1), (0.002, 10, 1), (0.003, 110, 1)]));
+    f.config.max_num_batched_tokens = 110;
+    f.config.max_model_len = 110;
+    f.config.chunked_prefill = Some(false);
     let run = f.plain();
-    // Head-of-line: the short prompt waits behind the one of 101, which needs a step without decodes.
+    // Head-of-line: the short prompt waits behind the one of 109, for which two decodes are one too many.
     let chunks: Vec<_> = run.steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
-    assert_eq!(chunks, [(0, 100), (1, 0), (1, 0), (1, 0), (0, 101), (0, 10)]);
-    assert_eq!(run.records.outcome[3], Outcome::Rejected);
+    assert_eq!(chunks, [(0, 100), (2, 0), (2, 0), (2, 0), (0, 109), (0, 10)]);
+    assert_eq!(run.records.outcome[4], Outcome::Rejected);
 }
 
 #[test]
 fn v0_prefills_first_and_apart() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 4), (0.001, 50, 2), (0.002, 60, 1)]));
-    f.config.scheduler = Scheduler::V0PrefillFirst;
+    f.config.version = Version::V0;
+    f.config.max_model_len = 2048;
     let shapes: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunks, s.chunk_tokens)).collect();
     assert_eq!(shapes, [(0, 1, 100), (0, 2, 110), (2, 0, 0), (1, 0, 0), (1, 0, 0)]);
 }
@@ -183,6 +185,8 @@ fn trimming_frees_budget_for_prompts() {
     }
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
     f.config.max_num_batched_tokens = 20;
+    f.config.max_num_seqs = 20;
+    f.config.max_num_new_slots_for_drafting = Some(0);
     let chunks = |f: &Fixture| -> Vec<u64> {
         f.with(|s| s.run(Speculation::Policy(Box::new(Trims)))).steps.iter().map(|s| s.chunk_tokens).collect()
     };
@@ -224,6 +228,8 @@ fn draft_gaps_cost_what_they_say() {
 fn a_draft_pool_of_its_own_can_be_what_runs_out() {
     let mut f = Fixture::new(requests(&[(0.0, 32, 40), (0.0, 32, 40)]));
     f.config.draft_kv = DraftKv::Separate { blocks: 5 };
+    f.config.scheduler_reserve_full_isl = Some(false);
+    f.config.num_lookahead_tokens = Some(0);
     assert_eq!(f.plain().records.preemptions, [0, 0]);
     let speculative = f.with(|s| s.run(Speculation::Policy(Box::new(Erratic { seed: 1, ..Erratic::new(2, false) }))));
     assert!(speculative.records.preemptions[1] > 0);
@@ -231,37 +237,53 @@ fn a_draft_pool_of_its_own_can_be_what_runs_out() {
 }
 
 #[test]
-fn a_v0_decode_step_is_of_all_running_requests() {
+fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     let mut f = Fixture::new(requests(&[(0.0, 16, 100); 40]));
-    f.config.scheduler = Scheduler::V0PrefillFirst;
+    f.config.version = Version::V0;
     f.config.max_num_batched_tokens = 640;
-    f.config.max_num_seqs = 40;
+    f.config.max_model_len = 640;
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
-    // 40 requests share 640 tokens: 15 drafts each, not 20 for the first thirty.
-    assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 600));
+    assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
+}
+
+/// Its stop checker looks for a length above `max_model_len`; its proposer drafts all or nothing below it.
+#[test]
+fn a_v0_request_ends_one_token_beyond_the_models_length() {
+    let mut f = Fixture::new(requests(&[(0.0, 10, 1000)]));
+    f.config.version = Version::V0;
+    f.config.max_model_len = 100;
+    f.rate = 0.0;
+    let run = fixed(&f, 3);
+    assert_eq!(run.records.emitted, [91]);
+    // With 97 tokens a fourth would reach 100.
+    let drafted: Vec<_> = run.steps[run.steps.len() - 5..].iter().map(|s| s.drafted).collect();
+    assert_eq!(drafted, [3, 0, 0, 0, 0]);
 }
 
 #[test]
 fn a_v0_request_that_outgrew_the_pool_takes_nobody_with_it() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 200), (0.0, 100, 5)]));
-    f.config.scheduler = Scheduler::V0PrefillFirst;
+    f.config.version = Version::V0;
+    f.config.max_model_len = 2048;
     f.config.prefix_caching = false;
     f.config.num_gpu_blocks = 11;
     assert_eq!(f.plain().records.outcome, [Outcome::Rejected, Outcome::Finished]);
 }
 
+/// vLLM's v0 counts every block that a token touches as a new one.
 #[test]
-fn whole_prompts_are_recomputed_in_pieces_when_they_outgrew_the_budget() {
-    for scheduler in [Scheduler::V1, Scheduler::V0PrefillFirst] {
-        let mut f = Fixture::new(requests(&[(0.0, 100, 60); 3]));
-        f.config = EngineConfig { scheduler, chunked_prefill: false, prefix_caching: false, ..f.config };
-        f.config.max_num_batched_tokens = 128;
-        f.config.num_gpu_blocks = 18;
-        let run = f.plain();
-        assert!(run.totals.preemptions > 0);
-        assert_eq!(run.records.outcome, [Outcome::Finished; 3], "{scheduler:?}");
-    }
+fn v0_preempts_where_the_next_token_would_still_fit_a_block() {
+    let mut f = Fixture::new(requests(&[(0.0, 20, 9), (0.0, 20, 9)]));
+    f.config.prefix_caching = false;
+    f.config.num_gpu_blocks = 4;
+    f.config.version = Version::V0;
+    f.config.max_model_len = 2048;
+    let preemptions = |f: &Fixture| f.plain().records.preemptions;
+    assert_eq!(preemptions(&f), [0, 8], "in each of the first one's decode steps, and admitted again in between");
+    // V1, of whose blocks one is the null block.
+    (f.config.version, f.config.num_gpu_blocks) = (Version::V0_33, 5);
+    assert_eq!(preemptions(&f), [0, 0]);
 }
 
 #[test]
@@ -313,11 +335,18 @@ fn a_clock_that_runs_out_says_so() {
 }
 
 #[test]
-fn a_long_prompt_is_cut_at_the_threshold() {
-    let mut f = Fixture::new(requests(&[(0.0, 100, 1)]));
+fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
+    let chunks = |f: &Fixture| f.plain().steps.iter().map(|s| s.chunk_tokens).collect::<Vec<_>>();
+    let mut f = Fixture::new(requests(&[(0.0, 100, 1), (0.0, 10, 2)]));
     f.config.long_prefill_token_threshold = 40;
-    let chunks: Vec<_> = f.plain().steps.iter().map(|s| s.chunk_tokens).collect();
-    assert_eq!(chunks, [40, 40, 20]);
+    assert_eq!(chunks(&f), [50, 40, 20], "the other one is there for two steps");
+    f.workload = requests(&[(0.0, 100, 1)]);
+    assert_eq!(chunks(&f), [100]);
+    // The adaptive form raises it to an equal share of the budget.
+    f.workload = requests(&[(0.0, 100, 1), (0.0, 10, 2)]);
+    f.config.max_num_batched_tokens = 128;
+    f.config.long_prefill_token_threshold_adaptive = true;
+    assert_eq!(chunks(&f), [74, 36]);
 }
 
 #[test]
@@ -326,11 +355,12 @@ fn admission_may_reserve_the_whole_sequence() {
     let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 90, 1)]));
     f.config.num_gpu_blocks = 10;
     f.config.max_num_batched_tokens = 110;
+    f.config.scheduler_reserve_full_isl = Some(false);
     let second_starts = |f: &Fixture| f.plain().steps.iter().position(|s| s.chunk_tokens == 30 || s.chunk_tokens == 90);
     assert_eq!(second_starts(&f), None, "its first chunk of 30 rides in step 0 with the first prompt's 80");
     assert_eq!(f.plain().steps[0].chunks, 2);
-    f.config.reserve_full_sequence = true;
-    assert_eq!(f.plain().steps[0].chunks, 1);
+    f.config.scheduler_reserve_full_isl = None;
+    assert_eq!(f.plain().steps[0].chunks, 1, "as the release does");
     assert_eq!(second_starts(&f), Some(3), "it starts when the first one has ended");
 }
 
@@ -339,7 +369,7 @@ fn a_watermark_holds_blocks_back_while_something_runs() {
     let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 64, 1)]));
     f.config.num_gpu_blocks = 10;
     assert_eq!(f.plain().steps[0].chunks, 2, "five blocks and four fit into nine");
-    f.config.watermark = 0.1;
+    f.config.watermark = Some(0.1);
     assert_eq!(f.plain().steps[0].chunks, 1, "but not with one kept free");
     // With nothing running the watermark does not apply: the whole pool may be used.
     let mut alone = Fixture::new(requests(&[(0.0, 144, 1)]));

@@ -18,6 +18,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         for (gap, prompt, output, blocks) in list {
             at += gap * 1_000_000_000;
             let mut r = Request::new(Time(at), prompt, output);
+            r.priority = (gap % 3) as i32;
             r.prefix = (0..blocks.min(prompt as usize / 32) as u64).collect();
             w.push(r);
         }
@@ -25,29 +26,44 @@ fn workloads() -> impl Strategy<Value = Workload> {
     })
 }
 
+/// Settings with which every release starts, for drafts of up to [`WILD_TREE`] tokens.
 fn configs() -> impl Strategy<Value = EngineConfig> {
-    let sizes = (1u32..12, 16u32..300, prop::sample::select(vec![4u32, 16]), 4u32..60, 60u32..400);
+    let sizes = (1u32..12, 32u32..300, prop::sample::select(vec![4u32, 16]), 16u32..60, 60u32..400);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let gap = prop::sample::select(vec![DraftGap::CatchUpNextUse, DraftGap::AlwaysExtend, DraftGap::Permanent]);
     let kv =
         prop::sample::select(vec![DraftKv::None, DraftKv::EqualSplit { ratio: 0.5 }, DraftKv::Separate { blocks: 12 }]);
-    (sizes, flags, gap, kv).prop_map(|(size, flag, draft_gap, draft_kv)| EngineConfig {
-        max_num_seqs: size.0,
-        max_num_batched_tokens: size.1,
-        block_size: size.2,
-        num_gpu_blocks: size.3,
-        max_model_len: size.4,
-        scheduler: if flag.0 { Scheduler::V1 } else { Scheduler::V0PrefillFirst },
-        chunked_prefill: flag.1,
-        prefix_caching: flag.2,
-        reserve_full_sequence: flag.3,
-        draft_prefill: flag.4,
-        budget_charge: if flag.5 { BudgetCharge::Full } else { BudgetCharge::Trimmed },
-        watermark: if flag.3 { 0.05 } else { 0.0 },
-        draft_gap,
-        draft_kv,
-        ..EngineConfig::default()
-    })
+    let version = prop::sample::select(vec![Version::V0, Version::V0_32, Version::V0_33, Version::V0_33]);
+    let methods = vec![DraftMethod::DraftModel, DraftMethod::Eagle3, DraftMethod::Mtp, DraftMethod::Ngram];
+    let rules = (version, prop::sample::select(methods), 1u32..4, 0u32..3);
+    (sizes, flags, gap, kv, rules).prop_map(
+        |(size, flag, draft_gap, draft_kv, (version, method, interval, threshold))| {
+            let v0 = version == Version::V0;
+            let whole = v0 || !flag.0;
+            EngineConfig {
+                version,
+                method,
+                scheduling_policy: if flag.1 { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
+                max_num_seqs: size.0,
+                max_num_batched_tokens: if whole { size.1.max(size.4) } else { size.1 },
+                block_size: size.2,
+                // A wild tree and its lookahead slots fit.
+                num_gpu_blocks: if size.2 == 4 { size.3 + 30 } else { size.3 },
+                max_model_len: size.4,
+                chunked_prefill: Some(!whole),
+                prefix_caching: flag.2,
+                scheduler_reserve_full_isl: (!v0).then_some(flag.3),
+                prefill_schedule_interval: if v0 { 1 } else { interval },
+                long_prefill_token_threshold: if v0 { 0 } else { threshold * 20 },
+                draft_prefill: flag.4,
+                budget_charge: if flag.5 { BudgetCharge::Full } else { BudgetCharge::Trimmed },
+                watermark: Some(if flag.3 { 0.05 } else { 0.0 }),
+                draft_gap,
+                draft_kv,
+                ..EngineConfig::default()
+            }
+        },
+    )
 }
 
 fn arrivals() -> impl Strategy<Value = Arrivals> {
@@ -69,7 +85,8 @@ fn check(f: &Fixture, run: &Run, lookahead: u32) -> Result<(), TestCaseError> {
         if r.finished(i) {
             // 4: exactly the output, up to the model's length.
             let (prompt, output) = (f.workload.prompt_len[i], f.workload.output_len[i]);
-            prop_assert_eq!(r.emitted[i], output.min(f.config.max_model_len - prompt));
+            let longest = f.config.max_model_len + u32::from(f.config.version == Version::V0);
+            prop_assert_eq!(r.emitted[i], output.min(longest - prompt));
             prop_assert!(r.arrival[i] <= r.first_scheduled[i] && r.first_scheduled[i] < r.first_token[i]);
             prop_assert!(r.first_token[i] <= r.finish[i]);
         }
@@ -81,7 +98,9 @@ fn check(f: &Fixture, run: &Run, lookahead: u32) -> Result<(), TestCaseError> {
     for s in &run.steps {
         // 5: limits hold in every step.
         prop_assert!(s.batch_size + s.chunks <= f.config.max_num_seqs);
-        let charged = u64::from(s.batch_size) + u64::from(s.verified) + s.chunk_tokens;
+        // v0 charges no drafts.
+        let drafts = if f.config.version == Version::V0 { 0 } else { s.verified };
+        let charged = u64::from(s.batch_size) + u64::from(drafts) + s.chunk_tokens;
         prop_assert!(charged <= u64::from(f.config.max_num_batched_tokens), "{charged} tokens in a step");
         held_blocks(f, run, s, lookahead)?;
     }
@@ -89,12 +108,14 @@ fn check(f: &Fixture, run: &Run, lookahead: u32) -> Result<(), TestCaseError> {
 }
 
 /// 3: the blocks in use are those of the requests in flight: no fewer than what the step runs over needs, and no more than
-/// their whole texts with `lookahead` draft tokens behind them.
+/// their whole texts with `lookahead` draft tokens and as many slots behind them.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32) -> Result<(), TestCaseError> {
-    prop_assert!(s.used_blocks < f.config.num_gpu_blocks, "one is the null block");
+    let null = u32::from(f.config.version != Version::V0);
+    prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && r.finish[i] > s.start);
-    let most = in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + lookahead).div_ceil(f.config.block_size));
+    let most =
+        in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + 2 * lookahead).div_ceil(f.config.block_size));
     let most = most.sum::<u32>();
     prop_assert!(s.used_blocks <= most, "{} blocks where {} hold all requests in flight", s.used_blocks, most);
     // Requests that share a prefix share its blocks.
@@ -121,7 +142,7 @@ fn no_admission_beside_a_preemption(
     let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
     // A client whose request is rejected while scheduling sends the next one into the middle of the step.
     let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
-    if s.preempted == 0 || f.config.scheduler != Scheduler::V1 || rejects {
+    if s.preempted == 0 || f.config.version == Version::V0 || rejects {
         return Ok(());
     }
     let running = |s: &StepRecord| up_to(&r.arrival, s.start) - up_to(&r.finish, s.start) - s.waiting;

@@ -56,6 +56,8 @@ fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     f.lookup = Some(lookups(0.0));
     f.config.draft_prefill = false;
     f.config.max_num_batched_tokens = 20;
+    f.config.max_num_seqs = 20;
+    f.config.max_num_new_slots_for_drafting = Some(0);
     let chunks = |f: &Fixture| -> Vec<u64> { run(f, Same::chain(7)).steps.iter().map(|s| s.chunk_tokens).collect() };
     assert_eq!(chunks(&f)[..3], [10, 12, 12]);
     f.config.budget_charge = BudgetCharge::Trimmed;
@@ -67,6 +69,8 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     let mut f = Fixture::new(requests(&[(0.0, 5, 30), (0.0, 5, 30), (0.001, 100, 1)]));
     f.rate = 0.0;
     f.config.max_num_batched_tokens = 20;
+    f.config.max_num_seqs = 20;
+    f.config.max_num_new_slots_for_drafting = Some(0);
     f.config.budget_charge = BudgetCharge::Trimmed;
     let steps = run(&f, Same { first: Some(1), ..Same::chain(3) }).steps;
     // Two decodes reserve 4 tokens each; one of them runs and verifies 3 drafts: 16 are left for the prompt.

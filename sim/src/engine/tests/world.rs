@@ -82,6 +82,14 @@ impl SpecPolicy for Erratic {
         self.draw(0, self.limit + 1)
     }
 
+    fn max_limit(&self) -> u32 {
+        self.limit
+    }
+
+    fn max_tree_tokens(&self) -> u32 {
+        if self.wild && self.limit > 0 { WILD_TREE } else { 0 }
+    }
+
     fn tree_tokens(&self) -> u32 {
         self.growth().map_or(0, |_| self.draw(204, WILD_TREE) + 1)
     }
@@ -167,7 +175,7 @@ impl Fixture {
     pub fn new(workload: Workload) -> Fixture {
         Fixture {
             workload,
-            config: EngineConfig::default(),
+            config: EngineConfig { max_num_seqs: 64, ..EngineConfig::default() },
             arrivals: Arrivals::Open,
             target: YARDSTICK,
             draft: Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 },

@@ -1,0 +1,131 @@
+//! Settings with which vLLM does not start, and those with which no step could ever be made.
+
+use super::rules::{Rules, SpeculativeConfig, draft_slots, num_lookahead_tokens, runner};
+use crate::config::{BadConfig, DraftMethod, EngineConfig, Runner, Version};
+
+fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
+    Err(BadConfig { key, why })
+}
+
+/// What all releases refuse.
+fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
+    let budget = c.max_num_batched_tokens;
+    if budget < c.max_num_seqs {
+        return refuse("max_num_batched_tokens", format!("{budget} is below max_num_seqs = {}", c.max_num_seqs));
+    }
+    if !c.chunked_prefill() && budget < c.max_model_len {
+        let why = format!(
+            "{budget} is below max_model_len = {}: without chunked prefill no prompt is split",
+            c.max_model_len
+        );
+        return refuse("max_num_batched_tokens", why);
+    }
+    Ok(())
+}
+
+/// What vLLM 0.32 and 0.33 refuse.
+pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConfig> {
+    check_budget(c)?;
+    let (budget, k) = (c.max_num_batched_tokens, spec.num_speculative_tokens);
+    if let Some(active) = c.max_num_active_seqs.filter(|&active| active > c.max_num_seqs) {
+        return refuse("max_num_active_seqs", format!("{active} is above max_num_seqs = {}", c.max_num_seqs));
+    }
+    if c.long_prefill_token_threshold > c.max_model_len {
+        let why = format!("{} is above max_model_len = {}", c.long_prefill_token_threshold, c.max_model_len);
+        return refuse("long_prefill_token_threshold", why);
+    }
+    let needed = match c.version {
+        Version::V0_32 => draft_slots(c, spec),
+        _ => num_lookahead_tokens(c.method, k),
+    };
+    if k > 0 && budget <= needed {
+        let why = format!("{budget} leaves no room for a token beside the {needed} slots that drafting takes");
+        return refuse("max_num_batched_tokens", why);
+    }
+    if let Some(why) = runner_cannot(c, spec) {
+        return refuse("runner", why.into());
+    }
+    if k > 0 && c.method == DraftMethod::Mtp {
+        check_mtp(c, k)?;
+    }
+    check_table(spec)
+}
+
+fn check_mtp(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
+    if k > c.mtp_modules && !k.is_multiple_of(c.mtp_modules) {
+        return refuse("mtp_modules", format!("the {k} draft tokens are no multiple of the {} modules", c.mtp_modules));
+    }
+    if c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
+        let why =
+            format!("{} is below the {k} tokens that several MTP modules draft, with prefix caching", c.block_size);
+        return refuse("block_size", why);
+    }
+    Ok(())
+}
+
+/// Why the model runner cannot serve the drafter.
+fn runner_cannot(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<&'static str> {
+    let k = spec.num_speculative_tokens;
+    match (runner(c, spec), c.method) {
+        _ if k == 0 => None,
+        (Runner::V2, DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3) if spec.parallel_drafting => {
+            Some("\"v2\" drafts no tokens in parallel: take \"v1\"")
+        }
+        (Runner::V1, DraftMethod::Dspark | DraftMethod::DsparkFillIn) => {
+            Some("\"v1\" does not serve DSpark: take \"v2\"")
+        }
+        _ => None,
+    }
+}
+
+fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
+    let refuse = |why: String| refuse("num_speculative_tokens_per_batch_size", why);
+    let mut ranges = spec.per_batch_size.clone();
+    ranges.sort_unstable();
+    let mut before = 0;
+    for &(first, last, k) in &ranges {
+        match () {
+            () if first < 1 => return refuse(format!("batch size {first} is below 1")),
+            () if last < first => return refuse(format!("batch sizes {first} to {last} are no range")),
+            () if first <= before => return refuse(format!("batch size {first} stands in two ranges")),
+            () if before == 0 && first > 1 => return refuse(format!("it begins at batch size {first}, not at 1")),
+            () if k < 0 => return refuse(format!("{k} draft tokens")),
+            () => before = last,
+        }
+    }
+    Ok(())
+}
+
+/// What the replica of vLLM's v0 engine does not have, and what that engine refuses.
+pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
+    let absent = [
+        ("chunked_prefill", c.chunked_prefill == Some(true)),
+        ("long_prefill_token_threshold", c.long_prefill_token_threshold > 0),
+        ("long_prefill_token_threshold_adaptive", c.long_prefill_token_threshold_adaptive),
+        ("scheduler_reserve_full_isl", c.scheduler_reserve_full_isl == Some(true)),
+        ("max_num_active_seqs", c.max_num_active_seqs.is_some()),
+        ("max_num_new_slots_for_drafting", c.max_num_new_slots_for_drafting.is_some()),
+        ("pad_admissions", c.pad_admissions == Some(true)),
+        ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
+    ];
+    match absent.into_iter().find(|(_, set)| *set) {
+        Some((key, _)) => refuse(key, "engine.version = \"vllm-v0\" has no such rule; leave it out".into()),
+        None => check_budget(c),
+    }
+}
+
+/// Is there room for one decode request at all?
+pub(super) fn check_room(c: &EngineConfig, rules: &Rules) -> Result<(), BadConfig> {
+    let (k, lookahead) = (rules.num_speculative_tokens, rules.num_lookahead_tokens);
+    let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
+    let blocks = c.target_blocks(rules.drafter) - u32::from(c.version != Version::V0);
+    if k > 0 && blocks < needed {
+        let why = format!(
+            "the {blocks} blocks that requests can use never hold one: a token, {k} drafts and {lookahead} lookahead slots \
+             take {needed} of {} tokens",
+            c.block_size
+        );
+        return refuse("num_gpu_blocks", why);
+    }
+    Ok(())
+}
