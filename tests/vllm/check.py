@@ -13,12 +13,16 @@ import time
 CHUNK = 50
 
 
-def chunk(first: int, count: int) -> str:
+def chunk(by_core: bool, first: int, count: int) -> str:
     """The lines of `count` workloads from seed `first` on."""
+    import core
+    import core_lines
     import driver
     import lines
     import workloads
 
+    if by_core:
+        return "".join(core_lines.encode(core.run(workloads.draw_core(seed))) for seed in range(first, first + count))
     return "".join(lines.encode(driver.run(workloads.draw(seed))) for seed in range(first, first + count))
 
 
@@ -26,24 +30,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed")
     parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--core", action="store_true", help="by the engine core, not by its scheduler alone")
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     options = parser.parse_args()
     import engine
 
-    print(f"foretoken-vllm 1 {engine.VERSION}", flush=True)
+    name = "foretoken-vllm-core" if options.core else "foretoken-vllm"
+    print(f"{name} 1 {engine.VERSION}", flush=True)
     last = options.first + options.count
-    jobs = [(first, min(CHUNK, last - first)) for first in range(options.first, last, CHUNK)]
+    jobs = [(options.core, first, min(CHUNK, last - first)) for first in range(options.first, last, CHUNK)]
     start, done = time.monotonic(), 0
     # Forked after the imports, which take longer than thousands of workloads.
     with multiprocessing.get_context("fork").Pool(options.workers, maxtasksperchild=None) as pool:
-        for (_, count), text in zip(jobs, pool.imap(chunk_of, jobs)):
+        for (_, _, count), text in zip(jobs, pool.imap(chunk_of, jobs)):
             sys.stdout.write(text)
             sys.stdout.flush()
             done += count
             print(f"{done} workloads, {done / (time.monotonic() - start):.1f} a second", file=sys.stderr)
 
 
-def chunk_of(job: tuple[int, int]) -> str:
+def chunk_of(job: tuple[bool, int, int]) -> str:
     return chunk(*job)
 
 

@@ -1,11 +1,11 @@
 """Runs a workload step by step through vLLM's scheduler, on a virtual clock."""
 
-from chance import accepted, mix, proposed
+from chance import accepted, proposed
 from engine import Refused, derived, hasher, make, output_tokens, prompt_refused, request
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
-from observed import IDLE_STEPS, STEP, TOKEN, Entry, Run, Step
+from observed import IDLE_STEPS, STEP, TOKEN, Blocks, Run, Step, entries
 from workloads import Workload
 
 
@@ -20,13 +20,12 @@ class Driver:
         self.refused: list[int] = []
         self.preempted: list[int] = []
         self.sampled = False
-        self.known: dict[str, int] = {}
-        self.blocks = 0
+        self.blocks = Blocks(scheduler.kv_cache_manager)
         preempt = scheduler._preempt_request
 
         def preempt_and_note(victim, *args, **kwargs):
             self.preempted.append(int(victim.request_id))
-            self.known.pop(victim.request_id, None)
+            self.blocks.forget(victim.request_id)
             return preempt(victim, *args, **kwargs)
 
         scheduler._preempt_request = preempt_and_note
@@ -49,39 +48,24 @@ class Driver:
         self.sampled = False
         output = scheduler.schedule()
         ids = list(output.num_scheduled_tokens)
-        admitted = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
-        cached = output.scheduled_cached_reqs
-        for at, name in enumerate(cached.req_ids):
-            if name in cached.resumed_req_ids:
-                admitted[name] = cached.num_computed_tokens[at]
-        entries = []
         for name in ids:
-            drafts = len(output.scheduled_spec_decode_tokens.get(name, ()))
-            entries.append(Entry(int(name), output.num_scheduled_tokens[name], drafts, admitted.get(name)))
-            self.note_blocks(name)
+            self.blocks.note(name)
         end = now + STEP + TOKEN * output.total_num_scheduled_tokens
         step = Step(
             start=now,
             end=end,
-            entries=entries,
+            entries=entries(output),
             preempted=self.preempted,
             finished=[],
             free=scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
             k=output.num_spec_tokens_to_schedule,
             skipped=getattr(output, "skip_drafts", False),
-            blocks=self.blocks,
+            blocks=self.blocks.hash,
         )
         if ids:
             step.finished = self.update(output, ids)
             self.propose(output, ids, step.skipped)
         return step
-
-    def note_blocks(self, name: str) -> None:
-        """Folds the blocks that a request's table has gained into the running hash."""
-        (table,) = self.scheduler.kv_cache_manager.get_block_ids(name)
-        for block in table[self.known.get(name, 0) :]:
-            self.blocks = mix(self.blocks ^ (int(name) << 32 | block))
-        self.known[name] = len(table)
 
     def update(self, output, ids: list[str]) -> list[int]:
         """The model's tokens. Gives the requests that ended, in order."""
@@ -102,7 +86,7 @@ class Driver:
         scheduler.update_from_output(output, ModelRunnerOutput(req_ids=ids, req_id_to_index=places, sampled_token_ids=sampled))
         ended = [name for name in ids if name not in scheduler.requests]
         for name in ended:
-            self.known.pop(name)
+            self.blocks.forget(name)
         return [int(name) for name in ended]
 
     def propose(self, output, ids: list[str], skipped: bool) -> None:

@@ -53,6 +53,7 @@ KINDS = {
     "atch-size range": "table",
     "num_speculative_tokens_per_batch_size": "table",
     "Model Runner V": "runner",
+    "sync scheduling is": "async",
     "Input should be": "value",
 }
 
@@ -133,7 +134,7 @@ def configuration(work: Workload) -> VllmConfig:
         scheduler_reserve_full_isl=work.reserve,
         watermark=work.watermark / 1000,
         prefill_schedule_interval=work.interval,
-        async_scheduling=False,
+        async_scheduling=work.asynchronous,
     )
     cache_config = CacheConfig(block_size=work.block_size, enable_prefix_caching=work.caching)
     cache_config.kv_cache_layout = "LBNHC"  # a server takes the one its attention kernels like
@@ -146,6 +147,7 @@ def configuration(work: Workload) -> VllmConfig:
         speculative_config=speculation(work, model, parallel),
     )
     cache_config.num_gpu_blocks = work.blocks
+    scheduler.async_scheduling = work.asynchronous  # the CPU platform turns it off, after the checks
     return config
 
 
@@ -160,7 +162,8 @@ def make(work: Workload) -> Scheduler:
         blocks = KVCacheConfig(num_blocks=work.blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
         # Stands in for the grammars of structured output: it lets every token pass.
         grammar = SimpleNamespace(accept_tokens=lambda request, tokens: True, validate_tokens=lambda request, tokens: tokens)
-        return Scheduler(vllm_config=config, kv_cache_config=blocks, structured_output_manager=grammar, block_size=work.block_size)
+        scheduler = config.scheduler_config.get_scheduler_cls()
+        return scheduler(vllm_config=config, kv_cache_config=blocks, structured_output_manager=grammar, block_size=work.block_size)
     except ValueError as error:
         raise refusal(error) from error
 

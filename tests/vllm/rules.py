@@ -62,8 +62,8 @@ class Watch:
         if output.num_scheduled_tokens and getattr(output, "skip_drafts", False):
             count["drafts skipped"] += 1
         count["K lowered by the table"] += output.num_spec_tokens_to_schedule < scheduler.num_spec_tokens
-        for drafts in output.scheduled_spec_decode_tokens.values():
-            count["padded admission"] += drafts[0] == -1
+        admitted = {new.req_id for new in output.scheduled_new_reqs} | set(output.scheduled_cached_reqs.resumed_req_ids)
+        count["padded admission"] += len(admitted & output.scheduled_spec_decode_tokens.keys())
         room = self.tokens > 0 and self.inputs > self.slots
         if self.interval > 1 and room and not self.preempted and scheduler.num_prefill_lookahead <= 1:
             held = [request for request in chunks if request in scheduler.running and request.request_id not in output.num_scheduled_tokens]
@@ -89,7 +89,7 @@ class Watch:
         self.current, self.looked_up = request, None
         if admission:
             refusal = self.admission_refusal(request, new_tokens, kwargs)
-        held, known = len(request.spec_token_ids), request.num_tokens - request.num_computed_tokens
+        held, known = len(request.spec_token_ids), request.num_tokens + request.num_output_placeholders - request.num_computed_tokens
         blocks = method(request, new_tokens, *args, **kwargs)
         if blocks is None:
             if admission:

@@ -46,6 +46,7 @@ class Workload:
     interval: int = 1
     chunked: bool = True
     runner: int = 1
+    asynchronous: bool = False  # `async_scheduling`; recorded with the engine core alone
     parallel: bool = False  # PARD and P-EAGLE
     modules: int = 1  # of MTP
     fill_in: bool = False  # of DSpark
@@ -100,6 +101,19 @@ def draw_rush(seed: int) -> Workload:
     work.max_model_len, work.max_num_seqs = 64, 24
     work.max_num_batched_tokens = max(24, int(12 * (1 + work.k) * rng.uniform(0.5, 0.9)))
     draw_pool(rng, work)
+    return work
+
+
+def draw_core(seed: int) -> Workload:
+    """The workload of a seed for the engine core: that of `draw`, over both runners, synchronous and not."""
+    rng, work = Random(f"core {seed}"), draw(seed)
+    setting = (seed + seed // 252) % 4  # 1008 seeds in a row hold every combination with the even axes once
+    work.runner, work.asynchronous = 1 + setting // 2, bool(setting % 2)
+    if rng.random() < 0.9:  # most of the time a runner that can serve it
+        if work.drafter == "dspark" or work.drafter == "ngram" and work.asynchronous:
+            work.runner = 2
+        elif work.parallel:
+            work.runner = 1
     return work
 
 
