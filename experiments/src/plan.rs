@@ -469,7 +469,7 @@ mod tests {
             Plan::load(&shipped("bench-poisson.toml"), &sets).unwrap().digest()
         };
         let plain = digest(&[]);
-        assert_eq!(plain, digest(&["engine.watermark=0.0"]));
+        assert_eq!(plain, digest(&["engine.draft_gap=catch-up-next-use"]));
         for change in ["seeds=[2]", "engine.watermark=0.1", "workload.requests=9", "policies=[{ fixed = {} }]"] {
             assert_ne!(plain, digest(&[change]), "{change}");
         }

@@ -60,6 +60,11 @@ impl Setting {
             variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
         let mut notes = built.notes;
+        let overridden = e.engine.overridden();
+        if !overridden.is_empty() {
+            let (version, keys) = (e.engine.version.name(), overridden.join(", "));
+            notes.push(format!("the engine is not all of {version}: set by hand are {keys}"));
+        }
         let belief = Believed::new(&e.belief, &e.hardware, seed, &mut notes)?;
         let setting = Setting {
             workload: built.workload,

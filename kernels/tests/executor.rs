@@ -57,7 +57,13 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     let without = EngineConfig { num_gpu_blocks: 60, ..config() };
     let (plain, said) = world.serve(&without, None, Acceptance::Greedy);
     for tight in [false, true] {
-        let with = EngineConfig { prefix_caching: true, num_gpu_blocks: if tight { 22 } else { 60 }, ..config() };
+        // Admitted by the chunk, so that they outgrow a tight pool together.
+        let with = EngineConfig {
+            prefix_caching: true,
+            num_gpu_blocks: if tight { 22 } else { 60 },
+            scheduler_reserve_full_isl: Some(!tight),
+            ..config()
+        };
         for policy in policies().into_iter().map(Some).chain([None]) {
             let said_here = format!("{policy:?}, tight {tight}");
             let (run, kept) = world.serve(&with, policy, Acceptance::Greedy);
@@ -78,13 +84,13 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     let world = World::new();
     let (_, plain) = world.serve(&config(), None, Acceptance::Greedy);
     let settings = [
-        EngineConfig { version: Version::V0, max_num_batched_tokens: 128, max_model_len: 128, ..config() },
+        EngineConfig { version: Version::V0, max_num_batched_tokens: 300, ..config() },
         EngineConfig { draft_gap: DraftGap::AlwaysExtend, ..config() },
         EngineConfig { draft_gap: DraftGap::Permanent, ..config() },
         EngineConfig { budget_charge: BudgetCharge::Trimmed, max_num_batched_tokens: 24, ..config() },
         EngineConfig { draft_kv: DraftKv::EqualSplit { ratio: 1.0 }, num_gpu_blocks: 60, ..config() },
         EngineConfig { draft_kv: DraftKv::Separate { blocks: 30 }, ..config() },
-        EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 128, max_model_len: 128, ..config() },
+        EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
         // Drafts in every third step only, so that there are gaps.

@@ -109,7 +109,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_longest_length_is_charged_before_the_first_batch() {
-        let policy = ByBatchSize { counted: Counted::Running, ranges: vec![(1, 2), (5, 3), (9, 0)], last: None };
+        let policy = ByBatchSize::new(Counted::Running, vec![(1, 2), (5, 3), (9, 0)], 8);
         assert_eq!(policy.limit(), 3);
         assert_eq!([0, 1, 4, 5, 8, 9, 1000].map(|n| policy.length(n)), [2, 2, 2, 3, 3, 0, 0]);
     }

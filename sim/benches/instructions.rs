@@ -21,6 +21,9 @@ use yardstick::*;
 const STEPPING: u64 = 449_200_000;
 const SKIPPING: u64 = 146_100_000;
 const FIXED_4: u64 = 383_500_000;
+/// The same under all rules of vLLM 0.33.
+const FULL_STEPPING: u64 = 400_000_000;
+const FULL_FIXED_4: u64 = 400_000_000;
 
 /// At most 5 % over the committed count.
 fn gate(committed: u64) -> LibraryBenchmarkConfig {
@@ -49,5 +52,21 @@ fn fixed_4(y: Yardstick) -> Run {
     black_box(y.run(4, true))
 }
 
-library_benchmark_group!(name = yardsticks, benchmarks = [autoregressive_stepping, autoregressive_skipping, fixed_4]);
+#[library_benchmark]
+#[bench::poisson(args = (10_000, 4.0), setup = Yardstick::full, config = gate(FULL_STEPPING))]
+fn full_autoregressive_stepping(y: Yardstick) -> Run {
+    black_box(y.run(0, false))
+}
+
+#[library_benchmark]
+#[bench::poisson(args = (10_000, 12.0), setup = Yardstick::full, config = gate(FULL_FIXED_4))]
+fn full_fixed_4(y: Yardstick) -> Run {
+    black_box(y.run(4, true))
+}
+
+library_benchmark_group!(
+    name = yardsticks,
+    benchmarks =
+        [autoregressive_stepping, autoregressive_skipping, fixed_4, full_autoregressive_stepping, full_fixed_4]
+);
 main!(library_benchmark_groups = yardsticks);

@@ -276,6 +276,25 @@ impl EngineConfig {
         self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
     }
 
+    /// The keys that are set by hand to something else than the release says by itself.
+    pub fn overridden(&self) -> Vec<&'static str> {
+        let released = EngineConfig { version: self.version, ..EngineConfig::default() };
+        let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
+        let reserve = self.scheduler_reserve_full_isl.is_some_and(|set| set != released.scheduler_reserve_full_isl());
+        let watermark = self.watermark.is_some_and(|set| set != released.watermark());
+        let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
+        let keys = [
+            ("chunked_prefill", chunked),
+            ("scheduler_reserve_full_isl", reserve),
+            ("watermark", watermark),
+            ("pad_admissions", pads),
+            // These follow from the drafter.
+            ("num_lookahead_tokens", self.num_lookahead_tokens.is_some()),
+            ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
+        ];
+        keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
+    }
+
     /// Blocks of the target's pool; `drafting` says whether a draft model takes its share (invariant 7).
     pub fn target_blocks(&self, drafting: bool) -> u32 {
         match self.draft_kv {

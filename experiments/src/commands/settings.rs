@@ -74,7 +74,8 @@ fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default:
             walk(root, (inner, of), &format!("{at}.{key}"), &default[key], found);
         }
         if table["additionalProperties"].is_object() {
-            walk(root, (&table["additionalProperties"], None), &format!("{at}.NAME"), &Value::Null, found);
+            let of = one_line(schema);
+            walk(root, (&table["additionalProperties"], of), &format!("{at}.NAME"), &Value::Null, found);
         }
     }
     if let Some(items) = target.get("items").filter(|items| is_table(resolved(root, items))) {

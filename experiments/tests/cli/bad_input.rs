@@ -189,8 +189,6 @@ fn prompts_longer_than_the_pool() {
 fn the_limit_that_lets_nothing_through_is_named() {
     let place = Place::new();
     let with = |engine: &str| place.fails(&["run", "x.toml", "-o", "out", "--set", &format!("engine={engine}")], 2);
-    let whole = with("{ max_num_batched_tokens = 100, chunked_prefill = false }");
-    says(&whole, &["engine.max_num_batched_tokens = 100", "chunked_prefill = false"]);
     says(&with("{ max_model_len = 128 }"), &["engine.max_model_len = 128"]);
     says(&with("{ num_gpu_blocks = 10 }"), &["prompt + output outgrow the KV pool of 9 blocks"]);
     says(&with("{ draft_kv = { separate = { blocks = 4 } } }"), &["fixed-1", "draft_kv.separate.blocks"]);

@@ -7,6 +7,7 @@ mod commands;
 mod decide;
 mod directions;
 mod doctor;
+mod engine;
 mod explore;
 mod habits;
 mod hostile;

@@ -83,7 +83,7 @@ fn a_rule_that_is_switched_off_shows() {
     ];
     let old: [(&str, Change); 2] = [
         ("the dropped last block", |r| r.drop_last_hit = false),
-        ("the older release", |r| r.version = Version::V0_33),
+        ("that it paces no prefills", |r| r.prefill_schedule_interval = 4),
     ];
     let v0: [(&str, Change); 5] = [
         ("v0's lookahead slots", |r| r.num_lookahead_tokens = 0),

@@ -1,0 +1,70 @@
+//! `engine.version` and the keys that go with it: what is refused, in which words, and what is said.
+
+use crate::support::Place;
+
+fn with(engine: &str, more: &[&str]) -> (Option<i32>, String) {
+    let place = Place::new();
+    let set = format!("engine={engine}");
+    let args = ["run", "x.toml", "-o", "out", "--no-figures", "--set", &set];
+    let output = place.foretoken().args(args).args(more).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The settings are refused in words that hold each of these.
+fn refused(engine: &str, parts: &[&str]) {
+    let (code, error) = with(engine, &[]);
+    assert_eq!(code, Some(2), "{engine}\n{error}");
+    for part in parts {
+        assert!(error.contains(part), "{engine}: `{part}` is missing in\n{error}");
+    }
+}
+
+#[test]
+fn versions_and_keys_of_earlier_ones() {
+    refused("{ version = 'vllm-0.31' }", &["unknown name `vllm-0.31`", "vllm-v0, vllm-0.32, vllm-0.33"]);
+    refused(
+        "{ scheduler = 'v0-prefill-first' }",
+        &["`scheduler` is a key of earlier versions", "version = \"vllm-v0\""],
+    );
+    refused("{ reserve_full_sequence = true }", &["scheduler_reserve_full_isl"]);
+}
+
+#[test]
+fn what_vllm_refuses_at_its_start() {
+    refused("{ max_num_batched_tokens = 200 }", &["engine.max_num_batched_tokens: 200 is below max_num_seqs = 256"]);
+    let whole = "{ max_num_batched_tokens = 300, max_model_len = 400, chunked_prefill = false }";
+    refused(whole, &["300 is below max_model_len = 400"]);
+    refused("{ max_num_seqs = 3, max_num_batched_tokens = 3 }", &["leaves no room for a token beside the", "fixed-"]);
+    refused("{ max_num_active_seqs = 300 }", &["300 is above max_num_seqs = 256"]);
+    refused("{ long_prefill_token_threshold = 500, max_model_len = 400 }", &["500 is above max_model_len = 400"]);
+    refused("{ method = 'dspark', runner = 'v1' }", &["engine.runner", "does not serve DSpark"]);
+    refused("{ method = 'mtp', mtp_modules = 2 }", &["engine.mtp_modules", "no multiple of the 2 modules"]);
+}
+
+#[test]
+fn what_no_version_has() {
+    refused("{ version = 'vllm-v0', max_model_len = 2048, chunked_prefill = true }", &["chunked_prefill", "vllm-v0"]);
+    refused("{ version = 'vllm-v0' }", &["2048 is below max_model_len = 1048576"]);
+    refused("{ num_gpu_blocks = 2, block_size = 4 }", &["never hold one", "lookahead slots"]);
+    refused("{ watermark = 1.0 }", &["engine.watermark", "not a share in [0, 1)"]);
+}
+
+#[test]
+fn priorities() {
+    refused("{ scheduling_policy = 'priority' }", &["no request has a priority", "workload.priorities"]);
+    let (code, error) = with("{ scheduling_policy = 'priority' }", &["--set", "workload.priorities={ nobody = 1 }"]);
+    assert!(code == Some(2) && error.contains("no request is of the category nobody"), "{error}");
+    let spec_bench = ["--set", "workload.lengths={ spec-bench = {} }", "--set", "workload.priorities={ qa = 1 }"];
+    let (code, error) = with("{ scheduling_policy = 'priority' }", &spec_bench);
+    assert_eq!(code, Some(0), "{error}");
+}
+
+#[test]
+fn a_key_that_overrides_its_version_is_said() {
+    let (code, said) = with("{ watermark = 0.05, num_lookahead_tokens = 0 }", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("not all of vllm-0.33: set by hand are watermark, num_lookahead_tokens"), "{said}");
+    // What the release says itself is no contradiction.
+    let (_, said) = with("{ watermark = 0.0, chunked_prefill = true }", &[]);
+    assert!(!said.contains("set by hand"), "{said}");
+}
