@@ -1,51 +1,70 @@
 //! vLLM's online acceptance estimator: from the draft's probability of a token to the probability that it is accepted,
 //! learned while serving.
 //!
-//! Source: vllm-project/vllm PR #52228, `v1/worker/gpu/spec_decode/acceptance_estimator.py` @322dc44b (policies.md 6.3).
+//! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/acceptance_estimator.py` (PR #52228), whose kernels were executed for the
+//! fixture that this is held to (`tests/policies`).
 //! A logistic model with one slope for all draft positions and an intercept for each, over the feature logit(q). Every so
 //! many steps it takes one damped Newton step on the sums of those steps alone, then forgets them. The information matrix
-//! is an arrowhead (slope against each intercept), so eliminating the intercepts leaves one equation for the slope.
+//! is an arrowhead (slope against each intercept), so eliminating the intercepts leaves one equation for the slope. All of
+//! it is single precision, as on vLLM's device: a feature above 16 is the greatest one.
 
 use foretoken_sim::StepOutcome;
 
 /// The feature is clamped to ± this.
-const MAX_FEATURE: f64 = 40.0;
-/// Slope and intercepts before anything was learned: c = 0.818 everywhere.
-const START_SLOPE: f64 = 0.0;
-const START_INTERCEPT: f64 = 1.5;
+const MAX_FEATURE: f32 = 40.0;
+/// Slope and intercepts before anything was learned: the medians of what vLLM's authors saw fitted on five models.
+const START_SLOPE: f32 = 0.5;
+const START_INTERCEPT: f32 = -0.2;
 /// Ridge on the slope's and each intercept's information.
-const RIDGE: f64 = 1e-3;
+const RIDGE: f32 = 1e-3;
 /// A parameter seen n times moves n / (n + this) of a full Newton step.
-const DAMPING: f64 = 50.0;
+const DAMPING: f32 = 50.0;
 
-/// logit(q) of a token the draft gave probability `q`.
+/// logit(q) of a token the draft gave probability `q`, by way of Σ exp(logit − greatest) over the vocabulary, which is 1 / q
+/// for the greatest.
 #[inline]
-fn feature(q: f64) -> f64 {
-    (q / (1.0 - q)).ln().clamp(-MAX_FEATURE, MAX_FEATURE)
+fn feature(q: f64) -> f32 {
+    let others = ((1.0 / q) as f32 - 1.0).max(0.0);
+    (-others.ln()).clamp(-MAX_FEATURE, MAX_FEATURE)
 }
 
 /// Sums over the observations of one draft position since the last refit; w = c(1 − c).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sums {
+struct Sums<T> {
+    /// Σ w·x².
+    square: T,
     /// Σ w·x.
-    coupling: f64,
+    coupling: T,
     /// Σ w.
-    weight: f64,
+    weight: T,
+    /// Σ (label − c)·x.
+    slope_score: T,
     /// Σ (label − c).
-    score: f64,
+    score: T,
     /// Observations.
-    n: f64,
+    n: T,
+}
+
+impl Sums<f32> {
+    /// Adds a step.
+    fn add(&mut self, step: &Sums<f64>) {
+        self.square += step.square as f32;
+        self.coupling += step.coupling as f32;
+        self.weight += step.weight as f32;
+        self.slope_score += step.slope_score as f32;
+        self.score += step.score as f32;
+        self.n += step.n as f32;
+    }
 }
 
 /// The estimator.
 #[derive(Clone, Debug)]
 pub(crate) struct AcceptanceEstimator {
-    slope: f64,
-    intercepts: Vec<f64>,
-    /// Sums of each position, and over all of them Σ w·x² and Σ (label − c)·x.
-    at: Vec<Sums>,
-    slope_weight: f64,
-    slope_score: f64,
+    slope: f32,
+    intercepts: Vec<f32>,
+    /// Sums of each position since the last refit, and those of the step at hand.
+    at: Vec<Sums<f32>>,
+    step: Vec<Sums<f64>>,
     refit_interval: u32,
     steps: u32,
     refits: u32,
@@ -59,8 +78,7 @@ impl AcceptanceEstimator {
             slope: START_SLOPE,
             intercepts: vec![START_INTERCEPT; positions],
             at: vec![Sums::default(); positions],
-            slope_weight: 0.0,
-            slope_score: 0.0,
+            step: vec![Sums::default(); positions],
             refit_interval,
             steps: 0,
             refits: 0,
@@ -69,9 +87,15 @@ impl AcceptanceEstimator {
 
     /// Gives it these coefficients.
     #[cfg(test)]
-    pub(crate) fn set(&mut self, slope: f64, intercept: f64) {
+    pub(crate) fn set(&mut self, slope: f32, intercept: f32) {
         self.slope = slope;
         self.intercepts.fill(intercept);
+    }
+
+    /// Its slope, then its intercepts.
+    #[cfg(test)]
+    pub(crate) fn coefficients(&self) -> Vec<f32> {
+        [self.slope].into_iter().chain(self.intercepts.iter().copied()).collect()
     }
 
     /// Refits so far.
@@ -83,21 +107,23 @@ impl AcceptanceEstimator {
     /// probability `q`.
     #[inline]
     pub(crate) fn predict(&self, q: f64, position: usize) -> f64 {
-        self.sigmoid(feature(q), position)
+        f64::from(self.sigmoid(feature(q), position))
     }
 
     #[inline]
-    fn sigmoid(&self, x: f64, position: usize) -> f64 {
+    fn sigmoid(&self, x: f32, position: usize) -> f32 {
         1.0 / (1.0 + (-(self.slope * x + self.intercepts[position])).exp())
     }
 
-    /// Takes in a step: a position is observed if it was verified and everything before it accepted.
+    /// Takes in a step, with drafts or without: a position is observed if it was verified and everything before it accepted.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
+        self.step.fill(Sums::default());
         for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {
             for j in 0..verified.min(accepted + 1) {
                 self.add(outcome.drafts.confidence(i, j as usize), j as usize, j < accepted);
             }
         }
+        self.at.iter_mut().zip(&self.step).for_each(|(at, step)| at.add(step));
         self.steps += 1;
         if self.steps == self.refit_interval {
             self.refit();
@@ -107,34 +133,37 @@ impl AcceptanceEstimator {
     fn add(&mut self, q: f64, position: usize, accepted: bool) {
         let x = feature(q);
         let c = self.sigmoid(x, position);
-        let (w, residual) = (c * (1.0 - c), f64::from(u8::from(accepted)) - c);
-        let at = &mut self.at[position];
-        at.coupling += w * x;
-        at.weight += w;
-        at.score += residual;
-        at.n += 1.0;
-        self.slope_weight += w * x * x;
-        self.slope_score += residual * x;
+        let (w, residual) = (c * (1.0 - c), f32::from(u8::from(accepted)) - c);
+        let step = &mut self.step[position];
+        step.square += f64::from(w * x * x);
+        step.coupling += f64::from(w * x);
+        step.weight += f64::from(w);
+        step.slope_score += f64::from(residual * x);
+        step.score += f64::from(residual);
+        step.n += 1.0;
     }
 
     /// One damped Newton step on the sums, which start over. A slope that would fall below 0 stays; the intercepts move.
     fn refit(&mut self) {
-        let (mut information, mut score, mut n) = (self.slope_weight + RIDGE, self.slope_score, 0.0);
+        let (mut square, mut score, mut n) = (0.0, 0.0, 0.0);
+        let (mut shrink, mut coupling) = (0.0, 0.0);
         for at in &self.at {
             let weight = at.weight + RIDGE;
-            information -= at.coupling * at.coupling / weight;
-            score -= at.coupling * at.score / weight;
+            square += at.square;
+            score += at.slope_score;
+            shrink += at.coupling * at.coupling / weight;
+            coupling += at.coupling * at.score / weight;
             n += at.n;
         }
-        let step = score / information * n / (n + DAMPING);
+        let step = (score - coupling) / (square + RIDGE - shrink) * (n / (n + DAMPING));
+        // Not a number compares as false.
         let slope_step = if self.slope + step >= 0.0 { step } else { 0.0 };
         self.slope += slope_step;
         for (intercept, at) in self.intercepts.iter_mut().zip(&mut self.at) {
-            let step = (at.score - at.coupling * slope_step) / (at.weight + RIDGE) * at.n / (at.n + DAMPING);
+            let step = (at.score - at.coupling * slope_step) / (at.weight + RIDGE) * (at.n / (at.n + DAMPING));
             *intercept += if step.is_nan() { 0.0 } else { step };
             *at = Sums::default();
         }
-        (self.slope_weight, self.slope_score) = (0.0, 0.0);
         self.steps = 0;
         self.refits += 1;
     }

@@ -1,62 +1,63 @@
-//! Confidences of earlier rounds: engines that overlap scheduling with the device size a step's budget by confidences that
-//! are one or two rounds old, because the newest have not reached the host yet (policies.md 6.1, 6.2).
+//! Confidences of earlier rounds, as vLLM's adaptive verification has them: it sizes a step's budget before the confidences
+//! of the newest drafts have reached the host, by a copy that is a step older (policies.md 6.2).
 
 use crate::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// The last rounds of every request that is still there.
+/// What the older copy says of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Known<'a> {
+    /// It drafted for the first time since: its tokens count as certain.
+    Nothing,
+    /// The confidences of the drafts it had verified in the step before.
+    Before(&'a [f64]),
+    /// It sat the step before out, so that the copy is of the very drafts at hand.
+    Fresh,
+}
+
+/// The last round of every request that is still there.
 pub(crate) struct History {
-    lag: usize,
     width: usize,
     slots: Slots,
-    /// Rounds recorded, by place.
-    rounds: Vec<u32>,
-    /// `lag` rows of `width` confidences a place, written in turn.
+    step: u64,
+    /// The step of the last round, by place.
+    last: Vec<u64>,
+    /// `width` confidences a place.
     rows: Vec<f64>,
 }
 
 impl History {
-    /// Remembers rounds of up to `width` tokens for `lag` ≥ 1 rounds, for about `most` requests at a time.
-    pub(crate) fn new(lag: usize, width: u32, most: u32) -> History {
-        History { lag, width: width as usize, slots: Slots::new(most), rounds: Vec::new(), rows: Vec::new() }
+    /// Remembers rounds of up to `width` tokens for about `most` requests at a time.
+    pub(crate) fn new(width: u32, most: u32) -> History {
+        History { width: width as usize, slots: Slots::new(most), step: 0, last: Vec::new(), rows: Vec::new() }
     }
 
-    /// Another step begins.
+    /// What is known of the request while this step is decided.
+    pub(crate) fn known(&self, id: RequestId) -> Known<'_> {
+        match self.slots.get(id) {
+            None => Known::Nothing,
+            Some(place) if self.last[place] == self.step => Known::Before(&self.rows[place * self.width..][..self.width]),
+            Some(_) => Known::Fresh,
+        }
+    }
+
+    /// This step has been decided; its rounds are recorded next.
     pub(crate) fn next_step(&mut self) {
+        self.step += 1;
         self.slots.next_step();
-    }
-
-    /// Where the next round of a place goes, which is where the one `lag` rounds before it is.
-    fn row(&self, place: usize) -> usize {
-        (place * self.lag + self.rounds[place] as usize % self.lag) * self.width
-    }
-
-    /// Was any round of the request recorded?
-    pub(crate) fn knows(&self, id: RequestId) -> bool {
-        self.slots.get(id).is_some()
-    }
-
-    /// The confidences that the request had `lag` rounds before the one that is about to be recorded.
-    pub(crate) fn lagged(&self, id: RequestId) -> Option<&[f64]> {
-        let place = self.slots.get(id).filter(|&place| self.rounds[place] as usize >= self.lag)?;
-        Some(&self.rows[self.row(place)..][..self.width])
     }
 
     /// Records a round. What was not drafted counts as certain: nothing is known of it.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
-        let (place, new) = self.slots.see(id);
-        if self.rounds.len() <= place {
-            self.rounds.resize(place + 1, 0);
-            self.rows.resize((place + 1) * self.lag * self.width, 1.0);
+        let (place, _) = self.slots.see(id);
+        if self.last.len() <= place {
+            self.last.resize(place + 1, 0);
+            self.rows.resize((place + 1) * self.width, 1.0);
         }
-        if new {
-            self.rounds[place] = 0;
-        }
-        let start = self.row(place);
-        let row = &mut self.rows[start..][..self.width];
+        self.last[place] = self.step;
+        let row = &mut self.rows[place * self.width..][..self.width];
         row.fill(1.0);
         row.iter_mut().zip(confidences).for_each(|(to, c)| *to = c);
-        self.rounds[place] += 1;
     }
 }
 
@@ -65,29 +66,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_come_back_after_the_lag() {
-        for lag in 1..4usize {
-            let mut history = History::new(lag, 3, 8);
-            assert_eq!(history.lagged(5), None);
-            for round in 0..10 {
-                let seen = history.lagged(5).map(|row| row.to_vec());
-                let expected = (round >= lag).then(|| vec![(round - lag) as f64, 0.5, 1.0]);
-                assert_eq!(seen, expected, "lag {lag}, round {round}");
-                assert_eq!(history.knows(5), round > 0);
-                history.record(5, [round as f64, 0.5].into_iter());
-            }
-            assert_eq!(history.lagged(4), None, "another request has its own");
+    fn a_round_is_known_in_the_next_step_and_the_drafts_themselves_later() {
+        let mut history = History::new(3, 8);
+        assert_eq!(history.known(5), Known::Nothing);
+        for round in 0..3 {
+            history.next_step();
+            history.record(5, [f64::from(round), 0.5].into_iter());
+            assert_eq!(history.known(5), Known::Before(&[f64::from(round), 0.5, 1.0]));
+            assert_eq!(history.known(4), Known::Nothing, "another request has its own");
         }
+        history.next_step();
+        history.record(4, [0.25].into_iter());
+        assert_eq!((history.known(5), history.known(4)), (Known::Fresh, Known::Before(&[0.25, 1.0, 1.0])));
     }
 
     #[test]
     fn memory_does_not_grow_with_the_trace() {
-        let mut history = History::new(2, 8, 1);
+        let mut history = History::new(8, 1);
         for id in 0..200_000 {
             history.next_step();
+            assert_eq!(history.known(id), Known::Nothing);
             history.record(id, [0.5; 8].into_iter());
-            assert!(history.lagged(id).is_none(), "a place that is used again knows nothing of the request before");
         }
-        assert!(history.rounds.len() < 50_000, "{}", history.rounds.len());
+        assert!(history.last.len() < 50_000, "{}", history.last.len());
     }
 }

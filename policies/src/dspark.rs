@@ -1,37 +1,24 @@
 //! `dspark`: SGLang's DSpark scheduler. Drafts whole blocks; a budget of draft tokens for the batch comes from a table of
 //! steps per second, and the tokens most likely to survive get it.
 //!
-//! Source: DSpark (arXiv 2607.05147) as sgl-project/sglang implements it, `srt/speculative/dspark_components/`
-//! `dspark_planner.py` and `dspark_sps_table.py` (policies.md 6.1). With n requests and s₁ ≥ s₂ ≥ … the survival of the
-//! batch's draft tokens, the budget is argmax_b (n + Σ_{t≤b} s_t) · SPS(n + b), the smallest on a tie, from confidences two
-//! rounds old; who gets it is decided by those of the drafts at hand. Without a profiled table SPS is constant, and the
-//! argmax provably verifies everything: SGLang's shipped default, which is a fixed length under another name and refused
-//! here unless it is asked for.
+//! Source: DSpark (arXiv 2607.05147) as SGLang 0.5.23 implements it, `srt/speculative/dspark_components/dspark_planner.py`
+//! and `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`, executed for the fixture that this is held to
+//! (`tests/policies`). With n requests and s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens, the budget is
+//! argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest on a tie, from confidences two rounds old; who gets it is decided
+//! by those of the drafts at hand. SGLang's own defaults do none of it, twice over: `SGLANG_RAGGED_VERIFY_MODE` is `static`,
+//! and without a table a step takes the same time whatever is verified, so that everything is. That is a fixed length under
+//! another name and refused here unless it is asked for.
 
-use crate::confidence_history::History;
+use crate::dspark_relay::Relay;
+use crate::dspark_table::{CostTable, SpsTable};
 use crate::profile::{capture_sizes, padded};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
-use crate::survival::{Slots, best_budget};
-use crate::timed_batch::TimedBatch;
+use crate::survival::{Slots, best_budget, survivals};
 use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Survivals below this are no candidates.
-const SURVIVAL_EPS: f64 = 1e-6;
-/// Rounds by which the budget's confidences are late.
-const LAG: usize = 2;
-
-/// Where steps per second come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SpsTable {
-    /// Timed at start-up.
-    #[default]
-    Profiled,
-    /// One constant: no table was given.
-    Flat,
-}
-
+/// Survivals below this are no candidates; it is compared in single precision.
+const SURVIVAL_EPS: f64 = 1e-6f32 as f64;
 /// Parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -39,8 +26,13 @@ pub struct Dspark {
     /// Tokens of a block, drafted for every request; absent is the engine's longest draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gamma: Option<u32>,
-    /// Where steps per second come from.
+    /// What a step costs.
     pub table: SpsTable,
+    /// Rounds by which the budget's confidences are late (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`), at least 2 where
+    /// scheduling is overlapped.
+    pub lag_steps: u32,
+    /// Is scheduling overlapped with the device? Without, nothing is verified on trust in the first two rounds.
+    pub overlap_schedule: bool,
     /// Run with a flat table, which verifies everything?
     pub allow_degenerate: bool,
     /// Raise the budget to what fills the captured graph that the pass is padded to?
@@ -54,6 +46,8 @@ impl Default for Dspark {
         Dspark {
             gamma: None,
             table: SpsTable::Profiled,
+            lag_steps: 2,
+            overlap_schedule: true,
             allow_degenerate: false,
             align_to_graph: false,
             profile_context_len: 2048,
@@ -67,20 +61,21 @@ impl Definition for Dspark {
     }
 
     fn source(&self) -> &'static str {
-        "DSpark (arXiv 2607.05147) as in SGLang srt/speculative/dspark_components/dspark_planner.py"
+        "DSpark (arXiv 2607.05147) as in SGLang 0.5.23, srt/speculative/dspark_components/dspark_planner.py"
     }
 
     fn sees(&self) -> &'static str {
-        "batch size and prefill tokens; the confidence of each drafted token, now and two rounds ago; step times at start-up"
+        "batch size and prefill tokens; the confidence of each drafted token, now and some rounds ago; step times at start-up"
     }
 
     fn differences(&self) -> &'static str {
-        "SGLang has no budget in the step after a prefill; prompts ride along here, so that only a batch nobody of \
-         which drafted before has none. Two rounds are a request's own; in SGLang they are the server's. Confidences \
-         are the draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). SGLang \
-         does not mix prefill into decode steps; here its tokens count as tokens of the pass. The context at which \
-         steps are timed is not given by the source: 2048; `decide` tabulates passes over the state's own requests. The additive form of the table is left out. That the draft \
-         makes a block in one pass is a setting of the draft, not of the policy"
+        "SGLang's defaults (static verification, no table) verify everything; here a table is profiled. Confidences are the \
+         draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). A preempted request keeps \
+         its last confidences, where SGLang starts it over, and batches beyond the captured sizes are trimmed too. SGLang \
+         does not mix prefill into decode steps; here its tokens count as tokens of the pass. SGLang's additive table comes \
+         from a file; here it is drafting by requests plus the target pass by tokens. The context at which steps are timed \
+         is not given by the source: 2048; `decide` tabulates passes over the state's own requests. That the draft makes a \
+         block in one pass is a setting of the draft, not of the policy"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -92,6 +87,9 @@ impl Definition for Dspark {
         if let Some(gamma) = self.gamma {
             check.length("gamma", gamma)?;
         }
+        check.that("lag_steps", (1..=16).contains(&self.lag_steps), || {
+            format!("{} is not a number of rounds from 1 to 16", self.lag_steps)
+        })?;
         check.that("table", self.table != SpsTable::Flat || self.allow_degenerate, || {
             "with a flat table every draft token always pays, so that this is a fixed length; use \"profiled\", or set \
              allow_degenerate = true to run it all the same"
@@ -104,72 +102,25 @@ impl Definition for Dspark {
     }
 }
 
-/// Steps per second by the tokens of the target pass: constant from each probe up to the next.
-#[derive(Clone, Debug)]
-struct Sps {
-    tokens: Vec<u32>,
-    steps_per_s: Vec<f64>,
-}
-
-impl Sps {
-    /// SGLang's sweep: dense for small passes, sparse for large ones.
-    fn sweep(most: u32) -> Vec<u32> {
-        let ranges =
-            [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
-        let steps = ranges.into_iter().flat_map(|(from, to, by)| (from..to.max(from)).step_by(by));
-        let mut sweep: Vec<u32> = [1, 2, 4, 8].into_iter().chain(steps).filter(|&n| n <= most).collect();
-        if sweep.last() != Some(&most) {
-            sweep.push(most);
-        }
-        sweep
-    }
-
-    /// Times steps in which every request has its whole block verified; where that would take more requests than the
-    /// engine runs, they have more tokens each. A given batch is timed at the captured sizes, up to the largest.
-    fn measure(context: &PolicyContext, gamma: u32, kv: u32) -> Sps {
-        let mut tokens = Sps::sweep(context.max_num_batched_tokens.max(1));
-        if context.told.is_some() {
-            let captured = capture_sizes(context.max_num_seqs);
-            tokens.retain(|n| captured.last() < Some(n));
-            tokens.splice(..0, captured);
-        }
-        let step_s = |&n: &u32| {
-            let (requests, batch) = match TimedBatch::of(context, kv) {
-                TimedBatch::MadeUp { context, most } => {
-                    let requests = n.div_ceil(gamma + 1).min(most);
-                    (requests, TimedBatch::MadeUp { most: requests, context })
-                }
-                TimedBatch::Given(contexts) => (contexts.len() as u32, TimedBatch::Given(contexts)),
-            };
-            let draft_s = batch.drafting_s(context.profile, context.belief.drafting, requests, gamma);
-            draft_s + context.profile.target_s(batch.target_pass(n, context.profile.context_reads()))
-        };
-        let steps_per_s = tokens.iter().map(|n| 1.0 / step_s(n)).collect();
-        Sps { tokens, steps_per_s }
-    }
-
-    fn flat() -> Sps {
-        Sps { tokens: vec![1], steps_per_s: vec![1.0] }
-    }
-
-    fn at(&self, tokens: usize) -> f64 {
-        let above = self.tokens.partition_point(|&probe| probe as usize <= tokens);
-        self.steps_per_s[above.saturating_sub(1)]
-    }
-}
-
 /// The running policy.
 struct Scheduler {
     gamma: u32,
     align: bool,
-    sps: Sps,
+    table: CostTable,
     capture_sizes: Vec<u32>,
-    history: History,
+    relay: Relay,
+    /// The late confidences of one request.
+    late: Vec<f64>,
     /// The given confidences serve the budget too.
     told: bool,
     slots: Slots,
     own_estimate: Option<f64>,
     weighed: Option<Vec<Candidate>>,
+}
+
+/// In single precision, in which SGLang ranks: it decides what is a tie.
+fn single(survival: f64) -> f64 {
+    f64::from(survival as f32)
 }
 
 impl Scheduler {
@@ -178,12 +129,10 @@ impl Scheduler {
         Scheduler {
             gamma,
             align: params.align_to_graph,
-            sps: match params.table {
-                SpsTable::Profiled => Sps::measure(context, gamma, params.profile_context_len),
-                SpsTable::Flat => Sps::flat(),
-            },
+            table: CostTable::build(params.table, context, gamma, params.profile_context_len),
             capture_sizes: capture_sizes(context.max_num_seqs),
-            history: History::new(LAG, gamma, context.max_num_seqs),
+            relay: Relay::new(params.lag_steps, params.overlap_schedule, gamma, context.max_num_seqs),
+            late: vec![1.0; gamma as usize],
             told: context.told.is_some(),
             slots: Slots::default(),
             own_estimate: None,
@@ -191,36 +140,45 @@ impl Scheduler {
         }
     }
 
-    fn push_live(slots: &mut Slots, drafts: &Drafts) {
-        slots.clear();
+    fn push_live(&mut self, drafts: &Drafts) {
+        self.slots.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
-            slots.push_draft(i, (0..len as usize).map(|j| drafts.confidence(i, j)), SURVIVAL_EPS);
+            let survivals = survivals((0..len as usize).map(|j| drafts.confidence(i, j)));
+            match self.told {
+                true => self.slots.push_draft(i, survivals, SURVIVAL_EPS),
+                false => self.slots.push_draft(i, survivals.map(single), SURVIVAL_EPS),
+            }
         }
     }
 
-    /// How many draft tokens to verify; `None` when nobody drafted before, as in the first step after a
-    /// prefill. A request whose round of that age is missing counts as certain.
-    fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
-        let Scheduler { slots, history, sps, weighed, .. } = self;
-        if self.told {
-            Scheduler::push_live(slots, drafts);
-        } else {
-            if !batch.ids.iter().any(|&id| history.knows(id)) {
-                return None;
-            }
-            slots.clear();
-            for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
-                let known = history.lagged(id);
-                let confidence = (0..len as usize).map(|j| known.map_or(1.0, |row| row[j]));
-                slots.push_draft(i, confidence, SURVIVAL_EPS);
-            }
+    /// The late survivals of the batch's drafts.
+    fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
+        self.slots.clear();
+        for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
+            let live = (0..len as usize).map(|j| drafts.confidence(i, j));
+            self.relay.late(id, live, &mut self.late);
+            let late = self.late[..len as usize].iter().copied();
+            self.slots.push_draft(i, survivals(late).map(single), SURVIVAL_EPS);
         }
-        if let Some(weighed) = weighed {
+        self.relay.budget_computed();
+    }
+
+    /// How many draft tokens to verify; `None` while no confidences can have come.
+    fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
+        if self.told {
+            self.push_live(drafts);
+        } else if self.relay.is_ready() {
+            self.push_late(batch, drafts);
+        } else {
+            return None;
+        }
+        if let Some(weighed) = &mut self.weighed {
             weighed.clear();
         }
-        let fixed = batch.len() + batch.prefill.tokens as usize;
-        let steps_per_s = |b: usize| sps.at(fixed + b);
-        let best = best_budget(batch.len() as f64, slots.descending(), steps_per_s, weighed.as_mut());
+        let (requests, fixed) = (batch.len(), batch.len() + batch.prefill.tokens as usize);
+        let table = &self.table;
+        let rate = |expected: f64, b: usize| table.rate(expected, requests, fixed + b);
+        let best = best_budget(requests as f64, self.slots.descending(), rate, self.weighed.as_mut());
         self.own_estimate = Some(best.rate);
         let total = fixed + best.tokens;
         let filled = if self.align { padded(&self.capture_sizes, total as u32) as usize } else { total };
@@ -243,15 +201,16 @@ impl SpecPolicy for Scheduler {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        if let Some(budget) = self.budget(batch, drafts) {
-            Scheduler::push_live(&mut self.slots, drafts);
+        // A table of one rate counts as none, and all is verified, survivals below the floor too.
+        if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
+            self.push_live(drafts);
             self.slots.allocate(budget, &mut drafts.verify_len);
         }
         if !self.told {
-            self.history.next_step();
             for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
-                self.history.record(id, (0..len as usize).map(|j| drafts.confidence(i, j)));
+                self.relay.record(id, (0..len as usize).map(|j| drafts.confidence(i, j)));
             }
+            self.relay.next_round();
         }
     }
 
@@ -267,6 +226,10 @@ impl SpecPolicy for Scheduler {
         self.weighed.clone().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[path = "dspark_recorded.rs"]
+mod recorded;
 
 #[cfg(test)]
 #[path = "dspark_tests.rs"]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::registry::Told;
-use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
+use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use proptest::prelude::*;
 
 /// Confidences are given; tables are of passes over the batch itself.
@@ -24,12 +24,12 @@ proptest! {
         let context = PolicyContext { belief, profile: &belief, max_draft_len: 4, told: told(&batch), ..CONTEXT };
         let step = Run::of(&Dspark::default(), &context).step(&batch, look, &[0; 4]);
         prop_assert_eq!(&step.draft_len, &batch.limit);
-        let sps = Sps::measure(&context, 4, 2048);
+        let table = CostTable::build(SpsTable::Profiled, &context, 4, 2048);
         let survive = |i: usize, n: u32| (0..n as usize).map(|j| look(i, j)).product::<f64>();
         let theta = |lens: &[u32]| {
             let expected: f64 = lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| survive(i, m)).sum::<f64>()).sum();
             let tokens = lens.len() + batch.prefill.tokens as usize + lens.iter().sum::<u32>() as usize;
-            (lens.len() as f64 + expected) * sps.at(tokens)
+            table.rate(lens.len() as f64 + expected, lens.len(), tokens)
         };
         let ours = theta(&step.verify_len);
         let mut lens = vec![0; batch.limit.len()];
@@ -60,39 +60,23 @@ fn a_flat_table_is_refused_with_the_reason() {
     assert_eq!(error.key, "table");
     assert!(error.why.contains("fixed length") && error.why.contains("allow_degenerate"));
     assert_eq!(Dspark { allow_degenerate: true, ..flat }.check(), Ok(()));
+    assert_eq!(Dspark { lag_steps: 0, ..Dspark::default() }.check().map_err(|e| e.key), Err("lag_steps"));
     assert_eq!(Dspark { gamma: Some(0), ..Dspark::default() }.check().map_err(|e| e.key), Err("gamma"));
-}
-
-#[test]
-fn the_sweep_and_the_floor_are_sglangs() {
-    let sweep = Sps::sweep(2500);
-    assert_eq!(sweep[..6], [1, 2, 4, 8, 12, 16]);
-    assert_eq!(sweep[sweep.len() - 3..], [2048, 2304, 2500]);
-    assert!(sweep.windows(2).all(|w| w[0] < w[1]));
-    assert_eq!((Sps::sweep(1), Sps::sweep(10)), (vec![1], vec![1, 2, 4, 8, 10]));
-    let sps = Sps { tokens: vec![2, 8, 12], steps_per_s: vec![30.0, 20.0, 10.0] };
-    assert_eq!([0, 1, 2, 7, 8, 11, 12, 99].map(|n| sps.at(n)), [30.0, 30.0, 30.0, 30.0, 20.0, 20.0, 10.0, 10.0]);
-}
-
-#[test]
-fn measured_rates_are_those_of_whole_blocks() {
-    let sps = Sps::measure(&CONTEXT, 3, 2048);
-    // 8 tokens: two requests with a block of 3 and their newest token.
-    let draft = (0..3).map(|j| 0.5e-3 + 2e-6 * 2.0 + 1e-9 * 2.0 * (2048.0 + f64::from(j))).sum::<f64>();
-    let target = 8e-3 + 40e-6 * 8.0 + 1e-7 * 2.0 * 2048.0;
-    assert!(close(sps.at(8), 1.0 / (draft + target)) && close(sps.at(11), sps.at(8)));
 }
 
 /// Steps that are worth three tokens of the batch at full survival and hardly more.
 fn steep(align: bool) -> Scheduler {
     let params = Dspark { align_to_graph: align, ..Dspark::default() };
     let mut policy = Scheduler::new(params, &PolicyContext { max_draft_len: 3, ..CONTEXT });
-    policy.sps = Sps { tokens: vec![1, 6], steps_per_s: vec![100.0, 20.0] };
+    policy.table = CostTable::Steps { tokens: vec![1, 6], steps_per_s: vec![100.0, 20.0] };
     policy
 }
 
 fn round(policy: &mut Scheduler, q: [f64; 2]) -> Vec<u32> {
-    let batch = Batch::new(&[100; 2], &[3; 2]);
+    round_of(policy, &Batch::new(&[100; 2], &[3; 2]), q)
+}
+
+fn round_of(policy: &mut Scheduler, batch: &Batch, q: [f64; 2]) -> Vec<u32> {
     let mut drafts = Drafts::default();
     drafts.reset(2, 3);
     (0..6).for_each(|n| drafts.set_confidence(n / 3, n % 3, q[n / 3]));
@@ -106,17 +90,28 @@ fn round(policy: &mut Scheduler, q: [f64; 2]) -> Vec<u32> {
 #[test]
 fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     let mut policy = steep(false);
-    // Nobody drafted before: no budget, all are verified.
-    assert_eq!(round(&mut policy, [1e-7, 1e-7]), [3, 3]);
-    assert_eq!(policy.own_estimate(), None);
-    // The round before last is missing: as if certain, so that the three tokens before the cliff are worth it.
-    assert_eq!(round(&mut policy, [0.9, 0.8]), [2, 1]);
-    assert_eq!(policy.own_estimate(), Some(5.0 * 100.0));
-    // The first round's survivals are below the floor: nothing to spend.
-    assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
+    // The ring of copies fills in two rounds: no budget, all are verified.
+    for _ in 0..2 {
+        assert_eq!(round(&mut policy, [1e-7, 1e-7]), [3, 3]);
+        assert_eq!(policy.own_estimate(), None);
+    }
+    // The first round's survivals are below the floor: nothing to spend. So are the second's.
+    assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.own_estimate(), Some(2.0 * 100.0));
-    // The second round's were good: three tokens, of which the surer request gets all.
+    assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
+    // The third round's were good: three tokens, of which the surer request gets all.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [0, 3]);
+}
+
+#[test]
+fn a_newcomer_counts_as_certain() {
+    let mut policy = steep(false);
+    (0..2).for_each(|_| drop(round(&mut policy, [1e-7, 1e-7])));
+    // Requests that nothing is known of: the three tokens before the cliff are worth it, to those who are good now.
+    let mut batch = Batch::new(&[100; 2], &[3; 2]);
+    batch.ids = vec![7, 8];
+    assert_eq!(round_of(&mut policy, &batch, [0.9, 0.8]), [2, 1]);
+    assert_eq!(policy.own_estimate(), Some(5.0 * 100.0));
 }
 
 #[test]

@@ -30,6 +30,8 @@ mod draft_confidence;
 mod draft_len_schedule;
 mod dsde;
 mod dspark;
+mod dspark_relay;
+mod dspark_table;
 mod eagle2;
 mod ema_tier;
 mod estimator;
@@ -75,6 +77,8 @@ mod weighed;
 mod zero_lengths;
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod registry_fuzz;
 #[cfg(test)]
 mod smartspec_family_tests;
@@ -96,7 +100,8 @@ pub use disable_by_batch_size::DisableByBatchSize;
 pub use draft_confidence::DraftConfidence;
 pub use draft_len_schedule::DraftLenSchedule;
 pub use dsde::Dsde;
-pub use dspark::{Dspark, SpsTable};
+pub use dspark::Dspark;
+pub use dspark_table::SpsTable;
 pub use eagle2::Eagle2;
 pub use ema_tier::{EmaTier, OffList};
 pub use estimator::{Depth, Depths, Estimate};

@@ -343,5 +343,9 @@ impl SpecPolicy for Slots {
 }
 
 #[cfg(test)]
+#[path = "sglang_gen3_recorded.rs"]
+mod recorded;
+
+#[cfg(test)]
 #[path = "sglang_gen3_tests.rs"]
 mod tests;

@@ -19,13 +19,11 @@ impl Slots {
         self.keys.clear();
     }
 
-    /// The draft of the request at batch index `request`: the probability of each token to be accepted if all before it
-    /// are. It ends where survival falls below `least`.
+    /// The draft of the request at batch index `request`, by the [`survivals`] of its tokens. It ends where survival falls
+    /// below `least`.
     #[inline]
-    pub(crate) fn push_draft(&mut self, request: usize, confidences: impl Iterator<Item = f64>, least: f64) {
-        let mut survival = 1.0;
-        for (position, confidence) in confidences.enumerate() {
-            survival *= confidence;
+    pub(crate) fn push_draft(&mut self, request: usize, survivals: impl Iterator<Item = f64>, least: f64) {
+        for (position, survival) in survivals.enumerate() {
             if survival < least {
                 return;
             }
@@ -57,6 +55,15 @@ impl Slots {
     }
 }
 
+/// The survival of each token of a draft, from the probability of each to be accepted if all before it are.
+#[inline]
+pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    confidences.scan(1.0, |survival, confidence| {
+        *survival *= confidence;
+        Some(*survival)
+    })
+}
+
 /// A number of draft tokens to verify.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
@@ -66,19 +73,20 @@ pub(crate) struct Budget {
     pub rate: f64,
 }
 
-/// argmax over b of (`sure` + the b greatest survivals) × `steps_per_s(b)`, b from 0; the smallest b wins a tie. `sure` are
-/// the tokens that come without drafts. What was weighed goes to `weighed` where there is one.
+/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. Expected are `sure`, the tokens that
+/// come without drafts, and the b greatest survivals. What was weighed goes to `weighed` where there is one.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,
-    steps_per_s: impl Fn(usize) -> f64,
+    rate: impl Fn(f64, usize) -> f64,
     mut weighed: Option<&mut Vec<Candidate>>,
 ) -> Budget {
-    let mut tokens = sure;
+    // Summed apart from what is sure, as the engines do: near ties turn on the last bit.
+    let mut survive = 0.0;
     let mut best = Budget { tokens: 0, rate: f64::NEG_INFINITY };
     for (b, survival) in std::iter::once(0.0).chain(descending).enumerate() {
-        tokens += survival;
-        let rate = tokens * steps_per_s(b);
+        survive += survival;
+        let rate = rate(sure + survive, b);
         if rate > best.rate {
             best = Budget { tokens: b, rate };
         }
@@ -99,7 +107,7 @@ mod tests {
     fn slots(confidence: &[Vec<f64>]) -> Slots {
         let mut slots = Slots::default();
         for (i, row) in confidence.iter().enumerate() {
-            slots.push_draft(i, row.iter().copied(), 0.0);
+            slots.push_draft(i, survivals(row.iter().copied()), 0.0);
         }
         slots
     }
@@ -120,8 +128,8 @@ mod tests {
         for (dear, tokens, lens, rates) in cases {
             let verify = |total: usize| if total <= 4 { 10.0 } else { dear };
             let mut weighed = Vec::new();
-            let steps = |b: usize| 1.0 / (2.0 + verify(2 + b));
-            let best = best_budget(2.0, sorted.iter().copied(), steps, Some(&mut weighed));
+            let rate = |expected: f64, b: usize| expected / (2.0 + verify(2 + b));
+            let best = best_budget(2.0, sorted.iter().copied(), rate, Some(&mut weighed));
             assert_eq!(best.tokens, tokens);
             for (candidate, rate) in weighed.iter().zip_eq(rates) {
                 assert!((candidate.estimate - rate).abs() < 5.1e-5, "{candidate:?} for {rate}");

@@ -6,7 +6,7 @@
 //! model.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
-use crate::survival::Slots;
+use crate::survival::{Slots, survivals};
 use foretoken_sim::{BatchView, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +96,7 @@ impl SpecPolicy for Running {
         }
         self.slots.clear();
         for (i, &len) in drafts.draft_len.iter().enumerate() {
-            self.slots.push_draft(i, (0..len as usize).map(|j| drafts.confidence(i, j)), 0.0);
+            self.slots.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
         }
         self.slots.allocate(self.params.k as usize * batch.len(), &mut drafts.verify_len);
     }

@@ -1,19 +1,23 @@
 //! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window; then a budget of draft tokens for
 //! the batch is chosen by a cost table measured at start-up, and the most promising tokens get it.
 //!
-//! Source: vllm-project/vllm PR #47808, generalised to every drafter by PR #52228: `v1/worker/gpu/spec_decode/
-//! adaptive_verification.py` and `acceptance_estimator.py`; policies.md 6.2, 6.3. With s₁ ≥ s₂ ≥ … the survival of the
+//! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
+//! generalised to every drafter by PR #52228), executed for the fixture that this is held to (`tests/policies`). With s₁ ≥ s₂ ≥ … the survival of the
 //! batch's draft tokens, N_s requests that sample and T tokens that are no drafts, the budget is
-//! argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on a tie. The budget is sized by
-//! confidences one round older than the drafts at hand; who gets it is decided by those of the drafts themselves.
+//! argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on a tie, as far as the logits to verify
+//! fit one chunk of the sampler. The budget is sized by a copy of the confidences that is one step older than the drafts at
+//! hand; who gets it is decided by those of the drafts themselves. Trimming starts at once.
 
 use crate::acceptance_estimator::AcceptanceEstimator;
-use crate::confidence_history::History;
+use crate::confidence_history::{History, Known};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
-use crate::survival::{Slots, best_budget};
+use crate::survival::{Slots, best_budget, survivals};
 use crate::vllm_cost_table::{CostLookup, CostTables};
 use foretoken_sim::{BatchView, Candidate, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
+
+/// Bytes of single-precision logits in a chunk of vLLM's rejection sampler (`MAX_CHUNK_BYTES`).
+const CHUNK_BYTES: u32 = 1 << 30;
 
 /// Parameters, with vLLM's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -28,8 +32,10 @@ pub struct VllmAdaptive {
     pub cost_lookup: CostLookup,
     /// Steps between refits of the acceptance estimator.
     pub refit_interval: u32,
-    /// Refits before anything is trimmed: until then whole drafts are verified, so that labels are not censored.
+    /// Refits before anything is trimmed. No release waits; an earlier revision verified whole drafts for 3 refits.
     pub warmup_refits: u32,
+    /// Tokens of the model's vocabulary, which say how many logits are verified at once: 2,093 with Llama 3's.
+    pub vocab_size: u32,
 }
 
 impl Default for VllmAdaptive {
@@ -39,7 +45,8 @@ impl Default for VllmAdaptive {
             profile_context_len: 8192,
             cost_lookup: CostLookup::Staircase,
             refit_interval: 100,
-            warmup_refits: 3,
+            warmup_refits: 0,
+            vocab_size: 128_256,
         }
     }
 }
@@ -50,7 +57,7 @@ impl Definition for VllmAdaptive {
     }
 
     fn source(&self) -> &'static str {
-        "vLLM PR #47808 and #52228, v1/worker/gpu/spec_decode/adaptive_verification.py, acceptance_estimator.py"
+        "vLLM 0.33.0 (PRs #47808, #52228), v1/worker/gpu/spec_decode/adaptive_verification.py, acceptance_estimator.py"
     }
 
     fn sees(&self) -> &'static str {
@@ -60,10 +67,13 @@ impl Definition for VllmAdaptive {
 
     fn differences(&self) -> &'static str {
         "vLLM counts a prompt that ends in this step as a sampling request: the view does not say which end, so none \
-         does. A preempted request keeps its last confidences, where vLLM starts it over. Each shape is timed once, where \
-         vLLM takes the median of five. `decide` tabulates passes over the state's own requests instead of such of \
-         profile_context_len tokens. vLLM verifies drafts in the step after they are made; here it is the same step, \
-         and the budget's confidences are still one round older"
+         does. It drafts whole windows and schedules what fits, here a request that may draft less drafts less. In the step \
+         after a prompt that took several chunks, vLLM's budget sees confidences drafted in the middle of the prompt, here \
+         that request counts as certain; a preempted request keeps its last confidences, where vLLM starts it over. vLLM \
+         scores the likeliest token, which is the drafted one where the draft is greedy, as here. It predicts when it \
+         drafts, here when the step is verified: a refit between shows at once. Each shape is timed once, where vLLM takes \
+         the median of five. `decide` tabulates passes over the state's own requests instead of such of \
+         profile_context_len tokens"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {
@@ -75,6 +85,7 @@ impl Definition for VllmAdaptive {
         if let Some(k) = self.k {
             check.length("k", k)?;
         }
+        check.that("vocab_size", self.vocab_size > 0, || "must be at least 1 token".into())?;
         check.that("refit_interval", self.refit_interval > 0, || "must be at least 1 step".into())
     }
 
@@ -90,6 +101,8 @@ struct Adaptive {
     tables: CostTables,
     estimator: AcceptanceEstimator,
     history: History,
+    /// Most logits to verify in a step.
+    max_total_logits: usize,
     /// Confidences are given, calibrated and fresh: no estimator, no warm-up, no history.
     told: bool,
     /// Confidences of the batch, the one of token j of request i at `i * k + j`.
@@ -106,7 +119,8 @@ impl Adaptive {
             k,
             tables: CostTables::measure(context, k, params.profile_context_len, params.cost_lookup),
             estimator: AcceptanceEstimator::new(k, params.refit_interval),
-            history: History::new(1, k, context.max_num_seqs),
+            history: History::new(k, context.max_num_seqs),
+            max_total_logits: (CHUNK_BYTES / params.vocab_size.saturating_mul(4)).max(1) as usize,
             told: context.told.is_some(),
             confidence: Vec::new(),
             slots: Slots::default(),
@@ -130,21 +144,28 @@ impl Adaptive {
 
     /// How many draft tokens to verify, by what was known a round ago.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
-        let Adaptive { slots, confidence, history, k, .. } = self;
+        let Adaptive { slots, confidence, history, tables, .. } = self;
+        let k = self.k as usize;
         slots.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
-            let known = if self.told { Some(&confidence[i * *k as usize..]) } else { history.lagged(id) };
-            slots.push_draft(i, (0..len as usize).map(|j| known.map_or(1.0, |row| row[j])), 0.0);
+            let known = if self.told { Known::Fresh } else { history.known(id) };
+            let live = &confidence[i * k..];
+            let row = (0..len as usize).map(|j| match known {
+                Known::Nothing => 1.0,
+                Known::Before(row) => row[j],
+                Known::Fresh => live[j],
+            });
+            slots.push_draft(i, survivals(row), 0.0);
         }
         let requests = batch.len() + batch.prefill.chunks as usize;
         let fixed = batch.len() + batch.prefill.tokens as usize;
-        let draft_s = self.tables.draft.s(requests);
-        let verify = &self.tables.verify;
-        let steps_per_s = |b: usize| 1.0 / (draft_s + verify.s(fixed + b));
+        let draft_s = tables.draft.s(requests);
+        let rate = |expected: f64, b: usize| expected / (draft_s + tables.verify.s(fixed + b));
         if let Some(weighed) = &mut self.weighed {
             weighed.clear();
         }
-        let best = best_budget(batch.len() as f64, self.slots.descending(), steps_per_s, self.weighed.as_mut());
+        let most = self.max_total_logits.saturating_sub(requests);
+        let best = best_budget(batch.len() as f64, slots.descending().take(most), rate, self.weighed.as_mut());
         self.own_estimate = Some(best.rate);
         best.tokens
     }
@@ -171,7 +192,7 @@ impl SpecPolicy for Adaptive {
             self.slots.clear();
             for (i, &len) in drafts.draft_len.iter().enumerate() {
                 let row = &self.confidence[i * self.k as usize..][..len as usize];
-                self.slots.push_draft(i, row.iter().copied(), 0.0);
+                self.slots.push_draft(i, survivals(row.iter().copied()), 0.0);
             }
             self.slots.allocate(budget, &mut drafts.verify_len);
         }
@@ -185,7 +206,7 @@ impl SpecPolicy for Adaptive {
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
-        if !self.told && !outcome.accepted.is_empty() {
+        if !self.told {
             self.estimator.observe(outcome);
         }
     }
@@ -202,6 +223,10 @@ impl SpecPolicy for Adaptive {
         self.weighed.clone().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[path = "vllm_adaptive_recorded.rs"]
+mod recorded;
 
 #[cfg(test)]
 #[path = "vllm_adaptive_tests.rs"]

@@ -90,8 +90,8 @@ fn own_estimate_and_candidates_are_those_of_the_choice() {
 }
 
 #[test]
-fn whole_drafts_are_verified_while_the_estimator_warms_up() {
-    let params = VllmAdaptive { refit_interval: 2, ..VllmAdaptive::default() };
+fn whole_drafts_are_verified_while_an_earlier_revision_warms_up() {
+    let params = VllmAdaptive { refit_interval: 2, warmup_refits: 3, ..VllmAdaptive::default() };
     let mut run = Run::of(&params, &dear());
     let batch = Batch::new(&[100; 8], &[3; 8]);
     for step in 0..10 {
@@ -102,11 +102,10 @@ fn whole_drafts_are_verified_while_the_estimator_warms_up() {
 
 #[test]
 fn the_budget_is_a_round_old_and_the_allocation_is_not() {
-    // No warm-up, and an estimator that starts with the same c = 0.818 for every token: ages show in who is known at all.
-    let params = VllmAdaptive { warmup_refits: 0, refit_interval: 1000, ..VllmAdaptive::default() };
+    let params = VllmAdaptive { refit_interval: 1000, ..VllmAdaptive::default() };
     let mut policy = Adaptive::new(params, &dear());
     let batch = Batch::new(&[100; 4], &[3; 4]);
-    let round = |policy: &mut Adaptive, slope: f64, q: [f64; 4]| {
+    let round = |policy: &mut Adaptive, slope: f32, q: [f64; 4]| {
         policy.estimator = AcceptanceEstimator::new(3, 1000);
         policy.estimator.set(slope, 0.0);
         let mut drafts = Drafts::default();
@@ -128,10 +127,31 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
 }
 
 #[test]
+fn trimming_starts_at_once() {
+    let mut run = Run::of(&VllmAdaptive::default(), &dear());
+    let batch = Batch::new(&[100; 8], &[3; 8]);
+    // Nothing is known in the first step; then c = σ(0.5 · logit(0.1) − 0.2) = 0.21 everywhere, which pays for nothing.
+    assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [3; 8]);
+    assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [0; 8]);
+}
+
+#[test]
+fn logits_to_verify_fit_one_chunk() {
+    // 2²⁸ / 2²⁴ = 16 logits, of which each request has one of its own.
+    let params = VllmAdaptive { vocab_size: 1 << 24, ..VllmAdaptive::default() };
+    for (requests, drafts) in [(4, 12), (5, 11), (16, 0), (20, 0)] {
+        let mut run = Run::of(&params, &PolicyContext { max_draft_len: 3, ..CONTEXT });
+        let made = run.step(&Batch::new(&vec![100; requests], &vec![3; requests]), |_, _| 0.9, &vec![3; requests]);
+        assert_eq!(made.verify_len.iter().sum::<u32>(), drafts, "{requests} requests");
+    }
+}
+
+#[test]
 fn bad_settings_are_named() {
     let bad = |params: VllmAdaptive| params.check().map_err(|e| e.key);
     assert_eq!(bad(VllmAdaptive { k: Some(0), ..VllmAdaptive::default() }), Err("k"));
     assert_eq!(bad(VllmAdaptive { k: Some(33), ..VllmAdaptive::default() }), Err("k"));
     assert_eq!(bad(VllmAdaptive { refit_interval: 0, ..VllmAdaptive::default() }), Err("refit_interval"));
+    assert_eq!(bad(VllmAdaptive { vocab_size: 0, ..VllmAdaptive::default() }), Err("vocab_size"));
     assert_eq!(VllmAdaptive { k: Some(9), ..VllmAdaptive::default() }.asks_for(), Some(("k", 9)));
 }

@@ -102,6 +102,10 @@ pub fn to_vllm_speculative_config(
 }
 
 #[cfg(test)]
+#[path = "vllm_dynamic_recorded.rs"]
+mod recorded;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::by_batch_size::tests::lengths;

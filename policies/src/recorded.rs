@@ -1,0 +1,45 @@
+//! What the tests share that replay decisions of released engines: `tests/policies` has the recorders and the fixtures.
+
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+/// The lines of a fixture.
+pub fn lines(name: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/policies").join(name);
+    let packed = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let text = zstd::decode_all(packed.as_slice()).expect("Zstandard");
+    String::from_utf8(text).expect("ASCII").lines().map(str::to_owned).collect()
+}
+
+/// A fixture of histories, one a line.
+pub fn histories<T: DeserializeOwned>(name: &str) -> Vec<T> {
+    lines(name).iter().map(|line| read(line)).collect()
+}
+
+/// One line.
+pub fn read<T: DeserializeOwned>(line: &str) -> T {
+    serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))
+}
+
+/// SplitMix64: the output that follows the state `value`.
+fn mix(value: u64) -> u64 {
+    let z = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The number that both languages draw for one decision (`tests/vllm/chance.py`).
+pub fn draw(seed: u64, kind: u64, request: u64, position: u64) -> u64 {
+    mix(mix(mix(mix(seed) ^ kind) ^ request) ^ position)
+}
+
+/// Equal to a millionth of the value.
+pub fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
+}
+
+#[test]
+fn draws_are_those_of_the_recorders() {
+    assert_eq!([draw(7, 1, 3, 10), draw(7, 2, 3, 10)], [8_220_720_420_851_324_349, 10_707_932_757_137_194_472]);
+}
