@@ -45,15 +45,23 @@ struct Sums<T> {
     n: T,
 }
 
+/// A sum over the requests of a step in eight lanes, added up as a tree: single precision is kept as well as on a device.
+type Lanes = [f32; 8];
+
+fn total(lanes: &Lanes) -> f32 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + b) + (c + d)) + ((e + f) + (g + h))
+}
+
 impl Sums<f32> {
     /// Adds a step.
-    fn add(&mut self, step: &Sums<f64>) {
-        self.square += step.square as f32;
-        self.coupling += step.coupling as f32;
-        self.weight += step.weight as f32;
-        self.slope_score += step.slope_score as f32;
-        self.score += step.score as f32;
-        self.n += step.n as f32;
+    fn add(&mut self, step: &Sums<Lanes>) {
+        self.square += total(&step.square);
+        self.coupling += total(&step.coupling);
+        self.weight += total(&step.weight);
+        self.slope_score += total(&step.slope_score);
+        self.score += total(&step.score);
+        self.n += total(&step.n);
     }
 }
 
@@ -64,7 +72,7 @@ pub(crate) struct AcceptanceEstimator {
     intercepts: Vec<f32>,
     /// Sums of each position since the last refit, and those of the step at hand.
     at: Vec<Sums<f32>>,
-    step: Vec<Sums<f64>>,
+    step: Vec<Sums<Lanes>>,
     refit_interval: u32,
     steps: u32,
     refits: u32,
@@ -120,7 +128,7 @@ impl AcceptanceEstimator {
         self.step.fill(Sums::default());
         for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {
             for j in 0..verified.min(accepted + 1) {
-                self.add(outcome.drafts.confidence(i, j as usize), j as usize, j < accepted);
+                self.add(i % 8, outcome.drafts.confidence(i, j as usize), j as usize, j < accepted);
             }
         }
         self.at.iter_mut().zip(&self.step).for_each(|(at, step)| at.add(step));
@@ -130,17 +138,17 @@ impl AcceptanceEstimator {
         }
     }
 
-    fn add(&mut self, q: f64, position: usize, accepted: bool) {
+    fn add(&mut self, lane: usize, q: f64, position: usize, accepted: bool) {
         let x = feature(q);
         let c = self.sigmoid(x, position);
         let (w, residual) = (c * (1.0 - c), f32::from(u8::from(accepted)) - c);
         let step = &mut self.step[position];
-        step.square += f64::from(w * x * x);
-        step.coupling += f64::from(w * x);
-        step.weight += f64::from(w);
-        step.slope_score += f64::from(residual * x);
-        step.score += f64::from(residual);
-        step.n += 1.0;
+        step.square[lane] += w * x * x;
+        step.coupling[lane] += w * x;
+        step.weight[lane] += w;
+        step.slope_score[lane] += residual * x;
+        step.score[lane] += residual;
+        step.n[lane] += 1.0;
     }
 
     /// One damped Newton step on the sums, which start over. A slope that would fall below 0 stays; the intercepts move.

@@ -1,7 +1,7 @@
 //! `confidence-stop`: the whole batch drafts on while any request's chain has been confident throughout.
 //!
-//! Source: vllm-project/vllm `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88);
-//! restated in policies.md 4.6 (g).
+//! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88), restated in
+//! policies.md 4.6 (g). It is in no release: 0.33.0 has nothing of it.
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
@@ -29,7 +29,7 @@ impl Definition for ConfidenceStop {
     }
 
     fn source(&self) -> &'static str {
-        "vLLM v1/worker/gpu/spec_decode/confidence_stop.py"
+        "a branch of vLLM @41f9ab88, v1/worker/gpu/spec_decode/confidence_stop.py; in no release (absent from 0.33.0)"
     }
 
     fn sees(&self) -> &'static str {

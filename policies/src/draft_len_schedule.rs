@@ -14,18 +14,46 @@ use serde::{Deserialize, Serialize};
 pub struct DraftLenSchedule {
     /// `[largest batch size, draft length]`, ascending. Larger batches than the last one draft nothing.
     pub draft_len_schedule: Vec<(u32, u32)>,
+    /// No batch drafts less, so that the drafter's state stays alive: 1 in TensorRT-LLM PR #16888 (open), 0 as released.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub floor: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Default for DraftLenSchedule {
     fn default() -> Self {
-        DraftLenSchedule { draft_len_schedule: vec![(4, 4), (8, 2), (32, 1)] }
+        DraftLenSchedule { draft_len_schedule: vec![(4, 4), (8, 2), (32, 1)], floor: 0 }
     }
 }
 
 impl DraftLenSchedule {
     fn longest(&self) -> u32 {
-        self.draft_len_schedule.iter().map(|s| s.1).max().unwrap_or(0)
+        self.draft_len_schedule.iter().map(|s| s.1).max().unwrap_or(0).max(self.floor)
     }
+}
+
+/// Pairs of a largest batch size and a length: ascending, and some batch drafts.
+pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(), BadParameter> {
+    const KEY: &str = "draft_len_schedule";
+    check.that(KEY, !schedule.is_empty(), || "is empty; give [largest batch size, draft length] pairs".into())?;
+    let mut below = 0;
+    for &(upto, k) in schedule {
+        check.that(KEY, upto > below, || format!("batch size {upto} does not come after {below}; sort the pairs"))?;
+        check.that(KEY, k <= MAX_SPEC_LEN, || format!("{k} is more than {MAX_SPEC_LEN} draft tokens"))?;
+        below = upto;
+    }
+    let drafts = schedule.iter().any(|&(_, k)| k > 0);
+    check.that(KEY, drafts, || "drafts nothing at any batch size; use autoregressive".into())
+}
+
+/// (first batch size, length) of each range of a checked schedule, the one beyond the last included.
+pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
+    let starts = [1].into_iter().chain(schedule.iter().map(|s| s.0.saturating_add(1)));
+    let lengths = schedule.iter().map(|s| s.1).chain([0]);
+    starts.zip(lengths.map(|k| k.max(floor))).collect()
 }
 
 impl Definition for DraftLenSchedule {
@@ -50,24 +78,15 @@ impl Definition for DraftLenSchedule {
     }
 
     fn check(&self) -> Result<(), BadParameter> {
-        const KEY: &str = "draft_len_schedule";
         let check = Check("draft-len-schedule");
-        let schedule = &self.draft_len_schedule;
-        check.that(KEY, !schedule.is_empty(), || "is empty; give [largest batch size, draft length] pairs".into())?;
-        let mut below = 0;
-        for &(upto, k) in schedule {
-            check
-                .that(KEY, upto > below, || format!("batch size {upto} does not come after {below}; sort the pairs"))?;
-            check.that(KEY, k <= MAX_SPEC_LEN, || format!("{k} is more than {MAX_SPEC_LEN} draft tokens"))?;
-            below = upto;
-        }
-        check.that(KEY, self.longest() > 0, || "drafts nothing at any batch size; use autoregressive".into())
+        check_schedule(&check, &self.draft_len_schedule)?;
+        let why = || format!("{} is more than {MAX_SPEC_LEN} draft tokens", self.floor);
+        check.that("floor", self.floor <= MAX_SPEC_LEN, why)
     }
 
     fn build(&self, context: &PolicyContext) -> Speculation {
-        let starts = [1].into_iter().chain(self.draft_len_schedule.iter().map(|s| s.0.saturating_add(1)));
-        let lengths = self.draft_len_schedule.iter().map(|s| s.1).chain([0]);
-        ByBatchSize::build(Counted::Running, starts.zip(lengths).collect(), context.max_draft_len)
+        let ranges = ranges(&self.draft_len_schedule, self.floor);
+        ByBatchSize::build(Counted::Running, ranges, context.max_draft_len)
     }
 }
 
@@ -89,6 +108,15 @@ mod tests {
     }
 
     #[test]
+    fn a_floor_keeps_the_drafter_alive() {
+        let policy = DraftLenSchedule { draft_len_schedule: vec![(2, 4), (4, 0), (6, 3)], floor: 1 };
+        let batches: Vec<(usize, u32)> = (1..=8).map(|n| (n, 0)).collect();
+        assert_eq!(lengths(&policy, &batches), [4, 4, 1, 1, 3, 3, 1, 1]);
+        assert_eq!(DraftLenSchedule { floor: 5, ..policy.clone() }.asks_for(), Some(("draft_len_schedule", 5)));
+        assert_eq!(DraftLenSchedule { floor: 33, ..policy }.check().map_err(|e| e.key), Err("floor"));
+    }
+
+    #[test]
     fn bad_schedules_say_what_would_be_right() {
         for (schedule, why) in [
             (&[][..], "is empty"),
@@ -97,7 +125,8 @@ mod tests {
             (&[(8, 40)], "40 is more than 32"),
             (&[(8, 0)], "use autoregressive"),
         ] {
-            let error = DraftLenSchedule { draft_len_schedule: schedule.to_vec() }.check().expect_err("refused");
+            let policy = DraftLenSchedule { draft_len_schedule: schedule.to_vec(), floor: 0 };
+            let error = policy.check().expect_err("refused");
             assert!(error.key == "draft_len_schedule" && error.why.contains(why), "{error}");
         }
     }

@@ -6,11 +6,12 @@ use crate::preset::Preset;
 use crate::profile::PassTimes;
 use crate::stale::Stale;
 use crate::{
-    Adaedl, Adaserve, Adaspec, AdaspecCode, Autoregressive, Banditspec, Belief, CascadeLike, ClairvoyantStatic,
-    ConfidenceStop, DisableByBatchSize, DraftConfidence, DraftLenSchedule, Dsde, Dspark, Eagle2, EmaTier, Exp3spec,
-    Fixed, HfDynamic, NightjarLike, OffList, OracleGoodput, OracleLength, Random, SglangGen3, SglangThroughput,
-    Smartspec, SmartspecConfidence, SmartspecDsd, SmartspecMedusa, SmartspecRequest, Specinfer, Svip, Tetris,
-    Threshold, Turbospec, VllmAdaptive, VllmDynamic,
+    Adaedl, Adaserve, Adaspec, AdaspecCode, Aimd, Autoregressive, Banditspec, Belief, CascadeLike, ClairvoyantStatic,
+    ConfidenceStop, DisableByBatchSize, Downshift, DraftConfidence, DraftLenSchedule, Dsde, Dspark, Eagle2, EmaTier,
+    Exp3spec, Fixed, HfDynamic, MeasuredCostDepth, MeasuredTwoArm, MlcTable, MlxVlmExpand, NightjarLike, OffList,
+    OracleGoodput, OracleLength, Random, SglangGen3, SglangThroughput, Smartspec, SmartspecConfidence, SmartspecDsd,
+    SmartspecMedusa, SmartspecRequest, Specinfer, SpeculationGate, Svip, Tetris, Threshold, TrtllmAuto, Turbospec,
+    VerifyBudget, VllmAdaptive, VllmDynamic,
 };
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -271,6 +272,18 @@ policies! {
     DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
     ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
     VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();
+
+    SpeculationGate(SpeculationGate) = "speculation-gate", BLACK Solid Square, SpeculationGate::default();
+    TrtllmAuto(TrtllmAuto) = "trtllm-auto", BLACK LongDash Triangle, TrtllmAuto::default();
+    MlcTable(MlcTable) = "mlc-table", BLUE Dotted Square, MlcTable::default();
+    VerifyBudget(VerifyBudget) = "verify-budget", VERMILLION Dotted Diamond, VerifyBudget::default();
+
+    // Servers on laptops, 2026: by measured time, and by accepted drafts alone.
+    MeasuredTwoArm(MeasuredTwoArm) = "measured-two-arm", BLUE Dotted Triangle, MeasuredTwoArm::default();
+    MeasuredCostDepth(MeasuredCostDepth) = "measured-cost-depth", BLUE Dashed Plus, MeasuredCostDepth::default();
+    MlxVlmExpand(MlxVlmExpand) = "mlx-vlm-expand", GREEN Solid Plus, MlxVlmExpand::default();
+    Aimd(Aimd) = "aimd", GREEN Dashed TriangleDown, Aimd::default();
+    Downshift(Downshift) = "downshift", GREEN Dotted Diamond, Downshift::default();
 
     // Confidence, entropy and divergence.
     Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();

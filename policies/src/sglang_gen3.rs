@@ -1,8 +1,8 @@
 //! `sglang-gen3`: SGLang's adaptive speculative decoding, third generation. Each range of batch sizes is a slot with
 //! its own candidates and its own average of the accepted draft length; 0 may be a candidate.
 //!
-//! Source: sgl-project/sglang PR #24055, `srt/speculative/adaptive_spec_params.py` (@015c8726); restated in policies.md
-//! 1.3.
+//! Source: SGLang 0.5.23 `srt/speculative/adaptive_spec_params.py` (PR #24055), executed for the fixture that this is held to
+//! (`tests/policies`).
 
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use crate::sglang_router::{Router, captured_sizes};
@@ -121,7 +121,7 @@ impl Definition for SglangGen3 {
     }
 
     fn source(&self) -> &'static str {
-        "SGLang PR #24055, srt/speculative/adaptive_spec_params.py @015c8726 (generation 3)"
+        "SGLang 0.5.23, srt/speculative/adaptive_spec_params.py (PR #24055, generation 3)"
     }
 
     fn sees(&self) -> &'static str {

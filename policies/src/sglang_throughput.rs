@@ -2,7 +2,7 @@
 //! of a decode round at this batch size.
 //!
 //! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
-//! `throughput_aware_spec_params.py` (@23570745); restated in policies.md 1.4.
+//! `throughput_aware_spec_params.py` (@23570745); restated in policies.md 1.4. The pull request is open, and 0.5.23 has nothing of it.
 
 use crate::profile::{PassTimes, uniform_pass};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
@@ -73,7 +73,7 @@ impl Definition for SglangThroughput {
     }
 
     fn source(&self) -> &'static str {
-        "SGLang PR #28045, srt/speculative/throughput_aware_controller.py @088c5abe"
+        "SGLang PR #28045 (open), srt/speculative/throughput_aware_controller.py @088c5abe; in no release (absent from 0.5.23)"
     }
 
     fn sees(&self) -> &'static str {

@@ -1,7 +1,7 @@
 //! `vllm-dynamic`: vLLM's dynamic speculative decoding, a table from batch size to draft length.
 //!
 //! Source: vllm-project/vllm PR #32374, `docs/features/speculative_decoding/dynamic_speculative_decoding.md` and
-//! `v1/spec_decode/dynamic/utils.py`; restated in policies.md 4.6 (b).
+//! `v1/spec_decode/dynamic/utils.py`, of 0.33.0 executed for the fixture that this is held to (`tests/policies`).
 
 use crate::by_batch_size::ByBatchSize;
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
@@ -40,7 +40,7 @@ impl Definition for VllmDynamic {
     }
 
     fn source(&self) -> &'static str {
-        "vLLM num_speculative_tokens_per_batch_size (PR #32374, v1/spec_decode/dynamic/utils.py)"
+        "vLLM 0.33.0 num_speculative_tokens_per_batch_size (PR #32374), v1/spec_decode/dynamic/utils.py"
     }
 
     fn sees(&self) -> &'static str {
@@ -51,7 +51,7 @@ impl Definition for VllmDynamic {
         "vLLM drafts at the end of the step before, by its batch size; here a step's own batch counts. The token \
          budget is charged with the last batch's K, so a longer K comes one step after the batch shrank, as in vLLM, \
          and a shorter one at once, where vLLM still verifies what it has. num_speculative_tokens is the table's \
-         largest K"
+         largest K. vLLM sorts ranges; here they must be sorted"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

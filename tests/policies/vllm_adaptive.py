@@ -176,18 +176,20 @@ class History:
         return self.estimator._refits > refits
 
     def run(self) -> dict:
-        steps, fits = [], []
+        steps, fits, new = [], [], []
         for self.at in range(self.steps):
             # vLLM predicts when it drafts; the policy that is held to this does so when it verifies. Where nobody sits out a
             # refit, that is the same.
             due = self.estimator._steps_since_refit + 1 == self.interval
             live = [slot for slot in range(self.slots) if self.left[slot] > 0]
-            if not live or (draw(self.seed, 3, 0, self.at) % 9 == 0 and not due):
-                batch = self.join(self.at)
+            # Nor can the policy see that a request waits between its prompt and its first step of decoding.
+            if not live or (draw(self.seed, 3, 0, self.at) % 9 == 0 and not due and not new):
+                batch = new = self.join(self.at)
                 chunk, made = 0, []
                 steps.append("+" + "".join(map(str, batch)))
             else:
-                batch = [slot for slot in live if due or draw(self.seed, 6, slot, self.at) % 6]
+                batch = [slot for slot in live if due or slot in new or draw(self.seed, 6, slot, self.at) % 6]
+                new = []
                 chunk = (draw(self.seed, 8, 0, self.at) % 20 + 1) * (draw(self.seed, 7, 0, self.at) % 5 == 0)
                 made = self.verify_step(batch, chunk) if batch else []
                 steps.append("".join(f"{a}{b}{c}{d}" for a, b, c, d in made) + (f"|{chunk}" if chunk else ""))
