@@ -81,7 +81,8 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
     let mut score = vec![0.0; 4];
     let mut n = [0.0; 3];
     for &(q, j, right) in &seen {
-        let x = [feature(q).into(), f64::from(u8::from(j == 0)), f64::from(u8::from(j == 1)), f64::from(u8::from(j == 2))];
+        let x =
+            [feature(q).into(), f64::from(u8::from(j == 0)), f64::from(u8::from(j == 1)), f64::from(u8::from(j == 2))];
         let c = before.predict(q, j);
         for (a, &xa) in x.iter().enumerate() {
             (0..4).for_each(|b| information[a][b] += c * (1.0 - c) * xa * x[b]);

@@ -36,7 +36,9 @@ impl History {
     pub(crate) fn known(&self, id: RequestId) -> Known<'_> {
         match self.slots.get(id) {
             None => Known::Nothing,
-            Some(place) if self.last[place] == self.step => Known::Before(&self.rows[place * self.width..][..self.width]),
+            Some(place) if self.last[place] == self.step => {
+                Known::Before(&self.rows[place * self.width..][..self.width])
+            }
             Some(_) => Known::Fresh,
         }
     }

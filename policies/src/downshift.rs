@@ -61,7 +61,11 @@ impl Definition for Downshift {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let longest = context.max_draft_len;
-        Speculation::Policy(Box::new(Running { params: *self, longest, requests: PerRequest::new(context.max_num_seqs) }))
+        Speculation::Policy(Box::new(Running {
+            params: *self,
+            longest,
+            requests: PerRequest::new(context.max_num_seqs),
+        }))
     }
 }
 

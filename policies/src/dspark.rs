@@ -31,7 +31,7 @@ pub struct Dspark {
     /// Rounds by which the budget's confidences are late (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`), at least 2 where
     /// scheduling is overlapped.
     pub lag_steps: u32,
-    /// Is scheduling overlapped with the device? Without, nothing is verified on trust in the first two rounds.
+    /// Is scheduling overlapped with the device? Then the first two rounds have no budget and verify everything.
     pub overlap_schedule: bool,
     /// Run with a flat table, which verifies everything?
     pub allow_degenerate: bool,

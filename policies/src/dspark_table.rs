@@ -90,7 +90,8 @@ fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
 
 /// SGLang's sweep: dense for small passes, sparse for large ones.
 fn sweep(most: u32) -> Vec<u32> {
-    let ranges = [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
+    let ranges =
+        [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
     let steps = ranges.into_iter().flat_map(|(from, to, by)| (from..to.max(from)).step_by(by));
     let mut sweep: Vec<u32> = [1, 2, 4, 8].into_iter().chain(steps).filter(|&n| n <= most).collect();
     if sweep.last() != Some(&most) {
@@ -153,7 +154,11 @@ mod tests {
 
     #[test]
     fn sums_are_interpolated_and_level_at_the_ends() {
-        let table = CostTable::Sum { bias_s: 0.5, by_requests: vec![(2, 0.25), (4, 0.75)], by_tokens: vec![(4, 1.0), (8, 2.0)] };
+        let table = CostTable::Sum {
+            bias_s: 0.5,
+            by_requests: vec![(2, 0.25), (4, 0.75)],
+            by_tokens: vec![(4, 1.0), (8, 2.0)],
+        };
         let seconds = |requests, tokens| 1.0 / table.rate(1.0, requests, tokens);
         for (requests, tokens, expected) in [(1, 1, 1.75), (3, 4, 2.0), (4, 6, 2.75), (9, 99, 3.25)] {
             assert!(close(seconds(requests, tokens), expected), "{requests} requests, {tokens} tokens");

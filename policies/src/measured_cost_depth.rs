@@ -172,15 +172,15 @@ impl Depths {
             }
         });
         if self.warmup > 0 {
-            self.warmup -= usize::from(depth == self.warmup);
+            // A round counts even where the engine cut it shorter, so that no length is waited for in vain.
+            self.warmup -= 1;
             if self.warmup > 0 {
                 return;
             }
             (self.rival_at_ms, self.stalest_at_ms) = (clock_ms, clock_ms);
         }
         if let Some((probed, left)) = self.probe {
-            let left = left - u32::from(probed == depth);
-            self.probe = (left > 0).then_some((probed, left));
+            self.probe = (left > 1).then_some((probed, left - 1));
         }
         if self.probe.is_none() {
             self.decide();

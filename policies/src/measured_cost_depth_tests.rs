@@ -115,6 +115,16 @@ fn a_slow_round_makes_probes_rare() {
 }
 
 #[test]
+fn a_length_that_the_engine_cuts_is_not_waited_for() {
+    let mut depths = Depths::new(3);
+    (0..3).for_each(|_| depths.round(1, 20.0));
+    assert_eq!((depths.warmup, depths.measured[2].ms), (0, None));
+    depths.probe = Some((3, 4));
+    (0..4).for_each(|_| depths.round(2, 25.0));
+    assert_eq!(depths.probe, None);
+}
+
+#[test]
 fn one_length_and_none_are_no_trouble() {
     let mut one = Depths::new(1);
     assert_eq!(rounds(&mut one, 500, |_| 50.0), [1; 500]);

@@ -67,7 +67,11 @@ impl Definition for MlxVlmExpand {
 
     fn build(&self, context: &PolicyContext) -> Speculation {
         let longest = context.max_draft_len;
-        Speculation::Policy(Box::new(Running { params: *self, longest, requests: PerRequest::new(context.max_num_seqs) }))
+        Speculation::Policy(Box::new(Running {
+            params: *self,
+            longest,
+            requests: PerRequest::new(context.max_num_seqs),
+        }))
     }
 }
 

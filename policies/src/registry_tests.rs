@@ -254,7 +254,10 @@ fn golden() {
         ("adaspec[drafter=off slo=expected]", "88038/64034 88038/43033 88038/26026"),
         ("threshold[cost=runs-all scope=batch-mean tau=0.5]", "88038/66036 88038/44034 88038/66036"),
         ("sglang-gen2[initial_steps=4]", "44034/44034 44034/44034 44034/44034"),
-        ("vllm-dynamic[num_speculative_tokens_per_batch_size=[[1,4,5],[6,6,2]]]", "22022/22022 22022/22022 22022/22022"),
+        (
+            "vllm-dynamic[num_speculative_tokens_per_batch_size=[[1,4,5],[6,6,2]]]",
+            "22022/22022 22022/22022 22022/22022",
+        ),
         ("confidence-stop[cap=8 tau=0.9]", "33033/22022 11011/11011 33033/22022"),
         ("oracle-goodput[form=batch]", "22022/22022 33033/33033 11011/11011"),
         ("random[per_request=true]", "54038/54038 75036/75036 86035/86035"),
@@ -264,7 +267,10 @@ fn golden() {
         ("dspark[align_to_graph=true gamma=5]", "55035/55035 55035/55035 55035/55035"),
         ("dspark[allow_degenerate=true table=flat]", "88038/88038 88038/88038 88038/88038"),
         ("tetris[extra=3 k=2]", "55035/42031 55035/32032 55035/14014"),
-        ("hf-dynamic[num_assistant_tokens_schedule=heuristic-transient tuning=false]", "87037/87037 74034/74034 48038/48038"),
+        (
+            "hf-dynamic[num_assistant_tokens_schedule=heuristic-transient tuning=false]",
+            "87037/87037 74034/74034 48038/48038",
+        ),
         ("banditspec[bonus=ucbspec]", "11011/11011 22022/22022 33033/33033"),
         ("adaedl[k_min=6]", "77037/77037 66036/66036 66036/66036"),
         ("dsde[batch_cap=false]", "55035/55035 66036/66036 86036/86036"),

@@ -104,7 +104,9 @@ mod tests {
     fn verified(params: VerifyBudget, confidence: &[[f64; 4]], limit: u32) -> Vec<u32> {
         let n = confidence.len();
         let batch = Batch::new(&vec![9; n], &vec![limit; n]);
-        Run::of(&params, &CONTEXT).step(&batch, |i, j| confidence[i].get(j).copied().unwrap_or(0.5), &vec![0; n]).verify_len
+        Run::of(&params, &CONTEXT)
+            .step(&batch, |i, j| confidence[i].get(j).copied().unwrap_or(0.5), &vec![0; n])
+            .verify_len
     }
 
     #[test]

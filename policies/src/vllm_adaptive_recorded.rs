@@ -162,6 +162,6 @@ fn budgets_lengths_and_coefficients_are_vllms() {
     let all: Vec<Recorded> = lines[1..].iter().map(|line| read(line)).collect();
     let ties: u32 = all.iter().map(|h| replay(h, &palette.sums)).sum();
     let refits: usize = all.iter().map(|h| h.fits.len()).sum();
-    assert!(all.len() >= 300 && refits >= 500, "{} histories, {refits} refits", all.len());
+    assert!(all.len() >= 300 && refits >= 400, "{} histories, {refits} refits", all.len());
     println!("{} histories, {refits} refits, {ties} steps with a tie", all.len());
 }

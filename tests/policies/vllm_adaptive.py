@@ -89,7 +89,7 @@ class History:
             return options[draw(seed, 9, part, 0) % len(options)]
 
         # One in a hundred keeps vLLM's interval and is long enough for it; one in twelve is wide. Interpreting is slow.
-        self.steps, self.interval = (110, 100) if seed % 100 == 0 else (16, choose(0, [3, 5]))
+        self.steps, self.interval = (110, 100) if seed % 100 == 0 else (16, choose(0, [6, 8]))
         self.seed, self.k, self.slots = seed, choose(1, [1, 2, 3]), choose(2, [2, 3])
         if seed % 12 == 5:
             self.k, self.slots = choose(1, [4, 5]), choose(2, [5, 6])
