@@ -215,6 +215,10 @@ impl SpecPolicy for Depths {
         if self.longest == 0 { 0 } else { self.length() as u32 }
     }
 
+    fn max_limit(&self) -> u32 {
+        self.longest as u32
+    }
+
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
         plan.fill(self.limit());
     }

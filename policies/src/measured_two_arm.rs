@@ -190,6 +190,10 @@ impl SpecPolicy for Arms {
         self.length()
     }
 
+    fn max_limit(&self) -> u32 {
+        self.lengths[0].max(self.lengths[1])
+    }
+
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
         plan.fill(self.length());
     }

@@ -125,6 +125,10 @@ impl SpecPolicy for Gate {
         }
     }
 
+    fn max_limit(&self) -> u32 {
+        self.lengths.iter().map(|r| r.1).max().unwrap_or(0)
+    }
+
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let after = self.lengths.partition_point(|&(from, _)| from <= batch.num_running);
         let length = self.lengths[after.saturating_sub(1)].1;

@@ -48,6 +48,7 @@ pub struct World<'a> {
     pub target: Coefficients,
     pub draft: Coefficients,
     pub acceptance: &'a dyn AcceptanceSource,
+    pub keep_steps: bool,
 }
 
 impl<'a> World<'a> {
@@ -59,6 +60,7 @@ impl<'a> World<'a> {
             target: Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 },
             draft: Coefficients::FREE,
             acceptance: &NeverRight,
+            keep_steps: false,
         }
     }
 
@@ -75,7 +77,7 @@ impl<'a> World<'a> {
             acceptance: self.acceptance,
             seed: 1,
             slo_tpot_s: f64::INFINITY,
-            keep_steps: false,
+            keep_steps: self.keep_steps,
             interrupt: &AtomicBool::new(false),
         };
         simulation.run(speculation)
