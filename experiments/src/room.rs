@@ -4,7 +4,7 @@ use crate::document::Path;
 use crate::plan::Variant;
 use crate::problem::{Problem, Result};
 use foretoken_sim::acceptance::Rates;
-use foretoken_sim::{EngineConfig, Workload};
+use foretoken_sim::{DraftKv, EngineConfig, Workload};
 use foretoken_traces::limits;
 
 /// Bytes of a KV block in the engine's pool: references, hash, its neighbours in the free queue, a place among the evicted.
@@ -40,7 +40,7 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
     Err(Problem::failed(message).help(format!("give the program more memory, {help}; --resume goes on")))
 }
 
-fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 3] {
+fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
     let requests = workload.len() as u64;
     // The truth of the running requests: a bit for each output token and depth, and one that says whether it is known.
     let running = requests.min(config.max_num_seqs.into());
@@ -50,7 +50,16 @@ fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need
         _ => 1,
     };
     let truth = running.saturating_mul(u64::from(output) / 4 + 64).saturating_mul(depths);
+    let draft_blocks = match config.draft_kv {
+        DraftKv::Separate { blocks } => blocks,
+        DraftKv::None | DraftKv::EqualSplit { .. } => 0,
+    };
     [
+        Need {
+            key: "engine.draft_kv.separate.blocks",
+            what: format!("{draft_blocks} KV blocks of the draft"),
+            bytes: u64::from(draft_blocks) * BLOCK,
+        },
         Need { key: "workload", what: format!("{requests} requests"), bytes: requests.saturating_mul(limits::REQUEST) },
         Need {
             key: "engine.num_gpu_blocks",

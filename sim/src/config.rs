@@ -333,6 +333,19 @@ impl EngineConfig {
                 return Err(BadConfig { key, why: format!("{value} is over the limit of {most} tokens") });
             }
         }
+        let extra = [
+            ("num_lookahead_tokens", self.num_lookahead_tokens.unwrap_or(0)),
+            ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.unwrap_or(0)),
+        ];
+        for (key, value) in extra {
+            if value > MOST_EXTRA_SLOTS {
+                return Err(BadConfig { key, why: format!("{value} is over the limit of {MOST_EXTRA_SLOTS} tokens") });
+            }
+        }
+        if self.mtp_modules > 1 && self.method != DraftMethod::Mtp {
+            let why = format!("{} modules, but engine.method is not \"mtp\"", self.mtp_modules);
+            return Err(BadConfig { key: "mtp_modules", why });
+        }
         if self.num_gpu_blocks < 2 && self.version != Version::V0 {
             let why = "must be at least 2: one block is the null block".into();
             return Err(BadConfig { key: "num_gpu_blocks", why });
@@ -373,6 +386,9 @@ pub const MAX_SPEC_LEN: u32 = 32;
 /// Most tokens in a KV block and in a request: the engine counts the tokens of a request's blocks in 32 bits.
 const MOST_BLOCK_SIZE: u32 = 1 << 16;
 const MOST_MODEL_LEN: u32 = 1 << 31;
+
+/// Most slots that may be set beside the tokens of a request.
+const MOST_EXTRA_SLOTS: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! A file that appears under its final name only when it is complete.
 //!
+//! A pipe or a device is written as it is: it has no name to be given. Of a link, what it leads to is replaced.
+//!
 //! It is written beside its destination as `NAME.partial` and renamed. The name is fixed, not random: a run that is
 //! killed leaves at most this one file behind, and the run that resumes it writes over it.
 
@@ -21,7 +23,8 @@ fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 pub struct Staged {
     // Taken on commit; closed before the file is removed on drop.
     out: Option<BufWriter<std::fs::File>>,
-    partial: PathBuf,
+    /// Absent where the bytes go straight to where they belong.
+    partial: Option<PathBuf>,
     path: PathBuf,
 }
 
@@ -31,13 +34,19 @@ impl Staged {
     /// # Errors
     /// When the folder is missing or not writable.
     pub fn create(path: &Path) -> Result<Staged, ReportError> {
+        let buffered = |file| Some(BufWriter::with_capacity(1 << 18, file));
+        let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+            let file = std::fs::OpenOptions::new().write(true).open(path).map_err(ReportError::write(path))?;
+            return Ok(Staged { out: buffered(file), partial: None, path: path.clone() });
+        }
         let mut name = path.file_name().expect("a result file has a name").to_owned();
         name.push(".partial");
         let partial = path.with_file_name(name);
         let mut all = partial_files();
         let file = std::fs::File::create(&partial).map_err(ReportError::write(path))?;
         all.insert(partial.clone());
-        Ok(Staged { out: Some(BufWriter::with_capacity(1 << 18, file)), partial, path: path.to_path_buf() })
+        Ok(Staged { out: buffered(file), partial: Some(partial), path: path.clone() })
     }
 
     /// The name it will have.
@@ -55,8 +64,10 @@ impl Staged {
         drop(file);
         // Not while another thread removes it.
         let mut all = partial_files();
-        std::fs::rename(&self.partial, &self.path).map_err(ReportError::write(&self.path))?;
-        all.remove(&self.partial);
+        if let Some(partial) = &self.partial {
+            std::fs::rename(partial, &self.path).map_err(ReportError::write(&self.path))?;
+            all.remove(partial);
+        }
         Ok(())
     }
 
@@ -95,8 +106,8 @@ impl Drop for Staged {
             drop(out.into_parts());
         }
         let mut all = partial_files();
-        if all.remove(&self.partial) {
-            let _ = std::fs::remove_file(&self.partial);
+        if let Some(partial) = self.partial.as_ref().filter(|partial| all.remove(*partial)) {
+            let _ = std::fs::remove_file(partial);
         }
     }
 }
@@ -125,6 +136,32 @@ mod tests {
         Staged::write_all_to(&path, b"again").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"again");
         assert_eq!(names(dir.path()), ["a.txt"]);
+    }
+
+    /// What is written to a pipe, a device or a link arrives there, and leaves it what it was.
+    #[cfg(unix)]
+    #[test]
+    fn replaces_no_pipe_device_or_link() {
+        use std::os::unix::fs::FileTypeExt;
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || std::fs::read(pipe).unwrap())
+        };
+        Staged::write_all_to(&pipe, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+        assert!(Staged::write_all_to(Path::new("/dev/full"), b"x").unwrap_err().to_string().contains("No space left"));
+        assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
+        let (link, file) = (dir.path().join("link"), dir.path().join("file"));
+        std::fs::write(&file, b"before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        Staged::write_all_to(&link, b"after").unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        assert_eq!(names(dir.path()), ["file", "link", "pipe"]);
     }
 
     #[test]

@@ -185,6 +185,11 @@ fn explain(message: &str) -> (String, Option<String>) {
         m if m.contains("unit variant, expected") => {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
+        m if m.contains("integer ") && expected(m).is_some() => {
+            // What is expected is said in words, in the help.
+            let given = m.split(", expected ").next().unwrap_or(m);
+            return (given.to_owned(), expected(m));
+        }
         m => return (m.to_owned(), expected(m)),
     };
     if let Some((_, now)) = REPLACED.iter().find(|(key, _)| kind == "key" && *key == given) {

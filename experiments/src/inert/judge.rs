@@ -118,7 +118,7 @@ impl Judge<'_> {
     fn same_at_the_start(&self, trial: &Trial, setting: &Setting, expected: &Digests) -> Result<bool> {
         let requests = setting.workload.len() as u64;
         let Ok(altered) = alter(self.plan, 0, &[trial], trial.policy(), requests) else { return Ok(false) };
-        self.same(&altered, trial.policy(), 0, expected, requests, Some(START))
+        self.same(&altered, trial.policy(), 0, expected, requests, (Some(START), None))
     }
 
     /// Tries suspects together on everything; where something changes, each half.
@@ -153,14 +153,29 @@ impl Judge<'_> {
             let row = self.row(variant, seed);
             let (requests, expected) = (row[0].requests, row.iter().map(|n| Some(n.digest)).collect());
             let Ok(altered) = alter(self.plan, variant, &trials, of, requests) else { return Ok(None) };
-            if !self.same(&altered, of, seed, &expected, requests, None)? {
+            let bound = match self.plan.bound_from(variant).filter(|&from| from != variant) {
+                None => None,
+                Some(from) => match self.bound(from, seed, &trials, of)? {
+                    None => return Ok(None),
+                    bound => bound,
+                },
+            };
+            if !self.same(&altered, of, seed, &expected, requests, (None, bound))? {
                 return Ok(None);
             }
         }
         Ok(Some(Evidence::Whole))
     }
 
-    /// Does an altered plan give the expected numbers?
+    /// The bounds that another variant's baseline gives without the settings; `None` where it does not run.
+    fn bound(&self, from: usize, seed: usize, trials: &[&Trial], of: Option<usize>) -> Result<Option<Slo>> {
+        let requests = self.row(from, seed)[0].requests;
+        let Ok(altered) = alter(self.plan, from, trials, of, requests) else { return Ok(None) };
+        let Ok(setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(None) };
+        Ok(self.play(&setting, &altered.policies[altered.baseline].spec, None)?.map(|(_, slo)| slo))
+    }
+
+    /// Does an altered plan give the expected numbers? With bounds that another run gives, where one does.
     fn same(
         &self,
         altered: &Plan,
@@ -168,7 +183,7 @@ impl Judge<'_> {
         seed: usize,
         expected: &Digests,
         requests: u64,
-        cut: Option<usize>,
+        (cut, bound): (Option<usize>, Option<Slo>),
     ) -> Result<bool> {
         // What cannot be built or run without the setting needs it.
         let Ok(mut setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(false) };
@@ -179,7 +194,7 @@ impl Judge<'_> {
             setting.set_workload(first(&setting.workload, n));
         }
         let baseline = &altered.policies[altered.baseline].spec;
-        let Some((digest, slo)) = self.play(&setting, baseline, None)? else {
+        let Some((digest, slo)) = self.play(&setting, baseline, bound)? else {
             return Ok(expected[self.plan.baseline].is_none());
         };
         let places = (0..altered.policies.len()).map(|p| (p, of.map_or(p, |i| self.place(i))));

@@ -14,6 +14,7 @@ mod trial;
 mod every_leaf;
 
 use crate::document::Path;
+use crate::papers::Measure;
 use crate::plan::Plan;
 use crate::problem::Result;
 use crate::run::Numbers;
@@ -110,7 +111,11 @@ fn look_at(
         let why = Some("nothing here is drawn".to_owned());
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
-    inert.without_effect.extend(swept_idly.into_iter().map(|path| {
+    // A claim's estimate is made of the acceptance alone, without a run.
+    let claims = plan.variants[0].experiment.paper.iter().flat_map(|paper| &paper.claims);
+    let estimates = claims.into_iter().any(|claim| matches!(claim.measure, Measure::Estimate(_)));
+    let of_claims = |path: &str| estimates && path.starts_with("acceptance.");
+    inert.without_effect.extend(swept_idly.into_iter().filter(|path| !of_claims(path)).map(|path| {
         let why = facts.why(&path);
         swept(path, "with each value of its sweep", why)
     }));
@@ -119,7 +124,15 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    let Trials { trials, impossible } = Trials::of(plan, setting.workload.len() as u64, wanted);
+    // A load's run that bounds others is told only by all of them together.
+    let bounds_others = (0..plan.variants.len()).any(|v| plan.bound_from(v).is_some_and(|from| from != v));
+    let swept_bounds = plan.variants.len() > 1 && plan.variants[0].experiment.slo.adaspec_scale.is_some();
+    let told = |path: &Path| {
+        let path = path.to_string();
+        !(of_claims(&path) || (bounds_others || swept_bounds) && path.starts_with("slo.reference"))
+    };
+    let Trials { trials, impossible } =
+        Trials::of(plan, setting.workload.len() as u64, |path| wanted(path) && told(path));
     let (found, left) = Judge { plan, numbers, budget, interrupt }.judge(trials, &setting)?;
     inert.without_effect.extend(found.into_iter().map(|(trial, evidence)| {
         let path = trial.path.to_string();

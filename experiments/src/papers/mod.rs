@@ -15,7 +15,7 @@ mod windows;
 
 pub use check::check;
 pub use compared::PaperReport;
-pub use measure::{At, choice, picks};
+pub use measure::{At, Measure, choice, picks};
 pub use render::{render, render_json};
 
 use measure::Measure;

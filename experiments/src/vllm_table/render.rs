@@ -12,7 +12,7 @@ use foretoken_sim::metrics::Interval;
 pub fn render(rows: &[Row], seeds: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["batch\nsize", "reached\nsteps", "best\nlength", "tok/s\n", "ahead of the next best\n"]);
+    table.set_header(["batch\nsize", "reached\nsteps", "best\nlength", "tok/s\n", "against the next best\n"]);
     for row in rows {
         table.add_row(match row {
             Row::NotReached { size, why } => {
@@ -48,9 +48,9 @@ pub fn render(rows: &[Row], seeds: usize) -> String {
 
 fn ahead(best: &Best) -> String {
     let Some((next, lead)) = &best.next else { return "no other length fits".into() };
-    let how_far = format!("{} over length {next}", percent(lead));
+    let how_far = format!("{} against length {next}", percent(lead));
     match best.as_good_as {
-        Some(top) => format!("{how_far}; as good as length {top}"),
+        Some(top) => format!("{how_far}; not told from length {top}, or within {:.0} % of it", AS_GOOD * 100.0),
         None => how_far,
     }
 }

@@ -46,7 +46,19 @@ fn what_no_version_has() {
     refused("{ version = 'vllm-v0', max_model_len = 2048, chunked_prefill = true }", &["chunked_prefill", "vllm-v0"]);
     refused("{ version = 'vllm-v0' }", &["2048 is below max_model_len = 1048576"]);
     refused("{ num_gpu_blocks = 2, block_size = 4 }", &["never hold one", "lookahead slots"]);
+    refused("{ version = 'vllm-v0', max_model_len = 2048, runner = 'v2' }", &["engine.runner", "has no such rule"]);
+    refused("{ mtp_modules = 2 }", &["engine.mtp_modules", "is not \"mtp\""]);
     refused("{ watermark = 1.0 }", &["engine.watermark", "not a share in [0, 1)"]);
+}
+
+/// What takes memory, or counts in 32 bits, is held against a limit before it is made.
+#[test]
+fn sizes_are_bounded() {
+    refused("{ num_lookahead_tokens = 4294967295 }", &["num_lookahead_tokens", "over the limit of 65536 tokens"]);
+    refused("{ num_lookahead_tokens = 65536, num_gpu_blocks = 300 }", &["never hold one", "65536 lookahead slots"]);
+    refused("{ max_num_new_slots_for_drafting = 4294967295 }", &["over the limit of 65536 tokens"]);
+    let draft = "{ draft_kv = { separate = { blocks = 4294967295 } } }";
+    refused(draft, &["engine.draft_kv.separate.blocks: 4294967295 KV blocks of the draft take", "too much memory"]);
 }
 
 #[test]

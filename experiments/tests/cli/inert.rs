@@ -138,3 +138,37 @@ fn memory_is_the_targets_to_say() {
         assert_eq!(at("target", key).0, Some(0), "{key}");
     }
 }
+
+/// Where one load's run bounds all of a sweep, what does nothing is named all the same; and who bounds whom is not judged load
+/// by load.
+#[test]
+fn a_bound_that_another_load_gives_hides_nothing() {
+    let text = r#"name = "loads"
+seeds = [1]
+policies = [{ fixed = { k = 2 } }, { adaspec = {} }]
+[hardware]
+target = { linear = { alpha_s = 0.3e-6, gamma_s = 55e-6, delta_s = 11e-3 } }
+draft = { linear = { alpha_s = 0.0, gamma_s = 5e-6, delta_s = 1e-3 } }
+[engine]
+max_num_seqs = 300
+[workload]
+arrivals = { poisson = { rate = { sweep = [1.0, 6.0] } } }
+lengths = { fixed = { prompt = 128, output = 64 } }
+requests = 100
+[acceptance.source]
+constant = { rate = 0.7 }
+[slo]
+adaspec-scale = 0.8
+"#;
+    let place = crate::support::Place::holding(text);
+    let said = |more: &[&str]| {
+        let args = ["run", "x.toml", "--no-figures", "--check-settings", "always"];
+        let output = place.foretoken().args(args).args(more).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let notes = said(&["-o", "a"]);
+    assert!(notes.contains("engine.max_num_seqs = 300 changed no number"), "{notes}");
+    let notes = said(&["-o", "b", "--set", "slo.reference=each-load"]);
+    assert!(!notes.contains("slo.reference"), "{notes}");
+}

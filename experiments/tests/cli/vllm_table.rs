@@ -52,7 +52,7 @@ fn rows_have_their_steps_and_an_interval_over_all_seeds() {
         let row = row(&said, size);
         let steps: u64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();
         assert!(steps >= 200, "{row}");
-        assert!(row.contains(" % [") && row.contains("over length"), "{row}");
+        assert!(row.contains(" % [") && row.contains("against length"), "{row}");
     }
     assert!(said.contains("interval over 2 seeds"), "{said}");
     let (_, said) = table(&one(), &["--batch-sizes", "8", "--set", "seeds=[1]"]);

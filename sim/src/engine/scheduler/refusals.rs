@@ -15,7 +15,8 @@ fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     }
     if !c.chunked_prefill() && budget < c.max_model_len {
         let why = format!(
-            "{budget} is below max_model_len = {}: without chunked prefill no prompt is split",
+            "{budget} is below max_model_len = {}: without chunked prefill no prompt is split. Give max_model_len your \
+             model's length, or raise the budget",
             c.max_model_len
         );
         return refuse("max_num_batched_tokens", why);
@@ -107,6 +108,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
         ("max_num_new_slots_for_drafting", c.max_num_new_slots_for_drafting.is_some()),
         ("pad_admissions", c.pad_admissions == Some(true)),
         ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
+        ("runner", c.runner.is_some()),
     ];
     match absent.into_iter().find(|(_, set)| *set) {
         Some((key, _)) => refuse(key, "engine.version = \"vllm-v0\" has no such rule; leave it out".into()),
