@@ -132,7 +132,8 @@ impl Definition for SglangGen3 {
         "a request that had no room to draft is left out of a batch's mean; SGLang has no such request. SGLang charges \
          drafts to no token budget; here it is charged with the length of the last batch's slot, so a slot with a \
          longer one has it from its second batch on. The captured sizes are SGLang's up to max_num_seqs. A slot's \
-         candidates must be sorted"
+         candidates must be sorted. At 0 steps SGLang extends the draft's KV all the same, unless \
+         SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND is set: engine.draft_gap has both"
     }
 
     fn asks_for(&self) -> Option<(&'static str, u32)> {

@@ -136,11 +136,8 @@ fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
         if replay.policy.estimator.refits() > refits {
             let ours = replay.policy.estimator.coefficients();
             let theirs = fits.next().expect("as many refits");
-            // Of the fit as a whole: its terms are added up, so that one which is near 0 has the error of the others.
-            let most = theirs.iter().fold(0.0f64, |most, c| most.max(c.abs()));
             for (&ours, &theirs) in ours.iter().zip(theirs) {
-                let off = (f64::from(ours) - theirs).abs() / most;
-                assert!(off <= 1e-6, "history {}, step {at}: {ours} for {theirs}", h.seed);
+                assert!(near(ours.into(), theirs), "history {}, step {at}: {ours} for {theirs}", h.seed);
             }
         }
     }

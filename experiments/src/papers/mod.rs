@@ -18,7 +18,6 @@ pub use compared::PaperReport;
 pub use measure::{At, Measure, choice, picks};
 pub use render::{render, render_json};
 
-use measure::Measure;
 use serde::{Deserialize, Serialize};
 use stated::Stated;
 
