@@ -116,7 +116,7 @@ mod tests {
             Row::NotReached { size: 64, why: "engine.max_num_seqs = 32".into() },
         ];
         let text = render(&rows, 2);
-        assert!(text.contains("over length 0; over the token budget: length 5"), "{text}");
+        assert!(text.contains("against length 0; over the token budget: length 5"), "{text}");
         assert!(text.contains("not reached: engine.max_num_seqs = 32") && text.contains("over 2 seeds"), "{text}");
         assert!(text.is_ascii(), "{text}");
     }

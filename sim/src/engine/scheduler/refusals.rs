@@ -10,9 +10,6 @@ fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
 /// What all releases refuse.
 fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     let budget = c.max_num_batched_tokens;
-    if budget < c.max_num_seqs {
-        return refuse("max_num_batched_tokens", format!("{budget} is below max_num_seqs = {}", c.max_num_seqs));
-    }
     if !c.chunked_prefill() && budget < c.max_model_len {
         let why = format!(
             "{budget} is below max_model_len = {}: without chunked prefill no prompt is split. Give max_model_len your \
@@ -20,6 +17,9 @@ fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
             c.max_model_len
         );
         return refuse("max_num_batched_tokens", why);
+    }
+    if budget < c.max_num_seqs {
+        return refuse("max_num_batched_tokens", format!("{budget} is below max_num_seqs = {}", c.max_num_seqs));
     }
     Ok(())
 }
@@ -56,7 +56,9 @@ fn check_mtp(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
     if k > c.mtp_modules && !k.is_multiple_of(c.mtp_modules) {
         return refuse("mtp_modules", format!("the {k} draft tokens are no multiple of the {} modules", c.mtp_modules));
     }
-    if c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
+    // 0.33 hashes ahead instead of dropping a block, and needs no such block.
+    let drops = c.version == Version::V0_32;
+    if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =
             format!("{} is below the {k} tokens that several MTP modules draft, with prefix caching", c.block_size);
         return refuse("block_size", why);
