@@ -231,7 +231,7 @@ impl<R: BufRead> Fixture<R> {
             version: self.version,
             method,
             mtp_modules: self.number::<u32>(said, "modules")?.max(1),
-            runner: Some(if self.number::<u8>(said, "runner")? == 1 { Runner::V1 } else { Runner::V2 }),
+            runner: Some(if self.number::<u8>(said, "runner")? == 1 { Runner::V1 } else { Runner::V2 }).filter(|_| !v0),
             scheduling_policy: match self.word(said, "policy")? {
                 "priority" => SchedulingPolicy::Priority,
                 _ => SchedulingPolicy::Fcfs,
