@@ -137,7 +137,10 @@ impl Scheduler<'_> {
                 self.kv_cache_manager.free_finished(r);
                 self.output.finished.push(r.clone());
             } else {
-                self.running.swap(kept, at);
+                // Nothing moves before the first that ended.
+                if kept != at {
+                    self.running.swap(kept, at);
+                }
                 kept += 1;
             }
         }

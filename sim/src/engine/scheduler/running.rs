@@ -53,9 +53,9 @@ impl Scheduler<'_> {
             r.num_spec_tokens = 0;
             let end = r.num_computed_tokens + new;
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(end.min(r.num_tokens));
-            if r.prefilling {
+            self.pace.prefill_scheduled |= r.prefilling;
+            if r.prefilling || self.rules.decodes_finish_prompts() {
                 self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
-                self.pace.prefill_scheduled = true;
             }
             self.token_budget -= new + slots;
             scheduled += 1;
@@ -68,7 +68,7 @@ impl Scheduler<'_> {
     /// scheduled.
     #[inline]
     fn schedule_leading_decodes(&mut self) -> usize {
-        if self.threshold > 0 {
+        if self.threshold > 0 || self.rules.decodes_finish_prompts() {
             return 0;
         }
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, draft_at, .. } = self.rules;
@@ -157,6 +157,13 @@ impl Rules {
             true => threshold.max(self.max_num_batched_tokens / eligible as u32),
             false => threshold,
         }
+    }
+
+    /// Is the end of a prompt cached only once decoding has gone on from it? Else what decoding fills is a request's own, and is
+    /// cached when it gives its blocks back.
+    #[inline]
+    fn decodes_finish_prompts(&self) -> bool {
+        self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0
     }
 
     /// `new` of the `left` tokens of a prompt, shortened so that the chunk does not end within the prefill lookahead of its
