@@ -46,16 +46,15 @@ pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(),
     if let Some(why) = runner_cannot(c, spec) {
         return refuse("runner", why.into());
     }
-    if k > 0 && c.method == DraftMethod::Mtp {
-        check_mtp(c, k)?;
-    }
-    check_table(spec)
-}
-
-fn check_mtp(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    if k > c.mtp_modules && !k.is_multiple_of(c.mtp_modules) {
+    let mtp = k > 0 && c.method == DraftMethod::Mtp;
+    if mtp && k > c.mtp_modules && !k.is_multiple_of(c.mtp_modules) {
         return refuse("mtp_modules", format!("the {k} draft tokens are no multiple of the {} modules", c.mtp_modules));
     }
+    check_table(spec)?;
+    if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
+}
+
+fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
     // 0.33 hashes ahead instead of dropping a block, and needs no such block.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
@@ -122,7 +121,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
 pub(super) fn check_room(c: &EngineConfig, rules: &Rules) -> Result<(), BadConfig> {
     let (k, lookahead) = (rules.num_speculative_tokens, rules.num_lookahead_tokens);
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
-    let blocks = c.target_blocks(rules.drafter) - u32::from(c.version != Version::V0);
+    let blocks = c.target_blocks(rules.drafter).saturating_sub(u32::from(c.version != Version::V0));
     if k > 0 && blocks < needed {
         let why = format!(
             "the {blocks} blocks that requests can use never hold one: a token, {k} drafts and {lookahead} lookahead slots \
