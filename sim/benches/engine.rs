@@ -1,7 +1,7 @@
 //! The yardsticks of the engine core: `cargo bench -p foretoken-sim --bench engine`.
 //!
 //! 10,000 requests, 512 in / 256 out, Poisson arrivals; T = 0.3 µs·context + 55 µs·batched + 11 ms. Autoregressive at
-//! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M). Request-steps a second at
+//! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M); "full" under all rules of vLLM 0.33. Request-steps a second at
 //! constant batch sizes. And a trace of BurstGPT's size and mean lengths (1.43 M requests, 374 in / 122 out, 0.27/s).
 
 #![allow(missing_docs)]
@@ -18,11 +18,14 @@ use yardstick::*;
 fn engine(c: &mut Criterion) {
     let poisson = Yardstick::new(10_000, 4.0);
     let faster = Yardstick::new(10_000, 12.0);
+    let (full, full_faster) = (Yardstick::full(10_000, 4.0), Yardstick::full(10_000, 12.0));
     let mut group = c.benchmark_group("yardstick");
     for (name, world, k, skip) in [
         ("autoregressive-stepping", &poisson, 0, false),
         ("autoregressive-skipping", &poisson, 0, true),
         ("fixed-4", &faster, 4, true),
+        ("full-autoregressive-stepping", &full, 0, false),
+        ("full-fixed-4", &full_faster, 4, true),
     ] {
         let steps = world.run(k, skip).totals.request_steps;
         group.throughput(Throughput::Elements(steps));
