@@ -20,9 +20,25 @@ pub struct InputBatch {
 }
 
 impl InputBatch {
-    /// Begins a new batch of at most `most` requests.
+    /// The batch of all running requests, none of which drafts: what concerns drafts keeps its defaults.
     #[inline]
-    pub fn rows(&mut self, most: usize) -> Rows<'_> {
+    pub fn fill_plain(&mut self, running: &[RunningRequest]) {
+        let n = running.len();
+        self.reserve(n);
+        let columns = self.at[..n].iter_mut().zip(&mut self.ids[..n]);
+        let columns = columns.zip(&mut self.context[..n]).zip(&mut self.emitted[..n]);
+        let mut context_sum = 0;
+        for ((index, r), (((at, id), context), emitted)) in running.iter().enumerate().zip(columns) {
+            *at = index as u32;
+            *id = r.id;
+            *context = r.num_computed_tokens;
+            *emitted = r.num_output_tokens;
+            context_sum += u64::from(r.num_computed_tokens);
+        }
+        (self.context_sum, self.n) = (context_sum, n);
+    }
+
+    fn reserve(&mut self, most: usize) {
         if self.at.len() < most {
             self.at.resize(most, 0);
             self.ids.resize(most, 0);
@@ -32,6 +48,12 @@ impl InputBatch {
             self.gap.resize(most, 0);
             self.slo_tpot_s.resize(most, f64::INFINITY);
         }
+    }
+
+    /// Begins a new batch of at most `most` requests.
+    #[inline]
+    pub fn rows(&mut self, most: usize) -> Rows<'_> {
+        self.reserve(most);
         // Slices of one length: filling them is a good part of a step.
         Rows {
             at: &mut self.at[..most],

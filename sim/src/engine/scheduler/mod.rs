@@ -49,6 +49,8 @@ pub struct Scheduler<'a> {
     /// The most any request may draft in this step.
     num_spec_tokens: u32,
     output: SchedulerOutput,
+    /// Without a drafter: does every running request decode in this step?
+    only_decodes: bool,
     /// Was a request scheduled and then preempted that could use drafts? It counts as if it were still there.
     drafts_needed: bool,
     /// Waiting requests that were passed over in this step. Empty between steps.
@@ -82,6 +84,7 @@ impl<'a> Scheduler<'a> {
             threshold: 0,
             num_spec_tokens: 0,
             output: SchedulerOutput::default(),
+            only_decodes: false,
             drafts_needed: false,
             aside: Vec::new(),
             current_step: 0,
@@ -97,6 +100,7 @@ impl<'a> Scheduler<'a> {
         self.num_spec_tokens = num_spec_tokens;
         self.token_budget = self.rules.max_num_batched_tokens;
         self.output.clear();
+        self.only_decodes = false;
         self.output.num_spec_tokens_to_schedule = self.rules.num_speculative_tokens;
         match self.rules.version {
             Version::V0 => self.schedule_v0(),
@@ -143,6 +147,9 @@ impl<'a> Scheduler<'a> {
     /// Splits what was scheduled into decode requests and chunks. To be called once it is known who may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
+        if self.only_decodes && self.output.admitted.is_empty() {
+            return self.output.batch.fill_plain(&self.running);
+        }
         self.output.gather(&mut self.running, self.drafting, self.config.draft_prefill);
     }
 

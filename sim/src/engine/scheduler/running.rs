@@ -20,7 +20,10 @@ impl Scheduler<'_> {
     /// Gives every running request its tokens; returns how many got some.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
-        let mut scheduled = self.schedule_leading_decodes();
+        let mut scheduled = match self.drafting {
+            true => self.schedule_leading_decodes(),
+            false => self.schedule_plain_decodes(),
+        };
         let mut at = scheduled;
         while at < self.running.len() && self.token_budget > slots {
             let r = &self.running[at];
@@ -62,6 +65,23 @@ impl Scheduler<'_> {
             at += 1;
         }
         scheduled
+    }
+
+    /// Leading decodes without a drafter: a token each.
+    #[inline]
+    fn schedule_plain_decodes(&mut self) -> usize {
+        let mut done = 0;
+        for r in self.running.iter_mut().take(self.token_budget as usize) {
+            if r.prefilling || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
+                break;
+            }
+            r.num_scheduled_tokens = 1;
+            r.num_cacheable_tokens = r.num_computed_tokens + 1;
+            done += 1;
+        }
+        self.token_budget -= done as u32;
+        self.only_decodes = done == self.running.len();
+        done
     }
 
     /// The common case, kept tight: leading decodes with budget to spare, growing a block at most. Returns how many it

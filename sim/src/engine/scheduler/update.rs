@@ -60,11 +60,15 @@ impl Scheduler<'_> {
 
     /// Every decode request gets a token.
     fn update_plain(&mut self, end: Time, totals: &mut Totals) -> Sums {
-        let mut sums = Sums::default();
-        for &at in self.output.batch.at() {
-            append(&mut self.running[at as usize], 1, (self.last_end, end), &mut sums, totals);
+        let (mut sums, ends, n) = (Sums::default(), (self.last_end, end), self.output.batch.len());
+        if n == self.running.len() {
+            self.running.iter_mut().for_each(|r| append_one(r, ends, &mut sums, totals));
+        } else {
+            let decodes = self.output.batch.at().iter();
+            decodes.for_each(|&at| append_one(&mut self.running[at as usize], ends, &mut sums, totals));
         }
-        totals.verified_accepted[0][0] += self.output.batch.len() as u64;
+        sums.emitted = n as u32;
+        totals.verified_accepted[0][0] += n as u64;
         sums
     }
 
@@ -149,6 +153,22 @@ fn append(r: &mut RunningRequest, tokens: u32, (last_end, end): (Time, Time), su
     r.num_tokens += emitted;
     r.num_scheduled_tokens = 0;
     sums.emitted += emitted;
+    if r.last_emit == last_end {
+        sums.since_last += 1;
+    } else {
+        totals.gaps.record(end - r.last_emit, 1);
+    }
+    r.last_emit = end;
+    sums.finished += u32::from(r.num_output_tokens == r.max_tokens);
+}
+
+/// Appends the one token that a decode request emits without drafts.
+#[inline(always)]
+fn append_one(r: &mut RunningRequest, (last_end, end): (Time, Time), sums: &mut Sums, totals: &mut Totals) {
+    r.num_computed_tokens += 1;
+    r.num_output_tokens += 1;
+    r.num_tokens += 1;
+    r.num_scheduled_tokens = 0;
     if r.last_emit == last_end {
         sums.since_last += 1;
     } else {
