@@ -182,9 +182,9 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
-/// Leaves of which no other valid value can be guessed: names and paths in files, lists that must rise, a law's two parameters that go
+/// Leaves of which no other valid value can be guessed: names and paths in files, lists and thresholds that must rise, a law's two parameters that go
 /// together, and what is refused in some places. Nothing is said of them, and the README says so.
-const NOT_GUESSED: [&str; 17] = [
+const NOT_GUESSED: [&str; 18] = [
     ".trace.format",
     ".trace.log_type",
     ".trace.model",
@@ -198,6 +198,7 @@ const NOT_GUESSED: [&str; 17] = [
     ".dspark.table",
     ".sglang-throughput.slots[0].",
     ".candidates",
+    ".downshift.below_one_less",
     ".num_speculative_tokens_per_batch_size",
     ".specinfer.expansion",
     ".specinfer-star.expansion",
