@@ -184,7 +184,7 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
 
 /// Leaves of which no other valid value can be guessed: names and paths in files, lists and thresholds that must rise, a law's two parameters that go
 /// together, and what is refused in some places. Nothing is said of them, and the README says so.
-const NOT_GUESSED: [&str; 18] = [
+const NOT_GUESSED: [&str; 20] = [
     ".trace.format",
     ".trace.log_type",
     ".trace.model",
@@ -195,6 +195,8 @@ const NOT_GUESSED: [&str; 18] = [
     ".roofline.activation_bytes",
     ".roofline.memory_utilization",
     "engine.draft_kv",
+    "engine.mtp_modules",
+    "engine.scheduling_policy",
     ".dspark.table",
     ".sglang-throughput.slots[0].",
     ".candidates",
