@@ -65,6 +65,10 @@ impl Setting {
             let (version, keys) = (e.engine.version.name(), overridden.join(", "));
             notes.push(format!("the engine is not all of {version}: set by hand are {keys}"));
         }
+        if e.live.is_some() && e.engine.clone().as_on_a_device() {
+            let say = "the file has [live]: drafts are made at the start of a step, and steps are synchronous, as on a device";
+            notes.push(format!("{say}; {} does otherwise", e.engine.version.name()));
+        }
         let belief = Believed::new(&e.belief, &e.hardware, seed, &mut notes)?;
         let setting = Setting {
             workload: built.workload,
@@ -302,6 +306,10 @@ impl Variant {
     fn engine(&self, drafting: bool) -> Result<EngineConfig> {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
+        if self.experiment.live.is_some() {
+            // What is simulated beside a live run is simulated as it runs.
+            config.as_on_a_device();
+        }
         if self.derived.draft_kv
             && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
         {

@@ -47,7 +47,8 @@ impl ByBatchSize {
         Speculation::Policy(Box::new(ByBatchSize { per_batch_size, ..policy }))
     }
 
-    fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
+    /// The running policy itself.
+    pub fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
         let ranges = ranges.into_iter().map(|(from, k)| (from, k.min(max_draft_len))).collect();
         ByBatchSize { counted, ranges, last: None, per_batch_size: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! Room for what a policy remembers of each request, where it is too large to keep for every request of a long trace. A
-//! policy is not told when a request ends, so a place is taken back once its request has not been seen for long.
+//! Room for what a policy remembers of each request, where it is too large to keep for every request of a long trace. A place
+//! is taken back once its request has not been seen for long, whether its policy listens for the ends of requests or not.
 
 use foretoken_sim::RequestId;
 

@@ -4,7 +4,7 @@ use crate::testing::{BELIEF, CONTEXT};
 use crate::{Belief, PolicyContext, PolicySpec, Smartspec, SmartspecMedusa};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::{
-    Arrivals, Coefficients, Drafting, Ending, EngineConfig, Linear, Request, Run, Simulation, Time, Version, Workload,
+    Arrivals, Coefficients, DraftAt, Drafting, Ending, EngineConfig, Linear, Request, Run, Simulation, Time, Version, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +16,8 @@ fn workload(n: u64) -> Workload {
 
 /// A run on a world that is as believed, with constant acceptance `rate`, whatever the rank.
 fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workload, rate: f64) -> Run {
-    let config = EngineConfig { version, max_draft_len: 8, max_model_len: 2048, ..EngineConfig::default() };
+    let draft_at = Some(DraftAt::StepStart);
+    let config = EngineConfig { version, draft_at, max_draft_len: 8, max_model_len: 2048, ..EngineConfig::default() };
     let context = PolicyContext {
         belief,
         profile: &belief,

@@ -138,7 +138,7 @@ mod tests {
     use crate::testing::{BELIEF, Batch, CONTEXT, Run};
     use crate::{Adaserve, Eagle2, Fixed};
     use foretoken_sim::acceptance::AcceptanceSpec;
-    use foretoken_sim::{Arrivals, EngineConfig, Linear, Request, Simulation, Time, Workload};
+    use foretoken_sim::{Arrivals, DraftAt, EngineConfig, Linear, Request, Simulation, Time, Workload};
     use std::sync::atomic::AtomicBool;
 
     fn step(policy: &Specinfer, limit: &[u32]) -> Drafts {
@@ -181,7 +181,12 @@ mod tests {
         let simulation = Simulation {
             workload: &workload,
             arrivals: Arrivals::Open,
-            config: &EngineConfig { num_gpu_blocks: 120, max_num_batched_tokens: 256, ..EngineConfig::default() },
+            config: &EngineConfig {
+                num_gpu_blocks: 120,
+                max_num_batched_tokens: 256,
+                draft_at: Some(DraftAt::StepStart),
+                ..EngineConfig::default()
+            },
             draft: &Linear::new(BELIEF.draft),
             target: &Linear::new(BELIEF.target),
             context_reads: BELIEF.context_reads,

@@ -4,6 +4,7 @@
 //! Source: NVIDIA/TensorRT-LLM `_torch/speculative/speculation_gate.py` (PR #7283, 2025; reworked by PR #12905, 2026-04). It has
 //! no default: without its two settings there is no gate. It combines with `draft_len_schedule`.
 
+use crate::by_batch_size::{ByBatchSize, Counted};
 use crate::draft_len_schedule::{check_schedule, ranges};
 use crate::registry::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, SpecPolicy, Speculation, StepOutcome};
@@ -92,48 +93,42 @@ impl Definition for SpeculationGate {
             false => ranges(&self.draft_len_schedule, 0),
         };
         Speculation::Policy(Box::new(Gate {
-            lengths: lengths.into_iter().map(|(from, k)| (from, k.min(context.max_draft_len))).collect(),
+            open: ByBatchSize::new(Counted::Running, lengths, context.max_draft_len),
             threshold: self.acceptance_rate_threshold.unwrap_or(0.0),
             samples: Vec::with_capacity(window),
             window,
             next: 0,
             closed: false,
-            last: None,
         }))
     }
 }
 
 /// The running policy.
 struct Gate {
-    /// (first batch size, draft length) of each range, ascending.
-    lengths: Vec<(u32, u32)>,
+    /// While it is open.
+    open: ByBatchSize,
     threshold: f64,
     /// Shares of the last batches; once it is full, `next` is the oldest.
     samples: Vec<f64>,
     window: usize,
     next: usize,
     closed: bool,
-    /// What the last batch got, and the budget is charged with.
-    last: Option<u32>,
 }
 
 impl SpecPolicy for Gate {
     fn limit(&self) -> u32 {
-        match self.closed {
-            true => 0,
-            false => self.last.unwrap_or_else(|| self.lengths.iter().map(|r| r.1).max().unwrap_or(0)),
-        }
+        if self.closed { 0 } else { self.open.limit() }
     }
 
     fn max_limit(&self) -> u32 {
-        self.lengths.iter().map(|r| r.1).max().unwrap_or(0)
+        self.open.max_limit()
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        let after = self.lengths.partition_point(|&(from, _)| from <= batch.num_running);
-        let length = self.lengths[after.saturating_sub(1)].1;
-        self.last = Some(length);
-        plan.fill(if self.closed { 0 } else { length });
+        match self.closed {
+            true => plan.fill(0),
+            false => self.open.propose(batch, plan),
+        }
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {

@@ -63,6 +63,10 @@ impl<T: AroundExecutor> Executor for T {
         self.inner().now()
     }
 
+    fn queued_until(&self) -> Time {
+        self.inner().queued_until()
+    }
+
     fn begin_iteration(&mut self) {
         self.around_begin_iteration();
     }

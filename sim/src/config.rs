@@ -63,6 +63,36 @@ pub enum Runner {
     V2,
 }
 
+/// When drafts are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DraftAt {
+    /// At the end of a step, for the next one to verify: vLLM since 0.7.
+    StepEnd,
+    /// At the start of the step that verifies them: the papers' engine, SGLang, and every live run here.
+    StepStart,
+}
+
+/// When the tokens of a step leave, where drafts are made behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliverAt {
+    /// As soon as they are sampled; the device drafts meanwhile (runner V2).
+    Sampled,
+    /// When the drafts for the next step are made (runner V1).
+    Drafted,
+}
+
+/// What the draft's first pass after a step runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstDraftPass {
+    /// All tokens of the step, rejected drafts too, and the drafter's extra slots.
+    Padded,
+    /// The tokens that it has not seen.
+    Unseen,
+}
+
 /// Who is served first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -72,16 +102,6 @@ pub enum SchedulingPolicy {
     Fcfs,
     /// By the requests' priority, the least first, then by arrival.
     Priority,
-}
-
-/// When drafts are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DraftAt {
-    /// At the end of a step, for the next one (vLLM V1).
-    StepEnd,
-    /// At the start of the step that verifies them (the papers, SGLang).
-    StepStart,
 }
 
 /// What happens to tokens the draft has not seen because a request did not draft (policies.md 0.6).
@@ -153,6 +173,18 @@ pub struct EngineConfig {
     /// The model runner; what the release takes by itself where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner: Option<Runner>,
+    /// Schedule the next step while one is in flight? The release's way with the drafter where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub async_scheduling: Option<bool>,
+    /// When drafts are made. The release's way where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft_at: Option<DraftAt>,
+    /// When tokens leave. The runner's way where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliver_at: Option<DeliverAt>,
+    /// What the first draft pass runs over. The release's way where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_draft_pass: Option<FirstDraftPass>,
     /// Who is served first.
     pub scheduling_policy: SchedulingPolicy,
     /// Most requests in the running list.
@@ -220,6 +252,10 @@ impl Default for EngineConfig {
             method: DraftMethod::default(),
             mtp_modules: 1,
             runner: None,
+            async_scheduling: None,
+            draft_at: None,
+            deliver_at: None,
+            first_draft_pass: None,
             scheduling_policy: SchedulingPolicy::default(),
             max_num_seqs: 256,
             max_num_batched_tokens: 2048,
@@ -276,6 +312,17 @@ impl EngineConfig {
         self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
     }
 
+    /// As a device runs it, where the settings are silent: drafts at the start of the step that verifies them, one step at a time.
+    /// Says whether that changed anything.
+    pub fn as_on_a_device(&mut self) -> bool {
+        let silent = self.version != Version::V0 && (self.draft_at.is_none() || self.async_scheduling.is_none());
+        if silent {
+            self.draft_at.get_or_insert(DraftAt::StepStart);
+            self.async_scheduling.get_or_insert(false);
+        }
+        silent
+    }
+
     /// The keys that are set by hand to something else than the release says by itself.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
@@ -283,7 +330,13 @@ impl EngineConfig {
         let reserve = self.scheduler_reserve_full_isl.is_some_and(|set| set != released.scheduler_reserve_full_isl());
         let watermark = self.watermark.is_some_and(|set| set != released.watermark());
         let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
+        let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
+            // These follow from the release, and from the drafter where it is silent.
+            ("draft_at", step_start),
+            ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
+            ("deliver_at", self.deliver_at.is_some()),
+            ("first_draft_pass", self.first_draft_pass == Some(FirstDraftPass::Unseen) && self.version != Version::V0),
             ("chunked_prefill", chunked),
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
@@ -301,11 +354,6 @@ impl EngineConfig {
             DraftKv::EqualSplit { ratio } if drafting => (f64::from(self.num_gpu_blocks) / (1.0 + ratio)) as u32,
             _ => self.num_gpu_blocks,
         }
-    }
-
-    /// When drafts are made.
-    pub fn draft_at(&self) -> DraftAt {
-        DraftAt::StepStart
     }
 }
 

@@ -1,7 +1,7 @@
 //! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
 
 use crate::acceptance::Truths;
-use crate::executor::{DecisionTime, DraftPass, Executor, Moment, StepPlan};
+use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, StepPlan};
 use crate::luck::{Luck, Stream};
 use crate::{
     AcceptanceSource, BatchView, ContextReads, Drafting, Drafts, LatencyModel, PassShape, RequestId, RequestTruth,
@@ -32,12 +32,16 @@ pub struct World<'a> {
     pub seed: u64,
     /// Longest draft: how far beyond an output's end truth is needed.
     pub max_draft_len: u32,
+    /// Does the host go on while the device runs what it was given? Then who wants an answer waits for it.
+    pub queues: bool,
 }
 
 /// An executor on a clock that jumps from event to event.
 pub struct EventClock<'a> {
     world: World<'a>,
     now: Time,
+    /// When the device will have run what it was given; before `now` it has.
+    device: Time,
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
@@ -51,6 +55,7 @@ impl<'a> EventClock<'a> {
         EventClock {
             world,
             now: Time::ZERO,
+            device: Time::ZERO,
             step: 0,
             noise: (world.noise_cv > 0.0).then(|| Noise::new(world.noise_cv, world.seed)),
             truths: Truths::new(world.acceptance, world.max_draft_len, requests),
@@ -76,10 +81,21 @@ impl<'a> EventClock<'a> {
 
     #[inline]
     fn advance(&mut self, pass: Time, which: u64) {
-        self.now += match &self.noise {
+        let pass = match &self.noise {
             None => pass,
             Some(noise) => noise.apply(pass, self.step, which),
         };
+        match self.world.queues {
+            true => self.device = self.queued_until() + pass,
+            false => self.now += pass,
+        }
+    }
+
+    /// A target pass.
+    fn target_pass(&mut self, shape: PassShape) {
+        let time = self.world.target.pass(shape);
+        self.advance(time, 0);
+        self.step += 1;
     }
 }
 
@@ -90,6 +106,10 @@ impl Executor for EventClock<'_> {
     #[inline]
     fn now(&self) -> Time {
         self.now
+    }
+
+    fn queued_until(&self) -> Time {
+        self.now.max(self.device)
     }
 
     fn begin_iteration(&mut self) {}
@@ -117,18 +137,28 @@ impl Executor for EventClock<'_> {
     }
 
     fn charge_decision(&mut self, moment: Moment) {
-        self.now += self.world.decision_time.of(moment);
+        let time = self.world.decision_time.of(moment);
+        match moment {
+            // The next pass waits for the look at this one.
+            Moment::KeepDrafting if self.world.queues => self.device += time,
+            _ => self.now += time,
+        }
     }
 
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
         let batch = &step.batch;
-        let shape = match (pass.pass, self.world.drafting) {
+        let by_pass = || match (pass.pass, self.world.drafting) {
             (0, _) => Some(shape::draft_idle_pass(batch).unwrap_or_default()),
             (1, Drafting::Parallel) => Some(shape::draft_block(batch, pass.draft_len)),
             (_, Drafting::Parallel) => None,
             (n, _) if pass.growth.is_some() => Some(shape::draft_tree_pass(batch, pass.draft_len, n, &out.trees)),
             (n, _) if n <= pass.common_len => Some(shape::draft_pass_all(batch, n)),
             (n, _) => Some(shape::draft_pass(batch, pass.draft_len, n)),
+        };
+        let shape = match pass.cost {
+            PassCost::ByPass => by_pass(),
+            PassCost::Given(shape) => Some(shape),
+            PassCost::Free => None,
         };
         if let Some(shape) = shape {
             let time = self.world.draft.pass(shape);
@@ -139,25 +169,27 @@ impl Executor for EventClock<'_> {
     }
 
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
-        if self.world.max_draft_len == 0 {
-            self.plain_step(shape::plain_pass(&step.batch));
-            return Ok(());
-        }
         let reads = self.world.context_reads;
-        self.plain_step(match drafts.in_trees() {
-            true => shape::verify_tree_pass(&step.batch, &drafts.trees[..step.batch.len()], reads),
-            false => shape::verify_pass(&step.batch, &drafts.verify_len, reads),
+        let drafting = self.world.max_draft_len > 0;
+        self.target_pass(match (drafts.in_trees(), step.padded) {
+            _ if !drafting => shape::plain_pass(&step.batch),
+            (true, _) => shape::verify_tree_pass(&step.batch, &drafts.trees[..step.batch.len()], reads),
+            (false, true) => shape::verify_pass(&step.batch, step.batch.limit, reads),
+            (false, false) => shape::verify_pass(&step.batch, &drafts.verify_len, reads),
         });
-        self.truths.accept(&step.batch, drafts, accepted);
+        if !self.world.queues {
+            self.now += self.world.overhead;
+        }
+        if drafting {
+            self.truths.accept(&step.batch, drafts, accepted);
+        }
         Ok(())
     }
 
     #[inline]
     fn plain_step(&mut self, shape: PassShape) {
-        let time = self.world.target.pass(shape);
-        self.advance(time, 0);
-        self.now += self.world.overhead;
-        self.step += 1;
+        self.target_pass(shape);
+        self.now = self.queued_until() + self.world.overhead;
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Chunk {
 pub struct StepPlan<'a> {
     /// The decode requests and the load.
     pub batch: BatchView<'a>,
+    /// Does the target pass run over all `batch.limit` tokens of each, drafts or padding, and not over its drafts alone?
+    pub padded: bool,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
     /// The KV blocks that the step's requests hold.
@@ -43,12 +45,29 @@ pub struct DraftPass<'a> {
     pub common_len: u32,
     /// How trees grow, when trees are drafted.
     pub growth: Option<&'a Growth>,
+    /// What it runs over.
+    pub cost: PassCost,
 }
 
-/// A moment in which a policy decides.
+/// What a draft pass runs over, for clocks that predict its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassCost {
+    /// What follows from `pass` and `draft_len` (policies.md 12).
+    ByPass,
+    /// This.
+    Given(PassShape),
+    /// Nothing: its tokens came out of the pass before.
+    Free,
+}
+
+/// A moment in which the host decides, where that takes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
+    /// A step has been scheduled.
+    Schedule,
+    /// A step's output has been taken.
+    Update,
     /// Before drafting.
     Propose,
     /// After a draft pass.
@@ -57,9 +76,13 @@ pub enum Moment {
     Select,
 }
 
-/// What a policy's decisions cost in host time: a draft loop that looks at confidences waits for the device once a token.
+/// What the host takes for its decisions: a draft loop that looks at confidences waits for the device once a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
+    /// Each call of the scheduler.
+    pub schedule: Time,
+    /// Each output that is taken.
+    pub update: Time,
     /// Each proposal.
     pub propose: Time,
     /// Each look after a draft pass, of a policy that looks.
@@ -72,6 +95,8 @@ impl DecisionTime {
     /// The time of one decision.
     pub fn of(&self, moment: Moment) -> Time {
         match moment {
+            Moment::Schedule => self.schedule,
+            Moment::Update => self.update,
             Moment::Propose => self.propose,
             Moment::KeepDrafting => self.keep_drafting,
             Moment::Select => self.select,
@@ -95,6 +120,9 @@ pub trait Executor {
     /// passes.
     fn begin_iteration(&mut self);
 
+    /// When all that it was given to run will have ended; not before now. A device that is waited for is through.
+    fn queued_until(&self) -> Time;
+
     /// Waits until `at`: the event clock jumps, a wall clock sleeps.
     fn wait_until(&mut self, at: Time);
 
@@ -115,7 +143,7 @@ pub trait Executor {
     /// iterates over the tokens of that forward.
     fn drafts_in_parallel(&self) -> bool;
 
-    /// A policy has decided something: simulated clocks charge it, on others the time has passed anyway.
+    /// The host has decided something: simulated clocks charge it, on others the time has passed anyway.
     fn charge_decision(&mut self, moment: Moment);
 
     /// One draft forward over the requests still drafting; what is [wanted](crate::Wants) of them goes to `out`.

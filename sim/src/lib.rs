@@ -30,8 +30,8 @@ pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
 pub use around::Around;
 pub use around_executor::AroundExecutor;
 pub use config::{
-    BadConfig, BudgetCharge, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, MAX_SPEC_LEN, Runner,
-    SchedulingPolicy, Version,
+    BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
+    MAX_SPEC_LEN, Runner, SchedulingPolicy, Version,
 };
 pub use draws::Draws;
 pub use engine::{Ending, RejectReason};

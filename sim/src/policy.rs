@@ -98,6 +98,14 @@ impl DraftPlan {
     pub fn fill(&mut self, len: u32) {
         self.draft_len.fill(len);
     }
+
+    /// Nothing for each of `n` requests.
+    #[inline]
+    pub(crate) fn reset(&mut self, n: usize) {
+        self.shape = DraftShape::Chain;
+        self.draft_len.clear();
+        self.draft_len.resize(n, 0);
+    }
 }
 
 /// Goes the draft loop on?
@@ -209,6 +217,61 @@ impl Drafts {
         if self.confidence.len() < n * self.stride {
             self.confidence.resize(n * self.stride, 0.0);
         }
+    }
+
+    /// Begins a batch of `n` requests whose drafts are to be copied from `from`. Keeps its buffers.
+    pub(crate) fn begin_copy(&mut self, from: &Drafts, n: usize) {
+        self.reset(n, from.stride as u32);
+        if from.in_trees {
+            self.plant(n);
+        }
+        self.want(from.wants);
+        self.passes = from.passes;
+    }
+
+    /// Moves the drafts of a row of `from` here.
+    pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
+        if self.in_trees != from.in_trees || self.stride != from.stride {
+            return;
+        }
+        self.draft_len[i] = from.draft_len[row];
+        let (to, of) = (i * self.stride, row * self.stride);
+        let n = self.draft_len[i] as usize;
+        if self.wants.confidence || self.wants.divergence {
+            self.confidence[to..to + n].copy_from_slice(&from.confidence[of..of + n]);
+        }
+        if self.wants.entropy && from.wants.entropy {
+            self.entropy[to..to + n].copy_from_slice(&from.entropy[of..of + n]);
+        }
+        if from.in_trees {
+            std::mem::swap(&mut self.trees[i], &mut from.trees[row]);
+        }
+    }
+
+    /// Moves the drafts of a row of `from` behind the last one.
+    pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
+        let i = self.draft_len.len();
+        self.draft_len.push(0);
+        if self.confidence.len() < (i + 1) * self.stride {
+            self.confidence.resize((i + 1) * self.stride, 0.0);
+        }
+        if self.in_trees {
+            self.trees.resize_with(i + 1, DraftTree::default);
+            self.tree_tokens.resize(i + 1, (0, 0));
+        }
+        self.want(self.wants);
+        self.copy_row(i, from, row);
+    }
+
+    /// Before selection: all that was drafted and fits is to be verified; what did not fit is lost.
+    pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
+        if self.in_trees {
+            self.trees.iter_mut().zip(limit).for_each(|(tree, &limit)| tree.keep_first(limit));
+        } else {
+            self.draft_len.iter_mut().zip(limit).for_each(|(d, &limit)| *d = (*d).min(limit));
+        }
+        self.verify_len.clear();
+        self.verify_len.extend_from_slice(&self.draft_len);
     }
 
     /// The most tokens of a chain, or levels of a tree, that may be drafted.

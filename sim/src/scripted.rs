@@ -2,7 +2,7 @@
 //! on a state written by hand, by the same draft loop that the engine runs.
 
 use crate::acceptance::RankLaw;
-use crate::engine::{ByPolicy, Drafter, SpecDecode, TablesOf};
+use crate::engine::{ByPolicy, SpecDecode, TablesOf, draft_at_start};
 use crate::executor::{DraftPass, Executor, Moment, StepPlan};
 use crate::{BatchView, DraftPlan, Drafts, PassShape, RequestId, RequestTruth, SpecPolicy, Time};
 use std::convert::Infallible;
@@ -35,9 +35,9 @@ impl Scripted {
         accepted: &mut Vec<u32>,
     ) -> Drafts {
         let mut spec = SpecDecode::default();
-        let step = StepPlan { batch: *batch, chunks: &[], block_tables: TablesOf::default() };
+        let step = StepPlan { batch: *batch, padded: false, chunks: &[], block_tables: TablesOf::default() };
         let mut drafter = ByPolicy(std::mem::replace(policy, Box::new(Nobody)));
-        let Ok(()) = drafter.draft(self, &step, max_draft_len, &mut spec);
+        let Ok(()) = draft_at_start(&mut drafter, self, &step, max_draft_len, &mut spec);
         *policy = drafter.0;
         accepted.clear();
         accepted.resize(batch.len(), 0);
@@ -62,6 +62,10 @@ impl Executor for Scripted {
     const SKIPS: bool = false;
 
     fn now(&self) -> Time {
+        Time::ZERO
+    }
+
+    fn queued_until(&self) -> Time {
         Time::ZERO
     }
 

@@ -50,7 +50,7 @@ impl Serving<'_> {
             Ok(ending) => (ending, None),
             Err(error) => (Ending::Failed, Some(error)),
         };
-        let Finished { out, warnings, usable_blocks, executor } = engine.finish();
+        let Finished { out, warnings, usable_blocks, executor, watch: () } = engine.finish();
         let run = Run {
             records: out.records,
             totals: out.totals,

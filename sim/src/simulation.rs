@@ -1,6 +1,6 @@
 //! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
 
-use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, NoDraft, Rules, SpeculativeConfig};
+use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::metrics::{Series, Totals};
@@ -111,6 +111,9 @@ impl<'a> Simulation<'a> {
     }
 
     fn with<D: Drafter<EventClock<'a>>>(&self, drafter: D, max_draft_len: u32) -> Run {
+        let parallel = self.drafting == Drafting::Parallel;
+        let speculation = drafter.speculative_config(self.config.max_draft_len, parallel);
+        let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
         let world = World {
             draft: self.draft,
             target: self.target,
@@ -119,6 +122,8 @@ impl<'a> Simulation<'a> {
             acceptance: self.acceptance,
             overhead: Time::from_s(self.config.step_overhead_s),
             decision_time: DecisionTime {
+                schedule: Time::ZERO,
+                update: Time::from_s(self.config.step_overhead_s),
                 propose: Time::from_s(self.config.decision_s.propose),
                 keep_drafting: Time::from_s(self.config.decision_s.keep_drafting),
                 select: Time::from_s(self.config.decision_s.select),
@@ -126,6 +131,7 @@ impl<'a> Simulation<'a> {
             noise_cv: self.noise_cv,
             seed: self.seed,
             max_draft_len,
+            queues: rules.order != Order::StepStart,
         };
         let clock = EventClock::new(world, self.workload.len());
         let serving = Serving {

@@ -170,6 +170,11 @@ impl DraftTree {
         }
     }
 
+    /// Keeps no more than the first `most` of the kept nodes: parents come before their children.
+    pub fn keep_first(&mut self, most: u32) {
+        self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
+    }
+
     /// Kept nodes: the tokens to verify beside the root.
     pub fn kept(&self) -> u32 {
         self.nodes.iter().filter(|n| n.kept).count() as u32

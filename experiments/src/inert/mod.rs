@@ -125,11 +125,11 @@ fn look_at(
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
     // A load's run that bounds others is told only by all of them together.
-    let bounds_others = (0..plan.variants.len()).any(|v| plan.bound_from(v).is_some_and(|from| from != v));
-    let swept_bounds = plan.variants.len() > 1 && plan.variants[0].experiment.slo.adaspec_scale.is_some();
+    let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
+    let swept_bounds = plan.variants.len() > 1 && scaled;
     let told = |path: &Path| {
         let path = path.to_string();
-        !(of_claims(&path) || (bounds_others || swept_bounds) && path.starts_with("slo.reference"))
+        !(of_claims(&path) || swept_bounds && path.starts_with("slo.reference"))
     };
     let Trials { trials, impossible } =
         Trials::of(plan, setting.workload.len() as u64, |path| wanted(path) && told(path));

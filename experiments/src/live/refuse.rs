@@ -8,7 +8,7 @@ use crate::problem::{Problem, Result};
 use crate::setting::Setting;
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{CannotServe, Capacity, Needs, Pair};
-use foretoken_sim::Drafting;
+use foretoken_sim::{DraftAt, Drafting};
 
 /// The room the models need for every policy of the plan; or why one of them cannot run live.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
@@ -30,6 +30,17 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
         );
         let help = "put the reference's value first in its sweep, or write slo.reference = \"each-load\"";
         return Err(at("slo", message).help(help));
+    }
+    let engine = &variant.experiment.engine;
+    let never = [
+        ("draft_at", engine.draft_at == Some(DraftAt::StepEnd), "a device drafts at the start of the step that verifies"),
+        ("async_scheduling", engine.async_scheduling == Some(true), "a device runs one step at a time"),
+    ];
+    if let Some((key, _, why)) = never.into_iter().find(|(_, set, _)| *set) {
+        let path = format!("engine.{key}");
+        let message = format!("{path}: {why}");
+        let help = "leave it out: live runs then do as devices do, and so does what is simulated beside them";
+        return Err(at(&path, message).help(help));
     }
     let mut room: Option<Capacity> = None;
     for (i, entrant) in plan.policies.iter().enumerate() {

@@ -139,6 +139,10 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
         self.clock.now()
     }
 
+    fn queued_until(&self) -> Time {
+        self.clock.now()
+    }
+
     fn begin_iteration(&mut self) {
         self.mark_instant(MarkKind::Round);
     }

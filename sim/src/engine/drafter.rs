@@ -2,12 +2,10 @@
 //! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
 
 use super::scheduler::SpeculativeConfig;
-use super::spec_decode::SpecDecode;
 use crate::event_clock::EventClock;
-use crate::executor::{DraftPass, Executor, Moment, StepPlan};
+use crate::executor::{Executor, Moment};
 use crate::{
-    BatchView, Continue, DraftPlan, DraftShape, Drafts, MAX_TREE_TOKENS, OraclePolicy, RequestId, SpecPolicy,
-    StepOutcome,
+    BatchView, Continue, DraftPlan, Drafts, MAX_TREE_TOKENS, OraclePolicy, RequestId, SpecPolicy, StepOutcome,
 };
 
 /// The engine's side of a policy.
@@ -26,25 +24,32 @@ pub trait Drafter<E: Executor> {
         true
     }
 
-    /// Lowers the draft limits of the step's requests to what there is to propose.
-    fn cap_draft_limits(&mut self, executor: &mut E, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
-        executor.cap_draft_limits(ids, emitted, limit);
-    }
-
     /// How many decode requests, from the first, take part in this step; `None` is all of them.
     fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
-    /// Drafts, with at most `max_draft_len` tokens a request: proposes, runs the draft passes, selects. Afterwards the
-    /// lengths in `spec.drafts` are final.
-    fn draft(
+    /// Before drafting: what is wanted of the drafts, and how many each request gets. `batch` is what a policy may see; `device`
+    /// is where the same requests stand on the device, for who sees more.
+    fn propose(
         &mut self,
         executor: &mut E,
-        step: &StepPlan,
-        max_draft_len: u32,
-        spec: &mut SpecDecode,
-    ) -> Result<(), E::Error>;
+        batch: &BatchView,
+        device: &BatchView,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    );
+
+    /// Between draft passes.
+    fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        drafts.nothing_to_decide();
+        Continue::Yes
+    }
+
+    /// Before verification.
+    fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
+        drafts.nothing_to_decide();
+    }
 
     /// After the step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
@@ -72,11 +77,7 @@ impl<E: Executor> Drafter<E> for NoDraft {
         SpeculativeConfig::default()
     }
 
-    fn cap_draft_limits(&mut self, _: &mut E, _: &[RequestId], _: &[u32], _: &mut [u32]) {}
-
-    fn draft(&mut self, _: &mut E, _: &StepPlan, _: u32, _: &mut SpecDecode) -> Result<(), E::Error> {
-        Ok(())
-    }
+    fn propose(&mut self, _: &mut E, _: &BatchView, _: &BatchView, _: &mut DraftPlan, _: &mut Drafts) {}
 }
 
 /// A policy.
@@ -107,56 +108,27 @@ impl<E: Executor> Drafter<E> for ByPolicy {
         self.0.max_batch(batch).map(|n| n.clamp(1, batch.len()))
     }
 
-    fn draft(
+    fn propose(
         &mut self,
         executor: &mut E,
-        step: &StepPlan,
-        max_draft_len: u32,
-        spec: &mut SpecDecode,
-    ) -> Result<(), E::Error> {
-        let batch = &step.batch;
-        spec.reset(batch.len(), max_draft_len);
-        let SpecDecode { plan, drafts, .. } = spec;
+        batch: &BatchView,
+        _: &BatchView,
+        plan: &mut DraftPlan,
+        drafts: &mut Drafts,
+    ) {
         drafts.want(self.0.wants());
         if !batch.is_empty() {
             self.0.propose(batch, plan);
             executor.charge_decision(Moment::Propose);
         }
-        let (mut common_len, depth) = clamp(batch, plan, drafts);
-        if let DraftShape::Tree(_) = plan.shape {
-            drafts.plant(batch.len());
-            common_len = 0;
-        }
-        for pass in 1..=depth {
-            run_pass(executor, step, plan, pass, common_len, drafts)?;
-            let go_on = self.0.keep_drafting(batch, drafts);
-            // What comes out of one pass is waited for once.
-            if drafts.was_decided() && (pass == 1 || !executor.drafts_in_parallel()) {
-                executor.charge_decision(Moment::KeepDrafting);
-            }
-            if go_on == Continue::Stop {
-                break;
-            }
-            if drafts.leave_stopped(&mut plan.draft_len) {
-                common_len = 0;
-                if !plan.draft_len.iter().any(|&d| d > pass) {
-                    break;
-                }
-            }
-        }
-        idle_pass(executor, step, depth, drafts)?;
-        drafts.verify_len.extend_from_slice(&drafts.draft_len);
-        if depth > 0 {
-            self.0.select(batch, drafts);
-            if drafts.was_decided() {
-                executor.charge_decision(Moment::Select);
-            }
-            drafts.measure_trees(batch.limit);
-            let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
-            assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
-        }
-        spec.drafted(executor.drafts_in_parallel());
-        Ok(())
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        self.0.keep_drafting(batch, drafts)
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.0.select(batch, drafts);
     }
 
     fn observe(&mut self, outcome: &StepOutcome) {
@@ -186,73 +158,16 @@ impl<'a> Drafter<EventClock<'a>> for ByOracle {
         SpeculativeConfig::of_oracle(&*self.0, max_draft_len, parallel_drafting)
     }
 
-    fn draft(
+    fn propose(
         &mut self,
         executor: &mut EventClock<'a>,
-        step: &StepPlan,
-        max_draft_len: u32,
-        spec: &mut SpecDecode,
-    ) -> Result<(), <EventClock<'a> as Executor>::Error> {
-        spec.reset(step.batch.len(), max_draft_len);
-        let SpecDecode { plan, drafts, .. } = spec;
-        if !step.batch.is_empty() {
-            self.0.propose(&step.batch, &executor.truth(&step.batch), plan);
+        _: &BatchView,
+        device: &BatchView,
+        plan: &mut DraftPlan,
+        _: &mut Drafts,
+    ) {
+        if !device.is_empty() {
+            self.0.propose(device, &executor.truth(device), plan);
         }
-        let (common_len, depth) = clamp(&step.batch, plan, drafts);
-        for pass in 1..=depth {
-            run_pass(executor, step, plan, pass, common_len, drafts)?;
-        }
-        idle_pass(executor, step, depth, drafts)?;
-        drafts.verify_len.extend_from_slice(&drafts.draft_len);
-        spec.drafted(executor.drafts_in_parallel());
-        Ok(())
     }
-}
-
-/// Clamps the proposal to each request's limit, and trees, whose limit is in tokens, to the longest draft there may be;
-/// returns the lengths of the shortest and the longest draft.
-fn clamp(batch: &BatchView, plan: &mut DraftPlan, drafts: &Drafts) -> (u32, u32) {
-    let (mut shortest, mut longest) = (u32::MAX, 0);
-    for (d, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
-        *d = (*d).min(limit).min(drafts.max_draft_len());
-        shortest = shortest.min(*d);
-        longest = longest.max(*d);
-    }
-    (shortest, longest)
-}
-
-#[inline]
-fn run_pass<E: Executor>(
-    executor: &mut E,
-    step: &StepPlan,
-    plan: &DraftPlan,
-    pass: u32,
-    common_len: u32,
-    drafts: &mut Drafts,
-) -> Result<(), E::Error> {
-    let growth = match &plan.shape {
-        DraftShape::Chain => None,
-        DraftShape::Tree(growth) => Some(growth),
-    };
-    let pass = &DraftPass { pass, draft_len: &plan.draft_len, common_len, growth };
-    executor.draft(step, pass, drafts)?;
-    drafts.passes = pass.pass;
-    if pass.pass <= pass.common_len {
-        drafts.draft_len.fill(pass.pass);
-        return Ok(());
-    }
-    for (have, &planned) in drafts.draft_len.iter_mut().zip(pass.draft_len) {
-        *have += u32::from(planned >= pass.pass);
-    }
-    Ok(())
-}
-
-/// When nothing is drafted the draft may still have prompts or gaps to run over (policies.md 12).
-fn idle_pass<E: Executor>(executor: &mut E, step: &StepPlan, depth: u32, drafts: &mut Drafts) -> Result<(), E::Error> {
-    if depth == 0 && crate::shape::draft_idle_pass(&step.batch).is_some() {
-        let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None };
-        executor.draft(step, &pass, drafts)?;
-        drafts.passes = 1;
-    }
-    Ok(())
 }

@@ -72,7 +72,9 @@ impl InputBatch {
     /// Leaves all but the first `n` requests out of the step: they keep their KV and wait.
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
-            running[self.at[i] as usize].num_scheduled_tokens = 0;
+            let r = &mut running[self.at[i] as usize];
+            // The drafts it holds it keeps.
+            r.num_spec_tokens = std::mem::take(&mut r.num_scheduled_tokens) - 1;
             self.context_sum -= u64::from(self.context[i]);
         }
         self.n = self.n.min(n);

@@ -1,26 +1,33 @@
 //! The engine loop: schedule, draft, verify, update, observe; the same for every clock.
 //!
-//! The order of a step is ARCHITECTURE.md's. The loop never asks which executor it drives or whether there is a drafter,
+//! The orders of a step are ARCHITECTURE.md's: [`step_start`] and [`step_end`] have the phases in one each. The loop never asks which executor it drives or whether there is a drafter,
 //! and allocates nothing once its buffers have grown.
 
 mod arrivals;
 mod collector;
+mod draft_loop;
+pub(crate) mod draft_passes;
 mod drafter;
+mod held;
 mod input_batch;
 mod kv_cache;
+mod next_batch;
 mod request;
 mod scheduler;
 mod scheduler_output;
 mod spec_decode;
+mod step_end;
+mod step_start;
 mod stretch;
 #[cfg(test)]
 mod tests;
 
 pub use collector::Collector;
+pub(crate) use draft_loop::draft_at_start;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use kv_cache::{BlockId, TablesOf};
-pub use request::{RejectReason, RunningRequest};
-pub use scheduler::{BatchRange, Rules, Scheduler, SpeculativeConfig};
+pub use request::{RejectReason, RunningRequest, WaitingRequest};
+pub use scheduler::{BatchRange, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 
@@ -28,6 +35,7 @@ use crate::executor::Executor;
 use crate::{Arrivals, EngineConfig, RequestId, RequestTruth, Time, Workload};
 use arrivals::ArrivalStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use step_end::Pipeline;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +51,7 @@ pub enum Ending {
 }
 
 /// What a run leaves behind.
-pub struct Finished<E> {
+pub struct Finished<E, W> {
     /// The facts.
     pub out: Collector,
     /// The drafter's warnings.
@@ -52,10 +60,23 @@ pub struct Finished<E> {
     pub usable_blocks: u32,
     /// The executor, given back.
     pub executor: E,
+    /// Who watched.
+    pub watch: W,
 }
 
+/// Sees each call of the scheduler. Nobody looks in ordinary runs.
+pub trait Watch {
+    /// A step was decided: a call of the scheduler that began at `start` and ended at `end`.
+    fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
+
+    /// A step's output, the scheduler's output at hand, was taken between `start` and `end`.
+    fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
+}
+
+impl Watch for () {}
+
 /// The engine, over an executor and a drafter.
-pub struct Engine<'a, E, D> {
+pub struct Engine<'a, E, D, W = ()> {
     config: &'a EngineConfig,
     workload: &'a Workload,
     arrivals: ArrivalStream<'a>,
@@ -63,7 +84,9 @@ pub struct Engine<'a, E, D> {
     drafter: D,
     executor: E,
     spec: SpecDecode,
+    pipeline: Pipeline,
     out: Collector,
+    watch: W,
 }
 
 impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
@@ -80,15 +103,35 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
     ) -> Self {
         let speculation = drafter.speculative_config(config.max_draft_len, executor.drafts_in_parallel());
         let rules = Rules::of(config, &speculation).expect("the configuration was checked before");
+        Engine::by_rules(config, workload, arrivals, slo_tpot_s, rules, executor, drafter, keep_steps, ())
+    }
+}
+
+impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
+    /// As [`new`](Engine::new), with rules of one's own, watched by `watch`.
+    #[allow(clippy::too_many_arguments, reason = "those of `new`, and two")]
+    pub fn by_rules(
+        config: &'a EngineConfig,
+        workload: &'a Workload,
+        arrivals: Arrivals,
+        slo_tpot_s: f64,
+        rules: Rules,
+        executor: E,
+        drafter: D,
+        keep_steps: bool,
+        watch: W,
+    ) -> Self {
         Engine {
             config,
             workload,
             arrivals: ArrivalStream::new(workload, arrivals),
+            pipeline: Pipeline::new(&rules, workload.len()),
             scheduler: Scheduler::new(config, workload, rules, slo_tpot_s),
             drafter,
             executor,
             spec: SpecDecode::default(),
             out: Collector::new(workload.len(), keep_steps),
+            watch,
         }
     }
 
@@ -106,56 +149,29 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
                 return Ok(Ending::OutOfTime);
             }
             self.add_arrived();
-            if self.scheduler.is_idle() {
+            if !self.has_work() {
                 match self.arrivals.next_at() {
                     Time::MAX => return Ok(Ending::Done),
                     at => self.executor.wait_until(at),
                 }
-            } else if !self.skip_stretch() {
-                self.step()?;
+                continue;
+            }
+            let order = self.scheduler.rules().order;
+            match order {
+                Order::StepStart | Order::StepEnd if self.skip_stretch() => {}
+                Order::StepStart => self.step()?,
+                Order::StepEnd | Order::Async => self.step_with_queue()?,
             }
         }
     }
 
     /// Ends it, with what the requests still running have done so far.
-    pub fn finish(mut self) -> Finished<E> {
+    pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.into_running().iter().for_each(|r| self.out.left(r));
         self.out.totals.gaps.flush();
-        Finished { out: self.out, warnings: self.drafter.warnings(), usable_blocks, executor: self.executor }
-    }
-
-    fn step(&mut self) -> Result<(), E::Error> {
-        let start = self.executor.now();
-        self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
-        self.act_on_schedule(start);
-        self.scheduler.prepare_inputs();
-        let (ids, emitted, limit) = self.scheduler.draft_limits();
-        self.drafter.cap_draft_limits(&mut self.executor, ids, emitted, limit);
-        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
-            self.scheduler.keep_first(n);
-        }
-        if self.scheduler.output().is_empty() {
-            // Scheduling only rejected or preempted; the next iteration goes on from there.
-            return Ok(());
-        }
-
-        let plan = self.scheduler.step_plan();
-        self.drafter.draft(&mut self.executor, &plan, self.config.max_draft_len, &mut self.spec)?;
-        let drafted = self.executor.now();
-        self.scheduler.top_up_chunks(&self.spec.drafts);
-        let plan = self.scheduler.step_plan();
-        self.executor.verify(&plan, &mut self.spec.drafts, &mut self.spec.accepted)?;
-        let end = self.executor.now();
-
-        let mut record = self.scheduler.update_from_output(&self.spec, end, &mut self.out.totals);
-        (record.start, record.end) = (start, end);
-        (record.draft_time, record.verify_time) = (drafted - start, end - drafted);
-        self.act_on_output(end);
-        self.out.step(&record, &self.spec);
-        let batch = self.scheduler.step_plan().batch;
-        self.drafter.observe(&self.spec.outcome(&batch, record.draft_time, record.verify_time));
-        Ok(())
+        let warnings = self.drafter.warnings();
+        Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }
 
     /// Hands the scheduler what has arrived.
@@ -182,6 +198,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         for r in &output.preempted {
             self.out.preempt(r);
             self.executor.preempted(r.id);
+            self.pipeline.forget(r.id);
         }
         for r in &output.rejected {
             if let Some(ran) = &r.ran {
@@ -189,6 +206,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
             }
             self.out.reject(r.id, now, r.reason);
             self.executor.end(r.id);
+            self.pipeline.forget(r.id);
             self.drafter.request_finished(r.id);
             self.arrivals.ended(now);
         }
@@ -229,6 +247,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
         for r in &output.finished {
             self.out.finish(r, end);
             self.executor.end(r.id);
+            self.pipeline.ended(r.id);
             self.drafter.request_finished(r.id);
             self.arrivals.ended(end);
         }

@@ -19,6 +19,10 @@ pub struct WaitingRequest {
     pub priority: i32,
     /// When it arrived.
     pub arrival: Time,
+    /// Is output of it still to come from a step that began before it was preempted?
+    pub stale: bool,
+    /// What such output did.
+    pub done: SpecCounts,
 }
 
 impl WaitingRequest {
@@ -32,6 +36,8 @@ impl WaitingRequest {
             may_draft: true,
             priority,
             arrival,
+            stale: false,
+            done: SpecCounts::default(),
         }
     }
 }
@@ -44,7 +50,7 @@ impl WaitingRequest {
 pub struct RunningRequest {
     /// Which request.
     pub id: RequestId,
-    /// Tokens in the target's KV.
+    /// Tokens in the target's KV. Behind a step in flight: if all its drafts hold.
     pub num_computed_tokens: u32,
     /// Prompt and output tokens.
     pub num_tokens: u32,
@@ -60,6 +66,10 @@ pub struct RunningRequest {
     pub num_scheduled_tokens: u32,
     /// Drafts it holds, to be scheduled with its next token.
     pub num_spec_tokens: u32,
+    /// Output tokens that steps in flight may bring.
+    pub num_output_placeholders: u32,
+    /// Tokens of it in steps in flight.
+    pub num_in_flight_tokens: u32,
     /// Tokens whose full blocks may be found by others: confirmed ones.
     pub num_cacheable_tokens: u32,
     /// Tokens its blocks have slots for: a multiple of the block size.

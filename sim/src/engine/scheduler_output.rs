@@ -3,11 +3,15 @@
 use super::input_batch::InputBatch;
 use super::request::{RejectReason, RunningRequest};
 use crate::executor::Chunk;
-use crate::{ChunkTotals, RequestId};
+use crate::{ChunkTotals, RequestId, Time};
 
 /// A step's work.
 #[derive(Debug, Default)]
 pub struct SchedulerOutput {
+    /// When it was decided.
+    pub now: Time,
+    /// Index of the step.
+    pub step: u64,
     /// The decode requests.
     pub batch: InputBatch,
     /// The target's prefill chunks.

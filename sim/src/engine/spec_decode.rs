@@ -1,6 +1,6 @@
 //! What a step drafts, what of it is verified and what was accepted: lent to the drafter and to the executor in turn.
 
-use crate::{BatchView, DraftPlan, DraftShape, Drafts, StepOutcome, Time};
+use crate::{BatchView, DraftPlan, Drafts, StepOutcome, Time};
 
 /// The speculation of a step. Without a drafter it stays empty. Buffers are reused from step to step.
 #[derive(Debug, Default)]
@@ -22,10 +22,19 @@ impl SpecDecode {
     #[inline]
     pub fn reset(&mut self, n: usize, max_draft_len: u32) {
         self.drafts.reset(n, max_draft_len);
-        self.plan.shape = DraftShape::Chain;
-        self.plan.draft_len.clear();
-        self.plan.draft_len.resize(n, 0);
+        self.plan.reset(n);
         self.accepted.resize(n, 0);
+    }
+
+    /// Tokens drafted, verified and accepted of the `i`-th decode request; of a tree all count, whatever path they are on.
+    #[inline]
+    pub fn of(&self, i: usize) -> (u32, u32, u32) {
+        if i >= self.drafts.verify_len.len() {
+            // Nobody drafts.
+            return (0, 0, 0);
+        }
+        let (drafted, verified) = self.drafts.tokens(i);
+        (drafted, verified, self.accepted[i])
     }
 
     /// Ends drafting: `in_parallel` says whether one forward brought all tokens.

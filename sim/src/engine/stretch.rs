@@ -5,11 +5,11 @@
 //! requests is put off to the end of the stretch. Results are therefore the same bytes with and without (a property
 //! test holds it to that).
 
-use super::{Drafter, Engine};
+use super::{Drafter, Engine, Watch};
 use crate::executor::Executor;
 use crate::{PassShape, Time};
 
-impl<E: Executor, D: Drafter<E>> Engine<'_, E, D> {
+impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs a stretch if there is one; says whether it did.
     pub(super) fn skip_stretch(&mut self) -> bool {
         if !E::SKIPS || self.out.wants_every_step() {

@@ -82,6 +82,10 @@ impl Executor for ReplayClock<'_> {
         self.now
     }
 
+    fn queued_until(&self) -> Time {
+        self.now
+    }
+
     fn begin_iteration(&mut self) {
         self.pass(MarkKind::Round);
     }

@@ -55,7 +55,7 @@ pub struct StepRecord {
     pub end: Time,
     /// Time in draft passes, and in deciding (`decision_s`).
     pub draft_time: Time,
-    /// Time of the target pass.
+    /// Time of the target pass, and of the host (`step_overhead_s`).
     pub verify_time: Time,
     /// Decode requests in it.
     pub batch_size: u32,

@@ -38,6 +38,12 @@ pub struct Recorded {
     pub derived: Option<Derived>,
     /// The steps.
     pub steps: Vec<Step>,
+    /// Was it run by the engine core?
+    pub core: bool,
+    /// Then its calls, in the place of the steps.
+    pub calls: Vec<Call>,
+    /// When it ended, µs.
+    pub end: u64,
     /// Requests refused at their arrival.
     pub refused: Vec<u32>,
     /// How it ended.
@@ -77,6 +83,33 @@ impl Step {
     }
 }
 
+/// A call of the scheduler by vLLM's engine core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `schedule`.
+    Schedule(Step),
+    /// `update_from_output`.
+    Update(Update),
+}
+
+/// A call of `update_from_output`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// Its start, µs.
+    pub start: u64,
+    /// What became of each request of the step.
+    pub fates: String,
+    /// Free blocks after it.
+    pub free: i64,
+    /// Requests that ended, in order.
+    pub finished: Vec<u32>,
+}
+
+/// µs that each call takes.
+pub const SCHEDULE: u64 = 90;
+/// As that.
+pub const UPDATE: u64 = 40;
+
 /// A request in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -95,6 +128,8 @@ pub struct Fixture<R> {
     lines: std::io::Lines<R>,
     at: usize,
     version: Version,
+    /// Is it the engine core's?
+    pub core: bool,
     /// How often each rule fired, from the end of the file.
     pub fired: BTreeMap<String, u64>,
     next: Option<String>,
@@ -106,11 +141,14 @@ impl<R: BufRead> Fixture<R> {
     /// # Errors
     /// It is no fixture of this format, or of a release that is not replicated.
     pub fn open(from: R) -> Result<Fixture<R>, BadFixture> {
-        let mut f = Fixture { lines: from.lines(), at: 0, version: Version::V0_33, fired: BTreeMap::new(), next: None };
+        let version = Version::V0_33;
+        let mut f = Fixture { lines: from.lines(), at: 0, version, core: false, fired: BTreeMap::new(), next: None };
         let head = f.line()?.unwrap_or_default();
-        f.version = match head.split_whitespace().collect::<Vec<_>>()[..] {
-            ["foretoken-vllm", "1", version] if version.starts_with("0.33.") => Version::V0_33,
-            ["foretoken-vllm", "1", version] if version.starts_with("0.32.") => Version::V0_32,
+        let words: Vec<&str> = head.split_whitespace().collect();
+        f.core = words.first() == Some(&"foretoken-vllm-core");
+        f.version = match words[..] {
+            ["foretoken-vllm" | "foretoken-vllm-core", "1", version] if version.starts_with("0.33.") => Version::V0_33,
+            ["foretoken-vllm" | "foretoken-vllm-core", "1", version] if version.starts_with("0.32.") => Version::V0_32,
             ["foretoken-vllm", "1", version] if version.starts_with("0.6.") => Version::V0,
             _ => return Err(f.bad(format!("{head:?} is no head of a fixture that is known"))),
         };
@@ -164,6 +202,9 @@ impl<R: BufRead> Fixture<R> {
             workload: Workload { prefix_block: 1, ..Workload::default() },
             derived: None,
             steps: Vec::new(),
+            core: self.core,
+            calls: Vec::new(),
+            end: 0,
             refused: Vec::new(),
             ending: String::new(),
             blocks: 0,
@@ -171,7 +212,7 @@ impl<R: BufRead> Fixture<R> {
             speculation,
         };
         let mut before = Step { k: recorded.speculation.num_speculative_tokens, ..Step::default() };
-        let mut arrival = 0;
+        let (mut arrival, mut now) = (0, 0);
         while let Some(line) = self.line()? {
             let (kind, rest) = line.split_at(1.min(line.len()));
             match kind {
@@ -181,16 +222,32 @@ impl<R: BufRead> Fixture<R> {
                     let read = pairs.map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
                     recorded.derived = Some(read.collect::<Option<_>>().ok_or_else(|| self.bad("numbers are due"))?);
                 }
+                "S" if self.core => {
+                    let step = self.step(rest, &before, now)?;
+                    now = step.start + SCHEDULE;
+                    // A step that schedules nobody is none to refer to.
+                    let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
+                    before = Step { entries, ..step.clone() };
+                    recorded.calls.push(Call::Schedule(step));
+                }
+                "U" => {
+                    let update = self.update(rest, before.free, now)?;
+                    (now, before.free) = (update.start + UPDATE, update.free);
+                    recorded.calls.push(Call::Update(update));
+                }
                 "S" => {
-                    let step = self.step(rest, &before)?;
+                    let first = recorded.steps.is_empty();
+                    let start = if first { 0 } else { before.end() };
+                    let step = self.step(rest, &before, start)?;
                     before = step.clone();
                     recorded.steps.push(step);
                 }
                 "X" => recorded.refused.push(rest.trim().parse().map_err(|_| self.bad("a request is due"))?),
                 "E" => {
                     let words: Vec<&str> = rest.split_whitespace().collect();
-                    let [ending, _, blocks] = words[..] else { return Err(self.bad("an ending has three words")) };
+                    let [ending, end, blocks] = words[..] else { return Err(self.bad("an ending has three words")) };
                     recorded.ending = ending.to_owned();
+                    recorded.end = end.parse().map_err(|_| self.bad("a time is due"))?;
                     recorded.blocks = u64::from_str_radix(blocks, 16).map_err(|_| self.bad("a hash is due"))?;
                     self.next = self.line()?;
                     return Ok(recorded);
@@ -231,7 +288,17 @@ impl<R: BufRead> Fixture<R> {
             version: self.version,
             method,
             mtp_modules: self.number::<u32>(said, "modules")?.max(1),
-            runner: Some(if self.number::<u8>(said, "runner")? == 1 { Runner::V1 } else { Runner::V2 }).filter(|_| !v0),
+            runner: match self.number::<u8>(said, "runner")? {
+                _ if v0 => None,
+                1 => Some(Runner::V1),
+                _ => Some(Runner::V2),
+            },
+            // Without the core, steps are synchronous; v0 knows nothing else.
+            async_scheduling: match (v0, self.core) {
+                (true, _) => None,
+                (false, true) => Some(self.flag(said, "async")?),
+                (false, false) => Some(false),
+            },
             scheduling_policy: match self.word(said, "policy")? {
                 "priority" => SchedulingPolicy::Priority,
                 _ => SchedulingPolicy::Fcfs,
@@ -294,14 +361,29 @@ impl<R: BufRead> Fixture<R> {
         Ok(())
     }
 
-    fn step(&self, line: &str, before: &Step) -> Result<Step, BadFixture> {
+    fn update(&self, line: &str, free: i64, now: u64) -> Result<Update, BadFixture> {
+        let bad = || self.bad(format!("{line:?} is no update"));
+        let mut words = line.split(' ');
+        let fates = words.next().unwrap_or("").to_owned();
+        let mut update = Update { start: now, fates, free, finished: Vec::new() };
+        for word in words {
+            let (kind, rest) = word.split_at(1.min(word.len()));
+            match kind {
+                "@" => update.start += rest.parse::<u64>().map_err(|_| bad())?,
+                "f" => update.free += rest.parse::<i64>().map_err(|_| bad())?,
+                "." => {
+                    let ids = rest.split(',').map(|id| id.parse().map_err(|_| bad()));
+                    update.finished = ids.collect::<Result<_, _>>()?;
+                }
+                _ => return Err(bad()),
+            }
+        }
+        Ok(update)
+    }
+
+    fn step(&self, line: &str, before: &Step, start: u64) -> Result<Step, BadFixture> {
         let bad = || self.bad(format!("{line:?} is no step"));
         let mut words = line.split(' ');
-        let start = if before.entries.is_empty() && before.start == 0 && before.preempted.is_empty() {
-            0
-        } else {
-            before.end()
-        };
         let mut step = Step {
             start,
             entries: self.entries(words.next().unwrap_or(""), &before.entries)?,

@@ -1,13 +1,15 @@
 //! A recorded workload, run again by our scheduler: every step must be vLLM's.
 
+use super::blocks::Blocks;
+use super::core;
 use super::fixture::{Entry, Recorded, Step};
-use foretoken_sim::engine::{Rules, RunningRequest, Scheduler, SpecDecode};
+use foretoken_sim::engine::{Order, Rules, RunningRequest, Scheduler, SpecDecode};
 use foretoken_sim::metrics::Totals;
-use foretoken_sim::{BadConfig, DraftAt, RequestId, Time, Version};
+use foretoken_sim::{BadConfig, DraftMethod, RequestId, Time, Version};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Steps in a row without a token or an arrival after which the recorder gives up.
-const IDLE_STEPS: u32 = 100;
+pub(super) const IDLE_STEPS: u32 = 100;
 
 /// Where ours is not vLLM's.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +23,7 @@ pub struct Differs {
     pub ours: String,
 }
 
-fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std::fmt::Debug) -> Differs {
+pub(super) fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std::fmt::Debug) -> Differs {
     Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
 }
 
@@ -51,16 +53,12 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     }
 }
 
-/// The rules of a workload, as the recorder drove them: V1 with drafts that are made at the end of a step, and without what is
-/// ours alone.
+/// The rules of a workload, without what is ours alone.
 ///
 /// # Errors
 /// vLLM does not start with its settings.
 pub fn rules(recorded: &Recorded) -> Result<Rules, BadConfig> {
     let mut rules = Rules::of(&recorded.config, &recorded.speculation)?;
-    if rules.version != Version::V0 {
-        rules.draft_at = DraftAt::StepEnd;
-    }
     rules.guarded = false;
     Ok(rules)
 }
@@ -70,6 +68,9 @@ pub fn rules(recorded: &Recorded) -> Result<Rules, BadConfig> {
 /// # Errors
 /// The first difference.
 pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
+    if recorded.core {
+        return core::replay(recorded, rules);
+    }
     let version = rules.version;
     let scheduler = Scheduler::new(&recorded.config, &recorded.workload, rules, f64::INFINITY);
     Replay {
@@ -80,8 +81,7 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         totals: Totals::default(),
         arrived: 0,
         refused: Vec::new(),
-        blocks: 0,
-        known: HashMap::new(),
+        blocks: Blocks::default(),
     }
     .run()
 }
@@ -98,11 +98,14 @@ fn kind_of(key: &str, why: &str) -> &'static str {
         "block_size" => "block-below-drafts",
         "num_speculative_tokens_per_batch_size" => "table",
         "runner" => "runner",
+        "async_scheduling" => "async",
         _ => "unknown",
     }
 }
 
 fn compare_derived(recorded: &Recorded, rules: &Rules) -> Result<(), Differs> {
+    let c = &recorded.config;
+    let several_modules = c.method == DraftMethod::Mtp && c.mtp_modules > 1 && rules.num_speculative_tokens > 1;
     let ours: BTreeMap<&str, u64> = BTreeMap::from([
         ("lookahead", rules.num_lookahead_tokens.into()),
         ("slots", rules.draft_slots.into()),
@@ -114,6 +117,9 @@ fn compare_derived(recorded: &Recorded, rules: &Rules) -> Result<(), Differs> {
         ("watermark_blocks", rules.watermark_blocks.into()),
         ("can_skip", rules.can_skip_drafts.into()),
         ("table", rules.per_batch_size.is_some().into()),
+        ("queue", if rules.order == Order::Async { 2 } else { 1 }),
+        ("modules", u64::from(several_modules)),
+        ("drafter_length", recorded.config.max_model_len.into()),
     ]);
     for (name, theirs) in recorded.derived.iter().flatten() {
         match ours.get(name.as_str()) {
@@ -132,9 +138,7 @@ struct Replay<'a> {
     totals: Totals,
     arrived: usize,
     refused: Vec<u32>,
-    /// Running hash over block tables, and the blocks of each that it has seen.
-    blocks: u64,
-    known: HashMap<RequestId, usize>,
+    blocks: Blocks,
 }
 
 impl Replay<'_> {
@@ -178,12 +182,12 @@ impl Replay<'_> {
         }
         // Of the step of an assertion nothing is on record.
         let unknown = self.version == Version::V0 || ending == "assertion";
-        let blocks = unknown || self.recorded.blocks == self.blocks;
+        let blocks = unknown || self.recorded.blocks == self.blocks.hash;
         match (self.recorded.ending == ending, blocks, theirs.next()) {
             (true, true, None) => Ok(()),
             (_, _, left) => {
                 let theirs = (&self.recorded.ending, self.recorded.blocks, left);
-                Err(differs("the end", theirs, (ending, self.blocks)))
+                Err(differs("the end", theirs, (ending, self.blocks.hash)))
             }
         }
     }
@@ -219,22 +223,17 @@ impl Replay<'_> {
 
     /// A step, and whether it sampled a token; `None` when nobody was scheduled or preempted.
     fn step(&mut self, now: u64) -> Option<(Step, bool)> {
-        let k = if self.version == Version::V0 { self.recorded.speculation.num_speculative_tokens } else { 0 };
+        let k = self.recorded.speculation.num_speculative_tokens;
         self.scheduler.schedule(Time(now * 1_000_000), k);
         let output = self.scheduler.output();
         let preempted: Vec<u32> = output.preempted.iter().map(|r| r.id).collect();
         self.refused.extend(output.rejected.iter().map(|r| r.id));
-        preempted.iter().for_each(|id| _ = self.known.remove(id));
+        preempted.iter().for_each(|&id| self.blocks.forget(id));
         let (k, skip_drafts) = (output.num_spec_tokens_to_schedule, output.skip_drafts);
-        let cached: HashMap<u32, u32> = output.admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();
-        let mut entries = Vec::new();
-        for r in self.scheduler.running().iter().filter(|r| r.num_scheduled_tokens > 0) {
-            let drafts = (r.num_computed_tokens + r.num_scheduled_tokens).saturating_sub(r.num_tokens);
-            let cached = cached.get(&r.id).copied();
-            entries.push(Entry { request: r.id, tokens: r.num_scheduled_tokens, drafts, cached });
-        }
-        for entry in &entries {
-            self.note_blocks(entry.request);
+        let entries = entries(&self.scheduler);
+        if self.version != Version::V0 {
+            // Its free list has another order, which nothing depends on without prefix caching.
+            self.blocks.note(&self.scheduler, &entries);
         }
         if entries.is_empty() && preempted.is_empty() {
             return None;
@@ -247,7 +246,7 @@ impl Replay<'_> {
             skip_drafts,
             preempted,
             finished: Vec::new(),
-            blocks: self.blocks & 0xFFF,
+            blocks: self.blocks.hash & 0xFFF,
         };
         let sampled = !step.entries.is_empty() && self.update(&mut step);
         Some((step, sampled))
@@ -264,52 +263,57 @@ impl Replay<'_> {
         for (i, &id) in batch.ids.iter().enumerate() {
             self.spec.accepted[i] = self.recorded.accepted(id, batch.emitted[i], batch.limit[i]);
         }
-        self.scheduler.update_from_output(&self.spec, Time(step.end() * 1_000_000), &mut self.totals);
+        let (mut record, end) = (self.scheduler.begin_record(), Time(step.end() * 1_000_000));
+        self.scheduler.update_from_output(&self.spec, end, &mut self.totals, &mut record);
         step.finished = self.scheduler.output().finished.iter().map(|r| r.id).collect();
-        step.finished.iter().for_each(|id| _ = self.known.remove(id));
+        step.finished.iter().for_each(|&id| self.blocks.forget(id));
         let sampling: HashSet<u32> = step.entries.iter().map(|e| e.request).collect();
         let (recorded, k) = (self.recorded, if step.skip_drafts { 0 } else { step.k });
         self.scheduler.update_draft_tokens(|r| match sampling.contains(&r.id) {
-            true => recorded.proposed(r, k),
+            true => recorded.proposed(r.id, r.num_output_tokens, k),
             false => r.num_spec_tokens,
         });
         sampled
     }
+}
 
-    fn note_blocks(&mut self, id: RequestId) {
-        if self.version == Version::V0 {
-            // Its free list has another order, which nothing depends on without prefix caching.
-            return;
-        }
-        let table = self.scheduler.kv_cache_manager().tables().target(id);
-        let known = self.known.entry(id).or_default();
-        for &block in &table[*known..] {
-            self.blocks = mix(self.blocks ^ (u64::from(id) << 32 | u64::from(block)));
-        }
-        *known = table.len();
-    }
+/// The scheduled requests, in order.
+pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
+    let admitted = &scheduler.output().admitted;
+    let cached: HashMap<u32, u32> = admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();
+    let scheduled = scheduler.running().iter().filter(|r| r.num_scheduled_tokens > 0);
+    let entry = |r: &RunningRequest| {
+        let known = r.num_tokens + r.num_output_placeholders;
+        let drafts = (r.num_computed_tokens + r.num_scheduled_tokens).saturating_sub(known);
+        Entry { request: r.id, tokens: r.num_scheduled_tokens, drafts, cached: cached.get(&r.id).copied() }
+    };
+    scheduled.map(entry).collect()
 }
 
 impl Recorded {
     /// Of `drafts` scheduled drafts of a request with so many outputs, how many hold.
     fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
-        let holds = |p: u32| draw(self.seed, 1, id, outputs + p) % 1000 < self.accept;
-        (0..drafts).take_while(|&p| holds(p)).count() as u32
+        (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }
 
-    /// How many drafts a request gets in a step of `k` drafts.
-    fn proposed(&self, r: &RunningRequest, k: u32) -> u32 {
+    /// How many drafts a request with so many outputs gets in a step of `k` drafts.
+    pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
         match self.lengths.as_str() {
             "request" if k > 0 => {
                 let most = u64::from(self.speculation.num_speculative_tokens);
-                (draw(self.seed, 2, r.id, r.num_output_tokens) % (most + 1)) as u32
+                (draw(self.seed, 2, id, outputs) % (most + 1)) as u32
             }
             _ => k,
         }
     }
+
+    /// Would a draft for this output of a request hold?
+    pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
+        draw(self.seed, 1, id, position) % 1000 < self.accept
+    }
 }
 
-fn mix(value: u64) -> u64 {
+pub(super) fn mix(value: u64) -> u64 {
     foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15))
 }
 

@@ -134,6 +134,7 @@ impl Server {
             workload: (0..16).map(request).collect(),
             prompts: (0..16).map(|i| tokens(i, lengths[i as usize % 8].0)).collect(),
             config: EngineConfig {
+                draft_at: Some(DraftAt::StepStart),
                 max_num_seqs: 8,
                 max_num_batched_tokens: 72,
                 num_gpu_blocks: 22,

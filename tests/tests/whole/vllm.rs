@@ -1,7 +1,7 @@
 //! Our scheduler against the schedules that vLLM's own class made (`tests/vllm/README.md`).
 
-use foretoken_sim::engine::Rules;
-use foretoken_sim::{SchedulingPolicy, Version};
+use foretoken_sim::engine::{Order, Rules};
+use foretoken_sim::{DeliverAt, SchedulingPolicy, Version};
 use foretoken_tests::vllm::{Fixture, Recorded, replay, replay_by, rules};
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -19,11 +19,16 @@ static V0_33: LazyLock<(Vec<Recorded>, Fired)> =
     LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.33.0.txt.zst")));
 static V0_32: LazyLock<(Vec<Recorded>, Fired)> =
     LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.32.0.txt.zst")));
+static CORE_0_33: LazyLock<(Vec<Recorded>, Fired)> =
+    LazyLock::new(|| read(include_bytes!("../../vllm/core-0.33.0.txt.zst")));
+static CORE_0_32: LazyLock<(Vec<Recorded>, Fired)> =
+    LazyLock::new(|| read(include_bytes!("../../vllm/core-0.32.0.txt.zst")));
 static V0: LazyLock<(Vec<Recorded>, Fired)> = LazyLock::new(|| read(include_bytes!("../../vllm/vllm-0.6.3.txt.zst")));
 
 #[test]
 fn every_recorded_step_is_ours() {
-    for ((workloads, _), least) in [(&*V0_33, 400), (&*V0_32, 400), (&*V0, 100)] {
+    let all = [(&*V0_33, 400), (&*V0_32, 400), (&*V0, 100), (&*CORE_0_33, 400), (&*CORE_0_32, 400)];
+    for ((workloads, _), least) in all {
         assert!(workloads.len() >= least, "{} workloads", workloads.len());
         let differ: Vec<String> =
             workloads.iter().filter_map(|w| Some(format!("line {}: {}", w.line, replay(w).err()?))).collect();
@@ -56,6 +61,23 @@ fn every_rule_fired_often() {
     }
 }
 
+/// The same for what the order of calls brings about. 0.32 skips no drafts.
+#[test]
+fn every_order_of_calls_showed_often() {
+    let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];
+    let new = ["drafts skipped", "drafts delayed the next step"];
+    for (rules, (_, fired)) in [(&both[..], &*CORE_0_33), (&both, &*CORE_0_32), (&new, &*CORE_0_33)] {
+        for rule in rules {
+            assert!(fired.get(*rule).is_some_and(|&times| times >= 200), "{rule}: {:?}", fired.get(*rule));
+        }
+    }
+    let ran = |order| {
+        let done = CORE_0_33.0.iter().filter(|w| w.derived.is_some());
+        done.filter(|w| rules(w).unwrap().order == order).count()
+    };
+    assert!(ran(Order::StepEnd) >= 200 && ran(Order::Async) >= 200);
+}
+
 /// What is switched off in our scheduler, one rule at a time. None of it may go unnoticed.
 #[test]
 fn a_rule_that_is_switched_off_shows() {
@@ -85,6 +107,15 @@ fn a_rule_that_is_switched_off_shows() {
         ("the dropped last block", |r| r.drop_last_hit = false),
         ("that it paces no prefills", |r| r.prefill_schedule_interval = 4),
     ];
+    let core: [(&str, Change); 7] = [
+        ("the order of calls", |r| r.order = if r.order == Order::Async { Order::StepEnd } else { Order::Async }),
+        ("delivery before drafting", |r| r.deliver_at = DeliverAt::Drafted),
+        ("delivery after drafting", |r| r.deliver_at = DeliverAt::Sampled),
+        ("the passes of the drafter", |r| r.draft_passes = Default::default()),
+        ("one length for all", |r| r.one_length = false),
+        ("that drafts are lost", |r| r.loses_drafts = false),
+        ("that nobody drafts near the end of a context", |r| r.draft_passes.ends_early = None),
+    ];
     let v0: [(&str, Change); 5] = [
         ("v0's lookahead slots", |r| r.num_lookahead_tokens = 0),
         ("v0's watermark", |r| r.watermark_blocks = 0),
@@ -103,4 +134,5 @@ fn a_rule_that_is_switched_off_shows() {
     new.iter().chain(&both).for_each(|rule| shows(&V0_33, rule));
     old.iter().chain(&both).for_each(|rule| shows(&V0_32, rule));
     v0.iter().for_each(|rule| shows(&V0, rule));
+    core.iter().for_each(|rule| shows(&CORE_0_33, rule));
 }

@@ -56,7 +56,12 @@ impl<'a> World<'a> {
         World {
             workload,
             arrivals: Arrivals::Open,
-            config: EngineConfig { prefix_caching: false, draft_prefill: false, ..EngineConfig::default() },
+            config: EngineConfig {
+                prefix_caching: false,
+                draft_prefill: false,
+                draft_at: Some(DraftAt::StepStart),
+                ..EngineConfig::default()
+            },
             target: Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 },
             draft: Coefficients::FREE,
             acceptance: &NeverRight,

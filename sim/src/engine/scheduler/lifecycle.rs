@@ -62,16 +62,18 @@ impl Scheduler<'_> {
             num_draft_computed_tokens: 0,
             num_scheduled_tokens: 0,
             num_spec_tokens: 0,
+            num_output_placeholders: 0,
+            num_in_flight_tokens: 0,
             num_cacheable_tokens: 0,
             num_slots: 0,
             table: 0,
             prefilling: true,
-            may_draft: self.drafting && w.may_draft,
+            may_draft: self.rules.drafter && w.may_draft,
             priority: w.priority,
             arrival: w.arrival,
             last_emit: w.last_emit,
             slo_tpot_s: if own.is_finite() { own } else { self.slo_tpot_s },
-            done: SpecCounts::default(),
+            done: w.done,
         }
     }
 
@@ -79,6 +81,7 @@ impl Scheduler<'_> {
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
         self.drafts_needed |= can_use_drafts(&r);
+        self.num_stale += u32::from(r.num_in_flight_tokens > 0);
         self.release(&mut r);
         self.waiting.prepend(WaitingRequest {
             id: r.id,
@@ -88,6 +91,8 @@ impl Scheduler<'_> {
             may_draft: r.may_draft,
             priority: r.priority,
             arrival: r.arrival,
+            stale: r.num_in_flight_tokens > 0,
+            done: SpecCounts::default(),
         });
         self.output.preempted.push(r);
     }
@@ -115,7 +120,9 @@ impl Scheduler<'_> {
             let tokens = self.workload.prompt_len[head.id as usize] + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
-            self.output.rejected.push(Rejection { id: head.id, reason, ran: None });
+            // What came of it while it waited is on no record yet.
+            let ran = (head.num_output_tokens > 0).then(|| self.activate(head));
+            self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }
     }
 

@@ -3,11 +3,12 @@
 //! It knows nothing of clocks, executors, policies and metrics: what became of requests is in its
 //! [`SchedulerOutput`], for the engine to act on.
 
+mod in_flight;
 mod lifecycle;
 mod pace;
 mod queue;
 mod refusals;
-mod rules;
+pub(in crate::engine) mod rules;
 mod running;
 mod stretch;
 mod top_up;
@@ -15,9 +16,10 @@ mod update;
 mod v0;
 mod waiting;
 
-pub use rules::{BatchRange, Rules, SpeculativeConfig};
+pub use rules::{BatchRange, Order, Rules, SpeculativeConfig};
 
 use super::kv_cache::KvCacheManager;
+use super::next_batch::NextBatch;
 use super::request::{RunningRequest, WaitingRequest};
 use super::scheduler_output::SchedulerOutput;
 use crate::config::{DraftAt, EngineConfig, Version};
@@ -31,8 +33,6 @@ pub struct Scheduler<'a> {
     config: &'a EngineConfig,
     workload: &'a Workload,
     rules: Rules,
-    /// Is there a drafter at all (invariant 7)?
-    drafting: bool,
     /// Do requests share prefixes? Then the order in which requests take and leave blocks shows in what is evicted.
     order_shows: bool,
     /// The run's TPOT limit, seconds.
@@ -55,9 +55,12 @@ pub struct Scheduler<'a> {
     drafts_needed: bool,
     /// Waiting requests that were passed over in this step. Empty between steps.
     aside: Vec<WaitingRequest>,
-    /// Index of the step, and when it began.
+    /// Index of the next step that runs.
     current_step: u64,
-    now: Time,
+    /// Where requests stand in the running list; right where that list agrees. Behind a step in flight they move.
+    place: Vec<u32>,
+    /// Waiting requests with output of a step in flight still to come.
+    num_stale: u32,
     /// When the last step ended: most requests emitted then.
     last_end: Time,
 }
@@ -68,7 +71,6 @@ impl<'a> Scheduler<'a> {
         Scheduler {
             config,
             workload,
-            drafting: rules.drafter,
             order_shows: config.prefix_caching && !workload.prefix_ids.is_empty(),
             slo_tpot_s,
             // v0 orders its deque when it looks for lower priorities.
@@ -88,7 +90,8 @@ impl<'a> Scheduler<'a> {
             drafts_needed: false,
             aside: Vec::new(),
             current_step: 0,
-            now: Time::ZERO,
+            place: Vec::new(),
+            num_stale: 0,
             last_end: Time::ZERO,
         }
     }
@@ -96,12 +99,15 @@ impl<'a> Scheduler<'a> {
     /// Decides on a step that begins at `now`. Where drafts are made at its start, a request may get at most `num_spec_tokens`.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
         debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
-        self.now = now;
         self.num_spec_tokens = num_spec_tokens;
         self.token_budget = self.rules.max_num_batched_tokens;
         self.output.clear();
+        (self.output.now, self.output.step) = (now, self.current_step);
         self.only_decodes = false;
-        self.output.num_spec_tokens_to_schedule = self.rules.num_speculative_tokens;
+        self.output.num_spec_tokens_to_schedule = match self.rules.draft_at {
+            DraftAt::StepStart => self.rules.num_speculative_tokens,
+            DraftAt::StepEnd => num_spec_tokens,
+        };
         match self.rules.version {
             Version::V0 => self.schedule_v0(),
             Version::V0_32 | Version::V0_33 => self.schedule_v1(),
@@ -124,7 +130,8 @@ impl<'a> Scheduler<'a> {
         if let Some(table) = &self.rules.per_batch_size
             && scheduled > 0
         {
-            self.output.num_spec_tokens_to_schedule = table[scheduled.min(table.len() - 1)];
+            let most = self.output.num_spec_tokens_to_schedule;
+            self.output.num_spec_tokens_to_schedule = table[scheduled.min(table.len() - 1)].min(most);
         }
         if self.rules.can_skip_drafts {
             self.output.skip_drafts = !self.drafts_needed && !self.running.iter().any(can_use_drafts);
@@ -150,13 +157,42 @@ impl<'a> Scheduler<'a> {
         if self.only_decodes && self.output.admitted.is_empty() {
             return self.output.batch.fill_plain(&self.running);
         }
-        self.output.gather(&mut self.running, self.drafting, self.config.draft_prefill);
+        self.output.gather(&mut self.running, self.rules.drafter, self.config.draft_prefill);
     }
 
     /// The `index`-th of the requests admitted in this step is never drafted for.
     pub fn never_draft_for(&mut self, index: usize) {
         let at = self.running.len() - self.output.admitted.len() + index;
         self.running[at].may_draft = false;
+    }
+
+    /// Who samples in the step and may use drafts behind it, `k` at most.
+    pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
+        next.clear();
+        for (at, r) in self.running.iter().enumerate().filter(|(_, r)| can_use_drafts(r)) {
+            // What it will have for sure, once this step and the one in flight have sampled.
+            let outputs = r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
+            let prompt = r.num_tokens - r.num_output_tokens;
+            next.push(at, r, prompt + outputs - 1, outputs, if r.may_draft { k } else { 0 });
+        }
+    }
+
+    /// Each request that samples in the step holds drafts from now on: of `next` as many as `lens` says, the others, and all where
+    /// `lens` is `None`, as many as `others` says.
+    pub fn hold_drafts(&mut self, next: &NextBatch, lens: Option<&[u32]>, others: u32) {
+        for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
+            let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
+            r.num_spec_tokens = if samples && r.may_draft { others } else { 0 };
+        }
+        for (&at, &len) in next.at().iter().zip(lens.unwrap_or(&[])) {
+            self.running[at as usize].num_spec_tokens = len;
+        }
+    }
+
+    /// The longest context of the step's requests, if all their drafts hold.
+    pub fn longest(&self) -> u32 {
+        let scheduled = self.running.iter().filter(|r| r.num_scheduled_tokens > 0);
+        scheduled.map(|r| r.num_computed_tokens + r.num_scheduled_tokens).max().unwrap_or(0)
     }
 
     /// Ids, emitted tokens and draft limits of the step's decode requests, the limits to be lowered.
@@ -174,6 +210,11 @@ impl<'a> Scheduler<'a> {
         &self.running
     }
 
+    /// Requests that wait, in no particular order.
+    pub fn waiting(&self) -> impl Iterator<Item = &WaitingRequest> {
+        self.waiting.iter()
+    }
+
     /// What was decided.
     pub fn output(&self) -> &SchedulerOutput {
         &self.output
@@ -182,6 +223,11 @@ impl<'a> Scheduler<'a> {
     /// Neither running nor waiting requests?
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What the settings come to.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// The KV memory.
@@ -200,8 +246,8 @@ impl<'a> Scheduler<'a> {
         let out = &self.output;
         StepPlan {
             batch: BatchView {
-                now: self.now,
-                step: self.current_step,
+                now: out.now,
+                step: out.step,
                 ids: out.batch.ids(),
                 context: out.batch.context(),
                 emitted: out.batch.emitted(),
@@ -215,6 +261,7 @@ impl<'a> Scheduler<'a> {
                 num_running: self.running.len() as u32,
                 num_waiting: self.waiting.len() as u32,
             },
+            padded: false,
             chunks: &out.chunks,
             block_tables: self.kv_cache_manager.tables(),
         }
@@ -224,5 +271,7 @@ impl<'a> Scheduler<'a> {
 /// Does the request sample in this step, and go on?
 fn can_use_drafts(r: &RunningRequest) -> bool {
     let end = r.num_computed_tokens + r.num_scheduled_tokens;
-    r.num_scheduled_tokens > 0 && end >= r.num_tokens && r.num_output_tokens + 1 < r.max_tokens_asked
+    // A step in flight that samples adds a token for sure.
+    let outputs = r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
+    r.num_scheduled_tokens > 0 && end >= r.num_tokens && outputs < r.max_tokens_asked
 }

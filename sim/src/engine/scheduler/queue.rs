@@ -98,6 +98,32 @@ impl RequestQueue {
         }
     }
 
+    /// Lets `change` change the request, if it waits; false from it takes the request out.
+    pub fn change(&mut self, id: RequestId, mut change: impl FnMut(&mut WaitingRequest) -> bool) {
+        match self {
+            RequestQueue::Fcfs(queue) => {
+                if let Some(at) = queue.iter().position(|r| r.id == id)
+                    && !change(&mut queue[at])
+                {
+                    queue.remove(at);
+                }
+            }
+            RequestQueue::Priority(heap) => {
+                let mut all = std::mem::take(heap).into_vec();
+                all.retain_mut(|r| r.0.0.id != id || change(&mut r.0.0));
+                *heap = all.into();
+            }
+        }
+    }
+
+    /// All, in no particular order.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = &WaitingRequest> + '_> {
+        match self {
+            RequestQueue::Fcfs(queue) => Box::new(queue.iter()),
+            RequestQueue::Priority(heap) => Box::new(heap.iter().map(|r| &r.0.0)),
+        }
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         match self {

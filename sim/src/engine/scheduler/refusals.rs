@@ -1,7 +1,7 @@
 //! Settings with which vLLM does not start, and those with which no step could ever be made.
 
-use super::rules::{Rules, SpeculativeConfig, draft_slots, num_lookahead_tokens, runner};
-use crate::config::{BadConfig, DraftMethod, EngineConfig, Runner, Version};
+use super::rules::{Rules, SpeculativeConfig, draft_at, draft_slots, never_async, num_lookahead_tokens, runner};
+use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
 fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
@@ -51,7 +51,33 @@ pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(),
         return refuse("mtp_modules", format!("the {k} draft tokens are no multiple of the {} modules", c.mtp_modules));
     }
     check_table(spec)?;
+    check_order(c, spec)?;
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
+}
+
+/// When drafts are made and steps are scheduled.
+fn check_order(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConfig> {
+    if c.async_scheduling == Some(true)
+        && let Some(why) = never_async(c, spec)
+    {
+        return refuse("async_scheduling", format!("{why}: leave it out, or set it to false"));
+    }
+    let unseen = c.first_draft_pass.map(|pass| pass == FirstDraftPass::Unseen);
+    match draft_at(c) {
+        DraftAt::StepStart if c.deliver_at.is_some() => {
+            let why = "with draft_at = \"step-start\" tokens leave when they are verified; leave it out";
+            refuse("deliver_at", why.into())
+        }
+        DraftAt::StepStart if unseen == Some(false) => {
+            let why =
+                "with draft_at = \"step-start\" the draft knows what was accepted, and runs over what it has not seen";
+            refuse("first_draft_pass", why.into())
+        }
+        DraftAt::StepEnd if unseen == Some(true) && runner(c, spec) == Runner::V2 => {
+            refuse("first_draft_pass", "runner \"v2\" runs over all tokens of a step; take runner = \"v1\"".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
@@ -110,6 +136,10 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
         ("pad_admissions", c.pad_admissions == Some(true)),
         ("prefill_schedule_interval", c.prefill_schedule_interval > 1),
         ("runner", c.runner.is_some()),
+        ("async_scheduling", c.async_scheduling == Some(true)),
+        ("draft_at", c.draft_at == Some(DraftAt::StepEnd)),
+        ("deliver_at", c.deliver_at.is_some()),
+        ("first_draft_pass", c.first_draft_pass == Some(FirstDraftPass::Padded)),
     ];
     match absent.into_iter().find(|(_, set)| *set) {
         Some((key, _)) => refuse(key, "engine.version = \"vllm-v0\" has no such rule; leave it out".into()),

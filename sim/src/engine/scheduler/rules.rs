@@ -3,7 +3,11 @@
 //! Read in vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and 0.6.3
 //! (`core/scheduler.py`), and held to all three by the recorded schedules of `tests/vllm/`.
 
-use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version};
+use super::refusals;
+use crate::config::{
+    BadConfig, DeliverAt, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, SchedulingPolicy, Version,
+};
+use crate::engine::draft_passes::DraftPasses;
 use crate::{MAX_TREE_TOKENS, OraclePolicy, SpecPolicy};
 
 /// First and last batch size of a range, and the draft tokens a request there.
@@ -42,13 +46,33 @@ impl SpeculativeConfig {
     }
 }
 
+/// In which order the phases of steps come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Schedule, draft, verify, update.
+    StepStart,
+    /// Schedule, verify, draft, update, while the device goes on as long as it can.
+    StepEnd,
+    /// As that, and the next step is scheduled before the update.
+    Async,
+}
+
 /// What the settings come to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The release.
     pub version: Version,
-    /// When drafts are made.
+    /// In which order the phases of steps come.
+    pub order: Order,
+    /// When drafts are made. Without a drafter nobody asks.
     pub draft_at: DraftAt,
+    /// When tokens leave, where drafts are made at the end of a step.
+    pub deliver_at: DeliverAt,
+    /// Which passes the drafter makes there.
+    pub draft_passes: DraftPasses,
+    /// Are as many drafts scheduled of each request as the longest has, those that it lacks as padding? Runner V2, and whatever
+    /// is asynchronous, knows one length for all.
+    pub one_length: bool,
     /// Who is served first.
     pub policy: SchedulingPolicy,
     /// Is there a drafter at all (invariant 7)?
@@ -79,6 +103,8 @@ pub struct Rules {
     pub num_hash_lookahead_tokens: u32,
     /// Is the last block of a hit left out?
     pub drop_last_hit: bool,
+    /// Does a request that sits a step out lose its drafts? As many are verified of it, none of which can hold.
+    pub loses_drafts: bool,
     /// Must the whole of a request fit the free blocks for it to be admitted?
     pub reserve_full_isl: bool,
     /// Blocks kept free on admission while something runs; under v0 always.
@@ -108,81 +134,47 @@ impl Rules {
     /// vLLM does not start with them, or no step could ever be made.
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
         c.check()?;
-        match c.version {
-            Version::V0 => super::refusals::check_v0(c)?,
-            _ => super::refusals::check_v1(c, spec)?,
-        }
-        let table = (!spec.per_batch_size.is_empty() && !drops_table(c, spec)).then(|| lookup(c, spec));
         let rules = match c.version {
-            Version::V0 => v0(c, spec),
-            _ => v1(c, spec, table),
+            Version::V0 => {
+                refusals::check_v0(c)?;
+                v0(c, spec)
+            }
+            Version::V0_32 | Version::V0_33 => {
+                refusals::check_v1(c, spec)?;
+                v1(c, spec)
+            }
         };
-        super::refusals::check_room(c, &rules)?;
+        refusals::check_room(c, &rules)?;
         Ok(rules)
     }
 }
 
-fn v1(c: &EngineConfig, spec: &SpeculativeConfig, table: Option<Vec<u32>>) -> Rules {
-    let (method, k, new) = (c.method, spec.num_speculative_tokens, c.version >= Version::V0_33);
-    let drafting = k > 0;
-    let lookahead = num_lookahead_tokens(method, k);
-    let prefill_lookahead = num_prefill_lookahead_tokens(c, k);
-    let eagle_like = drafting && matches!(method, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp);
-    let block = drafting && matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
-    let hash_lookahead = if new && eagle_like && c.prefix_caching { prefill_lookahead } else { 0 };
-    let active = c.max_num_active_seqs.unwrap_or(c.max_num_seqs);
-    let pads = c.pad_admissions.unwrap_or(true) && table.is_none();
+/// The sizes of an engine, and no rule of any release.
+fn none(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
     Rules {
         version: c.version,
-        draft_at: c.draft_at(),
+        order: Order::StepStart,
+        draft_at: DraftAt::StepStart,
+        deliver_at: DeliverAt::Sampled,
+        draft_passes: DraftPasses::default(),
+        one_length: false,
+        loses_drafts: false,
         policy: c.scheduling_policy,
         drafter: spec.drafter,
-        num_speculative_tokens: k,
-        max_num_batched_tokens: c.max_num_batched_tokens,
-        max_model_len: c.max_model_len,
-        max_num_active_seqs: if new && block { active.min(c.max_num_batched_tokens / lookahead) } else { active },
-        chunked_prefill: c.chunked_prefill(),
-        long_prefill_token_threshold: c.long_prefill_token_threshold,
-        long_prefill_token_threshold_adaptive: c.long_prefill_token_threshold_adaptive,
-        lift_threshold_when_alone: true,
-        num_lookahead_tokens: if drafting { c.num_lookahead_tokens.unwrap_or(lookahead) } else { 0 },
-        draft_slots: if drafting { c.max_num_new_slots_for_drafting.unwrap_or(draft_slots(c, spec)) } else { 0 },
-        num_prefill_lookahead_tokens: prefill_lookahead,
-        num_hash_lookahead_tokens: hash_lookahead,
-        drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { eagle_like || block },
-        reserve_full_isl: c.scheduler_reserve_full_isl(),
-        watermark_blocks: (c.watermark() * f64::from(c.target_blocks(spec.drafter))) as u32,
-        prefill_schedule_interval: if new { c.prefill_schedule_interval } else { 1 },
-        goes_on_after_self_preemption: new && c.scheduling_policy == SchedulingPolicy::Priority,
-        can_skip_drafts: new && lookahead > 0 && runner(c, spec) == Runner::V2,
-        pad_admissions: if pads { k } else { 0 },
-        per_batch_size: table,
-        cache_when_verified: new && drafting,
-        guarded: true,
-    }
-}
-
-fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
-    let k = spec.num_speculative_tokens;
-    Rules {
-        version: c.version,
-        draft_at: c.draft_at(),
-        policy: c.scheduling_policy,
-        drafter: spec.drafter,
-        num_speculative_tokens: k,
+        num_speculative_tokens: spec.num_speculative_tokens,
         max_num_batched_tokens: c.max_num_batched_tokens,
         max_model_len: c.max_model_len,
         max_num_active_seqs: c.max_num_seqs,
-        chunked_prefill: false,
+        chunked_prefill: c.chunked_prefill(),
         long_prefill_token_threshold: 0,
         long_prefill_token_threshold_adaptive: false,
         lift_threshold_when_alone: false,
-        num_lookahead_tokens: if k > 0 { c.num_lookahead_tokens.unwrap_or(k) } else { 0 },
+        num_lookahead_tokens: 0,
         draft_slots: 0,
         num_prefill_lookahead_tokens: 0,
         num_hash_lookahead_tokens: 0,
         drop_last_hit: false,
-        reserve_full_isl: false,
+        reserve_full_isl: c.scheduler_reserve_full_isl(),
         watermark_blocks: (c.watermark() * f64::from(c.target_blocks(spec.drafter))) as u32,
         prefill_schedule_interval: 1,
         goes_on_after_self_preemption: false,
@@ -194,11 +186,89 @@ fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
     }
 }
 
+fn v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
+    let (method, k, new) = (c.method, spec.num_speculative_tokens, c.version >= Version::V0_33);
+    let drafting = k > 0;
+    let lookahead = num_lookahead_tokens(method, k);
+    let prefill_lookahead = num_prefill_lookahead_tokens(c, k);
+    let eagle_like = drafting && matches!(method, DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp);
+    let block = drafting && matches!(method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
+    let hash_lookahead = if new && eagle_like && c.prefix_caching { prefill_lookahead } else { 0 };
+    let active = c.max_num_active_seqs.unwrap_or(c.max_num_seqs);
+    let table = (!spec.per_batch_size.is_empty() && !drops_table(c, spec)).then(|| lookup(c, spec));
+    let pads = c.pad_admissions.unwrap_or(true) && table.is_none();
+    let (runner, asynchronous) = (runner(c, spec), async_scheduling(c, spec));
+    let by_runner = if runner == Runner::V2 { DeliverAt::Sampled } else { DeliverAt::Drafted };
+    Rules {
+        order: match draft_at(c) {
+            _ if asynchronous => Order::Async,
+            DraftAt::StepEnd => Order::StepEnd,
+            DraftAt::StepStart => Order::StepStart,
+        },
+        draft_at: draft_at(c),
+        deliver_at: c.deliver_at.unwrap_or(by_runner),
+        draft_passes: DraftPasses::of(c, spec),
+        one_length: asynchronous || runner == Runner::V2,
+        loses_drafts: asynchronous && runner == Runner::V1,
+        max_num_active_seqs: if new && block { active.min(c.max_num_batched_tokens / lookahead) } else { active },
+        long_prefill_token_threshold: c.long_prefill_token_threshold,
+        long_prefill_token_threshold_adaptive: c.long_prefill_token_threshold_adaptive,
+        lift_threshold_when_alone: true,
+        num_lookahead_tokens: if drafting { c.num_lookahead_tokens.unwrap_or(lookahead) } else { 0 },
+        draft_slots: if drafting { c.max_num_new_slots_for_drafting.unwrap_or(draft_slots(c, spec)) } else { 0 },
+        num_prefill_lookahead_tokens: prefill_lookahead,
+        num_hash_lookahead_tokens: hash_lookahead,
+        drop_last_hit: if new { eagle_like && hash_lookahead == 0 } else { eagle_like || block },
+        prefill_schedule_interval: if new { c.prefill_schedule_interval } else { 1 },
+        goes_on_after_self_preemption: new && c.scheduling_policy == SchedulingPolicy::Priority,
+        can_skip_drafts: new && lookahead > 0 && runner == Runner::V2,
+        pad_admissions: if pads { k } else { 0 },
+        per_batch_size: table,
+        cache_when_verified: asynchronous || (new && drafting),
+        ..none(c, spec)
+    }
+}
+
+fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
+    let k = spec.num_speculative_tokens;
+    let lookahead = if k > 0 { c.num_lookahead_tokens.unwrap_or(k) } else { 0 };
+    Rules { num_lookahead_tokens: lookahead, ..none(c, spec) }
+}
+
 /// The model runner: the one that the release takes for the drafter, where none is set.
-pub(super) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
+pub(in crate::engine) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let old = matches!(c.method, DraftMethod::Ngram | DraftMethod::Suffix) || spec.parallel_drafting;
     let needs_v1 = spec.num_speculative_tokens > 0 && old;
     c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
+}
+
+/// When drafts are made: where nothing is set, the release's way.
+pub(super) fn draft_at(c: &EngineConfig) -> DraftAt {
+    c.draft_at.unwrap_or(if c.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
+}
+
+/// What the first draft pass runs over: where nothing is set, the release's way.
+pub(in crate::engine) fn first_draft_pass(c: &EngineConfig) -> FirstDraftPass {
+    let padded = draft_at(c) == DraftAt::StepEnd;
+    c.first_draft_pass.unwrap_or(if padded { FirstDraftPass::Padded } else { FirstDraftPass::Unseen })
+}
+
+/// Is the next step scheduled while one is in flight? vLLM does so wherever it can.
+fn async_scheduling(c: &EngineConfig, spec: &SpeculativeConfig) -> bool {
+    c.async_scheduling.unwrap_or(never_async(c, spec).is_none())
+}
+
+/// Why nothing can be scheduled behind a step in flight.
+pub(super) fn never_async(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<&'static str> {
+    let (new, v2) = (c.version >= Version::V0_33, runner(c, spec) == Runner::V2);
+    match c.method {
+        _ if draft_at(c) == DraftAt::StepStart => Some("drafts are made at the start of a step"),
+        _ if spec.num_speculative_tokens == 0 => None,
+        _ if first_draft_pass(c) == FirstDraftPass::Unseen => Some("the first draft pass waits for what was accepted"),
+        DraftMethod::Suffix => Some("the drafter looks up what was accepted"),
+        DraftMethod::Ngram if !(new && v2) => Some("the drafter looks up what was accepted"),
+        _ => None,
+    }
 }
 
 /// vLLM's `num_lookahead_tokens`.

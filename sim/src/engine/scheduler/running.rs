@@ -2,7 +2,7 @@
 //! of the lowest priority.
 
 use super::Scheduler;
-use super::rules::Rules;
+use super::rules::{Order, Rules};
 use crate::config::{DraftAt, SchedulingPolicy};
 use crate::engine::request::RunningRequest;
 
@@ -20,7 +20,7 @@ impl Scheduler<'_> {
     /// Gives every running request its tokens; returns how many got some.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
-        let mut scheduled = match self.drafting {
+        let mut scheduled = match self.rules.drafter {
             true => self.schedule_leading_decodes(),
             false => self.schedule_plain_decodes(),
         };
@@ -31,7 +31,12 @@ impl Scheduler<'_> {
                 at += 1;
                 continue;
             }
-            let want = self.limited(r.num_tokens + self.spec_tokens_of(r) - r.num_computed_tokens);
+            if surely_ends(r) {
+                at += 1;
+                continue;
+            }
+            let known = r.num_tokens + r.num_output_placeholders;
+            let want = self.limited(known + self.spec_tokens_of(r) - r.num_computed_tokens);
             // One position is the sampled token's.
             let room = (self.rules.max_model_len - 1).saturating_sub(r.num_computed_tokens);
             let want = want.min(self.token_budget - slots).min(room);
@@ -70,6 +75,9 @@ impl Scheduler<'_> {
     /// Leading decodes without a drafter: a token each.
     #[inline]
     fn schedule_plain_decodes(&mut self) -> usize {
+        if self.rules.order == Order::Async {
+            return 0;
+        }
         let mut done = 0;
         for r in self.running.iter_mut().take(self.token_budget as usize) {
             if r.prefilling || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
@@ -88,7 +96,7 @@ impl Scheduler<'_> {
     /// scheduled.
     #[inline]
     fn schedule_leading_decodes(&mut self) -> usize {
-        if self.threshold > 0 || self.rules.decodes_finish_prompts() {
+        if self.threshold > 0 || self.rules.decodes_finish_prompts() || self.rules.order == Order::Async {
             return 0;
         }
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, draft_at, .. } = self.rules;
@@ -163,6 +171,13 @@ impl Scheduler<'_> {
     pub(super) fn limited(&self, tokens: u32) -> u32 {
         if self.threshold > 0 { tokens.min(self.threshold) } else { tokens }
     }
+}
+
+/// Does the step in flight bring the last token that was asked for, even if none of its drafts holds?
+fn surely_ends(r: &RunningRequest) -> bool {
+    let prompt = r.num_tokens - r.num_output_tokens;
+    r.num_output_placeholders > 0
+        && r.num_computed_tokens + 2 - r.num_output_placeholders >= prompt.saturating_add(r.max_tokens_asked)
 }
 
 impl Rules {

@@ -11,7 +11,8 @@ impl Scheduler<'_> {
         // Without shared prefixes only a preempted request can hit the cache, and what is left of its blocks depends on how
         // many were taken, not by whom.
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
-        if self.drafting || !self.config.skip_stretches || self.order_shows || !fits || !self.waiting.is_empty() {
+        let plain = !self.rules.drafter && self.waiting.is_empty() && !self.running.is_empty();
+        if !plain || !self.config.skip_stretches || self.order_shows || !fits {
             return 0;
         }
         let mut steps = u32::MAX;

@@ -1,12 +1,15 @@
 //! `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
 
 use super::Scheduler;
+use crate::config::Version;
 use crate::{BudgetCharge, Drafts};
 
 impl Scheduler<'_> {
     /// Makes the chunks longer by what was reserved for drafts and is not verified, where the settings say so.
     pub fn top_up_chunks(&mut self, drafts: &Drafts) {
-        if !self.drafting || self.config.budget_charge != BudgetCharge::Trimmed {
+        // v0 splits no prompt, and its drafts charge nothing that could be given back.
+        let whole = self.rules.version == Version::V0;
+        if !self.rules.drafter || whole || self.config.budget_charge != BudgetCharge::Trimmed {
             return;
         }
         let decodes = self.output.batch.len();

@@ -1,21 +1,36 @@
 //! After the target pass: tokens are appended, rejected drafts rolled back, prompts move on, requests end.
 
 use super::Scheduler;
-use crate::engine::request::RunningRequest;
+use super::rules::Order;
+use crate::engine::request::{RunningRequest, SpecCounts};
 use crate::engine::spec_decode::SpecDecode;
 use crate::metrics::Totals;
-use crate::{DraftGap, StepRecord, Time};
+use crate::{DraftAt, DraftGap, RequestId, StepRecord, Time};
 
 /// What a step's decode requests brought.
 #[derive(Default)]
-struct Sums {
-    emitted: u32,
+pub(super) struct Sums {
+    pub(super) emitted: u32,
     drafted: u32,
     verified: u32,
     accepted: u32,
-    finished: u32,
+    pub(super) finished: u32,
     /// Requests that also emitted at the end of the step before.
     since_last: u32,
+}
+
+impl Sums {
+    /// Counts what speculation did in a request's step.
+    #[inline(always)]
+    pub(super) fn count(&mut self, done: &mut SpecCounts, drafted: u32, verified: u32, accepted: u32) {
+        done.drafted += drafted;
+        done.verified += verified;
+        done.accepted += accepted;
+        done.rounds += u32::from(verified > 0);
+        self.drafted += drafted;
+        self.verified += verified;
+        self.accepted += accepted;
+    }
 }
 
 impl Scheduler<'_> {
@@ -26,36 +41,43 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Makes the step that ended at `end` part of the requests; returns what the scheduler knows of it.
-    pub fn update_from_output(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> StepRecord {
-        let mut record = StepRecord {
-            step: self.current_step,
+    /// What is known of the step before it runs.
+    #[inline]
+    pub fn begin_record(&mut self) -> StepRecord {
+        self.current_step += 1;
+        StepRecord {
+            step: self.output.step,
             batch_size: self.output.batch.len() as u32,
             chunks: self.output.prefill.chunks,
             chunk_tokens: self.output.prefill.tokens,
             context: self.output.batch.context_sum(),
             waiting: self.waiting.len() as u32,
-            draft_passes: spec.passes,
             used_blocks: self.kv_cache_manager.used(),
             preempted: self.output.preempted.len() as u32,
             ..StepRecord::default()
-        };
-        let sums = match self.drafting {
-            true => self.update_drafted(spec, end, totals),
-            false => self.update_plain(end, totals),
+        }
+    }
+
+    /// Makes the step that ended at `end` part of the requests, and completes its record.
+    pub fn update_from_output(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals, record: &mut StepRecord) {
+        let sums = match (self.rules.order, self.rules.drafter) {
+            (Order::Async, _) => self.update_in_flight(spec, end, totals),
+            (_, true) => self.update_drafted(spec, end, totals),
+            (_, false) => self.update_plain(end, totals),
         };
         if sums.since_last > 0 {
             totals.gaps.record(end - self.last_end, sums.since_last);
         }
         (record.drafted, record.verified, record.accepted) = (sums.drafted, sums.verified, sums.accepted);
-        let (emitted, finished) = self.update_chunks(end, totals);
+        let (emitted, finished) = match self.rules.order {
+            Order::Async => self.update_chunks_in_flight(end, totals),
+            _ => self.update_chunks(end, totals),
+        };
         record.emitted = sums.emitted + emitted;
         if sums.finished + finished > 0 {
             self.remove_finished(end);
         }
         self.last_end = end;
-        self.current_step += 1;
-        record
     }
 
     /// Every decode request gets a token.
@@ -78,20 +100,16 @@ impl Scheduler<'_> {
         let n = self.output.batch.len();
         let (drafts, accepted) = (&spec.drafts, &spec.accepted[..n]);
         let (drafted, verified, in_trees) = (&drafts.draft_len[..n], &drafts.verify_len[..n], drafts.in_trees());
-        let (keeps_kv, gap) = (self.config.draft_prefill, self.config.draft_gap);
+        // Behind a step the draft runs over all of it.
+        let keeps_kv = self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
+        let gap = self.config.draft_gap;
         for (i, &at) in self.output.batch.at().iter().enumerate() {
             let r = &mut self.running[at as usize];
             let (drafted, verified, accepted) = (drafted[i], verified[i], accepted[i]);
             let tokens = 1 + accepted;
             // Of a tree all tokens count as drafted and verified, whatever path they are on.
             let (all_drafted, all_verified) = if in_trees { drafts.tokens(i) } else { (drafted, verified) };
-            r.done.drafted += all_drafted;
-            r.done.verified += all_verified;
-            r.done.accepted += accepted;
-            r.done.rounds += u32::from(verified > 0);
-            sums.drafted += all_drafted;
-            sums.verified += all_verified;
-            sums.accepted += accepted;
+            sums.count(&mut r.done, all_drafted, all_verified, accepted);
             totals.verified_accepted[verified as usize][accepted as usize] += 1;
             // The draft ran over the new token and over what it expanded: all its drafts but the last in a chain, none
             // where they came out of one pass. What was rejected is overwritten.
@@ -105,6 +123,8 @@ impl Scheduler<'_> {
                 DraftGap::AlwaysExtend => r.num_draft_computed_tokens = computed,
                 DraftGap::Permanent => r.may_draft = false,
             }
+            // Rollback: of verified + 1 scheduled tokens, accepted + 1 stay; the blocks are kept and overwritten.
+            r.num_computed_tokens += tokens;
             append(r, tokens, (self.last_end, end), &mut sums, totals);
         }
         sums
@@ -120,7 +140,7 @@ impl Scheduler<'_> {
             // What an admission was padded with stands for no token.
             let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens = computed.min(r.num_tokens);
-            if !(self.drafting && self.config.draft_prefill) {
+            if !(self.rules.drafter && self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart) {
                 // A draft that keeps no KV has no gaps.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
@@ -128,47 +148,55 @@ impl Scheduler<'_> {
                 continue;
             }
             r.prefilling = false;
-            r.num_output_tokens += 1;
-            r.num_tokens += 1;
             emitted += 1;
-            if r.last_emit == Time::MAX {
-                self.output.first_tokens.push(r.id);
-            } else {
-                totals.gaps.record(end - r.last_emit, 1);
-            }
-            r.last_emit = end;
-            finished += u32::from(r.num_output_tokens == r.max_tokens);
+            finished += u32::from(begin_output(r, end, &mut self.output.first_tokens, totals));
         }
         (emitted, finished)
     }
 }
 
+/// Appends the token that the end of a prompt emits, or of what was computed again; says whether the request ends with it.
+pub(super) fn begin_output(
+    r: &mut RunningRequest,
+    end: Time,
+    first_tokens: &mut Vec<RequestId>,
+    totals: &mut Totals,
+) -> bool {
+    r.num_output_tokens += 1;
+    r.num_tokens += 1;
+    if r.last_emit == Time::MAX {
+        first_tokens.push(r.id);
+    } else {
+        totals.gaps.record(end - r.last_emit, 1);
+    }
+    r.last_emit = end;
+    r.num_output_tokens == r.max_tokens
+}
+
 /// Appends what a decode request emitted at the end of a step. `ends`: of the step before, and of this one.
 #[inline(always)]
-fn append(r: &mut RunningRequest, tokens: u32, (last_end, end): (Time, Time), sums: &mut Sums, totals: &mut Totals) {
-    // Rollback: of verified + 1 scheduled tokens, accepted + 1 stay; the blocks are kept and overwritten.
-    r.num_computed_tokens += tokens;
+pub(super) fn append(r: &mut RunningRequest, tokens: u32, ends: (Time, Time), sums: &mut Sums, totals: &mut Totals) {
     let emitted = tokens.min(r.max_tokens - r.num_output_tokens);
     r.num_output_tokens += emitted;
     r.num_tokens += emitted;
     r.num_scheduled_tokens = 0;
     sums.emitted += emitted;
-    if r.last_emit == last_end {
-        sums.since_last += 1;
-    } else {
-        totals.gaps.record(end - r.last_emit, 1);
-    }
-    r.last_emit = end;
-    sums.finished += u32::from(r.num_output_tokens == r.max_tokens);
+    emit(r, ends, sums, totals);
 }
 
 /// Appends the one token that a decode request emits without drafts.
 #[inline(always)]
-fn append_one(r: &mut RunningRequest, (last_end, end): (Time, Time), sums: &mut Sums, totals: &mut Totals) {
+fn append_one(r: &mut RunningRequest, ends: (Time, Time), sums: &mut Sums, totals: &mut Totals) {
     r.num_computed_tokens += 1;
     r.num_output_tokens += 1;
     r.num_tokens += 1;
     r.num_scheduled_tokens = 0;
+    emit(r, ends, sums, totals);
+}
+
+/// A decode request has emitted at the end of a step.
+#[inline(always)]
+fn emit(r: &mut RunningRequest, (last_end, end): (Time, Time), sums: &mut Sums, totals: &mut Totals) {
     if r.last_emit == last_end {
         sums.since_last += 1;
     } else {

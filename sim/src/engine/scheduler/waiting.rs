@@ -22,6 +22,11 @@ impl Scheduler<'_> {
         while self.token_budget > self.rules.draft_slots && self.running.len() < self.rules.max_num_active_seqs as usize
         {
             let Some(head) = self.waiting.peek() else { break };
+            if head.stale {
+                // What is still to come of it would be sampled a second time.
+                self.aside.extend(self.waiting.pop());
+                continue;
+            }
             let r = self.activate(head);
             let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
             match self.tokens_to_admit(&r, found.num_tokens, running) {

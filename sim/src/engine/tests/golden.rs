@@ -245,6 +245,9 @@ fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
     assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
+    // What is above the budget is nothing to give to prompts.
+    f.config.budget_charge = BudgetCharge::Trimmed;
+    assert_eq!(fixed(&f, 20).steps, run.steps);
 }
 
 /// Its stop checker looks for a length above `max_model_len`; its proposer drafts all or nothing below it.

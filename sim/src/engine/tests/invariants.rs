@@ -1,6 +1,7 @@
 //! The invariants of INVARIANTS.md as properties of random worlds. Invariant 8 is a fact of the types.
 
 use super::world::{Erratic, Fixture, WILD_TREE, lookups};
+use crate::engine::Order;
 use crate::*;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -35,14 +36,20 @@ fn configs() -> impl Strategy<Value = EngineConfig> {
         prop::sample::select(vec![DraftKv::None, DraftKv::EqualSplit { ratio: 0.5 }, DraftKv::Separate { blocks: 12 }]);
     let version = prop::sample::select(vec![Version::V0, Version::V0_32, Version::V0_33, Version::V0_33]);
     let methods = vec![DraftMethod::DraftModel, DraftMethod::Eagle3, DraftMethod::Mtp, DraftMethod::Ngram];
-    let rules = (version, prop::sample::select(methods), 1u32..4, 0u32..3);
+    let orders = prop::sample::select(vec![Order::StepStart, Order::StepEnd, Order::Async]);
+    let runners = prop::sample::select(vec![None, Some(Runner::V1), Some(Runner::V2)]);
+    let rules = (version, prop::sample::select(methods), 1u32..4, 0u32..3, orders, runners);
     (sizes, flags, gap, kv, rules).prop_map(
-        |(size, flag, draft_gap, draft_kv, (version, method, interval, threshold))| {
+        |(size, flag, draft_gap, draft_kv, (version, method, interval, threshold, order, runner))| {
             let v0 = version == Version::V0;
             let whole = v0 || !flag.0;
             EngineConfig {
                 version,
                 method,
+                runner: runner.filter(|_| !v0),
+                // Asynchronous where that can be.
+                async_scheduling: (order != Order::Async).then_some(false),
+                draft_at: (order == Order::StepStart && !v0).then_some(DraftAt::StepStart),
                 scheduling_policy: if flag.1 { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
                 max_num_seqs: size.0,
                 max_num_batched_tokens: if whole { size.1.max(size.4) } else { size.1 },
@@ -66,12 +73,17 @@ fn configs() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
+/// The settings, with drafts at the start of a step.
+fn drafting_first(config: EngineConfig) -> EngineConfig {
+    EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
+}
+
 fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
-/// `lookahead`: most draft tokens a request.
-fn check(f: &Fixture, run: &Run, lookahead: u32) -> Result<(), TestCaseError> {
+/// `lookahead`: most draft tokens a request. `order`: in which the run went.
+fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), TestCaseError> {
     let r = &run.records;
     // 1: everything that arrived has ended (the loop itself proves 2: no livelock), and how is on record.
     prop_assert!(r.outcome.iter().all(|&o| o != Outcome::InFlight));
@@ -102,20 +114,26 @@ fn check(f: &Fixture, run: &Run, lookahead: u32) -> Result<(), TestCaseError> {
         let drafts = if f.config.version == Version::V0 { 0 } else { s.verified };
         let charged = u64::from(s.batch_size) + u64::from(drafts) + s.chunk_tokens;
         prop_assert!(charged <= u64::from(f.config.max_num_batched_tokens), "{charged} tokens in a step");
-        held_blocks(f, run, s, lookahead)?;
+        held_blocks(f, run, s, lookahead, order == Order::Async)?;
+    }
+    if order == Order::Async {
+        // Requests come and go between the call of the scheduler and the step's place in time.
+        return Ok(());
     }
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
 }
 
 /// 3: the blocks in use are those of the requests in flight: no fewer than what the step runs over needs, and no more than
 /// their whole texts with `lookahead` draft tokens and as many slots behind them.
-fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32) -> Result<(), TestCaseError> {
+fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && r.finish[i] > s.start);
-    let most =
-        in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + 2 * lookahead).div_ceil(f.config.block_size));
+    // Asynchronous, a request is there until the output of the step before is taken, and stands where all drafts hold.
+    let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
+    let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
+    let beyond = 2 * lookahead + if ahead { 1 + lookahead } else { 0 };
+    let most = in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + beyond).div_ceil(f.config.block_size));
     let most = most.sum::<u32>();
     prop_assert!(s.used_blocks <= most, "{} blocks where {} hold all requests in flight", s.used_blocks, most);
     // Requests that share a prefix share its blocks.
@@ -215,10 +233,14 @@ fn invariants_1_to_5() {
         f.config = config;
         f.arrivals = arrivals;
         f.drafting = if drafts.0 { Drafting::Autoregressive } else { Drafting::Parallel };
+        if !drafts.0 {
+            // Only runner V1 drafts in parallel.
+            f.config.runner = None;
+        }
         f.lookup = drafts.1.then(|| LOOKUPS.clone());
-        check(&f, &f.plain(), 0)?;
-        check(&f, &f.erratic(limit), limit)?;
-        check(&f, &f.wild(limit), WILD_TREE)?;
+        check(&f, &f.plain(), 0, f.order(None, false))?;
+        check(&f, &f.erratic(limit), limit, f.order(Some(limit), false))?;
+        check(&f, &f.wild(limit), WILD_TREE, f.order(Some(limit), true))?;
         // 3: both pools are empty at the end.
         prop_assert_eq!(f.memory_after(true), (0, 0));
         prop_assert_eq!(f.memory_after(false), (0, 0));
@@ -233,7 +255,7 @@ fn the_luck_is_one() {
     let shared = Cell::new(0);
     proptest!(cases(), |(w in workloads(), config in configs(), limits in (1u32..6, 1u32..6))| {
         let mut f = Fixture::new(w);
-        f.config = config;
+        f.config = drafting_first(config);
         let ours = revealed(&f, Erratic::new(limits.0, false));
         let theirs = revealed(&f, Erratic { seed: 77, ..Erratic::new(limits.1, true) });
         for (place, right) in &ours {
@@ -292,7 +314,8 @@ proptest! {
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        f.config = config;
+        // vLLM's loop sleeps a time of its own.
+        f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();
         g.workload.arrival.iter_mut().for_each(|t| *t = *t * by);

@@ -1,7 +1,7 @@
 //! Small worlds for tests: coin-flip truth, linear time, and policies that draft at random.
 
 use crate::acceptance::{AcceptanceSpec, PromptLookup, RankLaw, Rates};
-use crate::engine::{ByPolicy, Engine, NoDraft};
+use crate::engine::{ByPolicy, Engine, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::luck::{Luck, Stream, threshold};
@@ -175,7 +175,7 @@ impl Fixture {
     pub fn new(workload: Workload) -> Fixture {
         Fixture {
             workload,
-            config: EngineConfig { max_num_seqs: 64, ..EngineConfig::default() },
+            config: EngineConfig { max_num_seqs: 64, draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() },
             arrivals: Arrivals::Open,
             target: YARDSTICK,
             draft: Coefficients { alpha_s: 3e-9, gamma_s: 1e-6, delta_s: 1e-3 },
@@ -222,6 +222,15 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
+    /// In which order the engine goes, with an erratic policy of this limit or none.
+    pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
+        let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
+        let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
+            SpeculativeConfig::of_policy(&Erratic::new(limit, wild), most, parallel)
+        });
+        Rules::of(&self.config, &speculation).unwrap().order
+    }
+
     /// Blocks still held in both pools after a whole run.
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
@@ -237,6 +246,7 @@ impl Fixture {
             noise_cv: 0.0,
             seed: 0,
             max_draft_len: self.config.max_draft_len,
+            queues: self.order(speculate.then_some(5), true) != Order::StepStart,
         };
         let clock = EventClock::new(world, self.workload.len());
         if speculate {

@@ -1,0 +1,179 @@
+//! Drafting: a proposal, the draft passes with a look between them, and what of it is verified; the same whenever drafts are made.
+
+use super::Drafter;
+use super::draft_passes::{DraftPasses, Ran};
+use super::spec_decode::SpecDecode;
+use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
+use crate::{BatchView, Continue, DraftPlan, DraftShape, Drafts};
+
+/// Drafts at the start of the step that verifies, with at most `max_draft_len` tokens a request: proposes, runs the draft passes,
+/// selects. Afterwards the lengths in `spec.drafts` are final.
+pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
+    drafter: &mut D,
+    executor: &mut E,
+    step: &StepPlan,
+    max_draft_len: u32,
+    spec: &mut SpecDecode,
+) -> Result<(), E::Error> {
+    if !D::ACTIVE {
+        return Ok(());
+    }
+    let batch = &step.batch;
+    spec.reset(batch.len(), max_draft_len);
+    let SpecDecode { plan, drafts, .. } = spec;
+    drafter.propose(executor, batch, batch, plan, drafts);
+    let (common_len, depth) = clamp(batch.limit, plan, drafts);
+    let in_parallel = executor.drafts_in_parallel();
+    let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
+    run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
+    if depth == 0 && crate::shape::draft_idle_pass(batch).is_some() {
+        // The draft may still have prompts or gaps to run over (policies.md 12).
+        run.idle(executor, PassCost::ByPass)?;
+    }
+    drafts.verify_len.extend_from_slice(&drafts.draft_len);
+    if depth > 0 {
+        select(drafter, executor, batch, drafts);
+    }
+    spec.drafted(in_parallel);
+    Ok(())
+}
+
+/// Drafts behind a step that ran over `ran`, for `batch`, whose requests stand on the device as `step` says: what `plan` asks for, at
+/// most `k` tokens each. Returns how many passes that took.
+pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
+    drafter: &mut D,
+    executor: &mut E,
+    (step, batch): (&StepPlan, &BatchView),
+    (passes, ran, k): (&DraftPasses, &Ran, u32),
+    plan: &mut DraftPlan,
+    drafts: &mut Drafts,
+) -> Result<u32, E::Error> {
+    let (in_parallel, trees) = (passes.in_parallel(), matches!(plan.shape, DraftShape::Tree(_)));
+    let (mut common_len, mut depth) = (u32::MAX, 0);
+    for &d in &plan.draft_len {
+        (common_len, depth) = (common_len.min(d), depth.max(d));
+    }
+    common_len = if trees { 0 } else { common_len };
+    let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
+    // Passes before the first that gives drafts.
+    let silent = (1..=passes.number(k)).take_while(|&pass| !passes.gives_drafts(pass)).count() as u32;
+    for pass in 1..=silent {
+        run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
+    }
+    let cost = |pass: u32| match pass {
+        _ if in_parallel && pass > 1 => PassCost::Free,
+        _ if trees && pass > 1 => PassCost::ByPass,
+        _ => PassCost::Given(passes.shape(ran, k, silent + pass)),
+    };
+    let (made, stopped) = run.passes(drafter, executor, depth, cost)?;
+    let made = silent + if in_parallel { made.min(1) } else { made };
+    let all = if stopped && !passes.always_all { made } else { passes.number(k) };
+    for pass in made + 1..=all {
+        run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
+    }
+    Ok(all)
+}
+
+/// Lets the drafter select, and takes the time for it.
+pub(super) fn select<E: Executor, D: Drafter<E>>(
+    drafter: &mut D,
+    executor: &mut E,
+    batch: &BatchView,
+    drafts: &mut Drafts,
+) -> bool {
+    drafter.select(batch, drafts);
+    let decided = drafts.was_decided();
+    if decided {
+        executor.charge_decision(Moment::Select);
+    }
+    drafts.measure_trees(batch.limit);
+    let kept = drafts.verify_len.iter().zip(&drafts.draft_len).all(|(&v, &d)| v <= d);
+    assert!(kept, "a policy selected more than was drafted: {:?} of {:?}", drafts.verify_len, drafts.draft_len);
+    decided
+}
+
+/// Clamps the proposal to each request's limit, and trees, whose limit is in tokens, to the longest draft there may be, and plants
+/// them; returns the lengths of the shortest chain and of the longest draft.
+pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
+    let (mut shortest, mut longest) = (u32::MAX, 0);
+    for (d, &limit) in plan.draft_len.iter_mut().zip(limit) {
+        *d = (*d).min(limit).min(drafts.max_draft_len());
+        shortest = shortest.min(*d);
+        longest = longest.max(*d);
+    }
+    if let DraftShape::Tree(_) = plan.shape {
+        drafts.plant(limit.len());
+        shortest = 0;
+    }
+    (shortest, longest)
+}
+
+/// The draft passes of a batch.
+struct Run<'a> {
+    step: &'a StepPlan<'a>,
+    /// What the drafter sees.
+    batch: &'a BatchView<'a>,
+    plan: &'a mut DraftPlan,
+    common_len: u32,
+    in_parallel: bool,
+    drafts: &'a mut Drafts,
+}
+
+impl Run<'_> {
+    /// Up to `depth` passes that draft, with a look between them; returns how many there were, and whether the drafter stopped
+    /// them.
+    #[inline]
+    fn passes<E: Executor, D: Drafter<E>>(
+        &mut self,
+        drafter: &mut D,
+        executor: &mut E,
+        depth: u32,
+        cost: impl Fn(u32) -> PassCost,
+    ) -> Result<(u32, bool), E::Error> {
+        for pass in 1..=depth {
+            self.pass(executor, pass, cost(pass))?;
+            let go_on = drafter.keep_drafting(self.batch, self.drafts);
+            // What comes out of one pass is waited for once.
+            if self.drafts.was_decided() && (pass == 1 || !self.in_parallel) {
+                executor.charge_decision(Moment::KeepDrafting);
+            }
+            if go_on == Continue::Stop {
+                return Ok((pass, true));
+            }
+            if self.drafts.leave_stopped(&mut self.plan.draft_len) {
+                self.common_len = 0;
+                if !self.plan.draft_len.iter().any(|&d| d > pass) {
+                    return Ok((pass, true));
+                }
+            }
+        }
+        Ok((depth, false))
+    }
+
+    #[inline]
+    fn pass<E: Executor>(&mut self, executor: &mut E, pass: u32, cost: PassCost) -> Result<(), E::Error> {
+        let growth = match &self.plan.shape {
+            DraftShape::Chain => None,
+            DraftShape::Tree(growth) => Some(growth),
+        };
+        let pass = &DraftPass { pass, draft_len: &self.plan.draft_len, common_len: self.common_len, growth, cost };
+        executor.draft(self.step, pass, self.drafts)?;
+        self.drafts.passes = pass.pass;
+        if pass.pass <= pass.common_len {
+            self.drafts.draft_len.fill(pass.pass);
+            return Ok(());
+        }
+        for (have, &planned) in self.drafts.draft_len.iter_mut().zip(pass.draft_len) {
+            *have += u32::from(planned >= pass.pass);
+        }
+        Ok(())
+    }
+
+    /// A pass that drafts nothing.
+    fn idle<E: Executor>(&mut self, executor: &mut E, cost: PassCost) -> Result<(), E::Error> {
+        let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None, cost };
+        executor.draft(self.step, &pass, self.drafts)?;
+        self.drafts.passes = self.drafts.passes.max(1);
+        Ok(())
+    }
+}

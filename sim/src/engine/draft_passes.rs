@@ -1,0 +1,186 @@
+//! Which passes a drafter makes behind a step, when drafts are made at its end, and over how many tokens each runs.
+//!
+//! Read in the model runners of vLLM 0.33.0 and 0.32.0 and held to what they do (`tests/vllm/README.md`, "The clock and the
+//! device"; `runners.py` there runs the released code).
+
+use super::scheduler::SpeculativeConfig;
+use super::scheduler::rules::{first_draft_pass, runner};
+use crate::PassShape;
+use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+
+/// How a drafter comes by its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// A pass over the step's tokens gives the first, a pass over the requests each further one.
+    #[default]
+    Sequential,
+    /// Every pass runs over the step's tokens: several MTP modules.
+    Modules,
+    /// One pass gives all.
+    Parallel,
+    /// A pass writes the context of the step's tokens, another gives all drafts.
+    Block,
+    /// Looked up; no pass has a token.
+    Lookup,
+}
+
+/// The passes of a drafter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DraftPasses {
+    kind: Kind,
+    /// Tokens that the first pass runs over beside the step's, for each request.
+    slots: u32,
+    /// Tokens of the second pass of a block for each request, beside its drafts.
+    anchors: u32,
+    /// The most drafts of a request.
+    most: u32,
+    /// Does it make all its passes, however few drafts are asked for?
+    pub always_all: bool,
+    /// Does a block without drafts spare its second pass?
+    context_alone: bool,
+    /// Does the first pass know what was accepted?
+    pub unseen: bool,
+    /// Does nobody get drafts when a request comes too near the end of its context, and by how many tokens beyond the drafts?
+    pub ends_early: Option<u32>,
+}
+
+/// What a step ran over, as far as draft passes go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Its tokens.
+    pub tokens: PassShape,
+    /// Its requests, and their tokens in KV after it.
+    pub requests: u64,
+    /// Sum of those tokens.
+    pub context: u64,
+}
+
+impl DraftPasses {
+    /// Of these settings.
+    pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> DraftPasses {
+        let (k, v2) = (spec.num_speculative_tokens, runner(c, spec) == Runner::V2);
+        let modules = c.method == DraftMethod::Mtp && c.mtp_modules > 1 && k > 1 && v2;
+        let kind = match c.method {
+            DraftMethod::Ngram | DraftMethod::Suffix => Kind::Lookup,
+            DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn => Kind::Block,
+            _ if spec.parallel_drafting => Kind::Parallel,
+            DraftMethod::Mtp if modules => Kind::Modules,
+            _ => Kind::Sequential,
+        };
+        DraftPasses {
+            kind,
+            slots: match c.method {
+                DraftMethod::DraftModel if spec.parallel_drafting => k,
+                DraftMethod::DraftModel => 1,
+                _ if kind == Kind::Parallel => k.saturating_sub(1),
+                _ => 0,
+            },
+            anchors: u32::from(c.method != DraftMethod::Dspark),
+            most: k,
+            always_all: v2 && (modules || kind == Kind::Block || c.method == DraftMethod::DraftModel),
+            context_alone: v2 && c.version >= Version::V0_33,
+            unseen: first_draft_pass(c) == FirstDraftPass::Unseen,
+            ends_early: (!v2).then_some(u32::from(c.method == DraftMethod::Dflash)),
+        }
+    }
+
+    /// Does one pass give all drafts of a request?
+    pub fn in_parallel(&self) -> bool {
+        matches!(self.kind, Kind::Parallel | Kind::Block | Kind::Lookup)
+    }
+
+    /// The passes behind a step after which `k` drafts are wanted, at most.
+    pub fn number(&self, k: u32) -> u32 {
+        match self.kind {
+            Kind::Lookup | Kind::Parallel => 1,
+            Kind::Block if k == 0 && self.context_alone => 1,
+            Kind::Block => 2,
+            Kind::Sequential | Kind::Modules if self.always_all => self.most,
+            Kind::Sequential | Kind::Modules => k.max(1),
+        }
+    }
+
+    /// Does the `pass`-th of them, from 1, give drafts?
+    pub fn gives_drafts(&self, pass: u32) -> bool {
+        self.kind != Kind::Block || pass == 2
+    }
+
+    /// What the `pass`-th of them, from 1, runs over.
+    pub fn shape(&self, ran: &Ran, k: u32, pass: u32) -> PassShape {
+        match self.kind {
+            Kind::Lookup => PassShape::default(),
+            Kind::Block if pass == 2 => {
+                let k = if self.always_all { self.most } else { k };
+                each(ran, u64::from(k + self.anchors))
+            }
+            Kind::Sequential if pass > 1 => {
+                let behind = u64::from(pass - 1);
+                let context = ran.context + ran.requests * behind;
+                PassShape { batched: ran.requests, context, pairs: context + ran.requests }
+            }
+            _ => {
+                let slots = each(ran, self.slots.into());
+                PassShape {
+                    batched: ran.tokens.batched + slots.batched,
+                    context: ran.tokens.context,
+                    pairs: ran.tokens.pairs + slots.pairs,
+                }
+            }
+        }
+    }
+}
+
+/// `n` tokens of each request behind its context.
+fn each(ran: &Ran, n: u64) -> PassShape {
+    let own = ran.requests * n * (n + 1) / 2;
+    PassShape { batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes(c: &EngineConfig, parallel_drafting: bool, k: u32) -> Vec<u64> {
+        let spec = SpeculativeConfig {
+            drafter: true,
+            num_speculative_tokens: 4,
+            parallel_drafting,
+            per_batch_size: Vec::new(),
+        };
+        let ran = Ran { tokens: PassShape { batched: 11, context: 0, pairs: 0 }, requests: 3, context: 0 };
+        let passes = DraftPasses::of(c, &spec);
+        (1..=passes.number(k)).map(|pass| passes.shape(&ran, k, pass).batched).collect()
+    }
+
+    /// What the released runners and drafters did in `tests/vllm/runners.py`: 11 tokens of 3 requests, K = 4.
+    #[test]
+    fn passes_are_those_of_the_released_runners() {
+        let v1 = |method| EngineConfig { method, runner: Some(Runner::V1), ..EngineConfig::default() };
+        let v2 = |method| EngineConfig { method, runner: Some(Runner::V2), ..EngineConfig::default() };
+        let old = |c| EngineConfig { version: Version::V0_32, ..c };
+        use DraftMethod::{Dflash, DraftModel, Eagle, Eagle3, Mtp, Ngram};
+        let mtp = EngineConfig { mtp_modules: 2, ..v2(Mtp) };
+        let cases: [(EngineConfig, bool, u32, &[u64]); 17] = [
+            (v2(DraftModel), false, 4, &[14, 3, 3, 3]),
+            (v2(DraftModel), false, 0, &[14, 3, 3, 3]),
+            (v2(Eagle), false, 4, &[11, 3, 3, 3]),
+            (v2(Eagle), false, 2, &[11, 3]),
+            (v2(Eagle), false, 0, &[11]),
+            (mtp.clone(), false, 4, &[11, 11, 11, 11]),
+            (mtp, false, 0, &[11, 11, 11, 11]),
+            (v2(Dflash), false, 2, &[11, 15]),
+            (v2(Dflash), false, 0, &[11]),
+            (old(v2(Dflash)), false, 0, &[11, 15]),
+            (v2(Ngram), false, 4, &[0]),
+            (v1(Eagle), false, 4, &[11, 3, 3, 3]),
+            (v1(DraftModel), false, 4, &[14, 3, 3, 3]),
+            (v1(DraftModel), false, 0, &[14]),
+            (v1(Dflash), false, 0, &[11, 3]),
+            (v1(DraftModel), true, 4, &[23]),
+            (v1(Eagle3), true, 4, &[20]),
+        ];
+        for (c, parallel, k, expected) in cases {
+            assert_eq!(passes(&c, parallel, k), expected, "{c:?} parallel {parallel}, {k} drafts");
+        }
+    }
+}

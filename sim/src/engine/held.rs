@@ -1,0 +1,81 @@
+//! Drafts that wait for the step that verifies them. Requests may stand in another order there, or sit it out.
+
+use super::next_batch::NextBatch;
+use crate::{BatchView, DraftPlan, Drafts, RequestId, Time};
+
+/// Marks a row whose drafts nobody will verify.
+const GONE: RequestId = RequestId::MAX;
+
+/// The drafts made behind a step.
+#[derive(Debug, Default)]
+pub struct HeldDrafts {
+    /// Whose drafts each row has.
+    ids: Vec<RequestId>,
+    /// What was asked for.
+    pub plan: DraftPlan,
+    /// The drafts.
+    pub drafts: Drafts,
+    /// How long the device took for them.
+    pub time: Time,
+    /// The row of each request; right where `ids` agrees.
+    row: Vec<u32>,
+}
+
+impl HeldDrafts {
+    /// Begins anew, for the requests of a batch, with at most `max_draft_len` drafts each.
+    pub fn begin(&mut self, next: &NextBatch, requests: usize, max_draft_len: u32) {
+        self.ids.clear();
+        self.ids.extend_from_slice(next.ids());
+        self.row.resize(requests, 0);
+        for (row, &id) in self.ids.iter().enumerate() {
+            self.row[id as usize] = row as u32;
+        }
+        self.plan.reset(next.ids().len());
+        self.drafts.reset(next.ids().len(), max_draft_len);
+        self.drafts.want(crate::Wants::default());
+        self.time = Time::ZERO;
+    }
+
+    fn row_of(&self, id: RequestId) -> Option<usize> {
+        let row = *self.row.get(id as usize)? as usize;
+        (self.ids.get(row) == Some(&id)).then_some(row)
+    }
+
+    /// A request lost its drafts, or ended.
+    pub fn forget(&mut self, id: RequestId) {
+        if let Some(row) = self.row_of(id) {
+            self.ids[row] = GONE;
+        }
+    }
+
+    /// Moves what the requests of a batch hold to `drafts`, in the order of the batch; each has no more than its limit verified.
+    pub fn take(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        if self.ids == batch.ids {
+            std::mem::swap(&mut self.drafts, drafts);
+            self.drafts.reset(0, drafts.max_draft_len());
+            self.ids.clear();
+        } else {
+            drafts.begin_copy(&self.drafts, batch.len());
+            for (i, &id) in batch.ids.iter().enumerate() {
+                if let Some(row) = self.row_of(id) {
+                    drafts.copy_row(i, &mut self.drafts, row);
+                    self.ids[row] = GONE;
+                }
+            }
+        }
+        drafts.begin_verification(batch.limit);
+    }
+
+    /// Takes over what requests hold in `before` that sat the step out.
+    pub fn keep(&mut self, before: &mut HeldDrafts) {
+        for row in 0..before.ids.len() {
+            let id = before.ids[row];
+            if id != GONE && self.row_of(id).is_none() {
+                self.row[id as usize] = self.ids.len() as u32;
+                self.drafts.push_row(&mut before.drafts, row);
+                self.ids.push(id);
+            }
+        }
+        before.ids.clear();
+    }
+}

@@ -1,0 +1,147 @@
+//! Asynchronous scheduling: a step in flight is taken to accept everything, and is put right when its output comes (vLLM's
+//! `AsyncScheduler`).
+
+use super::Scheduler;
+use super::update::{Sums, append, begin_output};
+use crate::engine::request::RunningRequest;
+use crate::engine::scheduler_output::SchedulerOutput;
+use crate::engine::spec_decode::SpecDecode;
+use crate::metrics::Totals;
+use crate::{RequestId, Time};
+
+impl Scheduler<'_> {
+    /// vLLM's `_update_after_schedule`: moves the requests of the step to where they stand if all its drafts hold. Each that samples
+    /// gets `k` drafts behind it.
+    pub fn advance(&mut self, k: u32) {
+        for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
+            let tokens = std::mem::take(&mut r.num_scheduled_tokens);
+            r.num_computed_tokens += tokens;
+            r.num_in_flight_tokens += tokens;
+            let known = r.num_tokens + r.num_output_placeholders;
+            r.prefilling = r.num_computed_tokens < known;
+            if !r.prefilling {
+                r.num_output_placeholders += 1 + r.num_computed_tokens - known;
+                r.num_spec_tokens = if r.may_draft { k } else { 0 };
+            }
+        }
+    }
+
+    /// Exchanges the output at hand, the last one decided or updated, for another one.
+    pub fn swap_output(&mut self, other: &mut SchedulerOutput) {
+        std::mem::swap(&mut self.output, other);
+    }
+
+    /// Notes where the running requests stand.
+    fn note_places(&mut self) {
+        self.place.resize(self.workload.len(), u32::MAX);
+        for (at, r) in self.running.iter().enumerate() {
+            self.place[r.id as usize] = at as u32;
+        }
+    }
+
+    /// The running request of this id, if it runs.
+    fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
+        let at = self.place[id as usize] as usize;
+        self.running.get_mut(at).filter(|r| r.id == id)
+    }
+
+    /// The decode requests of a step in flight.
+    pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
+        self.note_places();
+        let (mut sums, last_end) = (Sums::default(), self.last_end);
+        for i in 0..self.output.batch.len() {
+            let (id, scheduled) = (self.output.batch.ids()[i], self.output.batch.limit()[i]);
+            let (drafted, verified, accepted) = spec.of(i);
+            let depth = spec.drafts.verify_len.get(i).copied().unwrap_or(0) as usize;
+            if let Some(r) = self.placed(id) {
+                totals.verified_accepted[depth][accepted as usize] += 1;
+                sums.count(&mut r.done, drafted, verified, accepted);
+                r.num_in_flight_tokens -= 1 + scheduled;
+                r.num_output_placeholders -= 1 + scheduled;
+                r.num_computed_tokens -= scheduled - accepted;
+                append(r, 1 + accepted, (last_end, end), &mut sums, totals);
+                r.num_draft_computed_tokens = r.num_computed_tokens;
+            } else if self.deliver_stale(id, 1 + accepted, (drafted, verified, accepted), end, &mut sums, totals) {
+                totals.verified_accepted[depth][accepted as usize] += 1;
+            }
+        }
+        sums
+    }
+
+    /// The prompts of a step in flight. Returns tokens emitted and requests that ended.
+    pub(super) fn update_chunks_in_flight(&mut self, end: Time, totals: &mut Totals) -> (u32, u32) {
+        let (mut emitted, mut finished) = (0, 0);
+        let chunks = std::mem::take(&mut self.output.chunks);
+        let mut first_tokens = std::mem::take(&mut self.output.first_tokens);
+        for chunk in &chunks {
+            let Some(r) = self.placed(chunk.request) else {
+                let mut sums = Sums::default();
+                let tokens = u32::from(chunk.last);
+                self.deliver_stale(chunk.request, tokens, (0, 0, 0), end, &mut sums, totals);
+                first_tokens.append(&mut self.output.first_tokens);
+                emitted += sums.emitted;
+                continue;
+            };
+            r.num_in_flight_tokens -= chunk.tokens;
+            if chunk.last {
+                // What an admission was padded with stands for no token.
+                let padding = chunk.computed + chunk.tokens - r.num_tokens;
+                r.num_computed_tokens -= padding;
+                r.num_output_placeholders -= 1 + padding;
+                emitted += 1;
+                finished += u32::from(begin_output(r, end, &mut first_tokens, totals));
+            }
+            r.num_draft_computed_tokens = r.num_computed_tokens;
+        }
+        (self.output.chunks, self.output.first_tokens) = (chunks, first_tokens);
+        (emitted, finished)
+    }
+
+    /// Output of a request that does not run any more. One that was preempted since still gets its tokens, and may end with them;
+    /// of one that has ended they are dropped. Says whether it was the former.
+    #[cold]
+    fn deliver_stale(
+        &mut self,
+        id: RequestId,
+        tokens: u32,
+        (drafted, verified, accepted): (u32, u32, u32),
+        end: Time,
+        sums: &mut Sums,
+        totals: &mut Totals,
+    ) -> bool {
+        if self.num_stale == 0 {
+            return false;
+        }
+        let stale = self.num_stale;
+        let max_tokens = self.max_tokens(id);
+        let (mut ended, mut first) = (None, false);
+        self.waiting.change(id, |w| {
+            if !std::mem::take(&mut w.stale) {
+                return true;
+            }
+            self.num_stale -= 1;
+            sums.count(&mut w.done, drafted, verified, accepted);
+            let emitted = tokens.min(max_tokens - w.num_output_tokens);
+            w.num_output_tokens += emitted;
+            sums.emitted += emitted;
+            if emitted > 0 {
+                first = w.last_emit == Time::MAX;
+                if !first {
+                    totals.gaps.record(end - w.last_emit, 1);
+                }
+                w.last_emit = end;
+            }
+            let goes_on = w.num_output_tokens < max_tokens;
+            ended = (!goes_on).then_some(*w);
+            goes_on
+        });
+        if first {
+            self.output.first_tokens.push(id);
+        }
+        if let Some(w) = ended {
+            let r = self.activate(w);
+            self.output.finished.push(r);
+        }
+        self.num_stale < stale
+    }
+}

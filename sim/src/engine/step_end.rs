@@ -1,0 +1,269 @@
+//! Drafts at the end of a step, for the next one to verify: schedule, verify, draft, update (vLLM's `step` and `post_step`). Asynchronous,
+//! the next step is scheduled and queued before the update (`step_with_batch_queue`). The device goes on by itself as long as it
+//! has something to run; the host waits for tokens alone.
+
+use super::draft_loop::{clamp, draft_at_end, select};
+use super::draft_passes::Ran;
+use super::held::HeldDrafts;
+use super::next_batch::{DeviceBatch, NextBatch};
+use super::scheduler::{Order, Rules};
+use super::scheduler_output::SchedulerOutput;
+use super::spec_decode::SpecDecode;
+use super::{Drafter, Engine, Watch};
+use crate::config::DeliverAt;
+use crate::executor::{Executor, Moment, StepPlan};
+use crate::{BatchView, ChunkTotals, ContextReads, RequestId, StepRecord, Time, shape};
+use std::collections::VecDeque;
+
+/// What vLLM's loop sleeps when it ran no model and requests are left.
+const IDLE: Time = Time(1_000_000_000);
+
+/// A step that was queued and whose output has not been taken.
+#[derive(Debug, Default)]
+struct InFlight {
+    output: SchedulerOutput,
+    spec: SpecDecode,
+    record: StepRecord,
+    /// When its tokens are there.
+    ready: Time,
+    /// What the device took for the drafts that it verifies.
+    drafting: Time,
+    /// Does it run anything?
+    runs: bool,
+    /// Did the drafter select what is verified?
+    trimmed: bool,
+}
+
+/// What lasts from step to step.
+#[derive(Debug, Default)]
+pub(super) struct Pipeline {
+    /// Steps in flight, oldest first.
+    queue: VecDeque<InFlight>,
+    /// Buffers to use again.
+    spare: Vec<InFlight>,
+    /// The steps that may be queued.
+    room: usize,
+    /// Drafts to be verified, and buffers for those after them.
+    held: HeldDrafts,
+    fresh: HeldDrafts,
+    next: NextBatch,
+    /// Where the requests of the batch that is run or drafted for stand on the device.
+    device: DeviceBatch,
+    /// Output tokens of each request that the device has sampled.
+    sampled: Vec<u32>,
+    /// Have requests ended since the scheduler was called? It is called once more to tell of them.
+    untold: bool,
+    /// When the last output was taken.
+    last_end: Time,
+}
+
+impl Pipeline {
+    pub(super) fn new(rules: &Rules, requests: usize) -> Pipeline {
+        let room = match rules.order {
+            Order::StepStart => return Pipeline::default(),
+            Order::StepEnd => 1,
+            Order::Async => 2,
+        };
+        Pipeline { room, sampled: vec![0; requests], ..Pipeline::default() }
+    }
+
+    /// A request lost its drafts.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.held.forget(id);
+    }
+
+    /// A request has ended.
+    pub(super) fn ended(&mut self, id: RequestId) {
+        self.held.forget(id);
+        self.untold = true;
+    }
+}
+
+impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
+    /// Is there anything to do before the next request comes?
+    pub(super) fn has_work(&self) -> bool {
+        self.has_requests() || !self.pipeline.queue.is_empty()
+    }
+
+    /// vLLM's `has_requests`: unfinished ones, or finished ones that no call of the scheduler has told of.
+    fn has_requests(&self) -> bool {
+        !self.scheduler.is_idle() || (self.pipeline.untold && self.pipeline.room > 0)
+    }
+
+    /// A turn of the loop: queues a step, and takes the output of the oldest unless there is room for another one.
+    pub(super) fn step_with_queue(&mut self) -> Result<(), E::Error> {
+        let runs = self.has_requests() && self.launch()?;
+        if self.pipeline.queue.len() == self.pipeline.room || !(runs || self.has_requests()) {
+            self.land();
+        }
+        if !runs && self.has_requests() {
+            self.executor.wait_until(self.executor.now() + IDLE);
+        }
+        Ok(())
+    }
+
+    /// Schedules a step and queues its passes, and those of the drafts behind it. Says whether it runs anything.
+    fn launch(&mut self) -> Result<bool, E::Error> {
+        let start = self.executor.now();
+        self.pipeline.untold = false;
+        self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
+        self.executor.charge_decision(Moment::Schedule);
+        self.watch.scheduled(&self.scheduler, start, self.executor.now());
+        self.act_on_schedule(start);
+        self.scheduler.prepare_inputs();
+        if let Some(n) = self.drafter.max_batch(&self.scheduler.step_plan().batch) {
+            self.scheduler.keep_first(n);
+        }
+        let mut step = self.pipeline.spare.pop().unwrap_or_default();
+        step.runs = !self.scheduler.output().is_empty();
+        step.ready = Time::ZERO;
+        if step.runs {
+            self.verify(&mut step, start)?;
+            self.draft_next(&mut step)?;
+        }
+        let runs = step.runs;
+        self.scheduler.swap_output(&mut step.output);
+        self.pipeline.queue.push_back(step);
+        Ok(runs)
+    }
+
+    /// Queues the target pass.
+    fn verify(&mut self, step: &mut InFlight, start: Time) -> Result<(), E::Error> {
+        let pipeline = &mut self.pipeline;
+        let batch = self.scheduler.step_plan().batch;
+        step.spec.reset(batch.len(), self.config.max_draft_len);
+        step.trimmed = false;
+        if D::ACTIVE {
+            pipeline.held.take(&batch, &mut step.spec.drafts);
+            step.drafting = pipeline.held.time;
+            if step.spec.drafts.draft_len.iter().any(|&d| d > 0) {
+                step.trimmed = select(&mut self.drafter, &mut self.executor, &batch, &mut step.spec.drafts);
+            }
+            pipeline.device.fill(batch.ids, &self.workload.prompt_len, &pipeline.sampled);
+        }
+        self.scheduler.top_up_chunks(&step.spec.drafts);
+        step.record = self.scheduler.begin_record();
+        step.record.start = start;
+        let begun = self.executor.queued_until();
+        let plan = self.scheduler.step_plan();
+        // A drafter that selects gives the others' slots back; otherwise what was scheduled is run over.
+        let padded = D::ACTIVE && !step.trimmed;
+        let batch = if D::ACTIVE { pipeline.device.view(&plan.batch) } else { plan.batch };
+        let plan = StepPlan { batch, padded, ..plan };
+        self.executor.verify(&plan, &mut step.spec.drafts, &mut step.spec.accepted)?;
+        step.ready = self.executor.queued_until();
+        step.record.verify_time = step.ready - begun;
+        if D::ACTIVE {
+            for (&id, &accepted) in plan.batch.ids.iter().zip(&step.spec.accepted) {
+                pipeline.sampled[id as usize] += 1 + accepted;
+            }
+            for chunk in plan.chunks.iter().filter(|chunk| chunk.last) {
+                pipeline.sampled[chunk.request as usize] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues the draft passes behind a step, and notes for whom there will be drafts.
+    fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
+        let rules = self.scheduler.rules();
+        let (order, delivers, passes) = (rules.order, rules.deliver_at, rules.draft_passes);
+        let (one_length, loses_drafts, most) = (rules.one_length, rules.loses_drafts, rules.num_speculative_tokens);
+        let sampled_at = step.ready;
+        let mut k = 0;
+        if D::ACTIVE && most > 0 {
+            let output = self.scheduler.output();
+            let asked = if output.skip_drafts { 0 } else { output.num_spec_tokens_to_schedule };
+            let ran = self.ran(step);
+            let Pipeline { next, fresh, held, device, sampled, .. } = &mut self.pipeline;
+            self.scheduler.gather_next(asked, next);
+            fresh.begin(next, self.workload.len(), self.config.max_draft_len);
+            let fits = passes
+                .ends_early
+                .is_none_or(|more| self.scheduler.longest() + most + more <= self.scheduler.rules().max_model_len);
+            let plan = self.scheduler.step_plan();
+            let batch = next.view(&plan.batch);
+            device.fill(batch.ids, &self.workload.prompt_len, sampled);
+            let on_device = device.view(&batch);
+            self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
+            let (_, longest) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
+            k = if batch.is_empty() { asked } else { longest };
+            if fits {
+                self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
+                let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
+                let views = (&plan, &batch);
+                let HeldDrafts { plan, drafts, .. } = fresh;
+                let behind = (&passes, &ran, k);
+                step.spec.passes = draft_at_end(&mut self.drafter, &mut self.executor, views, behind, plan, drafts)?;
+            }
+            fresh.time = self.executor.queued_until() - sampled_at;
+            step.record.draft_time = fresh.time;
+            match (one_length, fits) {
+                (true, _) => self.scheduler.hold_drafts(next, None, k),
+                (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts.draft_len), 0),
+                // As many are verified, none of which can hold.
+                (false, false) => self.scheduler.hold_drafts(next, None, most),
+            }
+            if !loses_drafts {
+                fresh.keep(held);
+            }
+            std::mem::swap(fresh, held);
+        }
+        if delivers == DeliverAt::Drafted {
+            step.ready = self.executor.queued_until();
+        }
+        if order == Order::Async {
+            self.scheduler.advance(k);
+        }
+        Ok(())
+    }
+
+    /// What a step ran over, as far as the drafter runs over it too.
+    fn ran(&self, step: &InFlight) -> Ran {
+        let plan = self.scheduler.step_plan();
+        let mut batch = self.pipeline.device.view(&plan.batch);
+        let chunks = if self.config.draft_prefill { plan.chunks } else { &[] };
+        if !self.config.draft_prefill {
+            batch.prefill = ChunkTotals::default();
+        }
+        let spec = &step.spec;
+        let positions = |lens| shape::verify_pass(&batch, lens, ContextReads::Once);
+        let tokens = match () {
+            () if self.scheduler.rules().draft_passes.unseen => positions(&spec.accepted),
+            () if spec.drafts.in_trees() => {
+                shape::verify_tree_pass(&batch, &spec.drafts.trees[..batch.len()], ContextReads::Once)
+            }
+            () if step.trimmed => positions(&spec.drafts.verify_len),
+            () => positions(batch.limit),
+        };
+        let decodes: u64 = spec.accepted.iter().map(|&accepted| u64::from(1 + accepted)).sum();
+        let prompts: u64 = chunks.iter().map(|chunk| u64::from(chunk.computed + chunk.tokens)).sum();
+        Ran { tokens, requests: (batch.len() + chunks.len()) as u64, context: batch.context_sum + decodes + prompts }
+    }
+
+    /// Waits for the oldest step's output and takes it.
+    fn land(&mut self) {
+        let Some(mut step) = self.pipeline.queue.pop_front() else { return };
+        self.executor.wait_until(step.ready);
+        let start = self.executor.now();
+        self.executor.charge_decision(Moment::Update);
+        let end = self.executor.now();
+        self.scheduler.swap_output(&mut step.output);
+        if step.runs {
+            let InFlight { spec, record, drafting, .. } = &mut step;
+            // Nobody waits for two steps at once: they take the time in which nothing was taken before.
+            record.start = record.start.max(self.pipeline.last_end);
+            record.verify_time += end - start;
+            (record.end, record.draft_passes) = (end, spec.passes);
+            self.scheduler.update_from_output(spec, end, &mut self.out.totals, record);
+            self.act_on_output(end);
+            self.out.step(record, spec);
+            let batch: BatchView = self.scheduler.step_plan().batch;
+            self.drafter.observe(&spec.outcome(&batch, *drafting, record.verify_time));
+            self.pipeline.last_end = end;
+        }
+        self.watch.updated(&self.scheduler, start, end);
+        self.scheduler.swap_output(&mut step.output);
+        self.pipeline.spare.push(step);
+    }
+}

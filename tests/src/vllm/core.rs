@@ -1,0 +1,261 @@
+//! A workload of vLLM's engine core, run again by our engine, its event clock and its scheduler: every call must be vLLM's, at the
+//! same microsecond.
+
+use super::blocks::Blocks;
+use super::fixture::{Call, Recorded, SCHEDULE, Step, UPDATE, Update};
+use super::replay::{Differs, IDLE_STEPS, differs, entries};
+use foretoken_sim::acceptance::RankLaw;
+use foretoken_sim::engine::{Drafter, Ending, Engine, Rules, Scheduler, SpeculativeConfig, Watch};
+use foretoken_sim::event_clock::{EventClock, World};
+use foretoken_sim::executor::{DecisionTime, Executor};
+use foretoken_sim::{
+    AcceptanceSource, AroundExecutor, Arrivals, BatchView, Coefficients, ContextReads, DraftMethod, DraftPlan,
+    Drafting, Drafts, EngineConfig, Linear, RequestId, RequestTruth, Runner, Time, TruthRow,
+};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs a workload that vLLM took again.
+///
+/// # Errors
+/// The first difference.
+pub fn replay(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
+    let k = recorded.speculation.num_speculative_tokens;
+    let config = EngineConfig { max_draft_len: k, ..recorded.config.clone() };
+    let lookup = config.method == DraftMethod::Ngram && config.runner == Some(Runner::V1);
+    let draft = if lookup { affine(60.0, 0.0) } else { affine(130.0, 3.0) };
+    let target = affine(1000.0, 7.0);
+    let acceptance = Drawn(recorded);
+    let world = World {
+        draft: &draft,
+        target: &target,
+        context_reads: ContextReads::Once,
+        drafting: Drafting::Autoregressive,
+        acceptance: &acceptance,
+        overhead: Time::ZERO,
+        decision_time: DecisionTime { schedule: us(SCHEDULE), update: us(UPDATE), ..DecisionTime::default() },
+        noise_cv: 0.0,
+        seed: 0,
+        max_draft_len: k,
+        queues: true,
+    };
+    let clock = Looked { clock: EventClock::new(world, recorded.workload.len()), recorded };
+    let over = AtomicBool::new(false);
+    let watch = Watcher { recorded, over: &over, calls: Vec::new(), blocks: Blocks::default(), seen: Seen::default() };
+    let (workload, arrivals) = (&recorded.workload, Arrivals::Open);
+    let drafter = Asked(recorded);
+    let mut engine = Engine::by_rules(&config, workload, arrivals, f64::INFINITY, rules, clock, drafter, false, watch);
+    let Ok(ending) = engine.run(&over);
+    let finished = engine.finish();
+    let watch = finished.watch;
+    let mut theirs = recorded.calls.iter();
+    for (at, ours) in watch.calls.iter().enumerate() {
+        match theirs.next() {
+            Some(call) if call == ours => {}
+            other => return Err(differs(format!("call {at}"), other, Some(ours))),
+        }
+    }
+    if let Some(call) = theirs.next() {
+        return Err(differs("another call", call, ending));
+    }
+    let kind = match ending {
+        Ending::Done => "done",
+        _ if watch.seen.idle >= IDLE_STEPS => "endless",
+        _ => "stuck",
+    };
+    let refused: Vec<u32> = finished.out.rejected.iter().map(|&(id, _)| id).collect();
+    if refused != recorded.refused {
+        return Err(differs("refused requests", &recorded.refused, refused));
+    }
+    let theirs = (recorded.ending.as_str(), recorded.end, recorded.blocks);
+    let ours = (kind, watch.seen.now, watch.blocks.hash);
+    if theirs == ours { Ok(()) } else { Err(differs("the end", theirs, ours)) }
+}
+
+fn us(time: u64) -> Time {
+    Time(time * 1_000_000)
+}
+
+/// A pass of so many µs, and of so many for each token.
+fn affine(pass: f64, token: f64) -> Linear {
+    Linear::new(Coefficients { alpha_s: 0.0, gamma_s: token * 1e-6, delta_s: pass * 1e-6 })
+}
+
+/// What the recorder drew.
+struct Drawn<'a>(&'a Recorded);
+
+impl AcceptanceSource for Drawn<'_> {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        let positions = request.output_len + max_draft_len;
+        out.reset(positions as usize, 1);
+        (0..positions).filter(|&p| self.0.holds(request.id, p)).for_each(|p| out.set(0, p as usize));
+    }
+
+    fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>, _: u64) -> f32 {
+        1.0
+    }
+
+    fn rank_if_wrong(&self, _: RequestTruth, _: u32) -> u32 {
+        2
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        unreachable!("nobody looks")
+    }
+}
+
+/// A drafter that wants what the scheduler says.
+struct Asked<'a>(&'a Recorded);
+
+impl<E: Executor> Drafter<E> for Asked<'_> {
+    const ACTIVE: bool = true;
+
+    fn num_spec_tokens(&self, _: u32) -> u32 {
+        self.0.speculation.num_speculative_tokens
+    }
+
+    fn speculative_config(&self, _: u32, _: bool) -> SpeculativeConfig {
+        self.0.speculation.clone()
+    }
+
+    fn propose(&mut self, _: &mut E, batch: &BatchView, _: &BatchView, plan: &mut DraftPlan, _: &mut Drafts) {
+        plan.draft_len.copy_from_slice(batch.limit);
+    }
+}
+
+/// The clock, with a drafter that may find fewer drafts than it was asked for.
+struct Looked<'a> {
+    clock: EventClock<'a>,
+    recorded: &'a Recorded,
+}
+
+impl<'a> AroundExecutor for Looked<'a> {
+    type Inner = EventClock<'a>;
+    type Error = Infallible;
+
+    fn inner(&self) -> &EventClock<'a> {
+        &self.clock
+    }
+
+    fn inner_mut(&mut self) -> &mut EventClock<'a> {
+        &mut self.clock
+    }
+
+    fn around_cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
+        for ((&id, &emitted), limit) in ids.iter().zip(emitted).zip(limit) {
+            *limit = (*limit).min(self.recorded.proposed(id, emitted, *limit));
+        }
+    }
+}
+
+/// What the watcher remembers.
+#[derive(Default)]
+struct Seen {
+    /// The end of the last call, µs.
+    now: u64,
+    /// Requests that had come by the last call of `schedule`.
+    come: usize,
+    /// Updates in a row without a token.
+    idle: u32,
+    /// Was nobody scheduled or preempted in the last two calls of `schedule`?
+    nobody: [bool; 2],
+    /// Outputs of each request.
+    outputs: HashMap<RequestId, u32>,
+    /// Requests that have ended.
+    ended: HashMap<RequestId, u32>,
+    /// Requests of the steps in flight, oldest first, and those of each that were preempted since.
+    flying: Vec<(Vec<RequestId>, Vec<RequestId>)>,
+}
+
+/// Writes down the engine's calls as the recorder does vLLM's, and ends what would go on for ever as it does.
+struct Watcher<'a> {
+    recorded: &'a Recorded,
+    over: &'a AtomicBool,
+    calls: Vec<Call>,
+    blocks: Blocks,
+    seen: Seen,
+}
+
+impl Watcher<'_> {
+    fn stand_still(&mut self, scheduler: &Scheduler) {
+        let coming =
+            (self.seen.come..self.recorded.workload.len()).any(|id| !self.recorded.refused.contains(&(id as u32)));
+        let still = self.seen.nobody == [true, true] && !scheduler.is_idle();
+        self.over.store(!coming && (still || self.seen.idle >= IDLE_STEPS), Ordering::Relaxed);
+    }
+
+    fn free(scheduler: &Scheduler) -> i64 {
+        i64::from(scheduler.kv_cache_manager().num_free_blocks())
+    }
+}
+
+impl Watch for Watcher<'_> {
+    fn scheduled(&mut self, scheduler: &Scheduler, start: Time, end: Time) {
+        let seen = &mut self.seen;
+        let come = self.recorded.workload.arrival.partition_point(|&at| at <= start);
+        let real = |id: usize| !self.recorded.refused.contains(&(id as u32));
+        if (seen.come..come).any(real) {
+            seen.idle = 0;
+        }
+        seen.come = come;
+        let output = scheduler.output();
+        let entries = entries(scheduler);
+        let preempted: Vec<u32> = output.preempted.iter().map(|r| r.id).collect();
+        preempted.iter().for_each(|&id| self.blocks.forget(id));
+        seen.flying.iter_mut().for_each(|(_, stale)| stale.extend(&preempted));
+        seen.flying.push((entries.iter().map(|e| e.request).collect(), Vec::new()));
+        self.blocks.note(scheduler, &entries);
+        seen.nobody = [seen.nobody[1], entries.is_empty() && preempted.is_empty()];
+        seen.now = end.0 / 1_000_000;
+        self.calls.push(Call::Schedule(Step {
+            start: start.0 / 1_000_000,
+            entries,
+            free: Self::free(scheduler),
+            k: output.num_spec_tokens_to_schedule,
+            skip_drafts: output.skip_drafts,
+            preempted,
+            finished: Vec::new(),
+            blocks: self.blocks.hash & 0xFFF,
+        }));
+        self.stand_still(scheduler);
+    }
+
+    fn updated(&mut self, scheduler: &Scheduler, start: Time, end: Time) {
+        let seen = &mut self.seen;
+        let (ids, stale) = seen.flying.remove(0);
+        let mut now: HashMap<RequestId, u32> =
+            scheduler.running().iter().map(|r| (r.id, r.num_output_tokens)).collect();
+        now.extend(scheduler.waiting().map(|r| (r.id, r.num_output_tokens)));
+        let mut ended: Vec<u32> = Vec::new();
+        if !ids.is_empty() {
+            now.extend(scheduler.output().finished.iter().map(|r| (r.id, r.num_output_tokens)));
+            ended.extend(scheduler.output().finished.iter().map(|r| r.id));
+        }
+        // vLLM's order is that of the step.
+        ended.sort_by_key(|id| ids.iter().position(|other| other == id));
+        let mut fates = String::new();
+        let mut tokens = 0;
+        for id in &ids {
+            if seen.ended.contains_key(id) {
+                fates.push('x');
+                continue;
+            }
+            if stale.contains(id) {
+                fates.push('!');
+            }
+            let before = seen.outputs.insert(*id, now[id]).unwrap_or(0);
+            tokens += now[id] - before;
+            fates.push(char::from_digit(now[id] - before, 36).expect("no more drafts than letters"));
+        }
+        for &id in &ended {
+            seen.ended.insert(id, 0);
+            self.blocks.forget(id);
+        }
+        seen.idle = if tokens > 0 { 0 } else { seen.idle + 1 };
+        seen.now = end.0 / 1_000_000;
+        let free = Self::free(scheduler);
+        self.calls.push(Call::Update(Update { start: start.0 / 1_000_000, fates, free, finished: ended }));
+        self.stand_still(scheduler);
+    }
+}
