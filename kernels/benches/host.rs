@@ -79,6 +79,7 @@ fn main() {
         ..preset("tinyllama-1.1b").expect("a preset")
     };
     let config = EngineConfig {
+        draft_at: Some(DraftAt::StepStart),
         max_num_seqs: BATCH,
         max_model_len: 2048,
         prefix_caching: false,

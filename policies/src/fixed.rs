@@ -84,6 +84,10 @@ impl SpecPolicy for FixedLength {
         self.k
     }
 
+    fn vllm_has_it(&self) -> bool {
+        true
+    }
+
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
         plan.fill(self.k);
     }

@@ -4,7 +4,8 @@ use crate::testing::{BELIEF, CONTEXT};
 use crate::{Belief, PolicyContext, PolicySpec, Smartspec, SmartspecMedusa};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::{
-    Arrivals, Coefficients, DraftAt, Drafting, Ending, EngineConfig, Linear, Request, Run, Simulation, Time, Version, Workload,
+    Arrivals, Coefficients, DraftAt, Drafting, Ending, EngineConfig, Linear, Request, Run, Simulation, Time, Version,
+    Workload,
 };
 use std::sync::atomic::AtomicBool;
 

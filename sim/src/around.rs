@@ -43,6 +43,10 @@ impl<T: Around> SpecPolicy for T {
         self.inner().per_batch_size()
     }
 
+    fn vllm_has_it(&self) -> bool {
+        self.inner().vllm_has_it()
+    }
+
     fn wants(&self) -> Wants {
         self.inner().wants()
     }

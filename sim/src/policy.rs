@@ -226,6 +226,7 @@ impl Drafts {
             self.plant(n);
         }
         self.want(from.wants);
+        self.verify_len.resize(n, 0);
         self.passes = from.passes;
     }
 
@@ -235,6 +236,7 @@ impl Drafts {
             return;
         }
         self.draft_len[i] = from.draft_len[row];
+        self.verify_len[i] = from.verify_len[row];
         let (to, of) = (i * self.stride, row * self.stride);
         let n = self.draft_len[i] as usize;
         if self.wants.confidence || self.wants.divergence {
@@ -252,6 +254,7 @@ impl Drafts {
     pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
         let i = self.draft_len.len();
         self.draft_len.push(0);
+        self.verify_len.push(0);
         if self.confidence.len() < (i + 1) * self.stride {
             self.confidence.resize((i + 1) * self.stride, 0.0);
         }
@@ -263,15 +266,22 @@ impl Drafts {
         self.copy_row(i, from, row);
     }
 
-    /// Before selection: all that was drafted and fits is to be verified; what did not fit is lost.
+    /// All that was drafted is to be verified.
+    pub(crate) fn verify_all(&mut self) {
+        self.verify_len.clear();
+        self.verify_len.extend_from_slice(&self.draft_len);
+    }
+
+    /// What does not fit when drafts come to be verified is lost.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         if self.in_trees {
             self.trees.iter_mut().zip(limit).for_each(|(tree, &limit)| tree.keep_first(limit));
-        } else {
-            self.draft_len.iter_mut().zip(limit).for_each(|(d, &limit)| *d = (*d).min(limit));
+            self.measure_trees(limit);
+            return;
         }
-        self.verify_len.clear();
-        self.verify_len.extend_from_slice(&self.draft_len);
+        for ((d, v), &limit) in self.draft_len.iter_mut().zip(&mut self.verify_len).zip(limit) {
+            (*d, *v) = ((*d).min(limit), (*v).min(limit));
+        }
     }
 
     /// The most tokens of a chain, or levels of a tree, that may be drafted.
@@ -449,6 +459,12 @@ pub trait SpecPolicy: Send {
     /// vLLM's `num_speculative_tokens_per_batch_size`, of a policy that is that table: the scheduler then pads no admission.
     fn per_batch_size(&self) -> Vec<BatchRange> {
         Vec::new()
+    }
+
+    /// Can vLLM be set to these lengths: one for all, or one by the batch? Then it drafts as vLLM does, with passes that nobody
+    /// asked for.
+    fn vllm_has_it(&self) -> bool {
+        !self.per_batch_size().is_empty()
     }
 
     /// What it looks at.

@@ -33,7 +33,11 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     }
     let engine = &variant.experiment.engine;
     let never = [
-        ("draft_at", engine.draft_at == Some(DraftAt::StepEnd), "a device drafts at the start of the step that verifies"),
+        (
+            "draft_at",
+            engine.draft_at == Some(DraftAt::StepEnd),
+            "a device drafts at the start of the step that verifies",
+        ),
         ("async_scheduling", engine.async_scheduling == Some(true), "a device runs one step at a time"),
     ];
     if let Some((key, _, why)) = never.into_iter().find(|(_, set, _)| *set) {

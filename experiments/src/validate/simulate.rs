@@ -49,6 +49,8 @@ impl Replay<'_> {
             noise_cv,
             seed: setting.seed(),
             max_draft_len: if plain { 0 } else { config.max_draft_len },
+            // As the device that it is compared with.
+            queues: false,
         };
         let clock = EventClock::new(world, setting.workload.len());
         let interrupt = AtomicBool::new(false);

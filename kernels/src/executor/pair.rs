@@ -6,7 +6,7 @@ use crate::forward::{Llama, LoadError};
 use crate::model::{LlamaShape, MemoryNeeded};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 use crate::weights::{Dtype, Weights};
-use foretoken_sim::{DraftKv, EngineConfig};
+use foretoken_sim::{DraftAt, DraftKv, EngineConfig, Version};
 
 /// Whole distributions, where they are needed.
 pub(super) struct Distributions<D: Device> {
@@ -91,6 +91,10 @@ impl<D: Device> Pair<D> {
         draft: Option<&LlamaShape>,
     ) -> Result<(), CannotServe> {
         let bad = |key, why: String| Err(CannotServe::Engine { key, why });
+        if config.version != Version::V0 && config.draft_at != Some(DraftAt::StepStart) {
+            let why = "a device drafts at the start of the step that verifies, one step at a time: take \"step-start\"";
+            return bad("draft_at", why.into());
+        }
         if config.block_size as usize != BLOCK_SIZE {
             return bad(
                 "block_size",

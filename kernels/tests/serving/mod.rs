@@ -86,6 +86,7 @@ pub fn policies() -> Vec<Fixed> {
 
 pub fn config() -> EngineConfig {
     EngineConfig {
+        draft_at: Some(DraftAt::StepStart),
         max_num_seqs: 8,
         max_num_batched_tokens: 64,
         num_gpu_blocks: 40,

@@ -88,6 +88,7 @@ impl Yardstick {
             prefix_caching: false,
             draft_prefill: false,
             max_draft_len: 4,
+            draft_at: Some(DraftAt::StepStart),
             // Nothing is reserved ahead and nothing padded.
             scheduler_reserve_full_isl: Some(false),
             num_lookahead_tokens: Some(0),

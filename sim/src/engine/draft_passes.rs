@@ -3,8 +3,8 @@
 //! Read in the model runners of vLLM 0.33.0 and 0.32.0 and held to what they do (`tests/vllm/README.md`, "The clock and the
 //! device"; `runners.py` there runs the released code).
 
-use super::scheduler::SpeculativeConfig;
 use super::scheduler::rules::{first_draft_pass, runner};
+use super::scheduler::{Lengths, SpeculativeConfig};
 use crate::PassShape;
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
@@ -77,7 +77,9 @@ impl DraftPasses {
             },
             anchors: u32::from(c.method != DraftMethod::Dspark),
             most: k,
-            always_all: v2 && (modules || kind == Kind::Block || c.method == DraftMethod::DraftModel),
+            always_all: v2
+                && (modules || kind == Kind::Block || c.method == DraftMethod::DraftModel)
+                && spec.lengths == Lengths::Released,
             context_alone: v2 && c.version >= Version::V0_33,
             unseen: first_draft_pass(c) == FirstDraftPass::Unseen,
             ends_early: (!v2).then_some(u32::from(c.method == DraftMethod::Dflash)),
@@ -146,6 +148,7 @@ mod tests {
             num_speculative_tokens: 4,
             parallel_drafting,
             per_batch_size: Vec::new(),
+            lengths: Lengths::Released,
         };
         let ran = Ran { tokens: PassShape { batched: 11, context: 0, pairs: 0 }, requests: 3, context: 0 };
         let passes = DraftPasses::of(c, &spec);

@@ -15,6 +15,8 @@ pub struct HeldDrafts {
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,
+    /// Did the drafter select what is verified of them?
+    pub trimmed: bool,
     /// How long the device took for them.
     pub time: Time,
     /// The row of each request; right where `ids` agrees.
@@ -33,7 +35,7 @@ impl HeldDrafts {
         self.plan.reset(next.ids().len());
         self.drafts.reset(next.ids().len(), max_draft_len);
         self.drafts.want(crate::Wants::default());
-        self.time = Time::ZERO;
+        (self.time, self.trimmed) = (Time::ZERO, false);
     }
 
     fn row_of(&self, id: RequestId) -> Option<usize> {

@@ -27,7 +27,7 @@ pub(crate) use draft_loop::draft_at_start;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{RejectReason, RunningRequest, WaitingRequest};
-pub use scheduler::{BatchRange, Order, Rules, Scheduler, SpeculativeConfig};
+pub use scheduler::{BatchRange, Lengths, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
 

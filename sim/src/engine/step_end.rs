@@ -135,10 +135,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         step.trimmed = false;
         if D::ACTIVE {
             pipeline.held.take(&batch, &mut step.spec.drafts);
-            step.drafting = pipeline.held.time;
-            if step.spec.drafts.draft_len.iter().any(|&d| d > 0) {
-                step.trimmed = select(&mut self.drafter, &mut self.executor, &batch, &mut step.spec.drafts);
-            }
+            (step.drafting, step.trimmed) = (pipeline.held.time, pipeline.held.trimmed);
             pipeline.device.fill(batch.ids, &self.workload.prompt_len, &pipeline.sampled);
         }
         self.scheduler.top_up_chunks(&step.spec.drafts);
@@ -170,7 +167,6 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let (order, delivers, passes) = (rules.order, rules.deliver_at, rules.draft_passes);
         let (one_length, loses_drafts, most) = (rules.one_length, rules.loses_drafts, rules.num_speculative_tokens);
         let sampled_at = step.ready;
-        let mut k = 0;
         if D::ACTIVE && most > 0 {
             let output = self.scheduler.output();
             let asked = if output.skip_drafts { 0 } else { output.num_spec_tokens_to_schedule };
@@ -187,7 +183,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             let on_device = device.view(&batch);
             self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
             let (_, longest) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
-            k = if batch.is_empty() { asked } else { longest };
+            let k = if batch.is_empty() { asked } else { longest };
             if fits {
                 self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
                 let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
@@ -196,11 +192,14 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                 let behind = (&passes, &ran, k);
                 step.spec.passes = draft_at_end(&mut self.drafter, &mut self.executor, views, behind, plan, drafts)?;
             }
+            fresh.drafts.verify_all();
+            fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
+                && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
             fresh.time = self.executor.queued_until() - sampled_at;
             step.record.draft_time = fresh.time;
             match (one_length, fits) {
                 (true, _) => self.scheduler.hold_drafts(next, None, k),
-                (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts.draft_len), 0),
+                (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
                 // As many are verified, none of which can hold.
                 (false, false) => self.scheduler.hold_drafts(next, None, most),
             }
@@ -213,7 +212,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             step.ready = self.executor.queued_until();
         }
         if order == Order::Async {
-            self.scheduler.advance(k);
+            self.scheduler.advance();
         }
         Ok(())
     }

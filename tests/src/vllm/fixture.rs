@@ -1,6 +1,6 @@
 //! The text of a fixture, read. Its format is `tests/vllm/README.md`'s.
 
-use foretoken_sim::engine::SpeculativeConfig;
+use foretoken_sim::engine::{Lengths, SpeculativeConfig};
 use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy, Time, Version, Workload};
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
@@ -338,6 +338,7 @@ impl<R: BufRead> Fixture<R> {
             num_speculative_tokens: k,
             parallel_drafting: self.flag(said, "parallel")?,
             per_batch_size,
+            lengths: Lengths::Released,
         })
     }
 

@@ -10,9 +10,8 @@ use crate::metrics::Totals;
 use crate::{RequestId, Time};
 
 impl Scheduler<'_> {
-    /// vLLM's `_update_after_schedule`: moves the requests of the step to where they stand if all its drafts hold. Each that samples
-    /// gets `k` drafts behind it.
-    pub fn advance(&mut self, k: u32) {
+    /// vLLM's `_update_after_schedule`: moves the requests of the step to where they stand if all its drafts hold.
+    pub fn advance(&mut self) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens += tokens;
@@ -21,7 +20,6 @@ impl Scheduler<'_> {
             r.prefilling = r.num_computed_tokens < known;
             if !r.prefilling {
                 r.num_output_placeholders += 1 + r.num_computed_tokens - known;
-                r.num_spec_tokens = if r.may_draft { k } else { 0 };
             }
         }
     }

@@ -16,7 +16,7 @@ mod update;
 mod v0;
 mod waiting;
 
-pub use rules::{BatchRange, Order, Rules, SpeculativeConfig};
+pub use rules::{BatchRange, Lengths, Order, Rules, SpeculativeConfig};
 
 use super::kv_cache::KvCacheManager;
 use super::next_batch::NextBatch;
@@ -24,7 +24,7 @@ use super::request::{RunningRequest, WaitingRequest};
 use super::scheduler_output::SchedulerOutput;
 use crate::config::{DraftAt, EngineConfig, Version};
 use crate::executor::StepPlan;
-use crate::{BatchView, DraftGap, RequestId, Time, Workload};
+use crate::{BatchView, DraftGap, Drafts, RequestId, Time, Workload};
 use pace::Pace;
 use queue::RequestQueue;
 
@@ -177,15 +177,17 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Each request that samples in the step holds drafts from now on: of `next` as many as `lens` says, the others, and all where
-    /// `lens` is `None`, as many as `others` says.
-    pub fn hold_drafts(&mut self, next: &NextBatch, lens: Option<&[u32]>, others: u32) {
+    /// Each request that samples in the step holds drafts from now on: those of `next` what is to be verified of `drafts`, the others,
+    /// and all where that is `None`, as many as `others` says.
+    pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
             r.num_spec_tokens = if samples && r.may_draft { others } else { 0 };
         }
-        for (&at, &len) in next.at().iter().zip(lens.unwrap_or(&[])) {
-            self.running[at as usize].num_spec_tokens = len;
+        if let Some(drafts) = drafts {
+            for (i, &at) in next.at().iter().enumerate() {
+                self.running[at as usize].num_spec_tokens = drafts.tokens(i).1;
+            }
         }
     }
 

@@ -24,6 +24,20 @@ pub struct SpeculativeConfig {
     pub parallel_drafting: bool,
     /// `num_speculative_tokens_per_batch_size`. Empty is none.
     pub per_batch_size: Vec<BatchRange>,
+    /// Whose lengths are they?
+    pub lengths: Lengths,
+}
+
+/// Who chooses the lengths of drafts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lengths {
+    /// vLLM, by its settings: one length for all, or one by the batch.
+    #[default]
+    Released,
+    /// A policy that vLLM does not have. It is taken to be built into it as its EAGLE drafter is: as many passes as it asks for.
+    Own,
+    /// An oracle: a bound, which nothing of the engine holds back.
+    Free,
 }
 
 impl SpeculativeConfig {
@@ -36,13 +50,20 @@ impl SpeculativeConfig {
             num_speculative_tokens: chain.max(tree),
             parallel_drafting,
             per_batch_size: policy.per_batch_size(),
+            lengths: if policy.vllm_has_it() { Lengths::Released } else { Lengths::Own },
         }
     }
 
     /// An oracle's.
     pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let num_speculative_tokens = oracle.limit().min(max_draft_len);
-        SpeculativeConfig { drafter: true, num_speculative_tokens, parallel_drafting, per_batch_size: Vec::new() }
+        SpeculativeConfig {
+            drafter: true,
+            num_speculative_tokens,
+            parallel_drafting,
+            per_batch_size: Vec::new(),
+            lengths: Lengths::Free,
+        }
     }
 }
 
@@ -208,7 +229,7 @@ fn v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
         draft_at: draft_at(c),
         deliver_at: c.deliver_at.unwrap_or(by_runner),
         draft_passes: DraftPasses::of(c, spec),
-        one_length: asynchronous || runner == Runner::V2,
+        one_length: (asynchronous || runner == Runner::V2) && spec.lengths != Lengths::Free,
         loses_drafts: asynchronous && runner == Runner::V1,
         max_num_active_seqs: if new && block { active.min(c.max_num_batched_tokens / lookahead) } else { active },
         long_prefill_token_threshold: c.long_prefill_token_threshold,
