@@ -21,7 +21,7 @@ const IDLE: Time = Time(1_000_000_000);
 /// A step that was queued and whose output has not been taken.
 #[derive(Debug, Default)]
 struct InFlight {
-    output: SchedulerOutput,
+    output: Box<SchedulerOutput>,
     spec: SpecDecode,
     record: StepRecord,
     /// When its tokens are there.
@@ -38,14 +38,14 @@ struct InFlight {
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
-    queue: VecDeque<InFlight>,
+    queue: VecDeque<Box<InFlight>>,
     /// Buffers to use again.
-    spare: Vec<InFlight>,
+    spare: Vec<Box<InFlight>>,
     /// The steps that may be queued.
     room: usize,
     /// Drafts to be verified, and buffers for those after them.
-    held: HeldDrafts,
-    fresh: HeldDrafts,
+    held: Box<HeldDrafts>,
+    fresh: Box<HeldDrafts>,
     next: NextBatch,
     /// Where the requests of the batch that is run or drafted for stand on the device.
     device: DeviceBatch,
@@ -188,7 +188,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                 self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
                 let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
                 let views = (&plan, &batch);
-                let HeldDrafts { plan, drafts, .. } = fresh;
+                let HeldDrafts { plan, drafts, .. } = &mut **fresh;
                 let behind = (&passes, &ran, k);
                 step.spec.passes = draft_at_end(&mut self.drafter, &mut self.executor, views, behind, plan, drafts)?;
             }
@@ -249,7 +249,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let end = self.executor.now();
         self.scheduler.swap_output(&mut step.output);
         if step.runs {
-            let InFlight { spec, record, drafting, .. } = &mut step;
+            let InFlight { spec, record, drafting, .. } = &mut *step;
             // Nobody waits for two steps at once: they take the time in which nothing was taken before.
             record.start = record.start.max(self.pipeline.last_end);
             record.verify_time += end - start;

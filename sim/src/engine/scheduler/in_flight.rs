@@ -25,7 +25,7 @@ impl Scheduler<'_> {
     }
 
     /// Exchanges the output at hand, the last one decided or updated, for another one.
-    pub fn swap_output(&mut self, other: &mut SchedulerOutput) {
+    pub fn swap_output(&mut self, other: &mut Box<SchedulerOutput>) {
         std::mem::swap(&mut self.output, other);
     }
 

@@ -48,7 +48,7 @@ pub struct Scheduler<'a> {
     threshold: u32,
     /// The most any request may draft in this step.
     num_spec_tokens: u32,
-    output: SchedulerOutput,
+    output: Box<SchedulerOutput>,
     /// Without a drafter: does every running request decode in this step?
     only_decodes: bool,
     /// Was a request scheduled and then preempted that could use drafts? It counts as if it were still there.
@@ -85,7 +85,7 @@ impl<'a> Scheduler<'a> {
             token_budget: 0,
             threshold: 0,
             num_spec_tokens: 0,
-            output: SchedulerOutput::default(),
+            output: Box::default(),
             only_decodes: false,
             drafts_needed: false,
             aside: Vec::new(),
