@@ -3,12 +3,14 @@
 use super::print;
 use crate::cli::ExportPerfettoArgs;
 use crate::perfetto::{Recorded, Timeline, Wanted, Window, choose, write};
+use crate::plan::{Plan, Variant};
 use crate::problem::{Problem, Result};
 use crate::run::Manifest;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use foretoken_report::{ReportError, Staged, read_keys, read_kv_peaks, read_requests, read_steps};
-use foretoken_sim::Time;
+use foretoken_report::{Key, ReportError, Staged, read_keys, read_kv_peaks, read_requests, read_steps};
+use foretoken_sim::engine::{Order, Rules, SpeculativeConfig};
+use foretoken_sim::{DeliverAt, Drafting, Time};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
@@ -34,7 +36,8 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
     // The summary's peak is the blocks used over those there are.
     let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
-    let recorded = Recorded { key, source: &manifest.source, steps: &steps, requests: &requests, blocks };
+    let behind = behind(folder, key)?;
+    let recorded = Recorded { key, source: &manifest.source, steps: &steps, requests: &requests, blocks, behind };
     let Some(timeline) = Timeline::of(&recorded, window) else {
         let (first, last) =
             (steps.first().map_or(0.0, |s| s.start.as_s()), steps.last().map_or(0.0, |s| s.start.as_s()));
@@ -59,6 +62,25 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
             print(&String::from_utf8_lossy(&text))
         }
     }
+}
+
+/// When the tokens of a cell's steps left, where drafts were made behind them.
+fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
+    let plan = Plan::of_results(folder)?;
+    let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));
+    let Some(variant) = plan.variants.iter().find(same) else { return Ok(None) };
+    let mut engine = variant.experiment.engine.clone();
+    if variant.experiment.live.is_some() {
+        engine.as_on_a_device();
+    }
+    let drafting = SpeculativeConfig {
+        drafter: true,
+        num_speculative_tokens: engine.max_draft_len,
+        parallel_drafting: variant.experiment.hardware.drafting == Drafting::Parallel,
+        ..SpeculativeConfig::default()
+    };
+    let rules = Rules::of(&engine, &drafting).ok();
+    Ok(rules.filter(|rules| rules.order != Order::StepStart).map(|rules| rules.deliver_at))
 }
 
 /// What `--from` and `--to` ask for.

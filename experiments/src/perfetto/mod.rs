@@ -14,7 +14,7 @@ pub use select::{Wanted, choose};
 
 use event::Event;
 use foretoken_report::Key;
-use foretoken_sim::{RequestRecords, StepRecord, Time};
+use foretoken_sim::{DeliverAt, RequestRecords, StepRecord, Time};
 use serde_json::{Value, json};
 
 /// The engine's process.
@@ -37,6 +37,8 @@ pub struct Recorded<'a> {
     pub requests: &'a RequestRecords,
     /// KV blocks that its requests could use, where that is known.
     pub blocks: Option<u32>,
+    /// When its tokens left, where drafts were made behind its steps; `None` is before them.
+    pub behind: Option<DeliverAt>,
 }
 
 /// The part of a run that is shown: steps that start from `from` on and before `to`.
@@ -82,7 +84,7 @@ impl Timeline {
             )
         });
         let mut events = steps::names(recorded);
-        steps::add(&mut events, shown, recorded.blocks);
+        steps::add(&mut events, shown, recorded);
         lanes::add(&mut events, recorded.requests, from, to, all[all.len() - 1].end);
         let about = json!({
             "made by": format!("Foretoken {}", env!("CARGO_PKG_VERSION")),

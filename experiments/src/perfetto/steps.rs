@@ -2,35 +2,62 @@
 
 use super::event::Event;
 use super::{ENGINE, REQUESTS, Recorded};
-use foretoken_sim::StepRecord;
+use foretoken_sim::{DeliverAt, StepRecord, Time};
 use serde_json::{Value, json};
 
 const STEPS: (u32, u32) = (ENGINE, 1);
 const PREFILL: (u32, u32) = (ENGINE, 2);
+const BEHIND: (u32, u32) = (ENGINE, 3);
 
 /// What processes and threads are called.
 pub fn names(recorded: &Recorded) -> Vec<Event> {
     let engine = format!("engine: {} ({})", recorded.key, recorded.source);
     let named = |on, fact: &str, name: &str| Event::about(fact, on, json!({ "name": name }));
-    vec![
+    let mut names = vec![
         named((ENGINE, 0), "process_name", &engine),
         Event::about("process_sort_index", (ENGINE, 0), json!({ "sort_index": 0 })),
-        named(STEPS, "thread_name", "steps: draft, then verify"),
+        named(STEPS, "thread_name", if recorded.behind.is_some() { "steps" } else { "steps: draft, then verify" }),
         named(PREFILL, "thread_name", "prefill in the target pass"),
         named((REQUESTS, 0), "process_name", "requests"),
         Event::about("process_sort_index", (REQUESTS, 0), json!({ "sort_index": 1 })),
-    ]
+    ];
+    if recorded.behind.is_some() {
+        names.push(named(BEHIND, "thread_name", "drafts, for the next step"));
+    }
+    names
+}
+
+/// Where the passes of a step lie: its drafts, on which row, and its target pass. Behind a step only their lengths are on record;
+/// drafts end with it or follow it, up to the host's time.
+fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time), (Time, Time)) {
+    let before = |end: Time, time: Time| end - time.min(end);
+    match behind {
+        None => (STEPS, (s.start, s.start + s.draft_time), (s.start + s.draft_time, s.end)),
+        Some(DeliverAt::Sampled) => {
+            let verified = before(s.end, s.verify_time).max(s.start);
+            (BEHIND, (s.end, s.end + s.draft_time), (verified, s.end))
+        }
+        Some(DeliverAt::Drafted) => {
+            let sampled = before(s.end, s.draft_time).max(s.start);
+            let verified = before(sampled, s.verify_time).max(s.start);
+            (BEHIND, (sampled, s.end), (verified, sampled))
+        }
+    }
 }
 
 /// Adds steps and counters.
-pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], blocks: Option<u32>) {
+pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], recorded: &Recorded) {
     let mut counters = Counters::default();
     for s in steps {
-        let drafted_at = s.start + s.draft_time;
+        let (row, drafts, verify) = passes(s, recorded.behind);
         events.push(Event::span("step", STEPS, s.start, s.end, numbers(s)));
         if s.draft_time.0 > 0 {
-            let passes = json!({ "draft_passes": s.draft_passes, "drafted": s.drafted });
-            events.push(Event::span("draft", STEPS, s.start, drafted_at, passes));
+            // Behind a step the drafts that it verified are those of one before.
+            let mut passes = json!({ "draft_passes": s.draft_passes });
+            if recorded.behind.is_none() {
+                passes["drafted"] = s.drafted.into();
+            }
+            events.push(Event::span("draft", row, drafts.0, drafts.1, passes));
         }
         let target = match (s.verified, s.batch_size) {
             (0, 0) => "prefill",
@@ -38,15 +65,15 @@ pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], blocks: Option<u32>) {
             _ => "verify",
         };
         let outcome = json!({ "verified": s.verified, "accepted": s.accepted, "emitted": s.emitted });
-        events.push(Event::span(target, STEPS, drafted_at, s.end, outcome));
+        events.push(Event::span(target, STEPS, verify.0, verify.1, outcome));
         if s.preempted > 0 {
             events.push(Event::instant("preempted", STEPS, s.start, json!({ "requests": s.preempted })));
         }
         if s.chunks > 0 {
             let chunks = json!({ "chunks": s.chunks, "tokens": s.chunk_tokens });
-            events.push(Event::span("prefill", PREFILL, drafted_at, s.end, chunks));
+            events.push(Event::span("prefill", PREFILL, verify.0, verify.1, chunks));
         }
-        counters.add(events, s, blocks);
+        counters.add(events, s, recorded.blocks);
     }
 }
 

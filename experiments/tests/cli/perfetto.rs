@@ -79,7 +79,7 @@ fn check(trace: &Value) {
 fn a_timeline_is_valid_and_has_everything() {
     // Few places, so that some requests wait.
     let place = Place::holding(&EXPERIMENT.replace("[8, 64]", "[3, 64]"));
-    place.run("out", &["--no-figures"]);
+    place.run("out", &["--no-figures", "--set", "engine.draft_at=\"step-start\""]);
     let (trace, said) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
     check(&trace);
     assert_eq!(said, "timeline of fixed-3, engine.max_num_seqs = 3, seed 2 (others: --policy, --seed, --sweep)\n");
@@ -103,6 +103,29 @@ fn a_timeline_is_valid_and_has_everything() {
     let emitted: u64 =
         events(&trace).iter().filter_map(|e| e["args"]["emitted"].as_u64().filter(|_| e["pid"] == 1)).sum();
     assert_eq!(emitted, 200 * 64);
+}
+
+/// Behind a step the device drafts while the host has the tokens (runner V2), or before it has them (V1).
+#[test]
+fn drafts_behind_a_step_have_a_row_of_their_own() {
+    for (runner, overlaps) in [("v2", true), ("v1", false)] {
+        let place = Place::holding(EXPERIMENT);
+        let runner = format!("engine.runner=\"{runner}\"");
+        place.run("out", &["--no-figures", "--set", &runner, "--set", "engine.async_scheduling=false"]);
+        let (trace, _) = export(&place, &["--policy", "fixed-3", "--seed", "2"]);
+        check(&trace);
+        let row = |name: &str| -> Vec<(i128, i128)> {
+            let mine = named(&trace, "X", name).filter(|e| e["pid"] == 1 && e["tid"] != 2);
+            mine.map(|e| (ps(e, "ts"), ps(e, "ts") + ps(e, "dur"))).collect()
+        };
+        let (steps, drafts) = (row("step"), row("draft"));
+        assert!(!drafts.is_empty());
+        for draft in drafts {
+            let within = steps.iter().any(|step| step.0 <= draft.0 && draft.1 <= step.1);
+            let behind = steps.iter().any(|step| step.1 == draft.0);
+            assert!(if overlaps { behind } else { within && !behind }, "{draft:?}");
+        }
+    }
 }
 
 #[test]
