@@ -270,6 +270,9 @@ const DECIDE_EXAMPLES: &str = r#"A state (seconds, tokens; confidences[j] is the
                 {"context": 90, "confidences": [0.5, 0.4, 0.7, 0.2]}],
    "policies": [{"smartspec": {}}, {"adaspec": {"slo": "step"}}, {"fixed": {"k": 3}}]}
 
+A state is that of one step that drafts at its start: what is decided is drafted and verified in it. (vLLM drafts behind the step before;
+there a policy sees what is sure of the same requests then.)
+
 Also "drafting": "parallel" (one draft pass for all tokens), and for policies with a cost table
   "tables": {"draft_s": [[8, 0.0005], [64, 0.0007]], "target_s": [[8, 0.008], [512, 0.02]]}
 by tokens of a pass. Without it vllm-adaptive and dspark get the linear model of passes over the state's own requests at

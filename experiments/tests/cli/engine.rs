@@ -71,12 +71,42 @@ fn priorities() {
     assert_eq!(code, Some(0), "{error}");
 }
 
+/// When drafts are made and steps are scheduled: what does not go together.
+#[test]
+fn orders_that_no_engine_has() {
+    let cases: [(&str, &[&str]); 8] = [
+        ("{ draft_at = 'step-start', async_scheduling = true }", &["async_scheduling", "at the start of a step"]),
+        ("{ draft_at = 'step-start', deliver_at = 'sampled' }", &["engine.deliver_at", "when they are verified"]),
+        ("{ draft_at = 'step-start', first_draft_pass = 'padded' }", &["engine.first_draft_pass", "has not seen"]),
+        ("{ first_draft_pass = 'unseen' }", &["engine.first_draft_pass", "take runner = \"v1\""]),
+        ("{ method = 'suffix', async_scheduling = true }", &["engine.async_scheduling", "looks up what was accepted"]),
+        (
+            "{ runner = 'v1', first_draft_pass = 'unseen', async_scheduling = true }",
+            &["engine.async_scheduling", "waits for what was accepted"],
+        ),
+        (
+            "{ version = 'vllm-v0', max_model_len = 2048, draft_at = 'step-end' }",
+            &["engine.draft_at", "vllm-v0", "has no such rule"],
+        ),
+        ("{ draft_at = 'end' }", &["unknown name `end`", "step-end, step-start"]),
+    ];
+    cases.iter().for_each(|(engine, parts)| refused(engine, parts));
+    // n-gram on runner V2 may: 0.33 looks up on the device.
+    let (code, said) = with("{ method = 'ngram', async_scheduling = true }", &[]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
 #[test]
 fn a_key_that_overrides_its_version_is_said() {
     let (code, said) = with("{ watermark = 0.05, num_lookahead_tokens = 0 }", &[]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("not all of vllm-0.33: set by hand are watermark, num_lookahead_tokens"), "{said}");
+    let (_, said) = with("{ draft_at = 'step-start' }", &[]);
+    assert!(said.contains("not all of vllm-0.33: set by hand are draft_at"), "{said}");
+    let (_, said) = with("{ async_scheduling = false, deliver_at = 'drafted' }", &[]);
+    assert!(said.contains("set by hand are async_scheduling, deliver_at"), "{said}");
     // What the release says itself is no contradiction.
-    let (_, said) = with("{ watermark = 0.0, chunked_prefill = true }", &[]);
+    let own = "{ watermark = 0.0, chunked_prefill = true, draft_at = 'step-end', async_scheduling = true }";
+    let (_, said) = with(own, &[]);
     assert!(!said.contains("set by hand"), "{said}");
 }

@@ -146,6 +146,8 @@ fn what_no_device_can_do_is_refused() {
         assert!(error.contains(said), "{said} is missing in: {error}");
         assert!(!place.path("out").exists());
     };
+    refused(&["engine.draft_at=step-end"], "a device drafts at the start of the step that verifies");
+    refused(&["engine.async_scheduling=true"], "engine.async_scheduling");
     refused(&["live.draft=./other"], "the target has 256 tokens in its vocabulary and the draft 160");
     refused(
         &["policies=[{ eagle2 = {} }]", "live.acceptance={ sampled = { temperature = 1.0 } }"],

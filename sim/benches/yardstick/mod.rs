@@ -4,7 +4,7 @@ use super::*;
 
 /// Constant acceptance 0.8, drawn from the keyed luck.
 #[derive(Default)]
-struct Coin {
+pub struct Coin {
     ranks: RankLaw,
 }
 
@@ -36,11 +36,20 @@ impl AcceptanceSource for Coin {
     }
 }
 
+/// The true cost of a target pass; drafts are free.
+pub fn target() -> Linear {
+    Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 })
+}
+
 struct Fixed(u32);
 
 impl SpecPolicy for Fixed {
     fn limit(&self) -> u32 {
         self.0
+    }
+
+    fn vllm_has_it(&self) -> bool {
+        true
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
@@ -72,7 +81,7 @@ impl Yardstick {
     }
 
     /// `batch` requests at once, `output` tokens each.
-    #[allow(dead_code, reason = "one of the two benches that share this file uses it")]
+    #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn burst(batch: usize, output: u32) -> Yardstick {
         let mut y = Yardstick::of((0..batch).map(|_| Request::new(Time::ZERO, 16, output)).collect());
         y.config.num_gpu_blocks = 1 << 16;
@@ -100,10 +109,17 @@ impl Yardstick {
     }
 
     /// The same requests under all rules of vLLM 0.33.
+    #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn full(n: u64, rate: f64) -> Yardstick {
         let Yardstick { workload, .. } = Yardstick::new(n, rate);
         let config = EngineConfig { max_draft_len: 4, ..EngineConfig::default() };
         Yardstick { workload, config }
+    }
+
+    /// Its requests.
+    #[allow(dead_code, reason = "some of the benches that share this file use it")]
+    pub fn workload(&self) -> &Workload {
+        &self.workload
     }
 
     /// The whole run with a fixed draft length, 0 for autoregressive.
@@ -115,7 +131,7 @@ impl Yardstick {
             arrivals: Arrivals::Open,
             config: &config,
             draft: &Linear::new(Coefficients::FREE),
-            target: &Linear::new(Coefficients { alpha_s: 0.3e-6, gamma_s: 55e-6, delta_s: 11e-3 }),
+            target: &target(),
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
             noise_cv: 0.0,

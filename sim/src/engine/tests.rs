@@ -2,5 +2,6 @@
 
 mod golden;
 mod invariants;
+mod order;
 mod speculation;
 mod world;

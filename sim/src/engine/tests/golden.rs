@@ -1,27 +1,14 @@
 //! Small cases worked out by hand, to the picosecond.
 
-use super::world::{Erratic, Fixture, YARDSTICK};
+use super::world::{Erratic, Fixture, Steady, YARDSTICK};
 use crate::*;
 
 fn requests(list: &[(f64, u32, u32)]) -> Workload {
     list.iter().map(|&(at, p, o)| Request::new(Time::from_s(at), p, o)).collect()
 }
 
-/// A fixed draft length.
-struct Fixed(u32);
-
-impl SpecPolicy for Fixed {
-    fn limit(&self) -> u32 {
-        self.0
-    }
-
-    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
-        plan.fill(self.0);
-    }
-}
-
 fn fixed(f: &Fixture, k: u32) -> Run {
-    f.with(|s| s.run(Speculation::Policy(Box::new(Fixed(k)))))
+    f.with(|s| s.run(Speculation::Policy(Box::new(Steady(k)))))
 }
 
 fn pass(context: u64, batched: u64) -> Time {

@@ -9,6 +9,23 @@ use crate::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// A fixed draft length.
+pub struct Steady(pub u32);
+
+impl SpecPolicy for Steady {
+    fn limit(&self) -> u32 {
+        self.0
+    }
+
+    fn vllm_has_it(&self) -> bool {
+        true
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.0);
+    }
+}
+
 /// Truth that is right with probability `rate` at each position.
 pub struct Coin {
     pub rate: f64,
