@@ -126,7 +126,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
             workload,
             arrivals: ArrivalStream::new(workload, arrivals),
             pipeline: Pipeline::new(&rules, workload.len()),
-            scheduler: Scheduler::new(config, workload, rules, slo_tpot_s),
+            scheduler: Scheduler::new(config, workload, rules, slo_tpot_s, !E::SKIPS),
             drafter,
             executor,
             spec: SpecDecode::default(),

@@ -18,28 +18,23 @@ pub struct NextBatch {
 }
 
 impl NextBatch {
-    /// Empties it. Keeps its buffers.
-    pub fn clear(&mut self) {
+    /// Begins anew with those of the running list that `joins` says, `k` drafts each at most. Keeps its buffers. Each column is filled
+    /// by itself: their lengths are known then.
+    pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
         self.at.clear();
-        self.ids.clear();
-        self.context.clear();
-        self.emitted.clear();
-        self.limit.clear();
-        self.slo_tpot_s.clear();
-        self.context_sum = 0;
-    }
-
-    /// Adds the request at `at` of the running list.
-    pub fn push(&mut self, at: usize, r: &RunningRequest, context: u32, emitted: u32, limit: u32) {
-        self.at.push(at as u32);
-        self.ids.push(r.id);
-        self.context.push(context);
-        self.emitted.push(emitted);
-        self.limit.push(limit);
-        self.slo_tpot_s.push(r.slo_tpot_s);
-        self.context_sum += u64::from(context);
-        if self.gap.len() < self.ids.len() {
-            self.gap.push(0);
+        self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
+        let each = || self.at.iter().map(|&at| &running[at as usize]);
+        refill(&mut self.ids, each().map(|r| r.id));
+        // What each will have for sure, once this step and the one in flight have sampled.
+        let outputs = |r: &RunningRequest| r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
+        refill(&mut self.emitted, each().map(outputs));
+        // Of all tokens the newest is not in KV.
+        refill(&mut self.context, each().map(|r| r.num_tokens - r.num_output_tokens + outputs(r) - 1));
+        refill(&mut self.limit, each().map(|r| if r.may_draft { k } else { 0 }));
+        refill(&mut self.slo_tpot_s, each().map(|r| r.slo_tpot_s));
+        self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
+        if self.gap.len() < self.at.len() {
+            self.gap.resize(self.at.len(), 0);
         }
     }
 
@@ -69,6 +64,11 @@ impl NextBatch {
     }
 }
 
+fn refill<T>(column: &mut Vec<T>, values: impl Iterator<Item = T>) {
+    column.clear();
+    column.extend(values);
+}
+
 /// Where the requests of a batch stand on the device.
 #[derive(Debug, Default)]
 pub struct DeviceBatch {
@@ -80,17 +80,10 @@ pub struct DeviceBatch {
 impl DeviceBatch {
     /// Of requests `ids`, with prompts and with tokens sampled so far.
     pub fn fill(&mut self, ids: &[RequestId], prompt_len: &[u32], sampled: &[u32]) {
-        self.context.clear();
-        self.emitted.clear();
-        self.context_sum = 0;
-        for &id in ids {
-            let emitted = sampled[id as usize];
-            // Of all tokens the newest is not in KV.
-            let context = prompt_len[id as usize] + emitted - 1;
-            self.emitted.push(emitted);
-            self.context.push(context);
-            self.context_sum += u64::from(context);
-        }
+        refill(&mut self.emitted, ids.iter().map(|&id| sampled[id as usize]));
+        let with_outputs = ids.iter().zip(&self.emitted);
+        refill(&mut self.context, with_outputs.map(|(&id, &emitted)| prompt_len[id as usize] + emitted - 1));
+        self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
     }
 
     /// The batch as the device sees it.

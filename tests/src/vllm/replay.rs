@@ -72,7 +72,7 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
         return core::replay(recorded, rules);
     }
     let version = rules.version;
-    let scheduler = Scheduler::new(&recorded.config, &recorded.workload, rules, f64::INFINITY);
+    let scheduler = Scheduler::new(&recorded.config, &recorded.workload, rules, f64::INFINITY, true);
     Replay {
         recorded,
         scheduler,

@@ -17,6 +17,8 @@ const NO_HASH: u64 = 0;
 pub struct BlockTable {
     /// Blocks held.
     pub blocks: Vec<BlockId>,
+    /// Blocks held of a pool that only counts.
+    counted: u32,
     /// Leading blocks whose hash is in the cache or was offered to it.
     registered: u32,
     /// Hash of the last registered block; the chain starts at 0.
@@ -26,6 +28,8 @@ pub struct BlockTable {
 /// A pool of equal blocks. Free blocks queue to be handed out: those without a hash first, the last freed of them in front,
 /// then those with one, the first freed in front. A cached block stays usable for hits until it is handed out.
 pub struct BlockPool {
+    /// Are blocks counted, and none of them told from another?
+    counts: bool,
     refs: Vec<u32>,
     hash: Vec<u64>,
     next: Vec<u32>,
@@ -45,6 +49,7 @@ impl BlockPool {
     pub fn new(blocks: u32) -> BlockPool {
         let n = blocks as usize;
         BlockPool {
+            counts: false,
             refs: vec![0; n + 1],
             hash: vec![NO_HASH; n + 1],
             next: (1..=blocks + 1).map(|next| if next > blocks { NONE } else { next }).collect(),
@@ -56,6 +61,11 @@ impl BlockPool {
             cached: HashMap::new(),
             evicted: Vec::with_capacity(n),
         }
+    }
+
+    /// So many blocks, of which nobody asks which is which: no memory stands behind them and nothing is looked up.
+    pub fn counting(blocks: u32) -> BlockPool {
+        BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0) }
     }
 
     /// Blocks no request holds.
@@ -75,6 +85,11 @@ impl BlockPool {
 
     /// Takes `count` blocks from the front of the free queue. The caller has checked that there are enough.
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
+        if self.counts {
+            assert!(count <= self.free, "{count} blocks asked of a pool with {} free", self.free);
+            (self.free, table.counted) = (self.free - count, table.counted + count);
+            return;
+        }
         for _ in 0..count {
             let block = self.head;
             assert!(block != NONE, "{count} blocks asked of a pool with {} free", self.free);
@@ -91,6 +106,10 @@ impl BlockPool {
     /// Gives all blocks of a table back, the last one first, so that the tail of a sequence is evicted first. The leading `full`
     /// ones queue as if they had a hash: nobody will ever ask for it, but vLLM computes it.
     pub fn release(&mut self, table: &mut BlockTable, full: u32) {
+        if self.counts {
+            self.free += std::mem::take(&mut table.counted);
+            return;
+        }
         // Blocks without a hash go to the front as one piece, in the order in which they are given back.
         let mut after = NONE;
         while let Some(block) = table.blocks.pop() {

@@ -40,18 +40,19 @@ pub struct ComputedBlocks {
 }
 
 impl<'a> KvCacheManager<'a> {
-    /// The memory of an engine that follows these rules.
-    pub fn new(config: &EngineConfig, workload: &'a Workload, rules: &Rules) -> KvCacheManager<'a> {
+    /// The memory of an engine that follows these rules. `addressed`: does anybody ask which blocks a request holds?
+    pub fn new(config: &EngineConfig, workload: &'a Workload, rules: &Rules, addressed: bool) -> KvCacheManager<'a> {
         let drafting = rules.drafter;
+        let pool = if addressed || config.prefix_caching { BlockPool::new } else { BlockPool::counting };
         let draft_pool = match config.draft_kv {
-            DraftKv::Separate { blocks } if drafting => Some(BlockPool::new(blocks)),
+            DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
         };
         // One block is the null block (policies.md 4.1); v0 has none.
         let null = u32::from(rules.version != Version::V0);
         KvCacheManager {
             workload,
-            pool: BlockPool::new(config.target_blocks(drafting).saturating_sub(null)),
+            pool: pool(config.target_blocks(drafting).saturating_sub(null)),
             draft_pool,
             tables: BlockTables::new(workload.len()),
             block_size: config.block_size,

@@ -66,8 +66,15 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler without requests, which follows `rules`. `slo_tpot_s`: the run's TPOT limit, seconds.
-    pub fn new(config: &'a EngineConfig, workload: &'a Workload, rules: Rules, slo_tpot_s: f64) -> Scheduler<'a> {
+    /// A scheduler without requests, which follows `rules`. `slo_tpot_s`: the run's TPOT limit, seconds. `addressed`: does anybody ask
+    /// which blocks a request holds?
+    pub fn new(
+        config: &'a EngineConfig,
+        workload: &'a Workload,
+        rules: Rules,
+        slo_tpot_s: f64,
+        addressed: bool,
+    ) -> Scheduler<'a> {
         Scheduler {
             config,
             workload,
@@ -79,7 +86,7 @@ impl<'a> Scheduler<'a> {
                 _ => RequestQueue::new(rules.policy),
             },
             running: Vec::new(),
-            kv_cache_manager: KvCacheManager::new(config, workload, &rules),
+            kv_cache_manager: KvCacheManager::new(config, workload, &rules, addressed),
             pace: Pace::new(&rules),
             rules,
             token_budget: 0,
@@ -168,13 +175,7 @@ impl<'a> Scheduler<'a> {
 
     /// Who samples in the step and may use drafts behind it, `k` at most.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
-        next.clear();
-        for (at, r) in self.running.iter().enumerate().filter(|(_, r)| can_use_drafts(r)) {
-            // What it will have for sure, once this step and the one in flight have sampled.
-            let outputs = r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
-            let prompt = r.num_tokens - r.num_output_tokens;
-            next.push(at, r, prompt + outputs - 1, outputs, if r.may_draft { k } else { 0 });
-        }
+        next.fill(&self.running, k, can_use_drafts);
     }
 
     /// Each request that samples in the step holds drafts from now on: those of `next` what is to be verified of `drafts`, the others,

@@ -20,11 +20,10 @@ impl Scheduler<'_> {
     /// Gives every running request its tokens; returns how many got some.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
-        let mut scheduled = match self.rules.drafter {
-            true => self.schedule_leading_decodes(),
-            false => self.schedule_plain_decodes(),
+        let (mut at, mut scheduled) = match (self.rules.drafter, self.rules.order) {
+            (false, Order::StepStart | Order::StepEnd) => self.schedule_plain_decodes(),
+            _ => self.schedule_leading_decodes(),
         };
-        let mut at = scheduled;
         while at < self.running.len() && self.token_budget > slots {
             let r = &self.running[at];
             if self.pace.defer_prefills && r.prefilling {
@@ -72,12 +71,9 @@ impl Scheduler<'_> {
         scheduled
     }
 
-    /// Leading decodes without a drafter: a token each.
+    /// Leading decodes without a drafter: a token each. Returns how many it looked at, and how many it scheduled.
     #[inline]
-    fn schedule_plain_decodes(&mut self) -> usize {
-        if self.rules.order == Order::Async {
-            return 0;
-        }
+    fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
         for r in self.running.iter_mut().take(self.token_budget as usize) {
             if r.prefilling || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
@@ -89,35 +85,41 @@ impl Scheduler<'_> {
         }
         self.token_budget -= done as u32;
         self.only_decodes = done == self.running.len();
-        done
+        (done, done)
     }
 
-    /// The common case, kept tight: leading decodes with budget to spare, growing a block at most. Returns how many it
-    /// scheduled.
+    /// The common case, kept tight: leading decodes with budget to spare, growing a block at most. Returns how many it looked at,
+    /// and how many it scheduled.
     #[inline]
-    fn schedule_leading_decodes(&mut self) -> usize {
-        if self.threshold > 0 || self.rules.decodes_finish_prompts() || self.rules.order == Order::Async {
-            return 0;
+    fn schedule_leading_decodes(&mut self) -> (usize, usize) {
+        if self.threshold > 0 || self.rules.decodes_finish_prompts() {
+            return (0, 0);
         }
         let Rules { max_model_len, num_lookahead_tokens, draft_slots, draft_at, .. } = self.rules;
         let (step_end, of_all) = (draft_at == DraftAt::StepEnd, self.num_spec_tokens);
-        let (mut budget, mut done) = (self.token_budget, 0);
+        let (mut budget, mut looked, mut done) = (self.token_budget, 0, 0);
         for r in &mut self.running {
+            if surely_ends(r) {
+                looked += 1;
+                continue;
+            }
             let spec = if step_end { r.num_spec_tokens } else { of_all & u32::from(r.may_draft).wrapping_neg() };
             let computed = r.num_computed_tokens;
-            let new = (1 + spec).min(max_model_len - 1 - computed);
+            // No room is left where all drafts in flight might hold.
+            let new = (1 + spec).min((max_model_len - 1).saturating_sub(computed));
             let slots = (computed + new + num_lookahead_tokens).min(max_model_len);
-            if r.prefilling || new + draft_slots > budget || !self.kv_cache_manager.allocate_slots(r, slots) {
+            let fits = new > 0 && new + draft_slots <= budget;
+            if r.prefilling || !fits || !self.kv_cache_manager.allocate_slots(r, slots) {
                 break;
             }
             r.num_scheduled_tokens = new;
             r.num_spec_tokens = 0;
-            r.num_cacheable_tokens = computed + 1;
+            r.num_cacheable_tokens = r.num_tokens.min(computed + 1);
             budget -= new + draft_slots;
-            done += 1;
+            (looked, done) = (looked + 1, done + 1);
         }
         self.token_budget = budget;
-        done
+        (looked, done)
     }
 
     /// Finds slots for `new` tokens of the running request at `at`, preempting others or, last, itself; `None` when it was alone

@@ -297,6 +297,16 @@ proptest! {
         prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
     }
 
+    /// Blocks that are only counted are as many as blocks that have names.
+    #[test]
+    fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6) {
+        let mut f = Fixture::new(w);
+        f.config = EngineConfig { prefix_caching: false, ..config };
+        let (counted, named) = (f.erratic(limit), f.erratic_addressed(limit));
+        prop_assert_eq!(counted.records, named.records);
+        prop_assert_eq!(counted.steps, named.steps);
+    }
+
     /// 7: a drafter that may never draft leaves the plain engine's bytes, given the whole pool and no prefill.
     #[test]
     fn invariant_7(w in workloads(), config in configs()) {

@@ -9,6 +9,22 @@ use crate::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// An executor that the engine cannot skip on.
+struct Addressed<'a>(EventClock<'a>);
+
+impl<'a> AroundExecutor for Addressed<'a> {
+    type Inner = EventClock<'a>;
+    type Error = std::convert::Infallible;
+
+    fn inner(&self) -> &EventClock<'a> {
+        &self.0
+    }
+
+    fn inner_mut(&mut self) -> &mut EventClock<'a> {
+        &mut self.0
+    }
+}
+
 /// A fixed draft length.
 pub struct Steady(pub u32);
 
@@ -246,6 +262,34 @@ impl Fixture {
             SpeculativeConfig::of_policy(&Erratic::new(limit, wild), most, parallel)
         });
         Rules::of(&self.config, &speculation).unwrap().order
+    }
+
+    /// The erratic run on an executor that might have memory behind it: which block is whose matters there.
+    pub fn erratic_addressed(&self, limit: u32) -> Run {
+        let (draft, target, acceptance) = (Linear::new(self.draft), Linear::new(self.target), self.acceptance());
+        let world = World {
+            draft: &draft,
+            target: &target,
+            context_reads: ContextReads::Once,
+            drafting: self.drafting,
+            acceptance: &*acceptance,
+            overhead: Time::ZERO,
+            decision_time: DecisionTime::default(),
+            noise_cv: 0.0,
+            seed: 1,
+            max_draft_len: self.config.max_draft_len,
+            queues: self.order(Some(limit), false) != Order::StepStart,
+        };
+        let serving = Serving {
+            workload: &self.workload,
+            arrivals: self.arrivals,
+            config: &self.config,
+            slo_tpot_s: f64::INFINITY,
+            keep_steps: true,
+            interrupt: &AtomicBool::new(false),
+        };
+        let clock = Addressed(EventClock::new(world, self.workload.len()));
+        serving.run(clock, Some(Box::new(Erratic::new(limit, false)))).run
     }
 
     /// Blocks still held in both pools after a whole run.
