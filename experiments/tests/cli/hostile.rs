@@ -41,7 +41,8 @@ fn laws_that_no_distribution_has_are_refused_at_their_key() {
 fn results_that_are_none_name_their_cell() {
     let free = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
     let (target, draft) = (format!("hardware.target={free}"), format!("hardware.draft={free}"));
-    let sets = [target.as_str(), draft.as_str(), "seeds=[7]"];
+    // vLLM's loop would still sleep a millisecond now and then.
+    let sets = [target.as_str(), draft.as_str(), "seeds=[7]", "engine.draft_at=step-start"];
     refused(&sets, &["autoregressive, engine.max_num_seqs = ", ", seed 7: mean E2E is 0 s", "no speedup"]);
 }
 

@@ -29,12 +29,17 @@ impl Scheduler<'_> {
         std::mem::swap(&mut self.output, other);
     }
 
-    /// Notes where the running requests stand.
-    fn note_places(&mut self) {
+    /// Do the step's decode requests run as they did, and nobody else? Otherwise notes where the running requests stand.
+    fn stand_as_before(&mut self) -> bool {
+        let ids = self.output.batch.ids();
+        if ids.len() == self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id) {
+            return true;
+        }
         self.place.resize(self.workload.len(), u32::MAX);
         for (at, r) in self.running.iter().enumerate() {
             self.place[r.id as usize] = at as u32;
         }
+        false
     }
 
     /// The running request of this id, if it runs.
@@ -45,13 +50,22 @@ impl Scheduler<'_> {
 
     /// The decode requests of a step in flight.
     pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
-        self.note_places();
         let (mut sums, last_end) = (Sums::default(), self.last_end);
+        let as_before = self.stand_as_before();
+        if as_before && !self.rules.drafter {
+            for r in &mut self.running {
+                r.num_in_flight_tokens -= 1;
+                r.num_output_placeholders -= 1;
+                append(r, 1, (last_end, end), &mut sums, totals);
+            }
+            totals.verified_accepted[0][0] += self.running.len() as u64;
+            return sums;
+        }
         for i in 0..self.output.batch.len() {
             let (id, scheduled) = (self.output.batch.ids()[i], self.output.batch.limit()[i]);
             let (drafted, verified, accepted) = spec.of(i);
             let depth = spec.drafts.verify_len.get(i).copied().unwrap_or(0) as usize;
-            if let Some(r) = self.placed(id) {
+            if let Some(r) = if as_before { self.running.get_mut(i) } else { self.placed(id) } {
                 totals.verified_accepted[depth][accepted as usize] += 1;
                 sums.count(&mut r.done, drafted, verified, accepted);
                 r.num_in_flight_tokens -= 1 + scheduled;
@@ -69,6 +83,9 @@ impl Scheduler<'_> {
     /// The prompts of a step in flight. Returns tokens emitted and requests that ended.
     pub(super) fn update_chunks_in_flight(&mut self, end: Time, totals: &mut Totals) -> (u32, u32) {
         let (mut emitted, mut finished) = (0, 0);
+        if self.output.chunks.is_empty() {
+            return (0, 0);
+        }
         let chunks = std::mem::take(&mut self.output.chunks);
         let mut first_tokens = std::mem::take(&mut self.output.first_tokens);
         for chunk in &chunks {

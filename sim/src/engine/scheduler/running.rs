@@ -21,8 +21,9 @@ impl Scheduler<'_> {
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
         let (mut at, mut scheduled) = match (self.rules.drafter, self.rules.order) {
-            (false, Order::StepStart | Order::StepEnd) => self.schedule_plain_decodes(),
-            _ => self.schedule_leading_decodes(),
+            (true, _) => self.schedule_leading_decodes(),
+            (false, Order::Async) => self.schedule_plain_decodes_ahead(),
+            (false, _) => self.schedule_plain_decodes(),
         };
         while at < self.running.len() && self.token_budget > slots {
             let r = &self.running[at];
@@ -86,6 +87,29 @@ impl Scheduler<'_> {
         self.token_budget -= done as u32;
         self.only_decodes = done == self.running.len();
         (done, done)
+    }
+
+    /// The same behind a step in flight, which may surely end some of them.
+    #[inline]
+    fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
+        let (mut looked, mut done) = (0, 0);
+        let room = self.rules.max_model_len - 1;
+        for r in self.running.iter_mut().take(self.token_budget as usize) {
+            if surely_ends(r) {
+                looked += 1;
+                continue;
+            }
+            let full = r.prefilling || r.num_computed_tokens >= room;
+            if full || !self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
+                break;
+            }
+            r.num_scheduled_tokens = 1;
+            r.num_cacheable_tokens = r.num_tokens.min(r.num_computed_tokens + 1);
+            (looked, done) = (looked + 1, done + 1);
+        }
+        self.token_budget -= done as u32;
+        self.only_decodes = done == self.running.len();
+        (looked, done)
     }
 
     /// The common case, kept tight: leading decodes with budget to spare, growing a block at most. Returns how many it looked at,
