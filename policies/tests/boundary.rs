@@ -4,8 +4,8 @@
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
 use foretoken_sim::{
-    Arrivals, Coefficients, ContextReads, DraftGap, Drafting, EngineConfig, Linear, Request, Run, Simulation, Time,
-    Workload,
+    Arrivals, Coefficients, ContextReads, DraftAt, DraftGap, Drafting, EngineConfig, Linear, Request, Run, Simulation,
+    Time, Workload,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -30,7 +30,7 @@ fn waves(every_s: f64) -> Workload {
 fn run(policy: &str, workload: &Workload, draft_gap: DraftGap) -> Run {
     let policy: PolicySpec = serde_json::from_str(policy).unwrap();
     policy.check().unwrap();
-    let config = EngineConfig { draft_gap, ..EngineConfig::default() };
+    let config = EngineConfig { draft_gap, draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
     let context = PolicyContext {
         belief: BELIEF,
         profile: &BELIEF,

@@ -5,9 +5,9 @@
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
 use foretoken_sim::{
-    AcceptanceSource, Around, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, DraftGap, DraftPlan,
-    Drafting, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Simulation, SpecPolicy,
-    Speculation, StepOutcome, Time, Truth, TruthRow, Version, Workload,
+    AcceptanceSource, Around, Arrivals, BatchView, ChunkTotals, Coefficients, ContextReads, DraftAt, DraftGap,
+    DraftPlan, Drafting, Ending, EngineConfig, Linear, OraclePolicy, Request, RequestId, RequestTruth, Simulation,
+    SpecPolicy, Speculation, StepOutcome, Time, Truth, TruthRow, Version, Workload,
 };
 use itertools::Itertools;
 use std::sync::Arc;
@@ -237,6 +237,7 @@ fn the_right_belief_is_what_every_step_of_every_policy_takes() {
                 let belief = Belief { context_reads, drafting, ..BELIEF };
                 let pressure = EngineConfig {
                     version,
+                    draft_at: Some(DraftAt::StepStart),
                     max_model_len: 256,
                     draft_gap,
                     draft_prefill: !lookup,

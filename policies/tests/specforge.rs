@@ -89,7 +89,7 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
     let run = Simulation {
         workload: &workload,
         arrivals: Arrivals::Open,
-        config: &EngineConfig::default(),
+        config: &EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() },
         draft: &Linear::new(coefficients),
         target: &Linear::new(coefficients),
         context_reads: ContextReads::Once,

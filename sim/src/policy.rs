@@ -279,9 +279,7 @@ impl Drafts {
             self.measure_trees(limit);
             return;
         }
-        for ((d, v), &limit) in self.draft_len.iter_mut().zip(&mut self.verify_len).zip(limit) {
-            (*d, *v) = ((*d).min(limit), (*v).min(limit));
-        }
+        self.verify_len.iter_mut().zip(limit).for_each(|(v, &limit)| *v = (*v).min(limit));
     }
 
     /// The most tokens of a chain, or levels of a tree, that may be drafted.

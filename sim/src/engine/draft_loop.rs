@@ -4,7 +4,7 @@ use super::Drafter;
 use super::draft_passes::{DraftPasses, Ran};
 use super::spec_decode::SpecDecode;
 use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
-use crate::{BatchView, Continue, DraftPlan, DraftShape, Drafts};
+use crate::{BatchView, Continue, DraftPlan, DraftShape, Drafts, PassShape};
 
 /// Drafts at the start of the step that verifies, with at most `max_draft_len` tokens a request: proposes, runs the draft passes,
 /// selects. Afterwards the lengths in `spec.drafts` are final.
@@ -62,7 +62,6 @@ pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
     }
     let cost = |pass: u32| match pass {
         _ if in_parallel && pass > 1 => PassCost::Free,
-        _ if trees && pass > 1 => PassCost::ByPass,
         _ => PassCost::Given(passes.shape(ran, k, silent + pass)),
     };
     let (made, stopped) = run.passes(drafter, executor, depth, cost)?;
@@ -156,6 +155,10 @@ impl Run<'_> {
             DraftShape::Chain => None,
             DraftShape::Tree(growth) => Some(growth),
         };
+        let cost = match cost {
+            PassCost::Given(shape) if growth.is_some() && pass > 1 => PassCost::Given(self.widened(shape, pass)),
+            cost => cost,
+        };
         let pass = &DraftPass { pass, draft_len: &self.plan.draft_len, common_len: self.common_len, growth, cost };
         executor.draft(self.step, pass, self.drafts)?;
         self.drafts.passes = pass.pass;
@@ -167,6 +170,20 @@ impl Run<'_> {
             *have += u32::from(planned >= pass.pass);
         }
         Ok(())
+    }
+
+    /// A pass over one token of each request, widened by the trees' frontiers.
+    fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
+        for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
+            if self.plan.draft_len[i] >= pass {
+                let (more, context) = (u64::from(tree.width()) - 1, u64::from(self.step.batch.context[i]));
+                let behind = u64::from(tree.ran()) - u64::from(pass - 1);
+                shape.batched += more;
+                shape.context += behind;
+                shape.pairs += more * (context + u64::from(pass)) + behind;
+            }
+        }
+        shape
     }
 
     /// A pass that drafts nothing.

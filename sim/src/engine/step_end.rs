@@ -184,6 +184,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
             let (_, longest) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
             let k = if batch.is_empty() { asked } else { longest };
+            let mut slots = k;
             if fits {
                 self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
                 let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
@@ -195,10 +196,14 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             fresh.drafts.verify_all();
             fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
                 && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
+            if fresh.drafts.in_trees() {
+                // Of a tree every token has a slot.
+                slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
+            }
             fresh.time = self.executor.queued_until() - sampled_at;
             step.record.draft_time = fresh.time;
             match (one_length, fits) {
-                (true, _) => self.scheduler.hold_drafts(next, None, k),
+                (true, _) => self.scheduler.hold_drafts(next, None, slots),
                 (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
                 // As many are verified, none of which can hold.
                 (false, false) => self.scheduler.hold_drafts(next, None, most),

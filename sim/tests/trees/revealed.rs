@@ -62,7 +62,9 @@ fn what_is_shown_and_accepted_is_the_sources() {
     for growth in [Growth::Beam { topk: 3 }, Growth::Expansion([2, 1, 3].into())] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let spy = Spy { growth: growth.clone(), seen: seen.clone() };
-        run_with(&spec, 40, OUTPUT, EngineConfig::default(), Speculation::Policy(Box::new(spy)));
+        // The spy puts what it proposed and what came of it together.
+        let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
+        run_with(&spec, 40, OUTPUT, config, Speculation::Policy(Box::new(spy)));
         let source = spec.build(SEED, &Workload::default()).expect("a good source");
         // (on the path, off it, accepted beyond first guesses): all must occur.
         let mut met = (0, 0, 0);

@@ -96,9 +96,13 @@ fn run(
 /// Whole runs under pressure: little memory, a small budget, chunked prompts, a draft that keeps KV. Every byte is the same.
 #[test]
 fn a_tree_of_width_one_runs_as_the_chain() {
-    for (version, blocks) in [(Version::V0_33, 96), (Version::V0, 300)] {
+    let start = Some(DraftAt::StepStart);
+    for (version, draft_at, blocks) in
+        [(Version::V0_33, None, 96), (Version::V0_33, start, 96), (Version::V0, None, 300)]
+    {
         let config = EngineConfig {
             version,
+            draft_at,
             num_gpu_blocks: blocks,
             max_num_batched_tokens: 260,
             max_num_seqs: 24,
@@ -154,7 +158,9 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
-    let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, EngineConfig::default(), policy);
+    // Behind a step, what is drafted for requests that end is nobody's.
+    let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
+    let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, config, policy);
     assert!(
         run.steps.iter().filter(|s| s.batch_size > 0).all(|s| s.drafted == 6 * s.batch_size && s.draft_passes == 2)
     );
