@@ -19,6 +19,8 @@ pub struct WaitingRequest {
     pub priority: i32,
     /// When it arrived.
     pub arrival: Time,
+    /// Was it passed over since it last ran? vLLM then does not count it among those that no room was found for.
+    pub passed_over: bool,
     /// Is output of it still to come from a step that began before it was preempted?
     pub stale: bool,
     /// What such output did.
@@ -36,6 +38,7 @@ impl WaitingRequest {
             may_draft: true,
             priority,
             arrival,
+            passed_over: false,
             stale: false,
             done: SpecCounts::default(),
         }

@@ -40,6 +40,7 @@ pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
     queue: VecDeque<Box<InFlight>>,
     /// Buffers to use again.
+    #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
     spare: Vec<Box<InFlight>>,
     /// The steps that may be queued.
     room: usize,

@@ -24,6 +24,14 @@ impl Scheduler<'_> {
         }
     }
 
+    /// Registers what is verified at once, since it may hold the end of a prompt that others share.
+    pub(super) fn cache_verified(&mut self) {
+        for r in self.running.iter_mut().filter(|r| !r.prefilling) {
+            r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);
+            self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
+        }
+    }
+
     /// Exchanges the output at hand, the last one decided or updated, for another one.
     pub fn swap_output(&mut self, other: &mut Box<SchedulerOutput>) {
         std::mem::swap(&mut self.output, other);
@@ -148,6 +156,7 @@ impl Scheduler<'_> {
             }
             let goes_on = w.num_output_tokens < max_tokens;
             ended = (!goes_on).then_some(*w);
+            self.num_passed_over -= u32::from(!goes_on && w.passed_over);
             goes_on
         });
         if first {

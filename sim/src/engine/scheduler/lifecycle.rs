@@ -91,6 +91,7 @@ impl Scheduler<'_> {
             may_draft: r.may_draft,
             priority: r.priority,
             arrival: r.arrival,
+            passed_over: false,
             stale: r.num_in_flight_tokens > 0,
             done: SpecCounts::default(),
         });
@@ -117,6 +118,7 @@ impl Scheduler<'_> {
             && self.output.preempted.is_empty()
             && let Some(head) = self.waiting.pop()
         {
+            self.num_passed_over -= u32::from(head.passed_over);
             let tokens = self.workload.prompt_len[head.id as usize] + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };

@@ -59,6 +59,8 @@ pub struct Scheduler<'a> {
     current_step: u64,
     /// Where requests stand in the running list; right where that list agrees. Behind a step in flight they move.
     place: Vec<u32>,
+    /// Waiting requests that were passed over since they last ran.
+    num_passed_over: u32,
     /// Waiting requests with output of a step in flight still to come.
     num_stale: u32,
     /// When the last step ended: most requests emitted then.
@@ -98,6 +100,7 @@ impl<'a> Scheduler<'a> {
             aside: Vec::new(),
             current_step: 0,
             place: Vec::new(),
+            num_passed_over: 0,
             num_stale: 0,
             last_end: Time::ZERO,
         }

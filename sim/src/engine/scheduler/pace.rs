@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// Looked at the waiting list: `left` requests still wait that were not passed over.
+    /// Looked at the waiting list: `left` says whether requests still wait that were never passed over.
     pub(super) fn admitted(&mut self, left: bool) {
         if !self.defer_prefills {
             self.prefill_capacity_bound = left;

@@ -223,7 +223,7 @@ impl Rules {
     /// Is the end of a prompt cached only once decoding has gone on from it? Else what decoding fills is a request's own, and is
     /// cached when it gives its blocks back.
     #[inline]
-    fn decodes_finish_prompts(&self) -> bool {
+    pub(super) fn decodes_finish_prompts(&self) -> bool {
         self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0
     }
 

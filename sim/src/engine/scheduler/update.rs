@@ -74,6 +74,9 @@ impl Scheduler<'_> {
             _ => self.update_chunks(end, totals),
         };
         record.emitted = sums.emitted + emitted;
+        if self.rules.order == Order::Async && self.rules.decodes_finish_prompts() {
+            self.cache_verified();
+        }
         if sums.finished + finished > 0 {
             self.remove_finished(end);
         }

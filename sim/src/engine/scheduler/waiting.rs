@@ -24,14 +24,14 @@ impl Scheduler<'_> {
             let Some(head) = self.waiting.peek() else { break };
             if head.stale {
                 // What is still to come of it would be sampled a second time.
-                self.aside.extend(self.waiting.pop());
+                self.pass_over();
                 continue;
             }
             let r = self.activate(head);
             let found = self.kv_cache_manager.get_computed_blocks(r.id, r.num_tokens);
             match self.tokens_to_admit(&r, found.num_tokens, running) {
                 Admit::Stop => break,
-                Admit::PassOver => self.aside.extend(self.waiting.pop()),
+                Admit::PassOver => self.pass_over(),
                 Admit::Tokens(new) => {
                     let tokens = found.num_tokens + new + self.rules.num_lookahead_tokens;
                     if !self.admit(head, r, found, new, tokens.min(self.rules.max_model_len)) {
@@ -40,9 +40,17 @@ impl Scheduler<'_> {
                 }
             }
         }
-        self.pace.admitted(!self.waiting.is_empty());
         while let Some(r) = self.aside.pop() {
             self.waiting.prepend(r);
+        }
+        self.pace.admitted(self.waiting.len() as u32 > self.num_passed_over);
+    }
+
+    /// Puts the head of the waiting list aside until this step is decided.
+    fn pass_over(&mut self) {
+        if let Some(mut head) = self.waiting.pop() {
+            self.num_passed_over += u32::from(!std::mem::replace(&mut head.passed_over, true));
+            self.aside.push(head);
         }
     }
 
@@ -94,6 +102,7 @@ impl Scheduler<'_> {
         r.num_cacheable_tokens = (computed + new).min(r.num_tokens);
         self.kv_cache_manager.cache_blocks(&r, r.num_cacheable_tokens);
         self.waiting.pop();
+        self.num_passed_over -= u32::from(head.passed_over);
         r.num_computed_tokens = computed;
         // The cache holds the draft's KV as well, but for the gaps it had.
         let prompt = r.num_tokens - r.num_output_tokens;
