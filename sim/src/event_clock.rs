@@ -140,7 +140,7 @@ impl Executor for EventClock<'_> {
         let time = self.world.decision_time.of(moment);
         match moment {
             // The next pass waits for the look at this one.
-            Moment::KeepDrafting if self.world.queues => self.device += time,
+            Moment::KeepDrafting if self.world.queues => self.device = self.queued_until() + time,
             _ => self.now += time,
         }
     }

@@ -133,13 +133,15 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let pipeline = &mut self.pipeline;
         let batch = self.scheduler.step_plan().batch;
         step.spec.reset(batch.len(), self.config.max_draft_len);
-        step.trimmed = false;
+        (step.trimmed, step.spec.passes) = (false, 0);
         if D::ACTIVE {
             pipeline.held.take(&batch, &mut step.spec.drafts);
             (step.drafting, step.trimmed) = (pipeline.held.time, pipeline.held.trimmed);
             pipeline.device.fill(batch.ids, &self.workload.prompt_len, &pipeline.sampled);
         }
-        self.scheduler.top_up_chunks(&step.spec.drafts);
+        if step.trimmed {
+            self.scheduler.top_up_chunks(&step.spec.drafts);
+        }
         step.record = self.scheduler.begin_record();
         step.record.start = start;
         let begun = self.executor.queued_until();

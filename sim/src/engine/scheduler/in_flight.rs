@@ -52,7 +52,7 @@ impl Scheduler<'_> {
 
     /// The running request of this id, if it runs.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
-        let at = self.place[id as usize] as usize;
+        let at = *self.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)
     }
 
