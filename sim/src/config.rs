@@ -57,7 +57,7 @@ pub enum DraftMethod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runner {
-    /// The first one: CPUs, n-gram, suffix, parallel drafting.
+    /// The first one: CPUs, suffix, parallel drafting.
     V1,
     /// The default of 0.33.
     V2,

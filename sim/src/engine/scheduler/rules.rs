@@ -258,7 +258,8 @@ fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
 
 /// The model runner: the one that the release takes for the drafter, where none is set.
 pub(in crate::engine) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
-    let old = matches!(c.method, DraftMethod::Ngram | DraftMethod::Suffix) || spec.parallel_drafting;
+    let block = matches!(c.method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
+    let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !block);
     let needs_v1 = spec.num_speculative_tokens > 0 && old;
     c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
 }
