@@ -8,6 +8,7 @@ pub mod acceptance;
 mod around;
 mod around_executor;
 pub mod config;
+pub mod drafts;
 pub mod draws;
 pub mod engine;
 pub mod event_clock;
@@ -33,15 +34,14 @@ pub use config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
     MAX_SPEC_LEN, Runner, SchedulingPolicy, Version,
 };
+pub use drafts::Drafts;
 pub use draws::Draws;
 pub use engine::{Ending, RejectReason};
 pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
-pub use policy::{
-    BatchView, Candidate, ChunkTotals, Continue, DraftPlan, DraftShape, Drafts, SpecPolicy, StepOutcome, Wants,
-};
+pub use policy::{BatchView, Candidate, ChunkTotals, Continue, DraftPlan, DraftShape, SpecPolicy, StepOutcome, Wants};
 pub use serving::{Served, Serving};
 pub use simulation::{Arrivals, Run, Simulation, Speculation};
 pub use time::Time;

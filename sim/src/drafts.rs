@@ -1,0 +1,271 @@
+//! The drafts of a step: how long they are, what the draft says of them, and what of them is verified.
+
+use crate::Wants;
+use crate::tree::DraftTree;
+
+/// What was drafted in this step, and what of it is to be verified.
+#[derive(Debug, Default)]
+pub struct Drafts {
+    /// Draft tokens each request has now; for a tree, its depth.
+    pub draft_len: Vec<u32>,
+    /// Draft tokens of each to verify. Equals `draft_len` until `select` lowers it. For a tree, the depth of the deepest
+    /// token to verify, which follows from what is [kept](DraftTree::keep).
+    pub verify_len: Vec<u32>,
+    /// The tree of each request, when [trees are drafted](Drafts::in_trees).
+    pub trees: Vec<DraftTree>,
+    /// What the policy looks at.
+    pub wants: Wants,
+    /// Draft forwards run so far in this step.
+    pub passes: u32,
+    /// Requests that left the draft batch early (`stop`).
+    stopped: Vec<bool>,
+    any_stopped: bool,
+    confidence: Vec<f64>,
+    entropy: Vec<f64>,
+    divergence: Vec<f64>,
+    stride: usize,
+    in_trees: bool,
+    undecided: bool,
+    /// Tokens drafted and kept of each tree.
+    tree_tokens: Vec<(u32, u32)>,
+}
+
+/// Written out so that `clone_from` keeps buffers: outcomes that reach a policy late are copied in every step.
+impl Clone for Drafts {
+    fn clone(&self) -> Drafts {
+        let mut copy = Drafts::default();
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, from: &Drafts) {
+        let Drafts { wants, passes, any_stopped, stride, in_trees, .. } = *from;
+        self.draft_len.clone_from(&from.draft_len);
+        self.verify_len.clone_from(&from.verify_len);
+        self.trees.clone_from(&from.trees);
+        self.stopped.clone_from(&from.stopped);
+        self.confidence.clone_from(&from.confidence);
+        self.entropy.clone_from(&from.entropy);
+        self.divergence.clone_from(&from.divergence);
+        self.tree_tokens.clone_from(&from.tree_tokens);
+        (self.wants, self.passes, self.any_stopped) = (wants, passes, any_stopped);
+        (self.stride, self.in_trees) = (stride, in_trees);
+    }
+}
+
+impl Drafts {
+    /// Empties the drafts for a batch of `n` requests with at most `max_draft_len` tokens each. Keeps its buffers.
+    #[inline]
+    pub fn reset(&mut self, n: usize, max_draft_len: u32) {
+        self.draft_len.clear();
+        self.draft_len.resize(n, 0);
+        self.verify_len.clear();
+        self.passes = 0;
+        self.in_trees = false;
+        self.undecided = false;
+        if self.any_stopped {
+            self.stopped.fill(false);
+            self.any_stopped = false;
+        }
+        if self.stopped.len() < n {
+            self.stopped.resize(n, false);
+        }
+        self.stride = max_draft_len as usize;
+        if self.confidence.len() < n * self.stride {
+            self.confidence.resize(n * self.stride, 0.0);
+        }
+    }
+
+    /// Begins a batch of `n` requests whose drafts are to be copied from `from`. Keeps its buffers.
+    pub(crate) fn begin_copy(&mut self, from: &Drafts, n: usize) {
+        self.reset(n, from.stride as u32);
+        if from.in_trees {
+            self.plant(n);
+        }
+        self.want(from.wants);
+        self.verify_len.resize(n, 0);
+        self.passes = from.passes;
+    }
+
+    /// Moves the drafts of a row of `from` here.
+    pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
+        if self.in_trees != from.in_trees || self.stride != from.stride {
+            return;
+        }
+        self.draft_len[i] = from.draft_len[row];
+        self.verify_len[i] = from.verify_len[row];
+        let (to, of) = (i * self.stride, row * self.stride);
+        let n = self.draft_len[i] as usize;
+        if self.wants.confidence || self.wants.divergence {
+            self.confidence[to..to + n].copy_from_slice(&from.confidence[of..of + n]);
+        }
+        if self.wants.entropy && from.wants.entropy {
+            self.entropy[to..to + n].copy_from_slice(&from.entropy[of..of + n]);
+        }
+        if from.in_trees {
+            std::mem::swap(&mut self.trees[i], &mut from.trees[row]);
+        }
+    }
+
+    /// Moves the drafts of a row of `from` behind the last one.
+    pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
+        let i = self.draft_len.len();
+        self.draft_len.push(0);
+        self.verify_len.push(0);
+        if self.confidence.len() < (i + 1) * self.stride {
+            self.confidence.resize((i + 1) * self.stride, 0.0);
+        }
+        if self.in_trees {
+            self.trees.resize_with(i + 1, DraftTree::default);
+            self.tree_tokens.resize(i + 1, (0, 0));
+        }
+        self.want(self.wants);
+        self.copy_row(i, from, row);
+    }
+
+    /// All that was drafted is to be verified.
+    pub(crate) fn verify_all(&mut self) {
+        self.verify_len.clear();
+        self.verify_len.extend_from_slice(&self.draft_len);
+    }
+
+    /// What does not fit when drafts come to be verified is lost.
+    pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
+        if self.in_trees {
+            self.trees.iter_mut().zip(limit).for_each(|(tree, &limit)| tree.keep_first(limit));
+            self.measure_trees(limit);
+            return;
+        }
+        self.verify_len.iter_mut().zip(limit).for_each(|(v, &limit)| *v = (*v).min(limit));
+    }
+
+    /// The most tokens of a chain, or levels of a tree, that may be drafted.
+    pub(crate) fn max_draft_len(&self) -> u32 {
+        self.stride as u32
+    }
+
+    /// Says what is looked at in this step, and makes room for it.
+    #[inline]
+    pub fn want(&mut self, wants: Wants) {
+        self.wants = wants;
+        let room = self.draft_len.len() * self.stride;
+        for (wanted, column) in [(wants.entropy, &mut self.entropy), (wants.divergence, &mut self.divergence)] {
+            if wanted && column.len() < room {
+                column.resize(room, 0.0);
+            }
+        }
+    }
+
+    /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
+    ///
+    /// Only filled when the policy says it [looks](SpecPolicy::wants).
+    #[inline]
+    pub fn confidence(&self, i: usize, j: usize) -> f64 {
+        self.confidence[i * self.stride + j]
+    }
+
+    /// Records a confidence (executors do).
+    #[inline]
+    pub fn set_confidence(&mut self, i: usize, j: usize, c: f64) {
+        self.confidence[i * self.stride + j] = c;
+    }
+
+    /// The entropy, in nats, of the distribution that the (j+1)-th draft token of the request at batch index `i` came from.
+    #[inline]
+    pub fn entropy(&self, i: usize, j: usize) -> f64 {
+        self.entropy[i * self.stride + j]
+    }
+
+    /// Records an entropy (executors do).
+    #[inline]
+    pub fn set_entropy(&mut self, i: usize, j: usize, nats: f64) {
+        self.entropy[i * self.stride + j] = nats;
+    }
+
+    /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`; known after
+    /// verification, for j up to the accepted count.
+    #[inline]
+    pub fn divergence(&self, i: usize, j: usize) -> f64 {
+        self.divergence[i * self.stride + j]
+    }
+
+    /// Records a divergence (executors do).
+    #[inline]
+    pub fn set_divergence(&mut self, i: usize, j: usize, nats: f64) {
+        self.divergence[i * self.stride + j] = nats;
+    }
+
+    /// Takes the request at batch index `i` out of the draft batch; its tokens so far stay.
+    pub fn stop(&mut self, i: usize) {
+        self.stopped[i] = true;
+        self.any_stopped = true;
+    }
+
+    /// Says that nothing is decided at this moment, so that no time is charged for it. The hooks between passes and before
+    /// verification do so unless a policy has its own; one that only sometimes decides says so itself.
+    pub fn nothing_to_decide(&mut self) {
+        self.undecided = true;
+    }
+
+    /// Was something decided since the last time this was asked?
+    pub(crate) fn was_decided(&mut self) -> bool {
+        !std::mem::take(&mut self.undecided)
+    }
+
+    /// Starts a tree for each of `n` requests. Keeps buffers.
+    pub(crate) fn plant(&mut self, n: usize) {
+        if self.trees.len() < n {
+            self.trees.resize_with(n, DraftTree::default);
+        }
+        self.trees.iter_mut().for_each(DraftTree::clear);
+        self.tree_tokens.clear();
+        self.tree_tokens.resize(n, (0, 0));
+        self.in_trees = true;
+    }
+
+    /// Are trees drafted in this step?
+    pub fn in_trees(&self) -> bool {
+        self.in_trees
+    }
+
+    /// Counts the trees after selection: tokens drafted and kept, and the depth to verify. Panics when more is kept than
+    /// the request's limit allows.
+    pub(crate) fn measure_trees(&mut self, limit: &[u32]) {
+        if !self.in_trees {
+            return;
+        }
+        for (i, &limit) in limit.iter().enumerate() {
+            let tree = &self.trees[i];
+            let kept = tree.kept();
+            assert!(kept <= limit, "a policy keeps {kept} tokens of a tree where {limit} are allowed");
+            self.tree_tokens[i] = (tree.nodes().len() as u32, kept);
+            self.verify_len[i] = tree.kept_depth();
+        }
+    }
+
+    /// Tokens drafted for the request at batch index `i`, and those of them to verify.
+    #[inline]
+    pub(crate) fn tokens(&self, i: usize) -> (u32, u32) {
+        if self.in_trees { self.tree_tokens[i] } else { (self.draft_len[i], self.verify_len[i]) }
+    }
+
+    /// Shortens the plan of the requests that left to what they have; says whether anybody ever left.
+    #[inline]
+    pub(crate) fn leave_stopped(&self, planned: &mut [u32]) -> bool {
+        if !self.any_stopped {
+            return false;
+        }
+        for ((plan, &have), &stopped) in planned.iter_mut().zip(&self.draft_len).zip(&self.stopped) {
+            if stopped {
+                *plan = have;
+            }
+        }
+        true
+    }
+
+    /// Did the request leave the draft batch early?
+    #[inline]
+    pub fn is_stopped(&self, i: usize) -> bool {
+        self.any_stopped && self.stopped[i]
+    }
+}
