@@ -303,7 +303,7 @@ impl Setting {
 impl Variant {
     /// The engine's settings, with those the file leaves to the hardware filled in. With a drafter, its weights leave
     /// less memory for KV.
-    fn engine(&self, drafting: bool) -> Result<EngineConfig> {
+    pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
         if self.experiment.live.is_some() {

@@ -67,7 +67,7 @@ pub enum Runner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftAt {
-    /// At the end of a step, for the next one to verify: vLLM since 0.7.
+    /// At the end of a step, for the next one to verify: vLLM 0.32 and 0.33.
     StepEnd,
     /// At the start of the step that verifies them: the papers' engine, SGLang, and every live run here.
     StepStart,

@@ -69,10 +69,7 @@ fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
     let plan = Plan::of_results(folder)?;
     let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));
     let Some(variant) = plan.variants.iter().find(same) else { return Ok(None) };
-    let mut engine = variant.experiment.engine.clone();
-    if variant.experiment.live.is_some() {
-        engine.as_on_a_device();
-    }
+    let engine = variant.engine(true)?;
     let drafting = SpeculativeConfig {
         drafter: true,
         num_speculative_tokens: engine.max_draft_len,

@@ -120,7 +120,17 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         step.ready = Time::ZERO;
         if step.runs {
             self.verify(&mut step, start)?;
-            self.draft_next(&mut step)?;
+            let rules = self.scheduler.rules();
+            let (order, delivers) = (rules.order, rules.deliver_at);
+            if D::ACTIVE && rules.num_speculative_tokens > 0 {
+                self.draft_next(&mut step)?;
+            }
+            if delivers == DeliverAt::Drafted {
+                step.ready = self.executor.queued_until();
+            }
+            if order == Order::Async {
+                self.scheduler.advance();
+            }
         }
         let runs = step.runs;
         self.scheduler.swap_output(&mut step.output);
@@ -167,61 +177,51 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Queues the draft passes behind a step, and notes for whom there will be drafts.
     fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
         let rules = self.scheduler.rules();
-        let (order, delivers, passes) = (rules.order, rules.deliver_at, rules.draft_passes);
-        let (one_length, loses_drafts, most) = (rules.one_length, rules.loses_drafts, rules.num_speculative_tokens);
+        let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.max_model_len);
+        let (one_length, loses_drafts) = (rules.one_length, rules.loses_drafts);
         let sampled_at = step.ready;
-        if D::ACTIVE && most > 0 {
-            let output = self.scheduler.output();
-            let asked = if output.skip_drafts { 0 } else { output.num_spec_tokens_to_schedule };
-            let ran = self.ran(step);
-            let Pipeline { next, fresh, held, device, sampled, .. } = &mut self.pipeline;
-            self.scheduler.gather_next(asked, next);
-            fresh.begin(next, self.workload.len(), self.config.max_draft_len);
-            let fits = passes
-                .ends_early
-                .is_none_or(|more| self.scheduler.longest() + most + more <= self.scheduler.rules().max_model_len);
-            let plan = self.scheduler.step_plan();
-            let batch = next.view(&plan.batch);
-            device.fill(batch.ids, &self.workload.prompt_len, sampled);
-            let on_device = device.view(&batch);
-            self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
-            let (_, longest) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
-            let k = if batch.is_empty() { asked } else { longest };
-            let mut slots = k;
-            if fits {
-                self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
-                let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
-                let views = (&plan, &batch);
-                let HeldDrafts { plan, drafts, .. } = &mut **fresh;
-                let behind = (&passes, &ran, k);
-                step.spec.passes = draft_at_end(&mut self.drafter, &mut self.executor, views, behind, plan, drafts)?;
-            }
-            fresh.drafts.verify_all();
-            fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
-                && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
-            if fresh.drafts.in_trees() {
-                // Of a tree every token has a slot.
-                slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
-            }
-            fresh.time = self.executor.queued_until() - sampled_at;
-            step.record.draft_time = fresh.time;
-            match (one_length, fits) {
-                (true, _) => self.scheduler.hold_drafts(next, None, slots),
-                (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
-                // As many are verified, none of which can hold.
-                (false, false) => self.scheduler.hold_drafts(next, None, most),
-            }
-            if !loses_drafts {
-                fresh.keep(held);
-            }
-            std::mem::swap(fresh, held);
+        let output = self.scheduler.output();
+        let asked = if output.skip_drafts { 0 } else { output.num_spec_tokens_to_schedule };
+        let ran = self.ran(step);
+        let Pipeline { next, fresh, held, device, sampled, .. } = &mut self.pipeline;
+        self.scheduler.gather_next(asked, next);
+        fresh.begin(next, self.workload.len(), self.config.max_draft_len);
+        let fits = passes.ends_early.is_none_or(|more| self.scheduler.longest() + most + more <= longest);
+        let plan = self.scheduler.step_plan();
+        let batch = next.view(&plan.batch);
+        device.fill(batch.ids, &self.workload.prompt_len, sampled);
+        let on_device = device.view(&batch);
+        self.drafter.propose(&mut self.executor, &batch, &on_device, &mut fresh.plan, &mut fresh.drafts);
+        let (_, depth) = clamp(batch.limit, &mut fresh.plan, &mut fresh.drafts);
+        let k = if batch.is_empty() { asked } else { depth };
+        let mut slots = k;
+        if fits {
+            self.executor.cap_draft_limits(batch.ids, on_device.emitted, &mut fresh.plan.draft_len);
+            let plan = StepPlan { batch: on_device, chunks: &[], ..plan };
+            let views = (&plan, &batch);
+            let HeldDrafts { plan, drafts, .. } = &mut **fresh;
+            let behind = (&passes, &ran, k);
+            step.spec.passes = draft_at_end(&mut self.drafter, &mut self.executor, views, behind, plan, drafts)?;
         }
-        if delivers == DeliverAt::Drafted {
-            step.ready = self.executor.queued_until();
+        fresh.drafts.verify_all();
+        fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
+            && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
+        if fresh.drafts.in_trees() {
+            // Of a tree every token has a slot.
+            slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
         }
-        if order == Order::Async {
-            self.scheduler.advance();
+        fresh.time = self.executor.queued_until() - sampled_at;
+        step.record.draft_time = fresh.time;
+        match (one_length, fits) {
+            (true, _) => self.scheduler.hold_drafts(next, None, slots),
+            (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
+            // As many are verified, none of which can hold.
+            (false, false) => self.scheduler.hold_drafts(next, None, most),
         }
+        if !loses_drafts {
+            fresh.keep(held);
+        }
+        std::mem::swap(fresh, held);
         Ok(())
     }
 

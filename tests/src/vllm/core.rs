@@ -12,7 +12,7 @@ use foretoken_sim::{
     AcceptanceSource, AroundExecutor, Arrivals, BatchView, Coefficients, ContextReads, DraftMethod, DraftPlan,
     Drafting, Drafts, EngineConfig, Linear, RequestId, RequestTruth, Runner, Time, TruthRow,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -163,7 +163,7 @@ struct Seen {
     /// Outputs of each request.
     outputs: HashMap<RequestId, u32>,
     /// Requests that have ended.
-    ended: HashMap<RequestId, u32>,
+    ended: HashSet<RequestId>,
     /// Requests of the steps in flight, oldest first, and those of each that were preempted since.
     flying: Vec<(Vec<RequestId>, Vec<RequestId>)>,
 }
@@ -237,7 +237,7 @@ impl Watch for Watcher<'_> {
         let mut fates = String::new();
         let mut tokens = 0;
         for id in &ids {
-            if seen.ended.contains_key(id) {
+            if seen.ended.contains(id) {
                 fates.push('x');
                 continue;
             }
@@ -249,7 +249,7 @@ impl Watch for Watcher<'_> {
             fates.push(char::from_digit(now[id] - before, 36).expect("no more drafts than letters"));
         }
         for &id in &ended {
-            seen.ended.insert(id, 0);
+            seen.ended.insert(id);
             self.blocks.forget(id);
         }
         seen.idle = if tokens > 0 { 0 } else { seen.idle + 1 };

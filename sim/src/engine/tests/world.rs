@@ -264,22 +264,30 @@ impl Fixture {
         Rules::of(&self.config, &speculation).unwrap().order
     }
 
-    /// The erratic run on an executor that might have memory behind it: which block is whose matters there.
-    pub fn erratic_addressed(&self, limit: u32) -> Run {
-        let (draft, target, acceptance) = (Linear::new(self.draft), Linear::new(self.target), self.acceptance());
-        let world = World {
-            draft: &draft,
-            target: &target,
+    fn world<'a>(
+        &self,
+        (draft, target, acceptance): (&'a Linear, &'a Linear, &'a dyn AcceptanceSource),
+        order: Order,
+    ) -> World<'a> {
+        World {
+            draft,
+            target,
             context_reads: ContextReads::Once,
             drafting: self.drafting,
-            acceptance: &*acceptance,
+            acceptance,
             overhead: Time::ZERO,
             decision_time: DecisionTime::default(),
             noise_cv: 0.0,
             seed: 1,
             max_draft_len: self.config.max_draft_len,
-            queues: self.order(Some(limit), false) != Order::StepStart,
-        };
+            queues: order != Order::StepStart,
+        }
+    }
+
+    /// The erratic run on an executor that might have memory behind it: which block is whose matters there.
+    pub fn erratic_addressed(&self, limit: u32) -> Run {
+        let (draft, target, acceptance) = (Linear::new(self.draft), Linear::new(self.target), self.acceptance());
+        let world = self.world((&draft, &target, &*acceptance), self.order(Some(limit), false));
         let serving = Serving {
             workload: &self.workload,
             arrivals: self.arrivals,
@@ -296,19 +304,7 @@ impl Fixture {
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
         let acceptance = self.acceptance();
-        let world = World {
-            draft: &draft,
-            target: &target,
-            context_reads: ContextReads::Once,
-            drafting: self.drafting,
-            acceptance: &*acceptance,
-            overhead: Time::ZERO,
-            decision_time: DecisionTime::default(),
-            noise_cv: 0.0,
-            seed: 0,
-            max_draft_len: self.config.max_draft_len,
-            queues: self.order(speculate.then_some(5), true) != Order::StepStart,
-        };
+        let world = self.world((&draft, &target, &*acceptance), self.order(speculate.then_some(5), true));
         let clock = EventClock::new(world, self.workload.len());
         if speculate {
             let policy = Box::new(Erratic::new(5, true));
