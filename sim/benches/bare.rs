@@ -28,7 +28,7 @@ struct Decoding {
 
 /// Serves the yardstick's requests; gives when the last one ended. `k` drafts a request; `skip` runs stretches on sums.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
-    let (w, target, coin) = (y.workload(), target(), Coin::default());
+    let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);
     let mut running: Vec<Decoding> = Vec::new();
     let mut spare: Vec<TruthRow> = Vec::new();

@@ -88,14 +88,14 @@ impl HostClock {
     }
 
     /// The times so far.
-    pub fn times(mut self) -> HostTimes {
-        let step = time(&mut self.all);
+    pub fn times(self) -> HostTimes {
+        let step = time(&self.all);
         HostTimes {
             step,
             overhead_s: step.map(|s| s.mean_s + self.recording.as_s() / s.steps as f64),
-            step_at_32: time(&mut self.large),
-            scheduler: time(&mut self.scheduler),
-            policy: time(&mut self.policy),
+            step_at_32: time(&self.large),
+            scheduler: time(&self.scheduler),
+            policy: time(&self.policy),
         }
     }
 }
@@ -106,12 +106,9 @@ impl Recorder for HostClock {
     }
 }
 
-fn time(gaps: &mut Gaps) -> Option<HostTime> {
-    gaps.flush();
-    (!gaps.is_empty()).then(|| HostTime {
-        steps: gaps.len(),
-        mean_s: gaps.mean_s(),
-        p50_s: gaps.quantile_s(0.5),
-        p99_s: gaps.quantile_s(0.99),
+fn time(gaps: &Gaps) -> Option<HostTime> {
+    (!gaps.is_empty()).then(|| {
+        let [p50_s, p99_s] = gaps.quantiles_s([0.5, 0.99]);
+        HostTime { steps: gaps.len(), mean_s: gaps.mean_s(), p50_s, p99_s }
     })
 }

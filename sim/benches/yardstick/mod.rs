@@ -2,25 +2,41 @@
 
 use super::*;
 
-/// Constant acceptance 0.8, drawn from the keyed luck.
-#[derive(Default)]
+/// Constant acceptance 0.8, tossed before the run: what is measured is the engine.
 pub struct Coin {
+    /// The words of each request, one after the other.
+    words: Vec<u64>,
+    /// Where those of each request begin.
+    first: Vec<usize>,
     ranks: RankLaw,
+}
+
+impl Coin {
+    /// For these requests, with drafts of at most `max_draft_len`.
+    fn of(workload: &Workload, max_draft_len: u32) -> Coin {
+        let mut coin = Coin { words: Vec::new(), first: Vec::new(), ranks: RankLaw::default() };
+        let right = threshold(0.8);
+        for (id, &output_len) in workload.output_len.iter().enumerate() {
+            coin.first.push(coin.words.len());
+            let luck = Luck::new(1, Stream::Right, id as u64);
+            for word in 0..u64::from(output_len + max_draft_len).div_ceil(64) {
+                let pairs = (0..32).map(|pair| (pair, luck.bits(word * 32 + pair)));
+                coin.words.push(pairs.fold(0, |word, (pair, bits)| {
+                    let (one, other) = ((bits & 0xFFFF_FFFF) < right, (bits >> 32) < right);
+                    word | u64::from(one) << (2 * pair) | u64::from(other) << (2 * pair + 1)
+                }));
+            }
+        }
+        coin
+    }
 }
 
 impl AcceptanceSource for Coin {
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
         let positions = (request.output_len + max_draft_len) as usize;
         out.reset(positions, 1);
-        let luck = Luck::new(1, Stream::Right, request.id.into());
-        let right = threshold(0.8);
-        for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
-            for pair in 0..32 {
-                let bits = luck.bits(w as u64 * 32 + pair);
-                *word |= u64::from((bits & 0xFFFF_FFFF) < right) << (2 * pair);
-                *word |= u64::from((bits >> 32) < right) << (2 * pair + 1);
-            }
-        }
+        let words = positions.div_ceil(64);
+        out.depth_mut(0)[..words].copy_from_slice(&self.words[self.first[request.id as usize]..][..words]);
     }
 
     fn confidence(&self, _: RequestTruth, _: u32, _: u32, _: Option<bool>, _: u64) -> f32 {
@@ -61,6 +77,7 @@ impl SpecPolicy for Fixed {
 pub struct Yardstick {
     workload: Workload,
     config: EngineConfig,
+    coin: Coin,
 }
 
 impl Yardstick {
@@ -105,21 +122,26 @@ impl Yardstick {
             pad_admissions: Some(false),
             ..EngineConfig::default()
         };
-        Yardstick { workload, config }
+        Yardstick { coin: Coin::of(&workload, config.max_draft_len), workload, config }
     }
 
     /// The same requests under all rules of vLLM 0.33.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn full(n: u64, rate: f64) -> Yardstick {
-        let Yardstick { workload, .. } = Yardstick::new(n, rate);
         let config = EngineConfig { max_draft_len: 4, ..EngineConfig::default() };
-        Yardstick { workload, config }
+        Yardstick { config, ..Yardstick::new(n, rate) }
     }
 
     /// Its requests.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn workload(&self) -> &Workload {
         &self.workload
+    }
+
+    /// What drafts get right.
+    #[allow(dead_code, reason = "some of the benches that share this file use it")]
+    pub fn coin(&self) -> &Coin {
+        &self.coin
     }
 
     /// The whole run with a fixed draft length, 0 for autoregressive.
@@ -135,7 +157,7 @@ impl Yardstick {
             context_reads: ContextReads::Once,
             drafting: Drafting::Autoregressive,
             noise_cv: 0.0,
-            acceptance: &Coin::default(),
+            acceptance: &self.coin,
             seed: 1,
             slo_tpot_s: f64::INFINITY,
             keep_steps: false,

@@ -9,6 +9,7 @@
 use crate::RequestId;
 use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// P(right | q) = σ(slope · logit q + intercept of the depth).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -94,14 +95,21 @@ const POINTS: usize = 512;
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
-    /// Quantiles of z by [wrong, right][rate][quantile].
-    table: [Vec<f32>; 2],
+    /// Quantiles of z by [wrong, right][rate][quantile], tabulated when the first confidence is asked for: most policies look
+    /// at none.
+    table: OnceLock<[Vec<f32>; 2]>,
 }
 
 impl ConfidenceModel {
-    /// Tabulates the conditional laws (a few milliseconds).
+    /// The model of `spec`, with the luck of `seed`.
     pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
-        let sd = spec.curve.slope * spec.prior_sd;
+        ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new() }
+    }
+
+    /// Tabulates the conditional laws (some forty milliseconds).
+    #[cold]
+    fn tabulate(&self) -> [Vec<f32>; 2] {
+        let sd = self.spec.curve.slope * self.spec.prior_sd;
         let mut table = [Vec::new(), Vec::new()];
         for i in 0..RATES {
             let grid = Grid::new(sigmoid(((i as f64 + 0.5) / RATES as f64 - 0.5) * 2.0 * RATE_REACH), sd);
@@ -109,7 +117,7 @@ impl ConfidenceModel {
                 table.extend(grid.quantiles(right == 1));
             }
         }
-        ConfidenceModel { spec: spec.clone(), seed, table }
+        table
     }
 
     /// The confidence at `depth` of the round that starts at `round_start`; `right` is `None` off the path, where
@@ -130,7 +138,7 @@ impl ConfidenceModel {
 
     /// Bilinear between the tabulated rates and quantiles.
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
-        let table = &self.table[usize::from(right)];
+        let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
         let (j, along_u) = cell(logit(u) / (2.0 * REACH) + 0.5, QUANTILES);
         let at = |i: usize, j: usize| f64::from(table[i * QUANTILES + j]);

@@ -123,12 +123,9 @@ impl TruthRow {
             return self.run_by_depth(n, len);
         }
         let word = n as usize / 64;
-        if word + 1 >= self.words_per_depth {
-            return 0;
-        }
-        let shift = n % 64;
-        let pair = u128::from(self.words[word]) | u128::from(self.words[word + 1]) << 64;
-        ((pair >> shift) as u64).trailing_ones().min(len)
+        let Some(&[low, high]) = self.words.get(word..word + 2) else { return 0 };
+        let pair = u128::from(low) | u128::from(high) << 64;
+        ((pair >> (n % 64)) as u64).trailing_ones().min(len)
     }
 
     /// Apart, so that the usual case of [`run`](TruthRow::run) is small enough to be inlined.

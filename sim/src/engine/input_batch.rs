@@ -20,9 +20,10 @@ pub struct InputBatch {
 }
 
 impl InputBatch {
-    /// The batch of all running requests, none of which drafts: what concerns drafts keeps its defaults.
+    /// The batch of all running requests, each of which decodes. Without a drafter nobody reads what concerns drafts: it keeps its
+    /// defaults.
     #[inline]
-    pub fn fill_plain(&mut self, running: &[RunningRequest]) {
+    pub fn fill(&mut self, running: &[RunningRequest], drafting: bool) {
         let n = running.len();
         self.reserve(n);
         let columns = self.at[..n].iter_mut().zip(&mut self.ids[..n]);
@@ -36,6 +37,12 @@ impl InputBatch {
             context_sum += u64::from(r.num_computed_tokens);
         }
         (self.context_sum, self.n) = (context_sum, n);
+        if drafting {
+            let columns = self.limit[..n].iter_mut().zip(&mut self.gap[..n]).zip(&mut self.slo_tpot_s[..n]);
+            for (r, ((limit, gap), slo_tpot_s)) in running.iter().zip(columns) {
+                (*limit, *gap, *slo_tpot_s) = of_drafts(r);
+            }
+        }
     }
 
     fn reserve(&mut self, most: usize) {
@@ -161,9 +168,7 @@ impl Rows<'_> {
         self.context[n] = r.num_computed_tokens;
         self.emitted[n] = r.num_output_tokens;
         if drafting {
-            self.limit[n] = r.num_scheduled_tokens - 1;
-            self.gap[n] = if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 };
-            self.slo_tpot_s[n] = r.slo_tpot_s;
+            (self.limit[n], self.gap[n], self.slo_tpot_s[n]) = of_drafts(r);
         }
         self.context_sum += u64::from(r.num_computed_tokens);
         self.n += 1;
@@ -175,4 +180,11 @@ impl Rows<'_> {
         *self.out.0 = self.context_sum;
         *self.out.1 = self.n;
     }
+}
+
+/// What concerns drafts of a decode request: limit, gap, TPOT limit.
+#[inline]
+fn of_drafts(r: &RunningRequest) -> (u32, u32, f64) {
+    let gap = if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 };
+    (r.num_scheduled_tokens - 1, gap, r.slo_tpot_s)
 }

@@ -169,7 +169,6 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.into_running().iter().for_each(|r| self.out.left(r));
-        self.out.totals.gaps.flush();
         let warnings = self.drafter.warnings();
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }

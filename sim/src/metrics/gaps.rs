@@ -1,53 +1,68 @@
-//! Inter-token gaps of a whole run in constant memory: a histogram with three significant digits, and the exact sum.
+//! Inter-token gaps of a whole run in constant memory: counts with three significant digits, and the exact sum.
 
 use crate::Time;
 use hdrhistogram::Histogram;
 
+/// Leading bits of a gap that tell it from its neighbours: a thousandth of it, as [`Histogram`] with three digits has them.
+const BITS: u32 = 11;
+const HALF: usize = 1 << (BITS - 1);
+
 /// Pooled gaps between the emissions of requests.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    histogram: Histogram<u64>,
+    /// Gaps by [`bucket`]: a step finds its own without asking a histogram. Grows to the longest gap.
+    counts: Vec<u64>,
     /// Sum of all gaps, ps.
     sum: u128,
-    /// Gaps of one bucket in a row, not yet in the histogram: neighbouring steps take nearly the same time.
-    pending: u64,
-    /// That bucket's lowest and highest value.
-    bucket: (u64, u64),
 }
 
 impl Default for Gaps {
     fn default() -> Self {
-        // Up to 12 days between two tokens of one request.
-        let histogram = Histogram::new_with_bounds(1, 1 << 60, 3).expect("constant bounds are valid");
-        Gaps { histogram, sum: 0, pending: 0, bucket: (1, 0) }
+        // Up to a second without growing.
+        Gaps { counts: vec![0; bucket(1 << 40)], sum: 0 }
     }
+}
+
+/// The bucket of a gap: those of equal leading bits share one.
+#[inline]
+fn bucket(gap: u64) -> usize {
+    let shift = (u64::BITS - gap.leading_zeros()).saturating_sub(BITS);
+    shift as usize * HALF + (gap >> shift) as usize
+}
+
+/// The least gap of a bucket.
+fn least(bucket: usize) -> u64 {
+    let shift = (bucket / HALF).saturating_sub(1);
+    ((bucket - shift * HALF) as u64) << shift
 }
 
 impl Gaps {
     /// Adds `count` equal gaps.
     #[inline]
     pub fn record(&mut self, gap: Time, count: u32) {
-        if gap.0 < self.bucket.0 || gap.0 > self.bucket.1 {
-            self.change_bucket(gap.0);
+        let bucket = bucket(gap.0);
+        if bucket >= self.counts.len() {
+            self.reach(bucket);
         }
-        self.pending += u64::from(count);
+        self.counts[bucket] += u64::from(count);
         self.sum += u128::from(gap.0) * u128::from(count);
     }
 
+    /// Adds the gap of a request whose last emission was not a step ago.
+    #[cold]
     #[inline(never)]
-    fn change_bucket(&mut self, gap: u64) {
-        self.flush();
-        self.bucket = (self.histogram.lowest_equivalent(gap), self.histogram.highest_equivalent(gap));
+    pub fn record_one(&mut self, gap: Time) {
+        self.record(gap, 1);
     }
 
-    /// Puts the pending gaps into the histogram. The engine calls it at the end of a run.
-    pub fn flush(&mut self) {
-        self.histogram.saturating_record_n(self.bucket.0, std::mem::take(&mut self.pending));
+    #[cold]
+    fn reach(&mut self, bucket: usize) {
+        self.counts.resize((bucket + 1).next_multiple_of(HALF), 0);
     }
 
-    /// Gaps recorded and flushed.
+    /// Gaps recorded.
     pub fn len(&self) -> u64 {
-        self.histogram.len()
+        self.counts.iter().sum()
     }
 
     /// No gap?
@@ -60,9 +75,14 @@ impl Gaps {
         self.sum as f64 / crate::time::PS_PER_S / self.len() as f64
     }
 
-    /// A quantile, seconds, to three significant digits.
-    pub fn quantile_s(&self, q: f64) -> f64 {
-        Time(self.histogram.value_at_quantile(q)).as_s()
+    /// Quantiles, seconds, to three significant digits.
+    pub fn quantiles_s<const N: usize>(&self, at: [f64; N]) -> [f64; N] {
+        let mut histogram = Histogram::<u64>::new(3).expect("three digits are a valid precision");
+        histogram.auto(true);
+        for (bucket, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            histogram.record_n(least(bucket), count).expect("the histogram resizes itself");
+        }
+        at.map(|q| Time(histogram.value_at_quantile(q)).as_s())
     }
 }
 
@@ -75,15 +95,34 @@ mod tests {
         let mut gaps = Gaps::default();
         let values: Vec<u64> = (0..10_000u64).map(|i| 11_000_000_000 + i * 300_000 + (i % 7) * 1_000_000_000).collect();
         values.iter().for_each(|&v| gaps.record(Time(v), 2));
-        gaps.flush();
         assert_eq!(gaps.len(), 20_000);
         let mut sorted = values.clone();
         sorted.sort_unstable();
-        for q in [0.5, 0.9, 0.99] {
+        let at = [0.5, 0.9, 0.99];
+        for (q, quantile) in at.into_iter().zip(gaps.quantiles_s(at)) {
             let exact = sorted[(q * 10_000.0) as usize - 1] as f64 / 1e12;
-            assert!((gaps.quantile_s(q) / exact - 1.0).abs() < 1e-3, "{q}");
+            assert!((quantile / exact - 1.0).abs() < 1e-3, "{q}");
         }
         let mean = values.iter().sum::<u64>() as f64 / 10_000.0 / 1e12;
         assert!((gaps.mean_s() / mean - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn buckets_are_the_histograms() {
+        let histogram = Histogram::<u64>::new_with_bounds(1, u64::MAX / 2, 3).expect("these bounds are valid");
+        let gaps = (0..62)
+            .flat_map(|bit| [-1i64, 0, 1, 77].map(|more| (1u64 << bit).wrapping_add_signed(more) & (u64::MAX >> 2)));
+        for gap in gaps.chain(0..5000) {
+            assert_eq!(least(bucket(gap)), histogram.lowest_equivalent(gap), "{gap}");
+        }
+    }
+
+    #[test]
+    fn a_gap_of_days_finds_a_bucket() {
+        let mut gaps = Gaps::default();
+        gaps.record(Time(1 << 60), 3);
+        gaps.record(Time(5), 1);
+        let [low, high] = gaps.quantiles_s([0.2, 0.9]);
+        assert!((low, gaps.len()) == (5e-12, 4) && (high / 1.152_921_5e6 - 1.0).abs() < 1e-3, "{low} {high}");
     }
 }

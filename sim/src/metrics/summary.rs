@@ -221,8 +221,10 @@ impl Summary {
 
 fn itl(totals: &Totals) -> Option<Quantiles> {
     let gaps = &totals.gaps;
-    let at = |q| gaps.quantile_s(q);
-    (!gaps.is_empty()).then(|| Quantiles { mean: gaps.mean_s(), p50: at(0.5), p90: at(0.9), p99: at(0.99) })
+    (!gaps.is_empty()).then(|| {
+        let [p50, p90, p99] = gaps.quantiles_s([0.5, 0.9, 0.99]);
+        Quantiles { mean: gaps.mean_s(), p50, p90, p99 }
+    })
 }
 
 fn positions(totals: &Totals) -> Vec<PositionCounts> {

@@ -84,15 +84,19 @@ impl BlockPool {
     }
 
     /// Takes `count` blocks from the front of the free queue. The caller has checked that there are enough.
+    #[inline]
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
+        assert!(count <= self.free, "more blocks are asked of a pool than are free");
         if self.counts {
-            assert!(count <= self.free, "{count} blocks asked of a pool with {} free", self.free);
             (self.free, table.counted) = (self.free - count, table.counted + count);
-            return;
+        } else {
+            self.hand_out(table, count);
         }
+    }
+
+    fn hand_out(&mut self, table: &mut BlockTable, count: u32) {
         for _ in 0..count {
             let block = self.head;
-            assert!(block != NONE, "{count} blocks asked of a pool with {} free", self.free);
             self.unlink(block);
             let hash = std::mem::replace(&mut self.hash[block as usize], NO_HASH);
             if hash != NO_HASH {

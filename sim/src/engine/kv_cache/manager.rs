@@ -135,7 +135,7 @@ impl<'a> KvCacheManager<'a> {
     }
 
     fn grow(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
-        let need = self.lacking(r, tokens);
+        let need = (tokens - r.num_slots).div_ceil(self.block_size);
         if need > self.num_free_blocks() {
             return false;
         }

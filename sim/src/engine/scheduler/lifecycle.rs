@@ -137,23 +137,16 @@ impl Scheduler<'_> {
 
     /// Ends the requests that emitted their whole output; the others keep their order.
     pub(super) fn remove_finished(&mut self, now: Time) {
-        let mut kept = 0;
-        for at in 0..self.running.len() {
-            let r = &mut self.running[at];
-            if r.num_output_tokens == r.max_tokens {
-                debug_assert!(r.last_emit == now);
-                self.rules.confirm(r);
-                self.kv_cache_manager.free_finished(r);
-                self.output.finished.push(r.clone());
-            } else {
-                // Nothing moves before the first that ended.
-                if kept != at {
-                    self.running.swap(kept, at);
-                }
-                kept += 1;
-            }
+        let mut at = 0;
+        let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
+        while let Some(further) = self.running[at..].iter().position(ended) {
+            at += further;
+            let mut r = self.running.remove(at);
+            debug_assert!(r.last_emit == now);
+            self.rules.confirm(&mut r);
+            self.kv_cache_manager.free_finished(&mut r);
+            self.output.finished.push(r);
         }
-        self.running.truncate(kept);
     }
 }
 

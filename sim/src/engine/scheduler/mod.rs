@@ -49,7 +49,7 @@ pub struct Scheduler<'a> {
     /// The most any request may draft in this step.
     num_spec_tokens: u32,
     output: Box<SchedulerOutput>,
-    /// Without a drafter: does every running request decode in this step?
+    /// Does every running request decode in this step?
     only_decodes: bool,
     /// Was a request scheduled and then preempted that could use drafts? It counts as if it were still there.
     drafts_needed: bool,
@@ -165,7 +165,7 @@ impl<'a> Scheduler<'a> {
     #[inline]
     pub fn prepare_inputs(&mut self) {
         if self.only_decodes && self.output.admitted.is_empty() {
-            return self.output.batch.fill_plain(&self.running);
+            return self.output.batch.fill(&self.running, self.rules.drafter);
         }
         self.output.gather(&mut self.running, self.rules.drafter, self.config.draft_prefill);
     }

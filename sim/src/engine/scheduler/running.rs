@@ -129,9 +129,12 @@ impl Scheduler<'_> {
             }
             let spec = if step_end { r.num_spec_tokens } else { of_all & u32::from(r.may_draft).wrapping_neg() };
             let computed = r.num_computed_tokens;
-            // No room is left where all drafts in flight might hold.
-            let new = (1 + spec).min((max_model_len - 1).saturating_sub(computed));
-            let slots = (computed + new + num_lookahead_tokens).min(max_model_len);
+            let (mut new, mut slots) = (1 + spec, computed + 1 + spec + num_lookahead_tokens);
+            if slots >= max_model_len {
+                // No room is left where all drafts in flight might hold.
+                new = new.min((max_model_len - 1).saturating_sub(computed));
+                slots = (computed + new + num_lookahead_tokens).min(max_model_len);
+            }
             let fits = new > 0 && new + draft_slots <= budget;
             if r.prefilling || !fits || !self.kv_cache_manager.allocate_slots(r, slots) {
                 break;
@@ -143,6 +146,7 @@ impl Scheduler<'_> {
             (looked, done) = (looked + 1, done + 1);
         }
         self.token_budget = budget;
+        self.only_decodes = done == self.running.len();
         (looked, done)
     }
 

@@ -101,34 +101,32 @@ impl Scheduler<'_> {
     fn update_drafted(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
         let mut sums = Sums::default();
         let n = self.output.batch.len();
-        let (drafts, accepted) = (&spec.drafts, &spec.accepted[..n]);
-        let (drafted, verified, in_trees) = (&drafts.draft_len[..n], &drafts.verify_len[..n], drafts.in_trees());
+        let drafts = &spec.drafts;
         // Behind a step the draft runs over all of it.
         let keeps_kv = self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
-        let gap = self.config.draft_gap;
+        let (gap, ends) = (self.config.draft_gap, (self.last_end, end));
+        let columns = drafts.draft_len[..n].iter().zip(&drafts.verify_len[..n]).zip(&spec.accepted[..n]);
+        if n == self.running.len() && !keeps_kv && !drafts.in_trees() {
+            for (r, ((&drafted, &verified), &accepted)) in self.running.iter_mut().zip(columns) {
+                r.num_draft_computed_tokens = r.num_computed_tokens + 1 + accepted;
+                sums.count(&mut r.done, drafted, verified, accepted);
+                totals.verified_accepted[verified as usize][accepted as usize] += 1;
+                r.num_computed_tokens += 1 + accepted;
+                append(r, 1 + accepted, ends, &mut sums, totals);
+            }
+            return sums;
+        }
         for (i, &at) in self.output.batch.at().iter().enumerate() {
             let r = &mut self.running[at as usize];
-            let (drafted, verified, accepted) = (drafted[i], verified[i], accepted[i]);
-            let tokens = 1 + accepted;
+            let (verified, accepted) = (drafts.verify_len[i], spec.accepted[i]);
+            draft_ran(r, spec, i, keeps_kv.then_some(gap));
             // Of a tree all tokens count as drafted and verified, whatever path they are on.
-            let (all_drafted, all_verified) = if in_trees { drafts.tokens(i) } else { (drafted, verified) };
+            let (all_drafted, all_verified) = drafts.tokens(i);
             sums.count(&mut r.done, all_drafted, all_verified, accepted);
             totals.verified_accepted[verified as usize][accepted as usize] += 1;
-            // The draft ran over the new token and over what it expanded: all its drafts but the last in a chain, none
-            // where they came out of one pass. What was rejected is overwritten.
-            let computed = r.num_computed_tokens;
-            match gap {
-                _ if !keeps_kv => r.num_draft_computed_tokens = computed + tokens,
-                _ if drafted > 0 && spec.in_parallel => r.num_draft_computed_tokens = computed + 1,
-                _ if drafted > 0 && in_trees => r.num_draft_computed_tokens = computed + 1 + drafts.trees[i].fed(),
-                _ if drafted > 0 => r.num_draft_computed_tokens = computed + drafted.min(tokens),
-                DraftGap::CatchUpNextUse => {}
-                DraftGap::AlwaysExtend => r.num_draft_computed_tokens = computed,
-                DraftGap::Permanent => r.may_draft = false,
-            }
             // Rollback: of verified + 1 scheduled tokens, accepted + 1 stay; the blocks are kept and overwritten.
-            r.num_computed_tokens += tokens;
-            append(r, tokens, (self.last_end, end), &mut sums, totals);
+            r.num_computed_tokens += 1 + accepted;
+            append(r, 1 + accepted, ends, &mut sums, totals);
         }
         sums
     }
@@ -155,6 +153,25 @@ impl Scheduler<'_> {
             finished += u32::from(begin_output(r, end, &mut self.output.first_tokens, totals));
         }
         (emitted, finished)
+    }
+}
+
+/// How far the draft's own KV of the `i`-th decode request goes after a step that began where the request still stands: over the
+/// new token and over what the draft expanded, which is all its drafts but the last in a chain, and none where they came out of one
+/// pass. What was rejected is overwritten. A draft that keeps no KV (no `gap`) has none to fall behind.
+#[inline]
+fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
+    let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);
+    match gap {
+        None => r.num_draft_computed_tokens = computed + 1 + accepted,
+        _ if drafted > 0 && spec.in_parallel => r.num_draft_computed_tokens = computed + 1,
+        _ if drafted > 0 && spec.drafts.in_trees() => {
+            r.num_draft_computed_tokens = computed + 1 + spec.drafts.trees[i].fed();
+        }
+        _ if drafted > 0 => r.num_draft_computed_tokens = computed + drafted.min(1 + accepted),
+        Some(DraftGap::CatchUpNextUse) => {}
+        Some(DraftGap::AlwaysExtend) => r.num_draft_computed_tokens = computed,
+        Some(DraftGap::Permanent) => r.may_draft = false,
     }
 }
 
@@ -203,8 +220,10 @@ fn emit(r: &mut RunningRequest, (last_end, end): (Time, Time), sums: &mut Sums, 
     if r.last_emit == last_end {
         sums.since_last += 1;
     } else {
-        totals.gaps.record(end - r.last_emit, 1);
+        totals.gaps.record_one(end - r.last_emit);
     }
     r.last_emit = end;
-    sums.finished += u32::from(r.num_output_tokens == r.max_tokens);
+    if r.num_output_tokens == r.max_tokens {
+        sums.finished += 1;
+    }
 }
