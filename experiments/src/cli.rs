@@ -7,10 +7,11 @@ mod profiling;
 mod tools;
 
 pub use live::{LiveArgs, ValidateArgs};
-pub use profiling::{DeviceName, EngineLimits, ProfileAcceptanceArgs, ProfileArgs, WeightsFrom};
+#[cfg(feature = "live")]
+pub use profiling::{DeviceName, EngineLimits, WeightsFrom};
+pub use profiling::{ProfileAcceptanceArgs, ProfileArgs};
 pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
 
-use crate::inert::Check;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -20,6 +21,28 @@ use std::path::PathBuf;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// When a run is tried again without its settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CheckSettings {
+    /// As far as a quarter of the run's work goes, or a few seconds
+    #[default]
+    Auto,
+    /// All of them, on the whole run
+    Always,
+    /// Swept ones alone, which costs nothing
+    Never,
+}
+
+impl From<CheckSettings> for foretoken_run::inert::Check {
+    fn from(when: CheckSettings) -> Self {
+        match when {
+            CheckSettings::Auto => Self::Auto,
+            CheckSettings::Always => Self::Always,
+            CheckSettings::Never => Self::Never,
+        }
+    }
 }
 
 const EXIT_CODES: &str = "Examples:
@@ -187,7 +210,7 @@ pub struct RunArgs {
     pub show_implied: bool,
     /// Try the run again without its settings, and name those that did nothing
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    pub check_settings: Check,
+    pub check_settings: CheckSettings,
     /// Add oracle-goodput, and with it every policy's regret to it
     #[arg(long)]
     pub regret: bool,

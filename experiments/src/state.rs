@@ -1,8 +1,8 @@
 //! The state that `foretoken decide` reads: what a policy would believe and see in one step, in seconds and tokens.
 
-use crate::problem::{Problem, Result, nearest};
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
+use foretoken_spec::problem::{Problem, Result, nearest};
 use serde::Deserialize;
 
 /// One state, and the policies to ask.

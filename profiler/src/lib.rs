@@ -10,6 +10,7 @@ mod linear;
 mod measure;
 mod modelled;
 mod nnls;
+#[cfg(feature = "device")]
 mod pair;
 mod partial;
 mod profile;
@@ -25,6 +26,7 @@ pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};
 pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Visit, collect, drift, measure, schedule};
 pub use modelled::fit_truth;
+#[cfg(feature = "device")]
 pub use pair::{PairPasses, memory_needed};
 pub use partial::{Kept, Partial, PartialError};
 pub use profile::{

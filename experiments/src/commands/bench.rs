@@ -3,10 +3,10 @@
 
 use super::print;
 use crate::cli::{BenchArgs, Format};
-use crate::plan::Plan;
-use crate::problem::Result;
-use crate::setting::Setting;
 use comfy_table::{CellAlignment, Table, presets};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_spec::problem::Result;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

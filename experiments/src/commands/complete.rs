@@ -2,8 +2,8 @@
 
 use super::print;
 use crate::cli::{Cli, CompletionsArgs};
-use crate::problem::Result;
 use clap::CommandFactory;
+use foretoken_spec::problem::Result;
 
 /// Prints a shell's script.
 pub fn run(args: &CompletionsArgs) -> Result<()> {

@@ -3,15 +3,15 @@
 
 use super::print;
 use crate::cli::DecideArgs;
-use crate::problem::{Problem, Result};
 use crate::state::{Request, State};
-use crate::text;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Told};
 use foretoken_sim::scripted::Scripted;
 use foretoken_sim::{
     BatchView, Candidate, ChunkTotals, DraftPlan, Drafts, MAX_SPEC_LEN, RequestId, SpecPolicy, Speculation,
     StepOutcome, Time,
 };
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::text;
 use serde::Serialize;
 
 /// What one policy does.

@@ -2,8 +2,8 @@
 
 use super::print;
 use crate::cli::{DoctorArgs, Format};
-use crate::problem::{Exit, Problem, Result};
 use foretoken_kernels::DoctorReport;
+use foretoken_spec::problem::{Exit, Problem, Result};
 use serde_json::{Value, json};
 
 /// Prints what was found. Simulation needs none of it; what is needed is asked for.

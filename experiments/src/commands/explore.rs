@@ -2,12 +2,12 @@
 
 use super::print;
 use crate::cli::ExploreArgs;
-use crate::explorer::{Machine, PAGE, page};
-use crate::problem::{Problem, Result};
-use crate::profiled;
 use foretoken_profiler::{Profile, Role, Truth};
 use foretoken_report::Staged;
+use foretoken_run::explorer::{Machine, PAGE, page};
+use foretoken_run::profiled;
 use foretoken_sim::Drafting;
+use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
 /// Writes the page and says where it is.
@@ -22,7 +22,7 @@ pub fn run(args: &ExploreArgs) -> Result<()> {
 
 /// The machine of a profile: its measured tables.
 fn measured(file: &Path) -> Result<Machine> {
-    let text = crate::text::read(file)
+    let text = foretoken_spec::text::read(file)
         .map_err(|e| Problem::bad_input(format!("cannot read the profile: {e}")).help("foretoken profile makes one"))?;
     let profile = profiled::read(&file.display().to_string(), &text)?;
     let changed = profiled::changed(&file.display().to_string(), &text);

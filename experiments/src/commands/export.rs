@@ -2,12 +2,12 @@
 
 use super::print;
 use crate::cli::{ExportSglangArgs, ExportVllmArgs};
-use crate::experiment::unknown_policy;
-use crate::interrupt;
-use crate::plan::{Plan, with_defaults};
-use crate::problem::{Problem, Result, nearest};
-use crate::vllm_table::{Loops, Row, best, no_draft, one_setting, ranges, render};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
+use foretoken_run::interrupt;
+use foretoken_run::plan::{Plan, with_defaults};
+use foretoken_run::vllm_table::{Loops, Row, best, no_draft, one_setting, ranges, render};
+use foretoken_spec::experiment::unknown_policy;
+use foretoken_spec::problem::{Problem, Result, nearest};
 use std::path::Path;
 
 /// SGLang's `adaptive_spec.json` of a preset, or of a policy in an experiment.

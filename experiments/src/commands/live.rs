@@ -3,11 +3,13 @@
 use super::print;
 use super::run::{draw_page, keep_report};
 use crate::cli::{Format, LiveArgs};
-use crate::live::{LIVE_JSON, Ran, required, run_live, with_device};
-use crate::plan::Plan;
-use crate::problem::Result;
-use crate::run::{Folder, Mode, assemble};
-use crate::{interrupt, table};
+use foretoken_live::serve::{Ran, run_live};
+use foretoken_run::cells::LIVE_JSON;
+use foretoken_run::cells::{Folder, Mode, assemble};
+use foretoken_run::plan::Plan;
+use foretoken_run::{interrupt, table};
+use foretoken_spec::live::{required, with_device};
+use foretoken_spec::problem::Result;
 use std::path::PathBuf;
 
 /// Runs the command.

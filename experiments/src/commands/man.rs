@@ -2,8 +2,8 @@
 
 use super::print;
 use crate::cli::{Cli, ManArgs};
-use crate::problem::{Problem, Result};
 use clap::CommandFactory;
+use foretoken_spec::problem::{Problem, Result};
 
 /// Writes a page a command and says where they are.
 pub fn run(args: &ManArgs) -> Result<()> {

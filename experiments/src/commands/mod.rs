@@ -3,24 +3,29 @@
 pub mod bench;
 pub mod complete;
 pub mod decide;
+#[cfg(feature = "live")]
 pub mod doctor;
 pub mod explore;
 pub mod export;
+#[cfg(feature = "live")]
 pub mod live;
 pub mod man;
 pub mod perfetto;
 pub mod policies;
+#[cfg(feature = "live")]
 pub mod profile;
+#[cfg(feature = "live")]
 pub mod profile_acceptance;
 pub mod report;
 pub mod run;
 pub mod schema;
 pub mod settings;
 pub mod traces;
+#[cfg(feature = "live")]
 pub mod validate;
 
-use crate::problem::{Problem, Result};
-use crate::shown;
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::shown;
 use std::io::{ErrorKind, Write};
 
 /// Prints results, fit for a terminal. A reader that has gone away (`| head`) is no error; a full disk is.

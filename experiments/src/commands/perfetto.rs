@@ -2,15 +2,15 @@
 
 use super::print;
 use crate::cli::ExportPerfettoArgs;
-use crate::perfetto::{Recorded, Timeline, Wanted, Window, choose, write};
-use crate::plan::{Plan, Variant};
-use crate::problem::{Problem, Result};
-use crate::run::Manifest;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use foretoken_report::{Key, ReportError, Staged, read_keys, read_kv_peaks, read_requests, read_steps};
+use foretoken_run::cells::Manifest;
+use foretoken_run::perfetto::{Recorded, Timeline, Wanted, Window, choose, write};
+use foretoken_run::plan::{Plan, Variant};
 use foretoken_sim::engine::{Order, Rules, SpeculativeConfig};
 use foretoken_sim::{DeliverAt, Drafting, Time};
+use foretoken_spec::problem::{Problem, Result};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 
 use super::print;
 use crate::cli::Format;
-use crate::experiment::unknown_policy;
-use crate::plan::with_defaults;
-use crate::problem::Result;
 use foretoken_policies::PolicySpec;
+use foretoken_run::plan::with_defaults;
+use foretoken_spec::experiment::unknown_policy;
+use foretoken_spec::problem::Result;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -2,19 +2,20 @@
 
 use super::print;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
-use crate::models::{AnyWeights, Model};
-use crate::problem::{Exit, Problem, Result};
-use crate::{gpu, interrupt, machine};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::cuda::Tuning;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::model::{LlamaShape, preset};
 use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
+use foretoken_live::gpu;
+use foretoken_live::models::{AnyWeights, Model};
 use foretoken_profiler::{
     CpuTime, Density, DeviceInfo, MeasureError, ModelInfo, PairPasses, Partial, PartialError, Profile, Region, Role,
     Room, Setup, Visit, measure,
 };
 use foretoken_report::Staged;
+use foretoken_run::{interrupt, machine};
+use foretoken_spec::problem::{Exit, Problem, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -314,7 +315,7 @@ fn summary(p: &Profile) -> String {
 }
 
 fn plot(out: &Path, profile: &Profile) -> Result<()> {
-    for figure in crate::profile_figures::figures(profile) {
+    for figure in foretoken_run::profile_figures::figures(profile) {
         let path = out.with_extension(figure.file);
         write(&path, figure.svg.as_bytes())?;
     }

@@ -2,9 +2,9 @@
 
 use super::print;
 use crate::cli::ReportArgs;
-use crate::problem::Result;
-use crate::report::{Results, write};
-use crate::run::Folder;
+use foretoken_run::cells::Folder;
+use foretoken_run::report::{Results, write};
+use foretoken_spec::problem::Result;
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<()> {

@@ -2,13 +2,13 @@
 
 use super::print;
 use crate::cli::{Format, RunArgs};
-use crate::inert::{self, Inert};
-use crate::papers::{self, PaperReport};
-use crate::plan::Plan;
-use crate::problem::{Exit, Problem, Result};
-use crate::report::INDEX;
-use crate::run::{Assembled, Folder, Mode, assemble, run_cells};
-use crate::{interrupt, machine, table};
+use foretoken_run::cells::{Assembled, Folder, Mode, assemble, run_cells};
+use foretoken_run::inert::{self, Inert};
+use foretoken_run::papers::{self, PaperReport};
+use foretoken_run::plan::Plan;
+use foretoken_run::report::INDEX;
+use foretoken_run::{interrupt, machine, table};
+use foretoken_spec::problem::{Exit, Problem, Result};
 use rayon::ThreadPool;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
     let mut results = assemble(plan, &folder, !args.no_figures)?;
     let watch = interrupt::watch();
     let flag = interrupt::flag();
-    let look = || inert::look(plan, &results.numbers, args.check_settings, &flag);
+    let look = || inert::look(plan, &results.numbers, args.check_settings.into(), &flag);
     let settings = pool.install(look)?;
     drop(watch);
     interrupt::check()?;
@@ -138,7 +138,7 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
 
 /// Makes the page of results.
 pub fn draw_page(folder: &Folder) -> Result<()> {
-    let page = crate::report::make_in(folder.path())?;
+    let page = foretoken_run::report::make_in(folder.path())?;
     eprintln!("report: {}", page.display());
     Ok(())
 }

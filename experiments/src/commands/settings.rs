@@ -1,8 +1,8 @@
 //! `foretoken settings`: the keys of an experiment for people, from the same schema that editors check files with.
 
 use super::print;
-use crate::experiment::Experiment;
-use crate::problem::{Problem, Result, nearest};
+use foretoken_spec::experiment::Experiment;
+use foretoken_spec::problem::{Problem, Result, nearest};
 use serde_json::Value;
 
 /// One key.

@@ -2,9 +2,9 @@
 
 use super::print;
 use crate::cli::{Format, InspectArgs, TextArgs, TextFormat};
-use crate::problem::{Problem, Result, nearest};
 use comfy_table::{CellAlignment, Table, presets};
 use foretoken_report::Staged;
+use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_traces::text::{Document, Family, document};
 use foretoken_traces::{ArrivalStats, LengthStats, TraceFormat, TraceStats};
 use std::io::{ErrorKind, Write};

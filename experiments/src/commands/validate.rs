@@ -3,15 +3,17 @@
 use super::print;
 use super::profile::measured;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, ValidateArgs, WeightsFrom};
-use crate::live::{LiveSpec, Machine, Models, TAPES, WeightSource, check, open, prompts, required, with_device};
-use crate::plan::Plan;
-use crate::problem::{Exit, Problem, Result};
-use crate::run::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
-use crate::setting::Setting;
-use crate::validate::{Compared, Drift, Measuring, RUNS_JSON, Runs, Tapes, Validation, World, page, render};
-use crate::{interrupt, profiled};
+use foretoken_live::serve::{Machine, Models, check, open, prompts};
+use foretoken_live::validate::{Compared, Drift, Measuring, Runs, Tapes, Validation, World, page, render};
 use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Partial, Profile};
+use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
+use foretoken_run::cells::{RUNS_JSON, TAPES};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_run::{interrupt, profiled};
+use foretoken_spec::live::{LiveSpec, WeightSource, required, with_device};
+use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -200,7 +202,7 @@ struct Given {
 }
 
 fn read_profile(path: &Path) -> Result<Given> {
-    let text = crate::text::read(path).map_err(|e| {
+    let text = foretoken_spec::text::read(path).map_err(|e| {
         Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
     })?;
     let name = path.display().to_string();

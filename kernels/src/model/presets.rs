@@ -6,9 +6,7 @@ use super::{LlamaShape, RopeScaling};
 use foretoken_sim::latency::models;
 use std::path::Path;
 
-/// The presets whose weights are part of this crate ([`crate::weights::Checkpoint::shipped`]): the byte-level target and its draft. A token is
-/// a byte.
-pub const SHIPPED: [&str; 2] = ["tiny-target", "tiny-draft"];
+pub use foretoken_sim::latency::models::SHIPPED;
 
 const CONFIGS: [&[u8]; 2] =
     [include_bytes!("../../pair/target/config.json"), include_bytes!("../../pair/draft/config.json")];

@@ -77,6 +77,9 @@ pub const MODELS: [Model; 15] = [
     Model { name: "qwen3-8b", layers: 36, hidden: 4096, heads: 32, kv_heads: 8, intermediate: 12_288, vocab: 151_936, published_parameters: 8.2e9, ..DENSE },
 ];
 
+/// The pair that is shipped with its weights: a target and its draft.
+pub const SHIPPED: [&str; 2] = ["tiny-target", "tiny-draft"];
+
 /// The preset of this name.
 pub fn model(name: &str) -> Option<&'static Model> {
     MODELS.iter().find(|m| m.name == name)

@@ -1,8 +1,8 @@
 //! The prompts of an acceptance profile: the shipped generator's families, or the lines of a file.
 
 use crate::cli::ProfileAcceptanceArgs;
-use crate::problem::{Problem, Result};
-use crate::tokens::Tokens;
+use foretoken_live::tokens::Tokens;
+use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::text::{Family, document, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn lines(args: &ProfileAcceptanceArgs, path: &Path, tokens: &Tokens) -> Result<P
             format!("--prompt-len {len} belongs to the generated families, and {} has its own prompts", path.display());
         return Err(Problem::bad_input(message).help("leave it out, or give --prompts families"));
     }
-    let text = crate::text::read(path).map_err(|e| {
+    let text = foretoken_spec::text::read(path).map_err(|e| {
         Problem::bad_input(format!("--prompts: {e}"))
             .help("give `families`, or a file with one JSON object a line: {\"prompt\": \"...\", \"family\": \"...\"}")
     })?;

@@ -1,0 +1,24 @@
+//! Running an experiment on a device: the same engine, scheduler and policies as `run`, on a wall clock.
+//!
+//! Nothing here decides or schedules: it opens the device, hands over prompts, records what happens ([`tape`]) and says what
+//! came of it. Policies run one after the other, the baseline first and then in the order of the table; each gets the same
+//! requests at the same instants.
+
+mod cell;
+#[cfg(test)]
+mod faults_tests;
+mod host;
+mod machine;
+mod monitor;
+mod prompts;
+mod recorder;
+mod refuse;
+mod run;
+pub mod tape;
+
+pub use cell::{Bench, Recorded, cell_of_tape};
+pub use host::{HostClock, HostTimes};
+pub use machine::{Machine, Models, open};
+pub use prompts::prompts;
+pub use refuse::check;
+pub use run::{Ran, run_live};

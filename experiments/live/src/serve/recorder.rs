@@ -1,0 +1,53 @@
+//! Who listens to a run while it goes: the tape, the terminal's line, and the account of host time.
+
+use super::host::{HostClock, HostTimes};
+use super::monitor::Monitor;
+use super::tape::{Head, Tail, TapeWriter};
+use foretoken_sim::live::{Recorder, StepTrace};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+
+/// Records one run.
+pub struct LiveRecorder {
+    tape: TapeWriter,
+    path: PathBuf,
+    /// The first write that failed; the run goes on without the tape until it can be told.
+    failed: Option<std::io::Error>,
+    monitor: Monitor,
+    host: HostClock,
+}
+
+impl LiveRecorder {
+    /// Starts the tape in the file `path`.
+    pub fn create(path: &Path, head: &Head, monitor: Monitor) -> Result<LiveRecorder> {
+        let tape = TapeWriter::create(path, head).map_err(|e| cannot_write(path, &e))?;
+        Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
+    }
+
+    /// Ends the tape; hands over the host times.
+    pub fn finish(self, tail: &Tail) -> Result<HostTimes> {
+        self.monitor.clear();
+        if let Some(e) = self.failed {
+            return Err(cannot_write(&self.path, &e));
+        }
+        self.tape.finish(tail).map_err(|e| cannot_write(&self.path, &e))?;
+        Ok(self.host.times())
+    }
+}
+
+fn cannot_write(path: &Path, cause: &std::io::Error) -> Box<Problem> {
+    Problem::failed(format!("cannot write the recording {}: {cause}", path.display()))
+        .help("free some space or choose another folder with -o; the steps recorded before can be read")
+}
+
+impl Recorder for LiveRecorder {
+    fn step(&mut self, step: &StepTrace) {
+        if self.failed.is_none()
+            && let Err(e) = self.tape.step(step)
+        {
+            self.failed = Some(e);
+        }
+        self.monitor.step(step);
+        self.host.add(step);
+    }
+}

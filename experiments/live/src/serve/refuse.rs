@@ -1,0 +1,101 @@
+//! What no device can run, said before anything is loaded, naming the policy.
+
+use super::machine::{Models, acceptance};
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::executor::{CannotServe, Capacity, Needs, Pair};
+use foretoken_run::plan::{Plan, Variant};
+use foretoken_run::setting::Setting;
+use foretoken_sim::{DraftAt, Drafting};
+use foretoken_spec::document::Path;
+use foretoken_spec::live::{LiveAcceptance, LiveSpec};
+use foretoken_spec::problem::{Problem, Result};
+
+/// The room the models need for every policy of the plan; or why one of them cannot run live.
+pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
+    let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
+    if variant.experiment.hardware.drafting == Drafting::Parallel {
+        let message =
+            "hardware.drafting = \"parallel\": a draft model drafts one token a pass, so no device can run it";
+        return Err(at("hardware.drafting", message.into()).help("leave it out, or simulate with `foretoken run`"));
+    }
+    if live.acceptance == LiveAcceptance::Declared && setting.acceptance().may_lack_proposals() {
+        return Err(at("acceptance.source", CannotServe::PromptLookup.to_string()).help("declare another source"));
+    }
+    if let Some(late) = (0..plan.variants.len()).find(|&v| plan.bound_from(v).is_some_and(|from| from > v)) {
+        let from = plan.bound_from(late).expect("it was found by it");
+        let message = format!(
+            "the bound of {} is scaled from {}, and live runs go in the order of the sweep",
+            said(plan, late),
+            said(plan, from)
+        );
+        let help = "put the reference's value first in its sweep, or write slo.reference = \"each-load\"";
+        return Err(at("slo", message).help(help));
+    }
+    let engine = &variant.experiment.engine;
+    let never = [
+        (
+            "draft_at",
+            engine.draft_at == Some(DraftAt::StepEnd),
+            "a device drafts at the start of the step that verifies",
+        ),
+        ("async_scheduling", engine.async_scheduling == Some(true), "a device runs one step at a time"),
+    ];
+    if let Some((key, _, why)) = never.into_iter().find(|(_, set, _)| *set) {
+        let path = format!("engine.{key}");
+        let message = format!("{path}: {why}");
+        let help = "leave it out: live runs then do as devices do, and so does what is simulated beside them";
+        return Err(at(&path, message).help(help));
+    }
+    let mut room: Option<Capacity> = None;
+    for (i, entrant) in plan.policies.iter().enumerate() {
+        let (label, path) = (entrant.spec.label(), format!("policies[{i}]"));
+        if entrant.spec.sees_hidden_truth() || !entrant.spec.definition().tries(1).is_empty() {
+            let message = format!("`{label}` sees what no server sees: it cannot run live");
+            return Err(at(&path, message).help("remove it; `foretoken run` simulates it"));
+        }
+        let policy = setting.policy(&entrant.spec);
+        let config = setting.engine(policy.is_some());
+        let of = acceptance(live.acceptance, setting.acceptance(), 0);
+        let needs =
+            Needs::of(policy.as_deref(), &of).map_err(|e| at(&path, format!("`{label}` cannot run live: {e}")))?;
+        let (target, draft) = (&models.target.shape, &models.draft.shape);
+        Pair::<Cpu>::check_shapes(config, needs, target, Some(draft)).map_err(|e| refused(variant, live, &e))?;
+        let needed = Capacity::of(config, needs);
+        room = Some(room.map_or(needed, |room| largest(room, needed)));
+    }
+    room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
+}
+
+/// A variant by its swept values.
+fn said(plan: &Plan, variant: usize) -> String {
+    let all = plan.variants[variant].choices.iter().map(|c| format!("{} = {}", c.name, c.value));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// A pair or a setting that no policy can run with, pointed at.
+pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<Problem> {
+    let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
+    match error {
+        CannotServe::Engine { key, .. } => at(&format!("engine.{key}"), format!("cannot run live: {error}")),
+        CannotServe::Vocabulary { .. } => {
+            let problem = at("live.draft", format!("{} and {}: {error}", live.target, live.draft));
+            problem.help("take a draft that was made for this target: both must read the same tokens")
+        }
+        CannotServe::Prompt { .. } => at("live.prompts", format!("live.prompts: {error}")),
+        _ => Problem::bad_input(format!("cannot run live: {error}")),
+    }
+}
+
+/// Room for both.
+fn largest(a: Capacity, b: Capacity) -> Capacity {
+    Capacity {
+        blocks: a.blocks.max(b.blocks),
+        draft_blocks: a.draft_blocks.max(b.draft_blocks),
+        draft_scratch: a.draft_scratch.max(b.draft_scratch),
+        rows: a.rows.max(b.rows),
+        logit_rows: a.logit_rows.max(b.logit_rows),
+        draft_logit_rows: a.draft_logit_rows.max(b.draft_logit_rows),
+        kept_requests: a.kept_requests.max(b.kept_requests),
+        kept_len: a.kept_len.max(b.kept_len),
+    }
+}

@@ -1,0 +1,71 @@
+//! Text to tokens: a checkpoint's own tokenizer, or one token a byte where it brings none.
+
+use crate::models::{AnyWeights, Model};
+use foretoken_spec::problem::{Problem, Result};
+use serde_json::Value;
+use std::path::Path;
+use tokenizers::Tokenizer;
+
+/// How a model reads text.
+pub enum Tokens {
+    /// A token is a byte, as in the shipped pair.
+    Bytes,
+    /// As `tokenizer.json` says.
+    Tokenizer(Box<Tokenizer>),
+}
+
+impl Tokens {
+    /// The model's way. `key` is the setting that named the model.
+    pub fn of(key: &str, model: &Model) -> Result<Tokens> {
+        let file = Path::new(&model.name).join("tokenizer.json");
+        if !has_folder(model) || !file.exists() {
+            return Ok(Tokens::Bytes);
+        }
+        let tokenizer = Tokenizer::from_file(&file)
+            .map_err(|e| Problem::bad_input(format!("{key}: {}: no tokenizer: {e}", file.display())))?;
+        Ok(Tokens::Tokenizer(Box::new(tokenizer)))
+    }
+
+    /// The tokens of a text, with what the model expects at its start.
+    pub fn encode(&self, text: &str) -> std::result::Result<Vec<u32>, String> {
+        match self {
+            Tokens::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Tokens::Tokenizer(t) => t.encode(text, true).map(|e| e.get_ids().to_vec()).map_err(|e| e.to_string()),
+        }
+    }
+
+    /// Does the other give every text the same tokens, as far as their vocabularies can tell?
+    pub fn same_vocabulary(&self, other: &Tokens) -> bool {
+        match (self, other) {
+            (Tokens::Bytes, Tokens::Bytes) => true,
+            (Tokens::Tokenizer(a), Tokens::Tokenizer(b)) => a.get_vocab(true) == b.get_vocab(true),
+            _ => false,
+        }
+    }
+}
+
+fn has_folder(model: &Model) -> bool {
+    matches!(model.weights, AnyWeights::Checkpoint(_)) && Path::new(&model.name).is_dir()
+}
+
+/// The tokens that end a text: `eos_token_id` of `generation_config.json`, or of `config.json`. None for a model without
+/// either.
+pub fn end_of_text(key: &str, model: &Model) -> Result<Vec<u32>> {
+    for name in ["generation_config.json", "config.json"] {
+        let file = Path::new(&model.name).join(name);
+        if !has_folder(model) || !file.exists() {
+            continue;
+        }
+        let bad = |why: String| Problem::bad_input(format!("{key}: {}: {why}", file.display()));
+        let text = fs_err::read(&file).map_err(|e| bad(e.to_string()))?;
+        let json: Value = serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?;
+        let ids = match json.get("eos_token_id") {
+            None | Some(Value::Null) => continue,
+            Some(Value::Array(ids)) => ids.clone(),
+            Some(id) => vec![id.clone()],
+        };
+        let id = |v: &Value| v.as_u64().and_then(|id| u32::try_from(id).ok());
+        return ids.iter().map(|v| id(v).ok_or_else(|| bad(format!("`eos_token_id`: {v} is no token")))).collect();
+    }
+    Ok(Vec::new())
+}

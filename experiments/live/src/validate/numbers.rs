@@ -1,0 +1,274 @@
+//! The numbers of one run that are compared, drawn in the same way from a live tape and from a simulated one.
+
+use super::maths::{cdf_distance, curve_error, relative};
+use crate::serve::tape::Told;
+use foretoken_sim::metrics::{Quantiles, Slo};
+use foretoken_sim::{RequestRecords, StepRecord, Time};
+use serde::{Deserialize, Serialize};
+
+/// Points of the curves over time.
+const BINS: usize = 40;
+
+/// The numbers of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Requests that emitted their whole output.
+    pub finished: u64,
+    /// Time to first token, seconds.
+    pub ttft: Option<Quantiles>,
+    /// Time per output token after the first, seconds.
+    pub tpot: Option<Quantiles>,
+    /// End-to-end latency, seconds.
+    pub e2e: Option<Quantiles>,
+    /// Mean time of a step, seconds.
+    pub step_s: Option<f64>,
+    /// Finished requests a second, from the first arrival to the last finish.
+    pub completed_req_s: Option<f64>,
+    /// Share of finished and rejected requests that met every bound; `None` without a bound.
+    pub slo_attainment: Option<f64>,
+    /// Mean decode batch size, weighted by time in steps.
+    pub batch_size: Option<f64>,
+    /// Draft tokens a request and step.
+    pub draft_len: Option<f64>,
+    /// Accepted over verified draft tokens.
+    pub accepted_of_verified: Option<f64>,
+}
+
+impl Numbers {
+    /// Of a run. `own_tpot_s` are the requests' own limits, empty when they have none.
+    pub fn of(told: &Told, slo: Slo, own_tpot_s: &[f64]) -> Numbers {
+        let r = &told.records;
+        let samples = Samples::of(r);
+        let quantiles = |x: &[f64]| Quantiles::of(&mut x.to_vec());
+        let n = told.steps.len() as f64;
+        let busy: f64 = told.steps.iter().map(span_s).sum();
+        let sum = |f: &dyn Fn(&StepRecord) -> u64| told.steps.iter().map(f).sum::<u64>() as f64;
+        let request_steps = sum(&|s| s.batch_size.into());
+        let verified = sum(&|s| s.verified.into());
+        let over = |a: f64, b: f64| (b > 0.0).then(|| a / b);
+        Numbers {
+            finished: samples.e2e.len() as u64,
+            ttft: quantiles(&samples.ttft),
+            tpot: quantiles(&samples.tpot),
+            e2e: quantiles(&samples.e2e),
+            step_s: over(busy, n),
+            completed_req_s: completed(r),
+            slo_attainment: attainment(r, slo, own_tpot_s),
+            batch_size: over(told.steps.iter().map(|s| f64::from(s.batch_size) * span_s(s)).sum(), busy),
+            draft_len: over(sum(&|s| s.drafted.into()), request_steps),
+            accepted_of_verified: over(sum(&|s| s.accepted.into()), verified),
+        }
+    }
+}
+
+fn span_s(step: &StepRecord) -> f64 {
+    (step.end - step.start).as_s()
+}
+
+/// Latencies of the finished requests, in the order of arrival; one-token outputs have no time per output token.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// Seconds to the first token.
+    pub ttft: Vec<f64>,
+    /// Seconds a token after the first.
+    pub tpot: Vec<f64>,
+    /// Seconds to the last token.
+    pub e2e: Vec<f64>,
+}
+
+impl Samples {
+    /// Of a run.
+    pub fn of(r: &RequestRecords) -> Samples {
+        let done = || (0..r.len()).filter(|&i| r.finished(i));
+        Samples {
+            ttft: done().map(|i| r.ttft_s(i)).collect(),
+            tpot: done().filter_map(|i| r.tpot_s(i)).collect(),
+            e2e: done().map(|i| r.e2e_s(i)).collect(),
+        }
+    }
+
+    /// TTFT, TPOT, E2E.
+    pub fn into_latencies(self) -> [Vec<f64>; 3] {
+        [self.ttft, self.tpot, self.e2e]
+    }
+
+    /// The largest distance of the distributions to another run's: TTFT, TPOT, E2E.
+    pub fn distances(&self, other: &Samples) -> [Option<f64>; 3] {
+        let of = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());
+        [of(&self.ttft, &other.ttft), of(&self.tpot, &other.tpot), of(&self.e2e, &other.e2e)]
+    }
+}
+
+fn completed(r: &RequestRecords) -> Option<f64> {
+    let done = || (0..r.len()).filter(|&i| r.finished(i));
+    let last = done().map(|i| r.finish[i]).max()?;
+    let span = (last - r.arrival.iter().min().copied()?).as_s();
+    (span > 0.0).then(|| done().count() as f64 / span)
+}
+
+fn attainment(r: &RequestRecords, slo: Slo, own: &[f64]) -> Option<f64> {
+    use foretoken_sim::Outcome::{Finished, Rejected};
+    let own = |i: usize| own.get(i).copied().filter(|s| s.is_finite());
+    if slo == Slo::default() && (0..r.len()).all(|i| own(i).is_none()) {
+        return None;
+    }
+    let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
+    let meets = |i: &usize| {
+        under(slo.ttft_s, Some(r.ttft_s(*i)))
+            && under(own(*i).or(slo.tpot_s), r.tpot_s(*i))
+            && under(slo.e2e_s, Some(r.e2e_s(*i)))
+    };
+    let ended = r.outcome.iter().filter(|o| matches!(o, Finished | Rejected)).count();
+    let met = (0..r.len()).filter(|&i| r.finished(i)).filter(meets).count();
+    (ended > 0).then(|| met as f64 / ended as f64)
+}
+
+/// Requests a second that a closed loop of `clients` sustains: between the finish by which every client has had one answer and
+/// the one at which the first client finds nothing left to send. `None` when the loop is too short to have a middle.
+pub fn service_rate(r: &RequestRecords, clients: u32) -> Option<f64> {
+    let mut finish: Vec<Time> = (0..r.len()).filter(|&i| r.finished(i)).map(|i| r.finish[i]).collect();
+    finish.sort_unstable();
+    let clients = clients as usize;
+    let (first, last) = (clients.checked_sub(1)?, finish.len().checked_sub(clients)?);
+    let span = finish.get(last)?.saturating_sub(*finish.get(first)?).as_s();
+    (last > first && span > 0.0).then(|| (last - first) as f64 / span)
+}
+
+/// Decode batch size and draft length over time, as curves of a fixed number of bins up to `end`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    /// Mean decode batch size of each bin, idle time counted as 0.
+    pub batch_size: Vec<f64>,
+    /// Draft tokens a request and step of each bin.
+    pub draft_len: Vec<f64>,
+}
+
+impl Curves {
+    /// Of a run, up to `end`.
+    pub fn of(steps: &[StepRecord], end: Time) -> Curves {
+        let width = (end.0 / BINS as u64).max(1);
+        let mut bins = vec![(0.0, 0.0, 0.0); BINS];
+        for s in steps {
+            let bin = &mut bins[((s.end.0 / width) as usize).min(BINS - 1)];
+            bin.0 += f64::from(s.batch_size) * span_s(s) / Time(width).as_s();
+            bin.1 += f64::from(s.drafted);
+            bin.2 += f64::from(s.batch_size);
+        }
+        Curves {
+            batch_size: bins.iter().map(|b| b.0).collect(),
+            draft_len: bins.iter().map(|b| if b.2 > 0.0 { b.1 / b.2 } else { 0.0 }).collect(),
+        }
+    }
+
+    /// How far these are from `other`, in shares of its mean: batch size, draft length.
+    pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
+        [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
+    }
+}
+
+/// A number that is compared: its name, its unit, and how to get it.
+pub type Quantity = (&'static str, Unit, fn(&Numbers) -> Option<f64>);
+
+/// How a number's error is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Seconds; the error is relative.
+    Seconds,
+    /// A rate or a mean count; the error is relative.
+    Plain,
+    /// A share in [0, 1]; the error is a difference.
+    Share,
+}
+
+impl Unit {
+    /// The error of `value` against `reference`.
+    pub fn error(self, value: f64, reference: f64) -> Option<f64> {
+        match self {
+            Unit::Share => Some(value - reference),
+            Unit::Seconds | Unit::Plain => relative(value, reference),
+        }
+    }
+}
+
+/// Every number that is compared run by run.
+pub const QUANTITIES: [Quantity; 18] = [
+    ("step time, mean", Unit::Seconds, |n| n.step_s),
+    ("TTFT, mean", Unit::Seconds, |n| n.ttft.map(|q| q.mean)),
+    ("TTFT, P50", Unit::Seconds, |n| n.ttft.map(|q| q.p50)),
+    ("TTFT, P90", Unit::Seconds, |n| n.ttft.map(|q| q.p90)),
+    ("TTFT, P99", Unit::Seconds, |n| n.ttft.map(|q| q.p99)),
+    ("TPOT, mean", Unit::Seconds, |n| n.tpot.map(|q| q.mean)),
+    ("TPOT, P50", Unit::Seconds, |n| n.tpot.map(|q| q.p50)),
+    ("TPOT, P90", Unit::Seconds, |n| n.tpot.map(|q| q.p90)),
+    ("TPOT, P99", Unit::Seconds, |n| n.tpot.map(|q| q.p99)),
+    ("E2E, mean", Unit::Seconds, |n| n.e2e.map(|q| q.mean)),
+    ("E2E, P50", Unit::Seconds, |n| n.e2e.map(|q| q.p50)),
+    ("E2E, P90", Unit::Seconds, |n| n.e2e.map(|q| q.p90)),
+    ("E2E, P99", Unit::Seconds, |n| n.e2e.map(|q| q.p99)),
+    ("completed requests/s", Unit::Plain, |n| n.completed_req_s),
+    ("SLO attainment", Unit::Share, |n| n.slo_attainment),
+    ("batch size", Unit::Plain, |n| n.batch_size),
+    ("draft length", Unit::Plain, |n| n.draft_len),
+    ("accepted / verified", Unit::Share, |n| n.accepted_of_verified),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Outcome;
+
+    fn s(x: f64) -> Time {
+        Time::from_s(x)
+    }
+
+    fn told() -> Told {
+        let mut r = RequestRecords::new(3);
+        r.arrival = vec![s(0.0), s(1.0), s(2.0)];
+        r.first_token = vec![s(0.5), s(1.2), Time::MAX];
+        r.finish = vec![s(1.5), s(5.2), s(2.0)];
+        r.emitted = vec![11, 11, 0];
+        r.outcome = vec![Outcome::Finished, Outcome::Finished, Outcome::Rejected];
+        let step = |start: f64, end: f64, batch_size| StepRecord {
+            start: s(start),
+            end: s(end),
+            batch_size,
+            drafted: 3 * batch_size,
+            verified: 2 * batch_size,
+            accepted: batch_size,
+            ..StepRecord::default()
+        };
+        Told { records: r, steps: vec![step(0.0, 1.0, 2), step(1.0, 4.0, 4)] }
+    }
+
+    #[test]
+    fn numbers_are_those_worked_out_by_hand() {
+        let slo = Slo { tpot_s: Some(0.2), ..Slo::default() };
+        let n = Numbers::of(&told(), slo, &[]);
+        assert_eq!((n.finished, n.step_s), (2, Some(2.0)));
+        assert!((n.tpot.unwrap().mean - 0.25).abs() < 1e-12);
+        assert_eq!(n.completed_req_s, Some(2.0 / 5.2));
+        assert_eq!(n.slo_attainment, Some(1.0 / 3.0));
+        assert_eq!(n.batch_size, Some((2.0 + 12.0) / 4.0));
+        assert_eq!((n.draft_len, n.accepted_of_verified), (Some(3.0), Some(0.5)));
+        assert_eq!(Numbers::of(&told(), Slo::default(), &[]).slo_attainment, None);
+    }
+
+    #[test]
+    fn a_closed_loop_is_measured_in_its_middle() {
+        let mut r = RequestRecords::new(8);
+        r.outcome = vec![Outcome::Finished; 8];
+        // Two clients; one answer a second, but for the slow start and the drained end.
+        r.finish = [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 20.0].map(s).to_vec();
+        assert_eq!(service_rate(&r, 2), Some(1.0));
+        assert_eq!(service_rate(&r, 8), None);
+        assert_eq!(service_rate(&RequestRecords::new(0), 2), None);
+    }
+
+    #[test]
+    fn idle_time_counts_in_the_batch_curve() {
+        let curves = Curves::of(&told().steps, s(8.0));
+        assert!((curves.batch_size.iter().sum::<f64>() / BINS as f64 - 14.0 / 8.0).abs() < 1e-9);
+        assert_eq!(curves.error(&curves), [Some(0.0), Some(0.0)]);
+    }
+}

@@ -1,0 +1,99 @@
+//! What a live run did, done again on the event clock.
+
+use super::watch::Watched;
+use crate::serve::tape::{Head, Told, retell};
+use foretoken_policies::PolicySpec;
+use foretoken_run::setting::Setting;
+use foretoken_sim::event_clock::{EventClock, World};
+use foretoken_sim::executor::DecisionTime;
+use foretoken_sim::live::StepTrace;
+use foretoken_sim::{AcceptanceSource, LatencyModel, Outcome, PassShape, Request, Serving, SpecPolicy, Time, Workload};
+use std::sync::atomic::AtomicBool;
+
+/// What a simulation of a live run takes over from it, and what it predicts with.
+pub struct Replay<'a> {
+    /// The world: engine, costs, belief, with the live run's requests.
+    pub setting: &'a Setting,
+    /// The live run's beginning.
+    pub head: &'a Head,
+    /// Who decides.
+    pub spec: &'a PolicySpec,
+}
+
+/// A simulated run.
+pub struct Simulated {
+    /// Its steps.
+    pub steps: Vec<StepTrace>,
+    /// What happened to each request.
+    pub told: Told,
+}
+
+impl Replay<'_> {
+    /// Simulates with this acceptance, all passes `slower` times as long.
+    pub fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> Simulated {
+        let (setting, head) = (self.setting, self.head);
+        let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
+        let plain = policy.is_none();
+        let config = setting.engine(!plain);
+        let (draft, target) = setting.costs();
+        let (draft, target) = (Slower(draft, slower), Slower(target, slower));
+        let (context_reads, drafting, noise_cv) = setting.reads();
+        let world = World {
+            draft: &draft,
+            target: &target,
+            context_reads,
+            drafting,
+            acceptance,
+            overhead: Time::ZERO,
+            decision_time: DecisionTime::default(),
+            noise_cv,
+            seed: setting.seed(),
+            max_draft_len: if plain { 0 } else { config.max_draft_len },
+            // As the device that it is compared with.
+            queues: false,
+        };
+        let clock = EventClock::new(world, setting.workload.len());
+        let interrupt = AtomicBool::new(false);
+        let serving = Serving {
+            workload: &setting.workload,
+            arrivals: head.arrivals(),
+            config,
+            slo_tpot_s: head.slo_tpot_s,
+            keep_steps: false,
+            interrupt: &interrupt,
+        };
+        let served = serving.run(Watched::new(clock, plain, Time::from_s(head.overhead_s)), policy);
+        let steps = served.executor.into_steps();
+        let outcomes = served.run.records.outcome.iter().zip(0u32..);
+        let rejected: Vec<u32> = outcomes.filter(|(o, _)| **o == Outcome::Rejected).map(|(_, id)| id).collect();
+        let tail = crate::serve::tape::Tail { ending: crate::serve::tape::TapeEnding::Done, rejected };
+        let told = retell(head, &steps, Some(&tail));
+        Simulated { steps, told }
+    }
+}
+
+/// The requests of a live run; what the tape does not hold of them comes from the experiment's own.
+pub fn requests_of(head: &Head, own: &Workload) -> Workload {
+    let request = |i: usize| Request {
+        category: head.category[i],
+        slo_tpot_s: own.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()),
+        recording: own.recording.get(i).copied().filter(|&r| r != u32::MAX),
+        ..Request::new(head.arrival[i], head.prompt_len[i], head.output_len[i])
+    };
+    let mut workload: Workload = (0..head.arrival.len()).map(request).collect();
+    workload.categories.clone_from(&own.categories);
+    workload.recordings.clone_from(&own.recordings);
+    workload
+}
+
+/// A latency model times a factor.
+struct Slower<'a>(&'a dyn LatencyModel, f64);
+
+impl LatencyModel for Slower<'_> {
+    fn pass(&self, shape: PassShape) -> Time {
+        match self.1 {
+            1.0 => self.0.pass(shape),
+            factor => Time::from_s(self.0.pass(shape).as_s() * factor),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! From stored cells to the results folder: tables, figures and the comparison, in the order of the plan.
+//!
+//! Always read back from the store, one cell at a time, so that a resumed run goes through the very same bytes.
+
+use super::store::{Store, write_problem};
+use super::warnings::Warnings;
+use super::{CellId, Folder};
+use crate::compare::Comparison;
+use crate::papers::PaperReport;
+use crate::plan::Plan;
+use foretoken_policies::PolicySpec;
+use foretoken_report::{
+    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, Swept, relate, write_calibration,
+    write_figures, write_lengths, write_positions, write_series, write_summary,
+};
+use foretoken_spec::document::Choice;
+use foretoken_spec::problem::{Problem, Result};
+
+/// The results of a complete run.
+pub struct Assembled {
+    /// What the table shows.
+    pub comparison: Comparison,
+    /// Of each cell, in the order of the plan.
+    pub numbers: Vec<Numbers>,
+}
+
+/// A cell's numbers, for comparing it with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// A digest of all of them.
+    pub digest: blake3::Hash,
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Sum of decode batch sizes: what it cost to run.
+    pub request_steps: u64,
+}
+
+/// Writes tables and figures of a plan whose cells are all stored, and draws the comparison.
+pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled> {
+    let store = Store::open(folder, &plan.digest())?;
+    let output = plan.variants[0].experiment.output;
+    let entries = entries(plan);
+    let keys: Vec<&Key> = entries.iter().map(|e| &e.key).collect();
+    let path = |name: &str| folder.path().join(name);
+
+    let mut requests =
+        RequestsWriter::create(&path("requests.parquet"), keys.iter().copied()).map_err(write_problem)?;
+    let mut steps = match output.steps {
+        true => Some(StepsWriter::create(&path("steps.parquet"), keys.iter().copied()).map_err(write_problem)?),
+        false => None,
+    };
+    let mut cells: Vec<Cell> = Vec::with_capacity(keys.len());
+    let mut warnings = Warnings::default();
+    let mut usable_blocks = Vec::with_capacity(keys.len());
+    let mut numbers = Vec::with_capacity(keys.len());
+    for (id, entry) in ids(plan).zip(&entries) {
+        let stored = store.load(id)?.ok_or_else(|| {
+            Problem::failed(format!("the finished cell {id:?} is gone from {}", folder.cells().display()))
+                .help("run the same command with --resume: it runs again what is missing")
+        })?;
+        numbers.push(Numbers {
+            digest: stored.numbers(),
+            requests: stored.summary.requests,
+            request_steps: stored.summary.request_steps,
+        });
+        let (cell, records, all_steps, said, blocks) = stored.into_cell(entry.clone());
+        requests.push(cell.key(), &records).map_err(write_problem)?;
+        if let Some(steps) = &mut steps {
+            steps.push(cell.key(), &all_steps).map_err(write_problem)?;
+        }
+        warnings.collect(cell.key(), said);
+        usable_blocks.push(blocks);
+        cells.push(cell);
+    }
+    requests.finish().map_err(write_problem)?;
+    steps.map_or(Ok(()), |s| s.finish().map_err(write_problem))?;
+    relate(&mut cells);
+    write_summary(&path("summary.parquet"), &cells).map_err(write_problem)?;
+    write_positions(&path("positions.parquet"), &cells).map_err(write_problem)?;
+    write_series(&path("series.parquet"), &cells).map_err(write_problem)?;
+    write_lengths(&path("lengths.parquet"), &cells).map_err(write_problem)?;
+    write_calibration(&path("calibration.parquet"), &cells).map_err(write_problem)?;
+    let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
+    if let Some(paper) = &plan.variants[0].experiment.paper {
+        comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
+    }
+    if figures && output.figures {
+        draw(plan, folder, cells)?;
+    }
+    comparison.warnings = warnings.texts();
+    Ok(Assembled { comparison, numbers })
+}
+
+/// Policies whose lengths do not depend on anything they see.
+const BLIND: [&str; 3] = ["autoregressive", "fixed", "random"];
+
+/// The cells of a plan, in its order, before they have results.
+pub fn entries(plan: &Plan) -> Vec<Entry> {
+    let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
+    let entry = |id: CellId| {
+        let entrant = &plan.policies[id.policy];
+        Entry {
+            key: key(plan, id),
+            look: crate::look::of(&entrant.spec),
+            role: match &entrant.spec {
+                PolicySpec::OracleGoodput(_) => Role::Bound,
+                spec if spec.sees_hidden_truth() => Role::Oracle,
+                _ if id.policy == plan.baseline => Role::Baseline,
+                _ => Role::Contender,
+            },
+            blind: BLIND.contains(&entrant.spec.name()),
+            implied: entrant.implied,
+            bound: bounds[id.variant].clone(),
+        }
+    };
+    ids(plan).map(entry).collect()
+}
+
+/// The TPOT bound of a variant, when it is scaled from an autoregressive run.
+fn scaled_bound(plan: &Plan, variant: usize) -> Option<ScaledBound> {
+    let slo = &plan.variants[variant].experiment.slo;
+    let alone = slo.ttft_s.is_none() && slo.e2e_s.is_none();
+    Some(ScaledBound { from: swept(plan, plan.bound_from(variant)?), scale: slo.adaspec_scale?, alone })
+}
+
+/// What an unfinished run has so far.
+pub struct Unfinished {
+    /// Its finished cells, in the order of its plan.
+    pub cells: Vec<Cell>,
+    /// Their warnings.
+    pub warnings: Vec<String>,
+    /// What to say of cells that are damaged.
+    pub damaged: Vec<String>,
+}
+
+/// The cells that an unfinished run has so far. `digest` is its manifest's.
+pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfinished> {
+    let store = Store::open(folder, digest)?;
+    let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());
+    for (id, entry) in ids(plan).zip(entries(plan)) {
+        let Some(stored) = store.load(id)? else {
+            damaged.extend(store.damage(id).map(|which| format!("{which} and left out: --resume does that run again")));
+            continue;
+        };
+        let (cell, _, _, said, _) = stored.into_cell(entry);
+        warnings.collect(cell.key(), said);
+        cells.push(cell);
+    }
+    relate(&mut cells);
+    Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
+}
+
+/// All cells: swept values slowest, then seeds, then policies.
+pub(super) fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
+    let (seeds, policies) = (plan.seeds.len(), plan.policies.len());
+    (0..plan.cells()).map(move |i| CellId {
+        variant: i / (seeds * policies),
+        seed: i / policies % seeds,
+        policy: i % policies,
+    })
+}
+
+/// What tells a cell from the others.
+pub(super) fn key(plan: &Plan, id: CellId) -> Key {
+    let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
+    Key { policy, sweep: swept(plan, id.variant), seed }
+}
+
+fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
+    let one =
+        |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };
+    plan.variants[variant].choices.iter().map(one).collect()
+}
+
+fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {
+    let figures = folder.figures();
+    std::fs::create_dir_all(&figures)
+        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", figures.display())))?;
+    let report = Report { name: plan.name.clone(), source: plan.source(), cells };
+    write_figures(&figures, &report).map_err(write_problem)?;
+    Ok(())
+}

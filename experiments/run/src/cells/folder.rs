@@ -1,0 +1,273 @@
+//! The results folder: when it may be used, and what is in it.
+
+use super::Speed;
+use super::manifest::{MANIFEST, Manifest, Timing, digest};
+use super::store::write_problem;
+use crate::plan::Plan;
+use foretoken_report::Staged;
+use foretoken_spec::problem::{Problem, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What to do with a folder that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Refuse it.
+    Fresh,
+    /// Go on with the run it holds.
+    Resume,
+    /// Remove the results it holds and start again.
+    Overwrite,
+}
+
+/// A results folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Folders that this run made, innermost first.
+    made: Vec<PathBuf>,
+    /// Is everything in it of this run?
+    fresh: bool,
+}
+
+/// The experiment with every default.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// The tapes of live runs, one a cell.
+pub const TAPES: &str = "tapes";
+/// What a live run says besides its records.
+pub const LIVE_JSON: &str = "live.json";
+/// The runs of a validation.
+pub const RUNS_JSON: &str = "runs.json";
+const CELLS: &str = "cells";
+const FIGURES: &str = "figures";
+/// Made from the other files, at any time: not a result of its own.
+const REPORT: &str = "report";
+/// Everything a results folder may hold; `--overwrite` removes these and nothing else.
+const OURS: [&str; 22] = [
+    MANIFEST,
+    CELLS,
+    FIGURES,
+    REPORT,
+    EXPERIMENT,
+    "summary.parquet",
+    "requests.parquet",
+    "steps.parquet",
+    "positions.parquet",
+    "series.parquet",
+    "lengths.parquet",
+    "calibration.parquet",
+    "report.txt",
+    "report.json",
+    LIVE_JSON,
+    TAPES,
+    RUNS_JSON,
+    "profile.toml",
+    "profile-after.toml",
+    "validation.json",
+    "validation.txt",
+    "validation.html",
+];
+
+impl Folder {
+    /// A folder without looking into it.
+    pub fn at(path: PathBuf) -> Folder {
+        Folder { path, made: Vec::new(), fresh: false }
+    }
+
+    /// Makes the folder ready for a plan. `Ok(true)`: it already holds the complete results.
+    pub fn open(path: PathBuf, plan: &Plan, mode: Mode) -> Result<(Folder, bool)> {
+        let missing = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists());
+        let made = missing.map(Path::to_path_buf).collect();
+        let folder = Folder { path, made, fresh: mode != Mode::Resume };
+        std::fs::create_dir_all(&folder.path).map_err(|e| {
+            Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
+                .help("choose another with -o")
+        })?;
+        let names = folder.names()?;
+        if !names.is_empty() {
+            match mode {
+                Mode::Fresh => return Err(folder.not_empty()),
+                Mode::Overwrite => folder.clear(&names)?,
+                Mode::Resume => {
+                    let manifest = folder.manifest_of_same(plan)?;
+                    if manifest.complete {
+                        manifest.check_all(&folder.path)?;
+                        // A run killed between its last two actions leaves the cells behind.
+                        let _ = std::fs::remove_dir_all(folder.cells());
+                        return Ok((folder, true));
+                    }
+                }
+            }
+        }
+        folder.replan(plan)?;
+        Ok((folder, false))
+    }
+
+    /// Takes a plan: the one it is opened for, or one that became more definite, since its costs were measured.
+    pub fn replan(&self, plan: &Plan) -> Result<()> {
+        let text = plan.resolved_for(&self.path)?;
+        // The manifest first: it is what --resume recognises a run by.
+        let files = BTreeMap::from([(EXPERIMENT.to_owned(), foretoken_intact::seal::digest(text.as_bytes()))]);
+        self.write_manifest(plan, files, None, false)?;
+        self.write(EXPERIMENT, text.as_bytes())
+    }
+
+    /// Enters files that are finished in the manifest: from now on it is told when they are damaged, cut or gone. Nothing in a
+    /// folder without a manifest.
+    pub fn enter(&self, names: &[&str]) -> Result<()> {
+        if !self.path.join(MANIFEST).exists() {
+            return Ok(());
+        }
+        let mut manifest = Manifest::read(&self.path)?;
+        for &name in names {
+            let path = self.path.join(name);
+            let digest =
+                digest(&path).map_err(|e| Problem::failed(format!("cannot read {} again: {e}", path.display())))?;
+            manifest.files.insert(name.to_owned(), digest);
+        }
+        self.write(MANIFEST, manifest.to_json().as_bytes())
+    }
+
+    /// Takes back what this run wrote when it came to nothing: no cell is finished, and nothing but this run's own
+    /// beginnings is there. Best effort: the error that led here is the one to report.
+    pub fn abandon(&self) {
+        let finished = std::fs::read_dir(self.cells()).is_ok_and(|mut entries| entries.next().is_some());
+        if !self.fresh || finished {
+            return;
+        }
+        for name in [MANIFEST, EXPERIMENT] {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
+        // Only empty folders go.
+        let _ = std::fs::remove_dir(self.cells());
+        self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of finished cells.
+    pub fn cells(&self) -> PathBuf {
+        self.path.join(CELLS)
+    }
+
+    /// The folder of figures.
+    pub fn figures(&self) -> PathBuf {
+        self.path.join(FIGURES)
+    }
+
+    /// The folder of the report.
+    pub fn report(&self) -> PathBuf {
+        self.path.join(REPORT)
+    }
+
+    /// Writes a whole file.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
+    }
+
+    /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
+    pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
+        self.write_manifest(plan, self.digests()?, Some(speed), true)?;
+        match std::fs::remove_dir_all(self.cells()) {
+            // A validation has none.
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Problem::failed(format!("cannot remove {}: {e}", self.cells().display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a folder that holds a part of `cells` cells: the manifest says so.
+    pub fn keep_part(&self, plan: &Plan, cells: usize, speed: &Speed) -> Result<()> {
+        let manifest = Manifest { cells, ..Manifest::of(plan, self.digests()?, false, timing(speed)) };
+        self.write(MANIFEST, manifest.to_json().as_bytes())
+    }
+
+    /// The result files that are there, with their digests.
+    fn digests(&self) -> Result<BTreeMap<String, String>> {
+        let whole = OURS.iter().filter(|n| ![MANIFEST, CELLS, REPORT, FIGURES, TAPES].contains(n));
+        let mut names: Vec<String> = whole.map(|n| (*n).to_owned()).collect();
+        for folder in [FIGURES, TAPES] {
+            let entries = std::fs::read_dir(self.path.join(folder)).into_iter().flatten().flatten();
+            names.extend(entries.map(|e| format!("{folder}/{}", e.file_name().to_string_lossy())));
+        }
+        let mut all = BTreeMap::new();
+        for name in names.into_iter().filter(|n| !n.ends_with(".partial")) {
+            let path = self.path.join(&name);
+            match digest(&path) {
+                Ok(digest) => drop(all.insert(name, digest)),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Problem::failed(format!("cannot read {} again: {e}", path.display()))),
+            }
+        }
+        Ok(all)
+    }
+
+    fn write_manifest(
+        &self,
+        plan: &Plan,
+        files: BTreeMap<String, String>,
+        speed: Option<&Speed>,
+        complete: bool,
+    ) -> Result<()> {
+        let manifest = Manifest::of(plan, files, complete, speed.map(timing).unwrap_or_default());
+        self.write(MANIFEST, manifest.to_json().as_bytes())
+    }
+
+    fn manifest_of_same(&self, plan: &Plan) -> Result<Manifest> {
+        if !self.path.join(MANIFEST).exists() {
+            return Err(Problem::bad_input(format!("{} holds no run to resume", self.path.display()))
+                .help("choose another folder with -o, or leave --resume out"));
+        }
+        let manifest = Manifest::read(&self.path)?;
+        let (folder, source) = (self.path.display(), plan.source().to_string());
+        let message = if manifest.digest != plan.digest() {
+            let name = &manifest.name;
+            format!("{folder} holds the results of another experiment: `{name}` with other settings, traces or version")
+        } else if manifest.source != source {
+            format!("{folder} holds results that are {}, and these would be {source}", manifest.source)
+        } else {
+            return Ok(manifest);
+        };
+        Err(Problem::bad_input(message)
+            .help("undo the change, choose another folder with -o, or start again with --overwrite"))
+    }
+
+    fn not_empty(&self) -> Box<Problem> {
+        Problem::bad_input(format!("the results folder {} is not empty", self.path.display()))
+            .help("go on with the run it holds with --resume, replace it with --overwrite, or choose another with -o")
+    }
+
+    /// Removes results; refuses when there is anything else.
+    fn clear(&self, names: &[String]) -> Result<()> {
+        if let Some(foreign) = names.iter().find(|n| !OURS.contains(&n.as_str())) {
+            let message = format!("{} holds `{foreign}`, which is not a result of a run", self.path.display());
+            return Err(
+                Problem::bad_input(message).help("--overwrite removes results only: choose another folder with -o")
+            );
+        }
+        for name in names {
+            let path = self.path.join(name);
+            let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+            removed.map_err(|e| Problem::failed(format!("cannot remove {}: {e}", path.display())))?;
+        }
+        Ok(())
+    }
+
+    /// What is in the folder, but for files that a killed run left half-written.
+    fn names(&self) -> Result<Vec<String>> {
+        let cannot = |e| Problem::failed(format!("cannot look into {}: {e}", self.path.display()));
+        let entries = std::fs::read_dir(&self.path).map_err(cannot)?;
+        let mut names: Vec<String> = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|n| !n.ends_with(".partial"));
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn timing(speed: &Speed) -> Timing {
+    Timing { cells: speed.cells, wall_s: speed.wall_s, engine_s: speed.engine_s }
+}

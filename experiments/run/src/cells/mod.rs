@@ -1,0 +1,265 @@
+//! Running the cells of a plan: each (swept values, seed, policy) once, in parallel, each stored as it is finished.
+//!
+//! The order in which cells finish decides nothing: results are put together afterwards, from the store, in the
+//! order of the plan.
+
+mod assemble;
+mod folder;
+mod manifest;
+mod progress;
+mod store;
+mod warnings;
+
+use assemble::ids;
+pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
+pub use folder::{EXPERIMENT, Folder, LIVE_JSON, Mode, RUNS_JSON, TAPES};
+pub use manifest::{AGAIN, Manifest, digest};
+pub use progress::Speed;
+pub use store::{Store, Stored, write_problem};
+
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_policies::PolicySpec;
+use foretoken_report::not_finite;
+use foretoken_sim::metrics::Slo;
+use foretoken_sim::{Ending, Run, Summary};
+use foretoken_spec::problem::{Problem, Result};
+use progress::Progress;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which cell: indices into a plan's variants, seeds and policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellId {
+    /// Combination of swept values.
+    pub variant: usize,
+    /// Seed.
+    pub seed: usize,
+    /// Policy.
+    pub policy: usize,
+}
+
+/// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
+pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
+    let runner = Runner {
+        plan,
+        store: Store::open(folder, &plan.digest())?,
+        progress: Progress::new(plan.cells() as u64),
+        interrupt,
+    };
+    let damaged = ids(plan).filter_map(|id| runner.store.damage(id));
+    damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
+    let all = (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s)));
+    // Those that set bounds first: the others find them in the store.
+    let sets: Vec<bool> = (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
+    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|&(v, _)| sets[v]);
+    let run = |these: &[(usize, usize)]| these.par_iter().try_for_each(|&(v, seed)| runner.comparison(v, seed));
+    let result: Result<()> = run(&first).and_then(|()| run(&rest));
+    let speed = runner.progress.finish();
+    result.map(|()| speed)
+}
+
+/// What the cells of a run share.
+struct Runner<'a> {
+    plan: &'a Plan,
+    store: Store,
+    progress: Progress,
+    interrupt: &'a AtomicBool,
+}
+
+impl Runner<'_> {
+    /// All policies on one setting; the baseline first, because a bound may depend on it.
+    fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
+        let id = |policy| CellId { variant, seed, policy };
+        let baseline = self.plan.baseline;
+        let missing: Vec<usize> = (0..self.plan.policies.len()).filter(|&p| !self.store.has(id(p))).collect();
+        self.progress.skip((self.plan.policies.len() - missing.len()) as u64);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.check_interrupt()?;
+        let setting = Setting::new(&self.plan.variants[variant], self.plan.seeds[seed])?;
+        let slo = match self.store.load(id(baseline))? {
+            Some(stored) => stored.summary.slo,
+            None => {
+                let given = self.bound_from_elsewhere(variant, seed, &setting)?;
+                self.cell(&setting, id(baseline), given)?
+            }
+        };
+        // All of them, and then the first error in the order of the table: which thread fails first must not show.
+        let others = missing.par_iter().filter(|&&p| p != baseline);
+        let results: Vec<Result<Slo>> = others.map(|&p| self.cell(&setting, id(p), Some(slo))).collect();
+        results.into_iter().try_for_each(|result| result.map(|_| ()))
+    }
+
+    /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That baseline is in
+    /// the store, or is run again by itself, which gives the same.
+    fn bound_from_elsewhere(&self, variant: usize, seed: usize, setting: &Setting) -> Result<Option<Slo>> {
+        let Some(from) = self.plan.bound_from(variant).filter(|&from| from != variant) else { return Ok(None) };
+        let id = CellId { variant: from, seed, policy: self.plan.baseline };
+        let tpot = match self.store.load(id)? {
+            Some(stored) => stored.summary.tpot,
+            None => {
+                let there = Setting::new(&self.plan.variants[from], self.plan.seeds[seed])?;
+                let policy = &self.plan.policies[id.policy].spec;
+                let (run, played) = run_through(&there, policy, f64::INFINITY, self.interrupt)?;
+                let summary = there.summary(&run, Slo::default());
+                if summary.finished == 0 {
+                    return Err(there.nothing_fits(&played, &run));
+                }
+                summary.tpot
+            }
+        };
+        Ok(Some(setting.slo(tpot.map(|q| q.p90))))
+    }
+
+    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them.
+    fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Slo> {
+        let policy = &self.plan.policies[id.policy].spec;
+        let Played { stored, slo, engine } = play(setting, policy, slo, self.interrupt)?;
+        if let Some(fault) = fault(&stored.summary) {
+            let key = assemble::key(self.plan, id);
+            return Err(Problem::bad_input(format!("{key}: {fault}")).help(ABSURD));
+        }
+        self.progress.done(&policy.label(), &stored.summary, engine);
+        self.store.save(id, &stored)?;
+        Ok(slo)
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        if self.interrupt.load(Ordering::Relaxed) { Err(crate::interrupt::problem()) } else { Ok(()) }
+    }
+}
+
+/// What comes of a policy on a setting.
+pub struct Played {
+    /// All that is kept of it.
+    pub stored: Stored,
+    /// The bounds it was held against.
+    pub slo: Slo,
+    /// Time inside the engine.
+    engine: Duration,
+}
+
+/// Runs a policy on a setting. Without bounds given, it is the baseline and sets them.
+pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt: &AtomicBool) -> Result<Played> {
+    let started = Instant::now();
+    let bound = slo.and_then(|s| s.tpot_s).unwrap_or(f64::INFINITY);
+    let (run, played) = run_through(setting, policy, bound, interrupt)?;
+    let engine = started.elapsed();
+    let slo = slo.unwrap_or_else(|| {
+        let p90 = setting.summary(&run, Slo::default()).tpot.map(|q| q.p90);
+        setting.slo(p90)
+    });
+    let summary = setting.summary(&run, slo);
+    if summary.finished == 0 {
+        return Err(setting.nothing_fits(&played, &run));
+    }
+    let unfit = setting.limits(&played, &run).into_keys();
+    let unfit =
+        unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
+    let warnings = setting.notes.iter().cloned().chain(run.warnings.iter().cloned()).chain(unfit).collect();
+    Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
+}
+
+/// Runs a policy on a setting to its end; says what was played as well, which a clairvoyant chooses.
+fn run_through(
+    setting: &Setting,
+    policy: &PolicySpec,
+    bound: f64,
+    interrupt: &AtomicBool,
+) -> Result<(Run, PolicySpec)> {
+    if interrupt.load(Ordering::Relaxed) {
+        return Err(crate::interrupt::problem());
+    }
+    let (run, played) = setting.run(policy, bound, interrupt);
+    match run.ending {
+        Ending::Done => Ok((run, played)),
+        Ending::Interrupted => Err(crate::interrupt::problem()),
+        Ending::OutOfTime => Err(out_of_time(&policy.label())),
+        Ending::Failed => unreachable!("passes on the event clock cannot fail"),
+    }
+}
+
+fn out_of_time(policy: &str) -> Box<Problem> {
+    Problem::bad_input(format!("{policy}: the simulated clock ran past its 213 days")).help(ABSURD)
+}
+
+const ABSURD: &str =
+    "some time in the experiment is absurd: look at hardware, engine.step_overhead_s, noise_cv and the arrivals";
+
+/// Why a summary is no result. What may be absent (no draft was made, no bound was set) is absent in it; a number that is there
+/// and not finite, or a latency of nothing, over which speedups are taken, is a fault of what was asked.
+fn fault(summary: &Summary) -> Option<String> {
+    if let Some((name, value)) = not_finite(summary) {
+        return Some(format!("`{name}` came out as {value}"));
+    }
+    if summary.e2e.is_some_and(|q| q.mean == 0.0) {
+        return Some("mean E2E is 0 s: no pass took any time, so there is no speedup and no rate".to_owned());
+    }
+    let bounds = [("TTFT", summary.slo.ttft_s), ("TPOT", summary.slo.tpot_s), ("E2E", summary.slo.e2e_s)];
+    let (name, _) = bounds.into_iter().find(|(_, bound)| bound.is_some_and(|s| s <= 0.0))?;
+    Some(format!("the SLO bounds {name} to 0 s: it was scaled from a run in which tokens took no time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::RequestRecords;
+    use foretoken_sim::metrics::{Quantiles, Totals};
+
+    #[test]
+    fn what_is_absent_is_no_fault_and_what_is_not_finite_is() {
+        let quantiles = |mean| Some(Quantiles { mean, p50: mean, p90: mean, p99: mean });
+        let good = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
+        let good = Summary { e2e: quantiles(1.0), ..good };
+        assert_eq!(fault(&good), None);
+        assert!(good.acceptance_rate.is_none() && good.tpot.is_none(), "absent, and no fault");
+        let with = |change: fn(&mut Summary)| {
+            let mut broken = good.clone();
+            change(&mut broken);
+            fault(&broken).unwrap()
+        };
+        assert!(with(|s| s.kv_use_mean = f64::NAN).contains("`kv_use_mean` came out as NaN"));
+        assert!(with(|s| s.tpot = Some(Quantiles { p99: f64::INFINITY, ..s.e2e.unwrap() })).contains("`tpot_p99_s`"));
+        assert!(with(|s| s.e2e = Some(Quantiles { mean: 0.0, ..s.e2e.unwrap() })).contains("mean E2E is 0 s"));
+        assert!(with(|s| s.slo.tpot_s = Some(0.0)).contains("bounds TPOT to 0 s"));
+    }
+
+    const SETS: [&str; 4] = [
+        "policies=[{ fixed = { k = 3 } }]",
+        "seeds=[1, 2]",
+        "workload.requests=120",
+        "workload.arrivals={ poisson = { rate = { sweep = [8.0, 2.0] } } }",
+    ];
+
+    /// Comparisons may run anywhere: the reference's baseline is run again where it is not at hand, and gives the same bound.
+    #[test]
+    fn a_comparison_finds_its_bound_alone() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../quickstart.toml");
+        let plan = Plan::load(&file, &SETS.map(str::to_owned)).unwrap();
+        let interrupt = AtomicBool::new(false);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| Folder::at(dir.path().join(name));
+        run_cells(&plan, &folder("whole"), &interrupt).unwrap();
+        let whole = Store::open(&folder("whole"), &plan.digest()).unwrap();
+        for seed in 0..2 {
+            let runner = Runner {
+                plan: &plan,
+                store: Store::open(&folder(&format!("alone-{seed}")), &plan.digest()).unwrap(),
+                progress: Progress::new(0),
+                interrupt: &interrupt,
+            };
+            runner.comparison(0, seed).unwrap();
+            for policy in 0..plan.policies.len() {
+                let id = |variant| CellId { variant, seed, policy };
+                let (alone, together) = (runner.store.load(id(0)).unwrap(), whole.load(id(0)).unwrap());
+                assert_eq!(alone.unwrap().summary, together.as_ref().unwrap().summary);
+                let reference = whole.load(id(1)).unwrap().unwrap().summary;
+                assert_eq!(together.unwrap().summary.slo, reference.slo, "one bound at both loads");
+                assert!(!runner.store.has(id(1)), "the reference's comparison is not run");
+            }
+        }
+    }
+}

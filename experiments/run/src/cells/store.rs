@@ -1,0 +1,227 @@
+//! Finished cells on disk, so that a killed run can go on. One file a cell, written whole or not at all.
+//!
+//! A file starts with a digest over everything after it; what does not match (a damaged file, a cell of another
+//! plan) is told of, and the cell runs again.
+
+use super::{CellId, Folder};
+use foretoken_report::{Cell, Entry, ReportError, Staged};
+use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
+use foretoken_sim::{RequestRecords, Run, StepRecord, Summary};
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// All that is kept of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Stored {
+    /// Its numbers.
+    pub summary: Summary,
+    /// Load over time.
+    pub series: Series,
+    /// One record a request.
+    pub records: RequestRecords,
+    /// One record a step, when asked for.
+    pub steps: Vec<StepRecord>,
+    /// What the user should be told.
+    pub warnings: Vec<String>,
+    /// Blocks of the target's pool that requests could use.
+    pub usable_blocks: u32,
+    /// Draft lengths by batch size.
+    pub lengths: Vec<LengthRow>,
+    /// Confidences against what was right.
+    pub calibration: Vec<CalibrationBin>,
+}
+
+impl Stored {
+    /// What a run leaves, with its numbers and what the user should be told.
+    pub fn of(run: Run, summary: Summary, warnings: Vec<String>) -> Stored {
+        Stored {
+            summary,
+            series: run.series,
+            records: run.records,
+            steps: run.steps,
+            warnings,
+            usable_blocks: run.usable_blocks,
+            lengths: run.totals.lengths.rows(),
+            calibration: run.totals.calibration.bins().to_vec(),
+        }
+    }
+
+    /// A digest of every number in it: of all but the warnings.
+    pub fn numbers(&self) -> blake3::Hash {
+        let Stored { summary, series, records, steps, warnings: _, usable_blocks, lengths, calibration } = self;
+        let numbers = (summary, series, records, steps, usable_blocks, lengths, calibration);
+        blake3::hash(&postcard::to_stdvec(&numbers).expect("plain data always serialises into memory"))
+    }
+
+    /// What tables and figures show of it, with its records, its steps, its warnings and the blocks it could use.
+    pub fn into_cell(self, entry: Entry) -> (Cell, RequestRecords, Vec<StepRecord>, Vec<String>, u32) {
+        let cell = Cell::new(entry, self.summary).with_latencies(&self.records);
+        let cell = Cell { series: self.series, lengths: self.lengths, calibration: self.calibration, ..cell };
+        (cell, self.records, self.steps, self.warnings, self.usable_blocks)
+    }
+}
+
+/// The folder of finished cells.
+pub struct Store {
+    folder: PathBuf,
+    key: blake3::Hash,
+}
+
+impl Store {
+    /// Opens the store of a plan with the given digest.
+    pub fn open(results: &Folder, plan_digest: &str) -> Result<Store> {
+        let folder = results.cells();
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
+        Ok(Store { folder, key: blake3::hash(plan_digest.as_bytes()) })
+    }
+
+    /// Is the cell finished, and its file what was written?
+    pub fn has(&self, id: CellId) -> bool {
+        self.bytes(id).is_some()
+    }
+
+    /// What to say of a cell's file that is there and not what was written.
+    pub fn damage(&self, id: CellId) -> Option<String> {
+        let path = self.path(id);
+        (path.exists() && !self.has(id)).then(|| format!("{} is damaged", path.display()))
+    }
+
+    /// The cell, when it is finished.
+    pub fn load(&self, id: CellId) -> Result<Option<Stored>> {
+        let Some(bytes) = self.bytes(id) else { return Ok(None) };
+        let stored = postcard::from_bytes(&bytes)
+            .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", self.path(id).display())))?;
+        Ok(Some(stored))
+    }
+
+    /// Keeps a finished cell.
+    pub fn save(&self, id: CellId, stored: &Stored) -> Result<()> {
+        let body = postcard::to_stdvec(stored).expect("plain data always serialises into memory");
+        let path = self.path(id);
+        let cannot = |cause| write_problem(ReportError::Write { path: path.clone(), cause });
+        let mut file = Staged::create(&path).map_err(write_problem)?;
+        file.write_all(self.seal(id, &body).as_bytes()).and_then(|()| file.write_all(&body)).map_err(cannot)?;
+        file.commit().map_err(write_problem)
+    }
+
+    /// The body of a cell's file, when the file is there and whole.
+    fn bytes(&self, id: CellId) -> Option<Vec<u8>> {
+        let mut bytes = std::fs::read(self.path(id)).ok()?;
+        let body = bytes.split_off(blake3::OUT_LEN.min(bytes.len()));
+        (self.seal(id, &body).as_bytes().as_slice() == bytes).then_some(body)
+    }
+
+    fn seal(&self, id: CellId, body: &[u8]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(self.key.as_bytes());
+        hasher.update(name(id).as_bytes()).update(body);
+        hasher.finalize()
+    }
+
+    fn path(&self, id: CellId) -> PathBuf {
+        self.folder.join(name(id))
+    }
+}
+
+fn name(id: CellId) -> String {
+    format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
+}
+
+/// A result that could not be written, with what to do about it.
+pub fn write_problem(error: ReportError) -> Box<Problem> {
+    use std::io::ErrorKind::{OutOfMemory, PermissionDenied, ReadOnlyFilesystem};
+    let what = match &error {
+        ReportError::Write { cause, .. } => match cause.kind() {
+            PermissionDenied | ReadOnlyFilesystem => "make the folder writable or choose another with -o",
+            OutOfMemory => MORE_MEMORY,
+            _ => "free some space or choose another folder with -o",
+        },
+        // zstd and polars say so in words alone.
+        ReportError::Parquet { cause, .. } if cause.to_string().contains("memory") => MORE_MEMORY,
+        _ => "free some space or choose another folder with -o",
+    };
+    Problem::failed(error.to_string()).help(format!("{what}; finished cells are kept, and --resume goes on from them"))
+}
+
+const MORE_MEMORY: &str = "it ran out of memory: give it more, or run fewer cells at a time with --threads 1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Totals;
+    use foretoken_sim::metrics::Slo;
+
+    fn stored() -> Stored {
+        let records = RequestRecords::new(3);
+        let summary = Summary::new(&records, &Totals::default(), Slo::default(), &[], 10, 16);
+        let warnings = vec!["w".into()];
+        Stored {
+            summary,
+            series: Series::default(),
+            records,
+            steps: vec![],
+            warnings,
+            usable_blocks: 9,
+            lengths: vec![],
+            calibration: vec![],
+        }
+    }
+
+    #[test]
+    fn a_refused_write_is_not_blamed_on_a_full_disk() {
+        let help = |kind: std::io::ErrorKind| {
+            let error = ReportError::Write { path: "x".into(), cause: kind.into() };
+            write_problem(error).help_text().to_owned()
+        };
+        assert!(help(std::io::ErrorKind::PermissionDenied).starts_with("make the folder writable"));
+        assert!(help(std::io::ErrorKind::ReadOnlyFilesystem).starts_with("make the folder writable"));
+        assert!(help(std::io::ErrorKind::StorageFull).starts_with("free some space"));
+        assert!(help(std::io::ErrorKind::OutOfMemory).starts_with("it ran out of memory"));
+    }
+
+    #[test]
+    fn cells_come_back_unless_damaged_or_of_another_plan() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::at(dir.path().to_path_buf());
+        let store = Store::open(&folder, "a").unwrap();
+        let id = CellId { variant: 0, seed: 1, policy: 2 };
+        assert!(!store.has(id));
+        store.save(id, &stored()).unwrap();
+        let back = store.load(id).unwrap().unwrap();
+        assert_eq!((back.summary, back.records, back.usable_blocks), (stored().summary, stored().records, 9));
+        assert!(!store.has(CellId { policy: 3, ..id }));
+        assert!(!Store::open(&folder, "b").unwrap().has(id));
+
+        let path = store.path(id);
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(!store.has(id) && store.damage(id).is_some());
+        std::fs::write(&path, b"short").unwrap();
+        assert!(!store.has(id) && store.damage(id).is_some());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!store.has(id) && store.damage(id).is_none());
+    }
+
+    #[test]
+    fn no_bit_of_a_cell_changes_unseen() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&Folder::at(dir.path().to_path_buf()), "a").unwrap();
+        let id = CellId { variant: 0, seed: 0, policy: 0 };
+        store.save(id, &stored()).unwrap();
+        let path = store.path(id);
+        let bytes = std::fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut other = bytes.clone();
+                other[at] ^= 1 << bit;
+                std::fs::write(&path, &other).unwrap();
+                assert!(store.load(id).unwrap().is_none() && store.damage(id).is_some(), "byte {at}, bit {bit}");
+            }
+            std::fs::write(&path, &bytes[..at]).unwrap();
+            assert!(store.load(id).unwrap().is_none() && store.damage(id).is_some(), "cut at {at}");
+        }
+    }
+}

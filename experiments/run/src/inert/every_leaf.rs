@@ -1,0 +1,292 @@
+//! Every leaf of the schema in an experiment that gives it: either the results change, or it is named as doing nothing.
+//!
+//! What is not tried: the frame of an experiment (name, seeds, output, paper) and the tables of other commands (live,
+//! validate), which `look` leaves out by design; and what `REFUSED` and `NEEDS_A_FILE` list.
+
+use super::*;
+use crate::cells::play;
+use foretoken_policies::PolicySpec;
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::experiment::Experiment;
+use rayon::prelude::*;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path as FilePath;
+
+const BASE: &str = r#"name = "leaf"
+policies = [{ autoregressive = {} }, { fixed = { k = 2 } }, { smartspec = {} }]
+[hardware]
+target = { roofline = { gpu = "a100-80g", model = "vicuna-7b" } }
+draft = { roofline = { gpu = "a100-80g", model = "vicuna-68m" } }
+[engine]
+prefix_caching = false
+[workload]
+arrivals = { poisson = { rate = 8.0 } }
+lengths = { spec-bench = {} }
+requests = 24
+[acceptance]
+[belief]
+"#;
+
+const OTHER_TABLES: [&str; 6] = ["name", "seeds", "output", "paper", "live", "validate"];
+/// Refused with a message wherever they stand: arrivals keep their file's order, and a Spec-Bench file has none.
+const REFUSED: [&str; 3] =
+    ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
+/// A profile and a truth table are measured files; `hardware.profile` and `acceptance.source.table` have CLI tests of their own.
+const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
+
+/// What is set over the base, so that together every leaf is there: worlds that a file lists, one a line, those of trace files,
+/// and each policy with its defaults.
+fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
+    let list = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src/inert/worlds.txt");
+    let list = std::fs::read_to_string(list).expect("the list of worlds lies beside this file");
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let sets = |line: &str| line.split(" ;; ").filter(|set| !set.is_empty()).map(str::to_owned).collect();
+    let mut worlds: Vec<Vec<String>> = lines.map(sets).collect();
+    worlds.extend(traces(folder));
+    worlds.extend(PolicySpec::all().into_iter().filter(|p| p.name() != "autoregressive").map(|policy| {
+        let policy = toml::Value::try_from(&policy).expect("a policy is TOML");
+        vec![format!("policies=[{{ autoregressive = {{}} }}, {policy}]")]
+    }));
+    worlds
+}
+
+/// Worlds on trace files, with every option of a format.
+fn traces(folder: &FilePath) -> Vec<Vec<String>> {
+    let write = |name: &str, text: String| {
+        std::fs::write(folder.join(name), text).expect("written");
+        folder.join(name).display().to_string()
+    };
+    let rows = |row: fn(u32) -> String| (0..24).map(row).collect::<String>();
+    let head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n";
+    let row = |i| format!("{},ChatGPT,{},{},{},Conversation log\n", i / 3, 30 + i, 9 + i % 7, 39 + i + i % 7);
+    let burst = write("burst.csv", head.to_owned() + &rows(row));
+    let row = |i| format!("{i},qa,0,{},{}\n", 30 + i, 9 + i % 7);
+    let bench = write("bench.csv", "question_id,category,turn,input_tokens,output_tokens\n".to_owned() + &rows(row));
+    let row = |i| {
+        format!(
+            "{{\"question_id\": {i}, \"category\": \"qa\", \"turn\": 0, \"input_tokens\": {}, \"output_tokens\": 9, \
+             \"accepted\": [2, 1, 3], \"bits\": \"11?101110\"}}\n",
+            30 + i
+        )
+    };
+    let recorded = write("recorded.jsonl", rows(row));
+    let common = "format = \"burstgpt\", unsorted = \"error\", zero_tokens = \"drop\", max_prompt_len = 50, max_output_len = 14, max_total_len = 60";
+    let burstgpt = "failed_rows = \"drop\", ties = \"keep\", model = \"ChatGPT\", log_type = \"Conversation log\"";
+    let spec = "format = \"spec-bench\", turns = \"first\", sample = \"shuffle\"";
+    vec![
+        vec![
+            "--remove workload.requests".to_owned(),
+            "--remove workload.lengths".to_owned(),
+            format!("workload.arrivals={{ trace = {{ path = \"{burst}\", {common}, {burstgpt} }} }}"),
+        ],
+        vec![format!(
+            "workload.lengths={{ trace = {{ path = \"{burst}\", {common}, {burstgpt}, sample = \"in-order\" }} }}"
+        )],
+        vec![
+            format!("workload.lengths={{ trace = {{ path = \"{bench}\", accept = \"{recorded}\", {spec} }} }}"),
+            "acceptance.source={ recorded = {} }".to_owned(),
+        ],
+    ]
+}
+
+fn plan(sets: &[String]) -> Result<Plan> {
+    let mut document = Document::parse("leaf.toml", BASE)?;
+    for set in sets {
+        match set.strip_prefix("--remove ") {
+            Some(path) => document.remove(&Path::of(path)),
+            None => document.set(set)?,
+        }
+    }
+    Plan::of(document, FilePath::new(""))
+}
+
+fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
+    let never = AtomicBool::new(false);
+    let setting = Setting::new(&plan.variants[0], plan.seeds[0]).ok()?;
+    let baseline = play(&setting, &plan.policies[plan.baseline].spec, None, &never).ok()?;
+    let each = plan.policies.iter().map(|entrant| {
+        let played = play(&setting, &entrant.spec, Some(baseline.slo), &never).ok()?;
+        let summary = &played.stored.summary;
+        Some(Numbers {
+            digest: played.stored.numbers(),
+            requests: summary.requests,
+            request_steps: summary.request_steps,
+        })
+    });
+    each.collect()
+}
+
+/// The leaves of the schema, indices as `[]` and free names as `*`, each with the names that may stand there.
+fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
+    let schema = schemars::schema_for!(Experiment).to_value();
+    let mut leaves = BTreeMap::new();
+    walk(&schema, &schema, "", &mut leaves);
+    leaves.retain(|path, _| {
+        let top = path.split(['.', '[']).next().unwrap_or_default();
+        let refused = REFUSED.contains(&path.as_str());
+        !OTHER_TABLES.contains(&top) && !refused && !NEEDS_A_FILE.iter().any(|file| path.starts_with(file))
+    });
+    leaves
+}
+
+fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BTreeSet<String>>) {
+    if let Some(name) = schema["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")) {
+        return walk(root, &root["$defs"][name], at, leaves);
+    }
+    let choices: Vec<&Value> =
+        ["anyOf", "oneOf"].iter().flat_map(|k| schema[*k].as_array().into_iter().flatten()).collect();
+    if !choices.is_empty() {
+        return choices.into_iter().for_each(|choice| walk(root, choice, at, leaves));
+    }
+    if let Some(properties) = schema["properties"].as_object() {
+        let below = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+        return properties.iter().for_each(|(key, inner)| walk(root, inner, &below(key), leaves));
+    }
+    if schema["additionalProperties"].is_object() {
+        return walk(root, &schema["additionalProperties"], &format!("{at}.*"), leaves);
+    }
+    if schema["type"] == "null" || at.is_empty() {
+        return;
+    }
+    let item = &schema["items"];
+    let item = item["$ref"].as_str().map_or(item, |r| &root["$defs"][r.rsplit('/').next().unwrap_or_default()]);
+    if item["oneOf"].is_array() || item["properties"].is_object() {
+        return walk(root, item, &format!("{at}[]"), leaves);
+    }
+    // A table without settings of its own has no leaf.
+    if schema["type"] == "object" {
+        return;
+    }
+    let names = schema["enum"].as_array().into_iter().flatten().chain(schema.get("const"));
+    leaves.entry(at.to_owned()).or_default().extend(names.filter_map(|n| Some(n.as_str()?.to_owned())));
+}
+
+/// The schema's leaf that a path of a document is.
+fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Option<(&'a str, &'a BTreeSet<String>)> {
+    let plain: String = {
+        let mut inside = false;
+        path.chars()
+            .filter(|c| {
+                inside = *c == '[' || inside && *c != ']';
+                !inside || *c == '['
+            })
+            .collect()
+    };
+    leaves
+        .iter()
+        .find(|(leaf, _)| {
+            let (a, b): (Vec<&str>, Vec<&str>) = (leaf.split('.').collect(), plain.split('.').collect());
+            a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b || *a == "*")
+        })
+        .map(|(leaf, names)| (leaf.as_str(), names))
+}
+
+/// Leaves of which no other valid value can be guessed: names and paths in files, lists and thresholds that must rise, a law's two parameters that go
+/// together, and what is refused in some places. Nothing is said of them, and the README says so.
+const NOT_GUESSED: [&str; 20] = [
+    ".trace.format",
+    ".trace.log_type",
+    ".trace.model",
+    ".trace.path",
+    ".trace.accept",
+    ".mixture.all.",
+    ".mixture.categories.",
+    ".roofline.activation_bytes",
+    ".roofline.memory_utilization",
+    "engine.draft_kv",
+    "engine.mtp_modules",
+    "engine.scheduling_policy",
+    ".dspark.table",
+    ".sglang-throughput.slots[0].",
+    ".candidates",
+    ".downshift.below_one_less",
+    ".num_speculative_tokens_per_batch_size",
+    ".specinfer.expansion",
+    ".specinfer-star.expansion",
+    ".cascade-like.lengths",
+];
+
+/// What became of a leaf.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Changes,
+    Named,
+    /// No other valid value was found.
+    NoOtherValue,
+    Wrong(String),
+}
+
+/// What is said of a leaf with another value, held against runs of our own. What is named as doing nothing without it must come out
+/// the same without it; what is not named must come out otherwise than before, without it or with some other value, unless it
+/// was given its default.
+fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
+    let named = || names.iter().map(|name| toml::Value::String(name.clone()));
+    let with = |what: String| plan(&[sets, &[what]].concat()).ok();
+    for other in trial::others(value).into_iter().chain(named()).filter(|other| other != value) {
+        let Some(changed) = with(format!("{path}={other}")) else { continue };
+        let Some(after) = numbers(&changed) else { continue };
+        let never = AtomicBool::new(false);
+        let inert = look_at(&changed, &after, Check::Always, &never, |p| p == path).expect("it ran once");
+        let found = inert.without_effect.iter().find(|w| path.is_below(&Path::of(&w.path)));
+        let without = with(format!("--remove {path}"));
+        let without_it = without.as_ref().and_then(numbers);
+        return match found {
+            Some(w) if w.path == path.to_string() && without_it.as_ref().is_some_and(|numbers| *numbers != after) => {
+                Fate::Wrong(format!("{path}={other} is named, and without it all is different: {w:?}"))
+            }
+            _ if after != before => Fate::Changes,
+            Some(_) => Fate::Named,
+            None => {
+                let default = without.is_some_and(|plan| plan.digest() == changed.digest());
+                let mut others = trial::others(&other).into_iter().chain(named());
+                let differs = |v| with(format!("{path}={v}")).and_then(|p| numbers(&p)).is_some_and(|n| n != after);
+                match default || without_it.as_ref().is_some_and(|n| *n != after) || others.any(differs) {
+                    true => Fate::Changes,
+                    false => Fate::Wrong(format!("{path}={other} changes nothing and is not named: {inert:?}")),
+                }
+            }
+        };
+    }
+    Fate::NoOtherValue
+}
+
+#[test]
+fn every_leaf_of_the_schema_changes_the_results_or_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let leaves = schema_leaves();
+    assert!(leaves.len() > 350, "only {} leaves", leaves.len());
+    let mut open: BTreeSet<&str> = leaves.keys().map(String::as_str).collect();
+    let mut jobs = Vec::new();
+    for sets in worlds(folder.path()) {
+        let world = plan(&sets).unwrap_or_else(|e| panic!("{sets:?}: {e}"));
+        let text = world.resolved_for(folder.path()).unwrap();
+        let resolved = Document::parse("resolved", &text).unwrap();
+        for path in resolved.leaves() {
+            if let Some((leaf, names)) = normal(&path.to_string(), &leaves)
+                && open.remove(leaf)
+            {
+                jobs.push((sets.clone(), path.clone(), resolved.value_at(&path).unwrap(), names));
+            }
+        }
+    }
+    let fates: Vec<(String, Fate)> = jobs
+        .par_iter()
+        .map(|(sets, path, value, names)| {
+            let before = numbers(&plan(sets).unwrap()).unwrap_or_else(|| panic!("{sets:?} does not run"));
+            (path.to_string(), fate(sets, &before, path, value, names))
+        })
+        .collect();
+    let of = |wanted: &dyn Fn(&Fate) -> bool| -> Vec<String> {
+        fates.iter().filter(|(_, fate)| wanted(fate)).map(|(path, fate)| format!("{path}: {fate:?}")).collect()
+    };
+    let (changes, named) = (of(&|f| *f == Fate::Changes), of(&|f| *f == Fate::Named));
+    let (undecided, wrong) = (of(&|f| *f == Fate::NoOtherValue), of(&|f| matches!(f, Fate::Wrong(_))));
+    eprintln!("{} leaves change results, {} are named: {named:#?}", changes.len(), named.len());
+    eprintln!("no other value is known for {undecided:#?}");
+    assert!(wrong.is_empty() && open.is_empty(), "{wrong:#?}; no world has {open:#?}");
+    assert!(changes.len() > 150 && named.len() > 5, "{} change results, {} are named", changes.len(), named.len());
+    let guessed = |path: &str| !NOT_GUESSED.iter().any(|end| path.contains(end));
+    let unknown: Vec<&String> = undecided.iter().filter(|path| guessed(path)).collect();
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}

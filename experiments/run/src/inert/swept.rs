@@ -1,0 +1,34 @@
+//! Swept keys and seeds that change nothing: the cells are there, so this costs nothing.
+
+use crate::cells::Numbers;
+use crate::plan::Plan;
+
+/// The swept keys under whose values everything comes out the same, whatever the other swept values are.
+pub fn keys(plan: &Plan, numbers: &[Numbers]) -> Vec<String> {
+    let keys = plan.variants[0].choices.iter().map(|c| c.path.clone()).enumerate();
+    keys.filter(|(at, _)| changes_nothing(plan, numbers, *at)).map(|(_, path)| path).collect()
+}
+
+/// Does every seed give the same numbers?
+pub fn seeds_agree(plan: &Plan, numbers: &[Numbers]) -> bool {
+    let policies = plan.policies.len();
+    let digests = |row: &[Numbers]| row.iter().map(|n| n.digest).collect::<Vec<_>>();
+    let mut variants = numbers.chunks(policies * plan.seeds.len());
+    plan.seeds.len() > 1
+        && variants.all(|seeds| seeds.chunks(policies).all(|row| digests(row) == digests(&seeds[..policies])))
+}
+
+fn changes_nothing(plan: &Plan, numbers: &[Numbers], at: usize) -> bool {
+    let cells = plan.seeds.len() * plan.policies.len();
+    let others = |v: usize| {
+        let all = plan.variants[v].choices.iter().enumerate();
+        all.filter(|(i, _)| *i != at).map(|(_, choice)| choice.value.as_str()).collect::<Vec<_>>()
+    };
+    let digests = |v: usize| numbers[v * cells..][..cells].iter().map(|n| n.digest).collect::<Vec<_>>();
+    let pairs = (1..plan.variants.len()).map(|v| {
+        let like = (0..v).find(|&other| others(other) == others(v));
+        like.map(|other| digests(other) == digests(v))
+    });
+    let compared: Vec<bool> = pairs.flatten().collect();
+    !compared.is_empty() && compared.into_iter().all(|same| same)
+}

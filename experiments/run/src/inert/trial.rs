@@ -1,0 +1,182 @@
+//! Ways to try an experiment without one of its settings: the key left out, so that its default holds, or, where it must be
+//! given, another value in its place.
+
+use crate::plan::Plan;
+use foretoken_sim::latency::hardware::GPUS;
+use foretoken_sim::latency::models::MODELS;
+use foretoken_spec::document::{Document, Path, Step};
+use foretoken_spec::problem::Result;
+use std::collections::BTreeMap;
+use toml::Value;
+
+/// What is not the experiment's setting but its frame, and the tables of commands other than `run`: a file is shared with them.
+const NOT_TRIED: [&str; 6] = ["name", "seeds", "output", "paper", "live", "validate"];
+
+/// A setting, and what to try in its place.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The key.
+    pub path: Path,
+    /// What it was given, as TOML.
+    pub value: String,
+    /// The other value; `None`: the key is left out.
+    other: Option<String>,
+    /// What is tried, in words: `without it, with the default 256`.
+    pub tried: String,
+}
+
+/// The settings of a plan that can be tried, and those that nothing can be said of.
+#[derive(Debug, Default)]
+pub struct Trials {
+    /// One a key, in the order of the file.
+    pub trials: Vec<Trial>,
+    /// Keys that must be given and have no other value that is known to be valid: names and paths.
+    pub impossible: Vec<Path>,
+}
+
+impl Trial {
+    /// The only policy that the setting is about, by its place in the file.
+    pub fn policy(&self) -> Option<usize> {
+        policy(&self.path)
+    }
+}
+
+/// The only policy that a key is about.
+fn policy(path: &Path) -> Option<usize> {
+    match path.0.as_slice() {
+        [Step::Key(list), Step::Index(i), ..] if list == "policies" => Some(*i),
+        _ => None,
+    }
+}
+
+/// The plan of a variant with other settings; of one policy when the settings are one's. `requests`: how many there were.
+pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usize>, requests: u64) -> Result<Plan> {
+    plan.altered(variant, |document| {
+        for trial in trials {
+            match &trial.other {
+                Some(value) => document.replace(&trial.path, "another value", value)?,
+                None => document.remove(&trial.path),
+            }
+        }
+        policy.into_iter().for_each(|i| document.keep_item(&Path::of("policies"), i));
+        bound(document, requests)
+    })
+}
+
+/// A generator that lost its number of requests goes on to the end of its time: one request more than there were is enough to
+/// tell the difference.
+fn bound(document: &mut Document, requests: u64) -> Result<()> {
+    let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
+    match given("duration_s") && !given("requests") {
+        true => document.replace(&Path::of("workload.requests"), "a bound", &(requests + 1).to_string()),
+        false => Ok(()),
+    }
+}
+
+impl Trials {
+    /// Of everything that a plan was given and that is not swept. What was given its default is left out: there is nothing to
+    /// tell of it. `requests`: how many its first variant has. `wanted`: which keys.
+    pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
+        let first = &plan.variants[0];
+        let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
+        let tried = |path: &Path| {
+            wanted(path)
+                && !matches!(path.0.first(), Some(Step::Key(top)) if NOT_TRIED.contains(&top.as_str()))
+                && !swept.iter().chain(&first.filled.keys).any(|other| path.is_below(other))
+        };
+        let mut all = Trials::default();
+        let mut as_given = BTreeMap::new();
+        for path in first.document.leaves().into_iter().filter(tried) {
+            let policy = policy(&path);
+            let digest = || alter(plan, 0, &[], policy, requests).ok().map(|altered| altered.digest());
+            let Some(as_given) = as_given.entry(policy).or_insert_with(digest) else {
+                all.impossible.push(path);
+                continue;
+            };
+            match of_leaf(plan, &path, requests, as_given) {
+                Found::Trial(trial) if all.trials.iter().any(|t| t.path == trial.path) => {}
+                Found::Trial(trial) => all.trials.push(trial),
+                Found::Default => {}
+                Found::Nothing => all.impossible.push(path),
+            }
+        }
+        all
+    }
+}
+
+enum Found {
+    Trial(Trial),
+    Default,
+    Nothing,
+}
+
+/// What can be tried in the place of one leaf. `as_given`: the digest of the experiment with it.
+fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
+    let document = &plan.variants[0].document;
+    let digest = |trials: &[&Trial]| {
+        alter(plan, 0, trials, policy(path), requests).ok().map(|altered| (altered.digest(), altered))
+    };
+    let text = |path: &Path| document.value_at(path).map(|v| v.to_string()).unwrap_or_default();
+    let without = |path: &Path| {
+        let mut trial = Trial { path: path.clone(), value: text(path), other: None, tried: String::new() };
+        let (digest, altered) = digest(&[&trial])?;
+        let at = Path(path.0.iter().enumerate().map(|(i, step)| in_altered(i, step)).collect());
+        trial.tried = match altered.resolved_at(&at) {
+            // How many requests there are without a number of them is nobody's default (`bound`).
+            Some(default) if default.len() < 60 && *path != Path::of("workload.requests") => {
+                format!("without it, with the default {default}")
+            }
+            _ => "without it".to_owned(),
+        };
+        Some((digest, trial))
+    };
+    if let Some((digest, trial)) = without(path) {
+        return if digest == as_given { Found::Default } else { Found::Trial(trial) };
+    }
+    for other in document.value_at(path).iter().flat_map(others) {
+        let other = other.to_string();
+        let tried = format!("with {other} in its place");
+        let trial = Trial { path: path.clone(), value: text(path), other: Some(other), tried };
+        if digest(&[&trial]).is_some_and(|(digest, _)| digest != as_given) {
+            return Found::Trial(trial);
+        }
+    }
+    let above = path.ancestors().skip(1).filter(|p| matches!(p.0.last(), Some(Step::Key(_))));
+    let tables = above.filter_map(|p| without(&p)).find(|(digest, _)| *digest != as_given);
+    tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
+}
+
+/// A trial of a policy's setting has that policy alone.
+fn in_altered(step: usize, of: &Step) -> Step {
+    match of {
+        Step::Index(_) if step == 1 => Step::Index(0),
+        other => other.clone(),
+    }
+}
+
+/// Other values of the kind: half and double, no for yes, another GPU or model. Other names and paths cannot be guessed.
+pub(super) fn others(value: &Value) -> Vec<Value> {
+    let scaled = |by: f64| scale(value, by);
+    match value {
+        Value::Boolean(b) => vec![Value::Boolean(!b)],
+        Value::Float(0.0) => vec![Value::Float(0.5)],
+        Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
+        Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
+        Value::String(_) => {
+            // From the back: neighbours in the lists are alike, some in every number.
+            let presets = GPUS.iter().map(|g| g.name).chain(MODELS.iter().map(|m| m.name)).rev();
+            presets.map(|name| Value::String(name.to_owned())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Every number of a value multiplied; `None` where it has anything else. Integers stay so.
+fn scale(value: &Value, by: f64) -> Option<Value> {
+    match value {
+        Value::Float(x) => Some(Value::Float(x * by)),
+        Value::Integer(i) => Some(Value::Integer((*i as f64 * by) as i64)),
+        Value::Array(all) => all.iter().map(|v| scale(v, by)).collect::<Option<_>>().map(Value::Array),
+        _ => None,
+    }
+}

@@ -1,0 +1,26 @@
+//! Experiments, run: what a file comes to ([`plan`]), one setting of it on the simulator ([`setting`]), every cell of it, resumable
+//! and in parallel ([`cells`]), and what they say beside each other ([`compare`]). The program `foretoken` words and prints it; any
+//! other program can run an experiment as well (`examples/quickstart.rs`).
+
+pub mod believed;
+mod bound;
+pub mod cells;
+pub mod compare;
+pub mod explorer;
+pub mod inert;
+pub mod interrupt;
+pub mod look;
+pub mod machine;
+pub mod papers;
+pub mod perfetto;
+pub mod plan;
+pub mod profile_figures;
+pub mod profiled;
+mod recorded;
+mod rejection;
+pub mod report;
+mod room;
+pub mod setting;
+pub mod table;
+pub mod vllm_table;
+pub mod workload;

@@ -1,0 +1,176 @@
+//! A claim beside what was measured, and how far apart the two are.
+
+use super::measure::{Measured, Results, measure};
+use crate::plan::Plan;
+use foretoken_report::Cell;
+use foretoken_spec::paper::{Claim, Paper, Stated};
+use foretoken_spec::problem::Result;
+use serde::{Deserialize, Serialize};
+
+/// Everything the table of claims shows of one experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PaperReport {
+    /// The document.
+    pub title: String,
+    /// Its figure or table.
+    pub figure: String,
+    /// One a claim, in the order of the file.
+    pub claims: Vec<Compared>,
+}
+
+/// One claim with what came out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// Names it within its experiment.
+    pub id: String,
+    /// The statement in our words.
+    pub says: String,
+    /// Where it stands.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What the document says; absent when it has a figure only.
+    pub paper: Option<Measured>,
+    /// What came out here.
+    pub ours: Measured,
+    /// Are the numbers shares (a gain of 0.1 is 10 %)?
+    pub share: bool,
+    /// Ours over theirs, less 1, at the end of the range that is farther out; 0 inside. Absent where it means nothing.
+    pub difference: Option<f64>,
+    /// Within a tenth, or in the stated direction; absent when there is nothing to compare with.
+    pub agrees: Option<bool>,
+    /// Why it does not.
+    pub because: Option<String>,
+}
+
+/// A difference up to this is called agreement.
+const TENTH: f64 = 0.1;
+
+impl PaperReport {
+    /// Measures every claim of an experiment in its finished cells.
+    ///
+    /// # Errors
+    /// When a setting cannot be built again.
+    pub fn of(paper: &Paper, plan: &Plan, cells: &[Cell]) -> Result<PaperReport> {
+        let results = Results { plan, cells };
+        let claims = paper.claims.iter().map(|claim| Ok(Compared::of(claim, measure(&claim.measure, results)?)));
+        Ok(PaperReport {
+            title: paper.title.clone(),
+            figure: paper.figure.clone(),
+            claims: claims.collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl Compared {
+    fn of(claim: &Claim, ours: Measured) -> Compared {
+        let ours = rounded(ours);
+        let share = claim.measure.is_share();
+        let paper = stated(&claim.stated);
+        let (difference, agrees) = match &paper {
+            None => (None, None),
+            Some(paper) => compare(paper, &ours, share),
+        };
+        Compared {
+            id: claim.id.clone(),
+            says: claim.says.clone(),
+            place: claim.place.clone(),
+            paper,
+            ours,
+            share,
+            difference: difference.map(six_digits),
+            agrees,
+            because: claim.because.clone(),
+        }
+    }
+}
+
+fn stated(stated: &Stated) -> Option<Measured> {
+    let end = |x: f64| Some(x).filter(|x| x.is_finite());
+    match stated {
+        Stated::FigureOnly => None,
+        Stated::Number(x) => Some(Measured::one(*x)),
+        Stated::Range(low, high) => Some(Measured::Numbers(end(*low), end(*high))),
+        Stated::Policies(names) => Some(Measured::Policies(names.clone())),
+    }
+}
+
+/// The difference, and whether it counts as agreement.
+fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Option<bool>) {
+    match (paper, ours) {
+        (Measured::Policies(theirs), Measured::Policies(ours)) => {
+            (None, Some(ours.iter().all(|label| theirs.contains(label))))
+        }
+        (&Measured::Numbers(low, high), &Measured::Numbers(from, to)) => {
+            // An open end of ours is at least as far out as the end that was reached.
+            let (from, to) = (from.or(to), to.or(from));
+            let off = |x: f64, end: f64| if share { (1.0 + x) / (1.0 + end) - 1.0 } else { x / end - 1.0 };
+            let below = low.zip(from).filter(|(low, from)| from < low).map(|(low, from)| off(from, low));
+            let above = high.zip(to).filter(|(high, to)| to > high).map(|(high, to)| off(to, high));
+            let farthest = [below, above].into_iter().flatten().max_by(|a, b| a.abs().total_cmp(&b.abs()));
+            let difference = farthest.unwrap_or(0.0);
+            // A range with one end is a direction: outside is the wrong one, by however little.
+            let direction = low.is_none() || high.is_none();
+            let agrees = if direction { farthest.is_none() } else { difference.abs() <= TENTH };
+            (Some(difference).filter(|d| d.is_finite()), Some(agrees))
+        }
+        _ => (None, Some(false)),
+    }
+}
+
+/// Six significant digits: as many as anybody reads, and few enough to be the same again when read back from JSON.
+fn six_digits(x: f64) -> f64 {
+    format!("{x:.5e}").parse().unwrap_or(x)
+}
+
+fn rounded(measured: Measured) -> Measured {
+    match measured {
+        Measured::Numbers(low, high) => Measured::Numbers(low.map(six_digits), high.map(six_digits)),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(low: f64, high: f64) -> Measured {
+        stated(&Stated::Range(low, high)).unwrap()
+    }
+
+    #[test]
+    fn inside_a_range_there_is_no_difference() {
+        assert_eq!(compare(&range(2.0, 4.0), &range(2.5, 3.0), false), (Some(0.0), Some(true)));
+        assert_eq!(compare(&range(2.0, 4.0), &range(1.9, 3.0), false).1, Some(true));
+        let (difference, agrees) = compare(&range(2.0, 4.0), &range(1.0, 4.4), false);
+        assert_eq!((difference, agrees), (Some(-0.5), Some(false)));
+    }
+
+    #[test]
+    fn gains_are_compared_as_ratios() {
+        let (difference, agrees) = compare(&range(0.07, 0.18), &range(0.05, 0.18), true);
+        assert!((difference.unwrap() - (1.05 / 1.07 - 1.0)).abs() < 1e-12);
+        assert_eq!(agrees, Some(true));
+    }
+
+    #[test]
+    fn a_direction_allows_no_tenth() {
+        assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(-0.01), true).1, Some(false));
+        assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(0.01), true).1, Some(true));
+        // Nothing can be a multiple of 0: only the direction counts.
+        assert_eq!(compare(&range(f64::NEG_INFINITY, 0.0), &Measured::one(2.0), false), (None, Some(false)));
+    }
+
+    #[test]
+    fn an_open_end_is_at_least_where_it_was_left() {
+        let (difference, agrees) = compare(&Measured::one(12.0), &Measured::Numbers(Some(24.0), None), false);
+        assert_eq!((difference, agrees), (Some(1.0), Some(false)));
+    }
+
+    #[test]
+    fn any_of_the_named_policies_will_do() {
+        let names = |names: &[&str]| Measured::Policies(names.iter().map(|n| (*n).to_owned()).collect());
+        assert_eq!(compare(&names(&["a", "b"]), &names(&["b"]), false), (None, Some(true)));
+        assert_eq!(compare(&names(&["a", "b"]), &names(&["b", "c"]), false), (None, Some(false)));
+        assert_eq!(compare(&names(&["a"]), &Measured::Nothing, false), (None, Some(false)));
+    }
+}

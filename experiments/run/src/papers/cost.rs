@@ -1,0 +1,99 @@
+//! What follows from the costs of passes alone, without a run.
+
+use super::measure::{Measured, variants};
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_policies::{Belief, PolicyContext, PolicySpec, Smartspec};
+use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};
+use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
+use foretoken_spec::problem::Result;
+
+/// Measures it.
+///
+/// # Errors
+/// When no belief can be fitted.
+pub fn belief_length(what: &BeliefLength, plan: &Plan) -> Result<Measured> {
+    let each = variants(plan, &what.at).map(|v| {
+        let longest = plan.variants[v].experiment.engine.max_draft_len;
+        let setting = Setting::new(&plan.variants[v], plan.seeds[0])?;
+        Ok(f64::from(best(what, setting.belief(), longest)))
+    });
+    Ok(Measured::of(each.collect::<Result<_>>()?, Keep::Range))
+}
+
+fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
+    let n = what.batch as usize;
+    let ids: Vec<u32> = (0..what.batch).collect();
+    let (context, zeros) = (vec![what.context; n], vec![0; n]);
+    let (limit, slo_tpot_s) = (vec![longest; n], vec![f64::INFINITY; n]);
+    let batch = BatchView {
+        now: Time::ZERO,
+        step: 0,
+        ids: &ids,
+        context: &context,
+        emitted: &zeros,
+        limit: &limit,
+        draft_gap: &zeros,
+        slo_tpot_s: &slo_tpot_s,
+        context_sum: u64::from(what.batch) * u64::from(what.context),
+        prefill: ChunkTotals::default(),
+        draft_prefill: ChunkTotals::default(),
+        always_extend: false,
+        num_running: what.batch,
+        num_waiting: 0,
+    };
+    let spec = PolicySpec::Smartspec(Smartspec { initial_acceptance: what.acceptance, ..Smartspec::default() });
+    let context = PolicyContext {
+        belief: *belief,
+        profile: belief,
+        max_draft_len: longest,
+        max_num_seqs: what.batch,
+        max_num_batched_tokens: what.batch * (longest + 1),
+        seed: 0,
+        staleness_steps: 0,
+        told: None,
+    };
+    let Speculation::Policy(mut policy) = spec.build(&context) else { unreachable!("smartspec is a policy") };
+    let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
+    policy.propose(&batch, &mut plan);
+    plan.draft_len[0]
+}
+
+/// Measures it.
+pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
+    let each = variants(plan, &what.at).map(|v| {
+        let hardware = &plan.variants[v].experiment.hardware;
+        let (draft, target) = (hardware.draft.build(), hardware.target.build());
+        let drafting = f64::from(what.draft_passes) * pass_s(what, &*draft, what.draft_width);
+        what.tokens_per_s * (drafting + pass_s(what, &*target, what.verify_tokens))
+    });
+    Measured::of(each.collect(), Keep::Range)
+}
+
+fn pass_s(what: &ImpliedLength, model: &dyn LatencyModel, tokens: u32) -> f64 {
+    let (batched, context) = (u64::from(tokens), u64::from(what.context));
+    model.pass(PassShape { batched, context, pairs: batched * (context + 1) }).as_s()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::{Coefficients, ContextReads, Drafting};
+    use foretoken_spec::paper::At;
+
+    /// The context sign test of policies.md 10 at its first point, and its ends: free drafts are always worth it, dear ones
+    /// never.
+    #[test]
+    fn the_best_length_in_a_belief() {
+        let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };
+        let best = |delta_s: f64, acceptance: f64| {
+            let draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s };
+            let (context_reads, drafting) = (ContextReads::Once, Drafting::Autoregressive);
+            let belief = Belief { draft, target, context_reads, drafting };
+            best(&BeliefLength { acceptance, batch: 16, context: 128, at: At::new() }, &belief, 10)
+        };
+        assert_eq!(best(0.0, 1.0), 10);
+        assert_eq!(best(0.1, 0.9), 0);
+        assert_eq!(best(0.452e-3, 0.75), 5);
+    }
+}

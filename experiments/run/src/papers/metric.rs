@@ -1,0 +1,25 @@
+//! The numbers of a cell that claims may be about.
+
+use foretoken_report::Cell;
+use foretoken_sim::Summary;
+use foretoken_sim::metrics::Quantiles;
+use foretoken_spec::paper::Metric;
+
+/// Its value in a cell; absent where it means nothing.
+pub fn of(metric: Metric, cell: &Cell) -> Option<f64> {
+    let s: &Summary = &cell.summary;
+    let mean = |q: Option<Quantiles>| q.map(|q| q.mean);
+    match metric {
+        Metric::Speedup => cell.speedup,
+        Metric::E2eMeanS => mean(s.e2e),
+        Metric::TokenGoodput => Some(s.token_goodput_tok_s),
+        Metric::SloAttainment => s.slo_attainment,
+        Metric::DraftLength => Some(s.drafted_per_step),
+        Metric::VerifyLength => Some(s.verified_per_step),
+        Metric::AcceptedLength => Some(s.accepted_per_step),
+        Metric::DraftedAcceptance => s.acceptance_rate,
+        Metric::VerifiedAcceptance => (s.verified > 0).then(|| s.accepted as f64 / s.verified as f64),
+        Metric::BatchSize => Some(s.mean_batch_size),
+        Metric::BatchedPerRequest => Some(s.verified_per_step + 1.0),
+    }
+}

@@ -1,0 +1,16 @@
+//! What a paper says of an experiment, and what comes out here: measures each claim in the finished comparison and compares. It
+//! must not run or tune anything.
+
+mod check;
+mod compared;
+mod cost;
+mod measure;
+mod metric;
+mod render;
+mod replay;
+mod windows;
+
+pub use check::check;
+pub use compared::PaperReport;
+pub use measure::{choice, picks};
+pub use render::{render, render_json};

@@ -1,0 +1,46 @@
+//! Estimated and actual accepted tokens of a fixed draft length, request by request without an engine: how good a
+//! confidence-based estimate is has nothing to do with time (AdaSpec, section 4.2 and Fig. 8).
+
+use super::measure::{Measured, variants};
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_sim::{RequestTruth, TruthRow};
+use foretoken_spec::paper::{Estimate, Keep};
+use foretoken_spec::problem::Result;
+
+/// Measures it on the first seed.
+///
+/// # Errors
+/// When the workload cannot be built again.
+pub fn estimate(what: &Estimate, plan: &Plan) -> Result<Measured> {
+    let each = variants(plan, &what.at).map(|v| {
+        let setting = Setting::new(&plan.variants[v], plan.seeds[0])?;
+        Ok(ratio(&setting, what.length) - 1.0)
+    });
+    Ok(Measured::of(each.collect::<Result<_>>()?, Keep::Range))
+}
+
+fn ratio(setting: &Setting, length: u32) -> f64 {
+    let (mut estimated, mut actual) = (0.0, 0.0);
+    let mut row = TruthRow::default();
+    for id in 0..setting.workload.len() as u32 {
+        let request = setting.workload.get(id);
+        let (output_len, category) = (request.output_len, request.category);
+        let truth = RequestTruth { id, output_len, category, recording: request.recording };
+        setting.acceptance().start(truth, length, &mut row);
+        // The prefill emits the first token, so drafting starts at position 1.
+        let mut at = 1;
+        while at < output_len {
+            let run = row.run(at, length);
+            let mut cumulative = 1.0;
+            for depth in 0..length {
+                let right = (depth <= run).then_some(depth < run);
+                cumulative *= f64::from(setting.acceptance().confidence(truth, at, depth, right, 0));
+                estimated += cumulative;
+            }
+            actual += f64::from(run);
+            at += run + 1;
+        }
+    }
+    estimated / actual
+}

@@ -1,0 +1,66 @@
+//! Draft lengths over time: the run is cut into windows, and those whose batch size is in a range are looked at, as a
+//! monitor that reads both every few seconds sees them (AdaSpec, section 7.4).
+
+use super::measure::{Measured, Results, variants};
+use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
+use foretoken_spec::paper::Windows;
+
+/// Shares of the windows below and above which lengths are left out as rare.
+const USUAL: [f64; 2] = [0.1, 0.9];
+
+/// Measures it.
+pub fn lengths(what: &Windows, results: Results) -> Measured {
+    let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
+    let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();
+    lengths.sort_by(f64::total_cmp);
+    match lengths.is_empty() {
+        true => Measured::Nothing,
+        false => {
+            let [low, high] = USUAL.map(|share| quantile_sorted(&lengths, share));
+            Measured::Numbers(Some(low), Some(high))
+        }
+    }
+}
+
+fn of_series(what: &Windows, series: &Series) -> Vec<f64> {
+    let bins = (what.seconds / series.width.as_s()).round().max(1.0) as usize;
+    series.bins.chunks(bins).filter_map(|window| of_window(what, window)).collect()
+}
+
+/// The mean draft length of a window, if its batch size is in the range.
+fn of_window(what: &Windows, window: &[Bin]) -> Option<f64> {
+    let sum = |f: fn(&Bin) -> f64| window.iter().map(f).sum::<f64>();
+    let (busy, steps) = (sum(|b| b.busy as f64), sum(|b| b.request_steps as f64));
+    let batch = sum(|b| b.batch_time as f64) / busy;
+    let inside = steps > 0.0 && (what.batch[0]..what.batch[1]).contains(&batch);
+    inside.then(|| sum(|b| b.drafted as f64) / steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::{StepRecord, Time};
+    use foretoken_spec::paper::At;
+
+    #[test]
+    fn windows_outside_the_range_of_batch_sizes_are_left_out() {
+        let mut series = Series::default();
+        // Four windows of 2 s: batches of 4, 12, 12, 4 that draft 6, 2, 4, 6 tokens a request.
+        for (window, (batch, drafts)) in [(4, 6), (12, 2), (12, 4), (4, 6)].into_iter().enumerate() {
+            for tick in 0..4 {
+                let start = Time::from_s(window as f64 * 2.0 + f64::from(tick) * 0.5);
+                let end = start + Time::from_s(0.25);
+                let step =
+                    StepRecord { start, end, batch_size: batch, drafted: batch * drafts, ..StepRecord::default() };
+                series.step(&step);
+            }
+        }
+        let of = |low, high| {
+            let w = Windows { policy: String::new(), seconds: 2.0, batch: [low, high], at: At::new() };
+            of_series(&w, &series)
+        };
+        assert_eq!(of(10.0, 20.0), [2.0, 4.0]);
+        assert_eq!(of(0.0, 10.0), [6.0, 6.0]);
+        assert!(of(20.0, 30.0).is_empty());
+    }
+}

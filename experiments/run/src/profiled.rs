@@ -1,0 +1,181 @@
+//! `hardware.profile = "FILE.toml"`: true costs, and what policies believe of them, from a measured profile.
+//!
+//! The profile is put into the document's tree before the experiment is read, so that everything behind it knows latency
+//! models and coefficients only. What it filled in is taken out again where the experiment is written beside its results.
+
+use foretoken_profiler::{Profile, ProfileError, Range, Role, Truth};
+use foretoken_sim::{LatencyModel, PassShape, Time};
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::Path as FilePath;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The keys of an experiment that a profile filled in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filled {
+    /// Paths of values that are not the file's own.
+    pub keys: Vec<Path>,
+    /// What was measured reaches so far: (target, draft).
+    pub ranges: Option<(Range, Range)>,
+    /// What users of the profile must know.
+    pub warning: Option<String>,
+    /// Why it may not be what was measured.
+    pub changed: Option<String>,
+}
+
+const PROFILE: &str = "hardware.profile";
+
+/// The profile that the experiment names, as it names it.
+pub fn named(document: &Document) -> Option<String> {
+    document.text_at(&Path::of(PROFILE))
+}
+
+/// Puts the profile in `file`, which the experiment calls `given`, into the document. Nothing where the document names none.
+pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Filled> {
+    let at = Path::of(PROFILE);
+    let text = foretoken_spec::text::read(file).map_err(|e| {
+        let problem = document.problem_at(&at, format!("cannot read the profile: {e}"));
+        problem.help("a relative path starts at the experiment's folder; `foretoken profile` makes a profile")
+    })?;
+    let profile = read(&file.display().to_string(), &text)?;
+    for key in ["target", "draft"] {
+        let own = Path::of("hardware").key(key);
+        if document.get(&own).is_some() {
+            let problem =
+                document.problem_at(&own, format!("hardware.{key} and hardware.profile both say what a pass costs"));
+            return Err(problem.help("keep one of them"));
+        }
+    }
+    let truth = truth(document)?;
+    let mut filled = Filled {
+        keys: Vec::new(),
+        ranges: Some((profile.range(Role::Target, truth), profile.range(Role::Draft, truth))),
+        warning: profile.distrust().map(|why| format!("{given}: {why}")),
+        changed: changed(given, &text),
+    };
+    let mut put = |document: &mut Document, path: Path, value: &toml::Value| {
+        document.replace(&path, given, &value.to_string())?;
+        filled.keys.push(path);
+        Ok::<(), Box<Problem>>(())
+    };
+    let mut line_is_ours = false;
+    for role in Role::BOTH {
+        let spec = as_toml(&profile.truth(role, truth))?;
+        put(document, Path::of("hardware").key(role.name()), &spec)?;
+        let belief = Path::of("belief").key(role.name());
+        // A belief that is given, or fitted to another machine, is the user's.
+        if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
+            put(document, belief, &as_toml(&profile.belief(role))?)?;
+            line_is_ours |= role == Role::Target;
+        }
+    }
+    // The target's line is only good with the counting it was fitted with, whatever the truth counts.
+    let reads = Path::of("belief.context_reads");
+    if line_is_ours && document.get(&reads).is_none() {
+        put(document, reads, &as_toml(&profile.context_reads)?)?;
+    }
+    let reads = Path::of("hardware.context_reads");
+    let own = as_toml(&profile.reads(Role::Target, truth))?;
+    match document.text_at(&reads) {
+        None => put(document, reads, &own)?,
+        Some(given) if Some(given.as_str()) == own.as_str() => {}
+        Some(_) => {
+            let message = format!("hardware.profile was measured for hardware.context_reads = {own}");
+            return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
+        }
+    }
+    if wants_noise(document)? {
+        let path = Path::of("hardware.noise_cv");
+        if document.get(&path).is_some() {
+            let message = "hardware.noise_cv and hardware.profile_noise both give the noise of a pass";
+            return Err(document.problem_at(&path, message).help("keep one of them"));
+        }
+        put(document, path, &toml::Value::Float(profile.target.noise_cv))?;
+    }
+    Ok(filled)
+}
+
+/// Reads a profile's text, known to the user as `name`.
+pub fn read(name: &str, text: &str) -> Result<Profile> {
+    let document = Document::parse(name, text)?;
+    let wrong = |e: ProfileError| {
+        let key = match &e {
+            ProfileError::Value { key, .. } => Path::of(key),
+            _ => Path::of("schema_version"),
+        };
+        let problem = document.problem_at(&key, format!("{name}: {e}"));
+        problem.help("`foretoken profile` makes a profile; one that was edited may have lost something")
+    };
+    Profile::check_version(&document.read()?).map_err(wrong)?;
+    let profile: Profile = document.read()?;
+    profile.check().map_err(wrong)?;
+    Ok(profile)
+}
+
+/// Why the text of a profile, known to the user as `name`, may not be what was measured.
+pub fn changed(name: &str, text: &str) -> Option<String> {
+    Profile::changed(text).map(|why| format!("{name}: {why}"))
+}
+
+/// `hardware.truth`, read before the rest of the experiment, which it decides on.
+fn truth(document: &Document) -> Result<Truth> {
+    let at = Path::of("hardware.truth");
+    match (document.get(&at), document.text_at(&at).as_deref()) {
+        (None, _) | (_, Some("table")) => Ok(Truth::Table),
+        (_, Some("linear")) => Ok(Truth::Linear),
+        (_, Some("staircase")) => Ok(Truth::Staircase),
+        _ => {
+            let problem = document.problem_at(&at, "hardware.truth: unknown description of a pass");
+            Err(problem.help("valid here: \"table\", \"linear\", \"staircase\""))
+        }
+    }
+}
+
+/// `hardware.profile_noise`, likewise; a value that is no boolean is told of when the experiment is read.
+fn wants_noise(document: &Document) -> Result<bool> {
+    let node = document.get(&Path::of("hardware.profile_noise"));
+    Ok(matches!(node.map(toml::Spanned::get_ref), Some(toml::de::DeValue::Boolean(true))))
+}
+
+fn as_toml(value: &impl serde::Serialize) -> Result<toml::Value> {
+    toml::Value::try_from(value).map_err(|e| Problem::failed(format!("the profile cannot be written as TOML: {e}")))
+}
+
+/// A latency model that remembers its largest pass.
+pub struct Watched<'a> {
+    model: &'a dyn LatencyModel,
+    batched: AtomicU64,
+    context: AtomicU64,
+}
+
+impl<'a> Watched<'a> {
+    /// Has seen nothing yet.
+    pub fn new(model: &'a dyn LatencyModel) -> Watched<'a> {
+        Watched { model, batched: AtomicU64::new(0), context: AtomicU64::new(0) }
+    }
+
+    /// What lay outside of what was measured.
+    pub fn beyond(&self, role: Role, range: &Range) -> Option<String> {
+        let (batched, context) = (self.batched.load(Ordering::Relaxed), self.context.load(Ordering::Relaxed));
+        let over = [(batched, range.batched, "batched tokens"), (context, range.context, "tokens of context")]
+            .into_iter()
+            .filter(|(seen, measured, _)| seen > measured)
+            .map(|(seen, measured, what)| format!("{seen} {what}, measured up to {measured}"))
+            .collect::<Vec<_>>();
+        (!over.is_empty()).then(|| {
+            format!(
+                "{} passes went beyond the profile ({}): their times are extrapolated",
+                role.name(),
+                over.join("; ")
+            )
+        })
+    }
+}
+
+impl LatencyModel for Watched<'_> {
+    fn pass(&self, shape: PassShape) -> Time {
+        self.batched.fetch_max(shape.batched, Ordering::Relaxed);
+        self.context.fetch_max(shape.context, Ordering::Relaxed);
+        self.model.pass(shape)
+    }
+}

@@ -1,0 +1,30 @@
+//! `acceptance.source.table`: the recordings of a truth table for the requests of a workload; and what to say of recorded
+//! confidences.
+
+use foretoken_sim::Workload;
+use foretoken_sim::acceptance::Rates;
+use foretoken_spec::document::Document;
+use foretoken_spec::experiment::trace_problem;
+use foretoken_spec::problem::Result;
+use foretoken_traces::truth::TruthTable;
+
+/// Gives every request its recording where the experiment names a table. `notes` gets what a reader of the results should
+/// know.
+pub fn assign(
+    source: &Rates,
+    document: &Document,
+    workload: &mut Workload,
+    seed: u64,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    if let Rates::Table(table) = source {
+        let told = TruthTable::read(&table.path)
+            .and_then(|read| read.assign(&table.path, workload, table.beyond, seed))
+            .map_err(|e| trace_problem(document, &e))?;
+        notes.extend(told);
+    }
+    if source.is_recorded() && workload.recordings.iter().any(|r| !r.confidences.is_empty()) {
+        notes.push("confidences are recorded on the target's path, and modelled off it".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Results folders as pages: reading one back, pairing it with another, writing the page.
+
+mod explorer;
+mod pairing;
+mod results;
+
+pub use results::Results;
+
+use crate::cells::{Folder, write_problem};
+use crate::explorer::PAGE;
+use foretoken_report::{Report, RunFacts, Staged, TIMING, run_page};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+
+/// The page, written last: where it is, the rest is.
+pub const INDEX: &str = "index.html";
+/// What tells our pages from others, which are never overwritten.
+const MARK: &str = "<meta name=\"generator\" content=\"Foretoken\">";
+
+/// Makes the report of a results folder inside it; returns the page's path.
+pub fn make_in(folder: &Path) -> Result<PathBuf> {
+    let results = Results::open(folder)?;
+    let to = Folder::at(folder.to_path_buf()).report();
+    write(results, None, &to)
+}
+
+/// Writes the page of results, with what they are compared with, into the folder `to`; returns the page's path.
+pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
+    let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
+    let timing = results.timing();
+    let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells);
+    let Results { manifest, mut cells, warnings, partial, config, source, .. } = results;
+    if let Some(compared) = &compared {
+        compared.set_changes(&mut cells);
+    }
+    let mut facts = vec![
+        ("run with".to_owned(), format!("Foretoken {}", manifest.version)),
+        ("digest of what was asked".to_owned(), manifest.digest),
+    ];
+    facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let run = RunFacts { facts, config, warnings, partial, compared, explorer: Some(explorer), version };
+    let page = run_page(&Report { name: manifest.name, source, cells }, &run);
+    keep(to, &[(TIMING, &timing), (PAGE, &explorer_page), (INDEX, &page.html())])
+}
+
+fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {
+    let index = to.join(INDEX);
+    std::fs::create_dir_all(to)
+        .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help(ELSEWHERE))?;
+    if std::fs::read(&index).is_ok_and(|old| !old.windows(MARK.len()).any(|w| w == MARK.as_bytes())) {
+        let problem = Problem::bad_input(format!("{} is a page that Foretoken did not make", index.display()));
+        return Err(problem.help(ELSEWHERE));
+    }
+    for (name, text) in files {
+        Staged::write_all_to(&to.join(name), text.as_bytes()).map_err(write_problem)?;
+    }
+    Ok(index)
+}
+
+const ELSEWHERE: &str = "choose another folder with -o";

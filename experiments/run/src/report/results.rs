@@ -1,0 +1,138 @@
+//! A results folder read back: whole, or what a run that did not end has so far.
+
+use crate::cells::{EXPERIMENT, Folder, Manifest, Unfinished, entries, finished_cells};
+use crate::inert::Inert;
+use crate::plan::Plan;
+use foretoken_report::{Cell, Source, read_cells, relate};
+use foretoken_spec::problem::{Problem, Result};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+const SUMMARY: &str = "summary.parquet";
+const COMPARISON: &str = "report.json";
+/// The files that a report is made from.
+const READ: [&str; 8] = [
+    EXPERIMENT,
+    SUMMARY,
+    "requests.parquet",
+    "positions.parquet",
+    "series.parquet",
+    "lengths.parquet",
+    "calibration.parquet",
+    COMPARISON,
+];
+
+/// What a results folder holds.
+pub struct Results {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What it says it is.
+    pub manifest: Manifest,
+    /// The experiment with every default, as TOML.
+    pub config: String,
+    /// The experiment.
+    pub plan: Plan,
+    /// Where its numbers come from.
+    pub source: Source,
+    /// Its finished cells.
+    pub cells: Vec<Cell>,
+    /// What policies and engine wanted the user to know.
+    pub warnings: Vec<String>,
+    /// Why this is only a part, when it is.
+    pub partial: Option<String>,
+}
+
+impl Results {
+    /// Reads a folder.
+    pub fn open(folder: &Path) -> Result<Results> {
+        let manifest = Manifest::read(folder)?;
+        manifest.check(folder, READ)?;
+        let source = Source::named(&manifest.source).ok_or_else(|| {
+            let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
+            Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
+        })?;
+        let plan = Plan::of_results(folder)?;
+        let mut part = None;
+        let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
+            true => {
+                let Kept { mut warnings, partial, settings } = kept(folder)?;
+                warnings.extend(settings.lines());
+                part = partial;
+                Unfinished { cells: from_tables(folder, &plan)?, warnings, damaged: vec![] }
+            }
+            false if manifest.complete => {
+                let problem = Problem::bad_input(format!("{} holds no tables of results", folder.display()));
+                return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
+            }
+            // Tables that a killed run was writing are not entered: the cells are.
+            false => from_store(folder, &plan, &manifest)?,
+        };
+        let partial = (!manifest.complete).then(|| {
+            let finished = format!(
+                "{} of {} runs (one a policy, setting and seed) are finished, and this page shows those",
+                cells.len(),
+                manifest.cells
+            );
+            // A live run that was interrupted shows the run it was in, too.
+            let far = part.unwrap_or(finished);
+            format!(
+                "This run did not end: {far}. Means over fewer seeds are not comparable with others: the column `seeds` says \
+                 how many each has."
+            ) + &damaged.iter().map(|which| format!(" {which}.")).collect::<String>()
+        });
+        let config = fs_err::read_to_string(folder.join(EXPERIMENT)).map_err(|e| Problem::failed(e.to_string()))?;
+        Ok(Results { folder: folder.to_path_buf(), manifest, config, plan, source, cells, warnings, partial })
+    }
+
+    /// The script that tells the page how fast the simulator was.
+    pub fn timing(&self) -> String {
+        let timing = &self.manifest.timing;
+        let steps: u64 = self.cells.iter().map(|c| c.summary.request_steps).sum();
+        let mut text = match timing.cells {
+            0 => return "// Nothing was timed.\n".to_owned(),
+            n => format!(
+                "{n} runs in {:.2} s, {:.2} s of them in the engine, summed over threads",
+                timing.wall_s, timing.engine_s
+            ),
+        };
+        // The last command may have run a part only: then steps and time do not belong together.
+        if timing.cells == self.cells.len() as u64 && timing.engine_s > 0.0 {
+            text += &format!(": {:.1} million request-steps a second", steps as f64 / timing.engine_s / 1e6);
+        }
+        let quoted = serde_json::to_string(&(text + ".")).expect("a string always serialises");
+        format!("document.getElementById(\"timing\").textContent = {quoted};\n")
+    }
+}
+
+fn from_tables(folder: &Path, plan: &Plan) -> Result<Vec<Cell>> {
+    let mut cells = read_cells(folder, &entries(plan)).map_err(|e| {
+        Problem::bad_input(e.to_string())
+            .help("the folder is damaged or of another version: run it again with --overwrite")
+    })?;
+    relate(&mut cells);
+    Ok(cells)
+}
+
+fn from_store(folder: &Path, plan: &Plan, manifest: &Manifest) -> Result<Unfinished> {
+    let folder = Folder::at(folder.to_path_buf());
+    match folder.cells().is_dir() {
+        true => finished_cells(plan, &folder, &manifest.digest),
+        false => Ok(Unfinished { cells: vec![], warnings: vec![], damaged: vec![] }),
+    }
+}
+
+/// What the folder keeps beside its tables.
+#[derive(Deserialize)]
+struct Kept {
+    #[serde(default)]
+    warnings: Vec<String>,
+    partial: Option<String>,
+    #[serde(default)]
+    settings: Inert,
+}
+
+fn kept(folder: &Path) -> Result<Kept> {
+    let path = folder.join(COMPARISON);
+    let text = fs_err::read_to_string(&path).map_err(|e| Problem::failed(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| Problem::bad_input(format!("{}: cannot be read back: {e}", path.display())))
+}

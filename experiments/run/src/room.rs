@@ -1,0 +1,71 @@
+//! Whether the cells that run at a time fit into memory, asked before any of it is made.
+
+use crate::plan::Variant;
+use foretoken_sim::acceptance::Rates;
+use foretoken_sim::{DraftKv, EngineConfig, Workload};
+use foretoken_spec::document::Path;
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::limits;
+
+/// Bytes of a KV block in the engine's pool: references, hash, its neighbours in the free queue, a place among the evicted.
+const BLOCK: u64 = 28;
+
+/// What takes memory in a cell.
+struct Need {
+    key: &'static str,
+    what: String,
+    bytes: u64,
+}
+
+/// Refuses a workload and an engine that take more memory than there is, at the setting that takes most.
+pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {
+    let at_a_time = rayon::current_num_threads() as u64;
+    let needs = needs(variant, workload, config);
+    let one = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
+    let all = one.saturating_mul(at_a_time);
+    // What this machine has left is another matter than what this program may take.
+    let granted = || usize::try_from(all).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok());
+    let most = needs.into_iter().max_by_key(|need| need.bytes).expect("there is a list of needs");
+    let Need { key, what, bytes } = most;
+    let takes = format!("{key}: {what} take {} in each of {at_a_time} runs at a time", limits::bytes(bytes));
+    let at = |message: String| variant.document.problem_at(&Path::of(key), message);
+    let help = "lower it, or run fewer cells at a time with --threads 1";
+    if all > limits::memory() {
+        return Err(at(format!("{takes}: that is too much memory")).help(format!("{help}; {}", limits::raise())));
+    }
+    if granted() {
+        return Ok(());
+    }
+    let message = format!("out of memory: the runs need {}; {takes}", limits::bytes(all));
+    Err(Problem::failed(message).help(format!("give the program more memory, {help}; --resume goes on")))
+}
+
+fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
+    let requests = workload.len() as u64;
+    // The truth of the running requests: a bit for each output token and depth, and one that says whether it is known.
+    let running = requests.min(config.max_num_seqs.into());
+    let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
+    let depths = match &variant.experiment.acceptance.source {
+        Rates::ByDepth { rates } => rates.len() as u64,
+        _ => 1,
+    };
+    let truth = running.saturating_mul(u64::from(output) / 4 + 64).saturating_mul(depths);
+    let draft_blocks = match config.draft_kv {
+        DraftKv::Separate { blocks } => blocks,
+        DraftKv::None | DraftKv::EqualSplit { .. } => 0,
+    };
+    [
+        Need {
+            key: "engine.draft_kv.separate.blocks",
+            what: format!("{draft_blocks} KV blocks of the draft"),
+            bytes: u64::from(draft_blocks) * BLOCK,
+        },
+        Need { key: "workload", what: format!("{requests} requests"), bytes: requests.saturating_mul(limits::REQUEST) },
+        Need {
+            key: "engine.num_gpu_blocks",
+            what: format!("{} KV blocks", config.num_gpu_blocks),
+            bytes: u64::from(config.num_gpu_blocks) * BLOCK,
+        },
+        Need { key: "workload.lengths", what: format!("outputs of up to {output} tokens"), bytes: truth },
+    ]
+}

@@ -1,0 +1,348 @@
+//! Everything fixed before a policy acts, for one combination of swept values and one seed: the workload, the true
+//! costs, the hidden acceptance, the policies' belief. All policies of a comparison share one setting.
+
+use crate::believed::Believed;
+use crate::plan::Variant;
+use crate::profiled::Watched;
+use crate::rejection::{Limit, limits};
+use foretoken_policies::{Belief, PolicyContext, PolicySpec};
+use foretoken_profiler::{Profile, Range, Role, Truth};
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::metrics::Slo;
+use foretoken_sim::{
+    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape, Run,
+    SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
+};
+use foretoken_spec::document::Path;
+use foretoken_spec::experiment::{SloSpec, trace_problem};
+use foretoken_spec::problem::{Problem, Result};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+/// What the policies of one comparison share.
+pub struct Setting {
+    /// What arrives.
+    pub workload: Workload,
+    /// What was left out of the trace, and what the fit of the belief has to say.
+    pub notes: Vec<String>,
+    arrivals: Arrivals,
+    plain: EngineConfig,
+    with_drafter: EngineConfig,
+    draft: Box<dyn LatencyModel>,
+    target: Box<dyn LatencyModel>,
+    context_reads: ContextReads,
+    drafting: Drafting,
+    noise_cv: f64,
+    /// What the profile of its costs covers, where they come from one: target, draft.
+    ranges: Option<(Range, Range)>,
+    acceptance: Box<dyn AcceptanceSource>,
+    belief: Believed,
+    slo: SloSpec,
+    keep_steps: bool,
+    seed: u64,
+}
+
+impl Setting {
+    /// Builds the setting of a variant and a seed.
+    pub fn new(variant: &Variant, seed: u64) -> Result<Setting> {
+        let e = &variant.experiment;
+        let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
+        let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
+            .map_err(|err| trace_problem(&variant.document, &err))?;
+        if let Some(live) = &e.live {
+            crate::workload::shape_workload(live, &mut built.workload);
+        }
+        let document = &variant.document;
+        crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;
+        let plain = variant.engine(false)?;
+        crate::room::check(variant, &built.workload, &plain)?;
+        let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
+            variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
+        })?;
+        let mut notes = built.notes;
+        let overridden = e.engine.overridden();
+        if !overridden.is_empty() {
+            let (version, keys) = (e.engine.version.name(), overridden.join(", "));
+            notes.push(format!("the engine is not all of {version}: set by hand are {keys}"));
+        }
+        if e.live.is_some() && e.engine.clone().as_on_a_device() {
+            let say = "the file has [live]: drafts are made at the start of a step, and steps are synchronous, as on a device";
+            notes.push(format!("{say}; {} does otherwise", e.engine.version.name()));
+        }
+        let belief = Believed::new(&e.belief, &e.hardware, seed, &mut notes)?;
+        let setting = Setting {
+            workload: built.workload,
+            notes,
+            arrivals: built.arrivals,
+            plain,
+            with_drafter: variant.engine(true)?,
+            draft,
+            target,
+            context_reads: e.hardware.context_reads,
+            drafting: e.hardware.drafting,
+            noise_cv: e.hardware.noise_cv,
+            ranges: variant.filled.ranges,
+            acceptance,
+            belief,
+            slo: e.slo.clone(),
+            keep_steps: e.output.steps,
+            seed,
+        };
+        setting.check(variant)?;
+        Ok(setting)
+    }
+
+    /// Would the engine start, for every policy?
+    fn check(&self, variant: &Variant) -> Result<()> {
+        let e = &variant.experiment;
+        let at = |key: &str, message: String| variant.document.problem_at(&Path::of(&format!("engine.{key}")), message);
+        if e.engine.scheduling_policy == SchedulingPolicy::Priority && self.workload.priority.is_empty() {
+            let message = "engine.scheduling_policy = \"priority\", but no request has a priority";
+            let help = "give the categories theirs: workload.priorities = { CATEGORY = 1 }; the least is served first";
+            return Err(at("scheduling_policy", message.into()).help(help));
+        }
+        for policy in &e.policies {
+            let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+            for policy in tries.iter().chain([policy]) {
+                let speculation = self.speculation(policy);
+                let config = self.config(&speculation);
+                speculation
+                    .check(config, self.drafting)
+                    .map_err(|err| at(err.key, format!("engine.{}: {} ({})", err.key, err.why, policy.label())))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one policy, or all that a clairvoyant tries; also says what was run in the end. `slo_tpot_s` is the run's TPOT
+    /// bound, infinite when there is none.
+    pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
+        let mut best: Option<(f64, Run, PolicySpec)> = None;
+        let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+        for tried in tries {
+            let run = self.run_as_it_is(&tried, slo_tpot_s, interrupt);
+            if run.ending != Ending::Done {
+                return (run, tried);
+            }
+            let cost = self.cost(&run);
+            // Strictly better: of equal lengths the first, the shortest.
+            if best.as_ref().is_none_or(|b| cost < b.0) {
+                best = Some((cost, run, tried));
+            }
+        }
+        match best {
+            None => (self.run_as_it_is(policy, slo_tpot_s, interrupt), policy.clone()),
+            Some((_, mut run, tried)) => {
+                run.warnings.push(format!("the best in hindsight was {} (seed {})", tried.label(), self.seed));
+                (run, tried)
+            }
+        }
+    }
+
+    /// What policies are ranked by: mean E2E where requests arrive by themselves, time for the tokens in a closed loop
+    /// (policies.md 14).
+    fn cost(&self, run: &Run) -> f64 {
+        let summary = self.summary(run, Slo::default());
+        match self.arrivals {
+            Arrivals::Open => summary.e2e.map_or(f64::INFINITY, |q| q.mean),
+            Arrivals::Closed { .. } => 1.0 / summary.token_goodput_tok_s,
+        }
+    }
+
+    fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
+        let speculation = self.speculation(policy);
+        let config = self.config(&speculation);
+        let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
+        let watch = self.ranges.is_some();
+        let simulation = Simulation {
+            workload: &self.workload,
+            arrivals: self.arrivals,
+            config,
+            draft: if watch { &draft } else { &*self.draft },
+            target: if watch { &target } else { &*self.target },
+            context_reads: self.context_reads,
+            drafting: self.drafting,
+            noise_cv: self.noise_cv,
+            acceptance: &*self.acceptance,
+            seed: self.seed,
+            slo_tpot_s,
+            keep_steps: self.keep_steps,
+            interrupt,
+        };
+        let mut run = simulation.run(speculation);
+        if let Some((of_target, of_draft)) = &self.ranges {
+            run.warnings.extend(target.beyond(Role::Target, of_target));
+            run.warnings.extend(draft.beyond(Role::Draft, of_draft));
+        }
+        run
+    }
+
+    /// How requests come in.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals
+    }
+
+    /// The same world with other arrivals.
+    pub fn set_arrivals(&mut self, arrivals: Arrivals) {
+        self.arrivals = arrivals;
+    }
+
+    /// The same world with other requests; what belongs to a request by its number stays.
+    pub fn set_workload(&mut self, workload: Workload) {
+        self.workload = workload;
+    }
+
+    /// The true cost of passes: of the draft, of the target.
+    pub fn costs(&self) -> (&dyn LatencyModel, &dyn LatencyModel) {
+        (&*self.draft, &*self.target)
+    }
+
+    /// The same world in which passes take what a profile measured; what policies believe stays.
+    pub fn set_costs(&mut self, profile: &Profile) {
+        let truth = |role| profile.truth(role, Truth::default()).build();
+        (self.target, self.draft) = (truth(Role::Target), truth(Role::Draft));
+        self.context_reads = profile.reads(Role::Target, Truth::default());
+    }
+
+    /// How the true verify pass reads context, how drafts are made, and the noise of a pass.
+    pub fn reads(&self) -> (ContextReads, Drafting, f64) {
+        (self.context_reads, self.drafting, self.noise_cv)
+    }
+
+    /// The seed of everything drawn while running.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The engine's settings, with a drafter or without.
+    pub fn engine(&self, drafting: bool) -> &EngineConfig {
+        if drafting { &self.with_drafter } else { &self.plain }
+    }
+
+    /// Keep a record of every step?
+    pub fn keeps_steps(&self) -> bool {
+        self.keep_steps
+    }
+
+    /// A policy as a server runs it: `None` is the plain engine.
+    ///
+    /// # Panics
+    /// For an oracle, which sees what no server sees.
+    pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
+        match self.speculation(spec) {
+            Speculation::Off => None,
+            Speculation::Policy(policy) => Some(policy),
+            Speculation::Oracle(_) => panic!("`{}` sees the hidden truth", spec.label()),
+        }
+    }
+
+    /// What the policies believe passes cost.
+    pub fn belief(&self) -> &Belief {
+        &self.belief.linear
+    }
+
+    /// The hidden acceptance.
+    pub fn acceptance(&self) -> &dyn AcceptanceSource {
+        &*self.acceptance
+    }
+
+    fn speculation(&self, policy: &PolicySpec) -> Speculation {
+        policy.build(&PolicyContext {
+            belief: self.belief.linear,
+            profile: &self.belief.profile(&*self.draft, &*self.target, self.context_reads),
+            max_draft_len: self.with_drafter.max_draft_len,
+            max_num_seqs: self.with_drafter.max_num_seqs,
+            max_num_batched_tokens: self.with_drafter.max_num_batched_tokens,
+            seed: self.seed,
+            staleness_steps: self.belief.staleness_steps,
+            told: None,
+        })
+    }
+
+    fn config(&self, speculation: &Speculation) -> &EngineConfig {
+        if matches!(speculation, Speculation::Off) { &self.plain } else { &self.with_drafter }
+    }
+
+    /// The numbers of a run under the given bounds.
+    pub fn summary(&self, run: &Run, slo: Slo) -> Summary {
+        let own = &self.workload.slo_tpot_s;
+        let numbers = Summary::new(&run.records, &run.totals, slo, own, run.usable_blocks, self.plain.block_size);
+        match self.arrivals {
+            Arrivals::Open => numbers.with_overload(&run.records),
+            Arrivals::Closed { .. } => numbers,
+        }
+    }
+
+    /// What kept the rejected requests of a policy's run out, with how many each.
+    pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
+        limits(run, self.config(&self.speculation(policy)))
+    }
+
+    /// The error for a policy's run in which every request was rejected.
+    pub fn nothing_fits(&self, policy: &PolicySpec, run: &Run) -> Box<Problem> {
+        let all = self.workload.len();
+        let shortest = self.workload.prompt_len.iter().min().copied().unwrap_or(0);
+        let (what, fix) = match self.limits(policy, run).into_iter().max_by_key(|(_, requests)| *requests) {
+            Some((limit, _)) => (limit.what, limit.fix),
+            None => ("none arrived".to_owned(), "look at the workload".to_owned()),
+        };
+        let label = policy.label();
+        Problem::bad_input(format!(
+            "{label}: not one of {all} requests can ever fit: {what} (the shortest prompt has {shortest} tokens)"
+        ))
+        .help(fix)
+    }
+
+    /// The bounds of this comparison, once the P90 TPOT of the baseline that they are scaled from is known.
+    pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
+        let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
+        Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }
+    }
+}
+
+impl Variant {
+    /// The engine's settings, with those the file leaves to the hardware filled in. With a drafter, its weights leave
+    /// less memory for KV.
+    pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
+        let hardware = &self.experiment.hardware;
+        let mut config = self.experiment.engine.clone();
+        if self.experiment.live.is_some() {
+            // What is simulated beside a live run is simulated as it runs.
+            config.as_on_a_device();
+        }
+        if self.derived.draft_kv
+            && let (Some(target), Some(draft)) = (hardware.target.memory(), hardware.draft.memory())
+        {
+            config.draft_kv = DraftKv::EqualSplit { ratio: draft.kv_bytes_token / target.kv_bytes_token };
+        }
+        if self.derived.num_gpu_blocks
+            && let Some(mut memory) = hardware.target.memory()
+        {
+            if drafting {
+                memory.kv_bytes -= weight_bytes(&hardware.draft);
+            }
+            config.num_gpu_blocks = memory.kv_blocks(config.block_size);
+            config.check().map_err(|_| self.does_not_fit())?;
+        }
+        Ok(config)
+    }
+
+    fn does_not_fit(&self) -> Box<Problem> {
+        let problem =
+            self.document.problem_at(&Path::of("hardware.target"), "the weights leave no room for KV on this GPU");
+        problem.help("raise tensor_parallel, choose a larger GPU, or give engine.num_gpu_blocks")
+    }
+}
+
+/// Bytes of a model's weights; 0 when its latency model does not say what it is.
+fn weight_bytes(spec: &LatencySpec) -> f64 {
+    match spec {
+        LatencySpec::Roofline(r) => foretoken_sim::latency::models::model(&r.model).map_or(0.0, |m| m.weight_bytes()),
+        _ => 0.0,
+    }
+}
+
+/// Time of a decode pass of one request alone with an empty context: what AdaServe's SLO ratios multiply.
+fn unloaded_tpot_s(target: &dyn LatencyModel) -> f64 {
+    target.pass(PassShape { batched: 1, context: 0, pairs: 1 }).as_s()
+}

@@ -1,0 +1,189 @@
+//! The comparison as text, for people. ASCII alone, so that it reads the same in a terminal, a log and a diff.
+
+use crate::compare::{Comparison, PolicyResult, VariantResult};
+use crate::papers;
+use comfy_table::{CellAlignment, Table, presets};
+use foretoken_sim::metrics::{Interval, Slo};
+use std::fmt::Write;
+
+/// A column: its heading over two lines, and what it shows of a policy.
+type Column = (&'static str, fn(&PolicyResult) -> Option<String>);
+
+const COLUMNS: [Column; 16] = [
+    ("policy", |p| Some(format!("{}{}", p.policy, if p.overload.is_some() { " !" } else { "" }))),
+    ("E2E\nmean s", |p| shown(p.e2e_mean_s, 1.0, 3, true)),
+    ("speedup\n", |p| marked(shown(p.speedup, 1.0, 3, true), p.speedup_over_overload, "!")),
+    ("regret\n%", |p| shown(p.regret_to_oracle_goodput, 100.0, 1, false)),
+    ("TTFT\nmean ms", |p| shown(p.ttft_mean_s, 1e3, 1, false)),
+    ("TPOT ms\np50", |p| shown(p.tpot_p50_s, 1e3, 2, false)),
+    ("\np90", |p| shown(p.tpot_p90_s, 1e3, 2, false)),
+    ("\np99", |p| shown(p.tpot_p99_s, 1e3, 2, false)),
+    ("SLO\nmet %", |p| marked(shown(p.slo_attainment, 100.0, 1, false), p.attains_by_definition, "*")),
+    ("goodput\ntok/s", |p| shown(p.token_goodput_tok_s, 1.0, 0, false)),
+    ("accept\nrate %", |p| shown(p.acceptance_rate, 100.0, 1, false)),
+    ("accept\nlength", |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
+    ("draft\nlen", |p| shown(p.draft_len, 1.0, 2, false)),
+    ("batch\nsize", |p| shown(p.batch_size, 1.0, 1, false)),
+    ("preem-\npted", |p| Some(p.preempted.to_string())),
+    ("reject-\ned", |p| Some(p.rejected.to_string())),
+];
+
+/// The whole report. The implied baseline is shown when asked for.
+pub fn render(comparison: &Comparison, show_implied: bool) -> String {
+    let mut text = comparison.partial.iter().map(|part| format!("{part}\n")).collect::<String>();
+    text.push_str(&heading(comparison));
+    for variant in &comparison.variants {
+        text.push('\n');
+        text.push_str(&variant_heading(variant, kv(&comparison.variants).is_none()));
+        text.push_str(&table(variant, show_implied));
+        text.push_str(&overloads(variant));
+    }
+    text.push_str(&legend(comparison));
+    if let Some(report) = &comparison.paper {
+        text.push('\n');
+        text.push_str(&papers::render([(comparison.name.as_str(), report)]));
+    }
+    // It is kept as a file too, for whoever prints that.
+    foretoken_spec::shown::escape(&text).into_owned()
+}
+
+fn heading(c: &Comparison) -> String {
+    let seeds: Vec<String> = c.seeds.iter().map(u64::to_string).collect();
+    let interval = match seeds.len() {
+        1 => "one seed: no intervals".to_owned(),
+        n => format!("+- is the 95 % interval over {n} seeds"),
+    };
+    format!("{}: {} by Foretoken {}, seeds {}; {interval}\n", c.name, c.source, c.version, seeds.join(" "))
+}
+
+fn variant_heading(v: &VariantResult, with_kv: bool) -> String {
+    let mut parts: Vec<String> = v.sweep.iter().map(|c| format!("{} = {}", c.path, c.value)).collect();
+    parts.push(requests(v));
+    let mut bound = |name: &str, of: fn(&Slo) -> Option<f64>| {
+        // A bound that depends on the baseline differs between seeds; its mean stands here.
+        let each: Vec<f64> = v.slo.iter().filter_map(of).collect();
+        let from = if name == "TPOT" { scaled(v) } else { String::new() };
+        parts.extend(Interval::of(&each).map(|i| format!("SLO {name} <= {:.2} ms{from}", i.mean * 1e3)));
+    };
+    bound("TTFT", |s| s.ttft_s);
+    bound("TPOT", |s| s.tpot_s);
+    bound("E2E", |s| s.e2e_s);
+    if with_kv {
+        parts.push(format!("KV {} blocks", v.kv_blocks_plain));
+        parts.extend(v.kv_blocks_drafting.map(|blocks| format!("{blocks} with a drafter")));
+        parts.extend(v.kv_blocks_draft_pool.map(|blocks| format!("{blocks} of the draft's own")));
+    }
+    parts.join(", ") + "\n"
+}
+
+/// Where the bound comes from, when it is another run than the one of these very settings, and whether that run was overloaded.
+fn scaled(v: &VariantResult) -> String {
+    let Some(from) = &v.slo_scaled_from else { return String::new() };
+    let elsewhere: Vec<String> =
+        from.sweep.iter().filter(|c| !v.sweep.contains(c)).map(|c| format!("{} = {}", c.path, c.value)).collect();
+    let mark = if from.overloaded_seeds.is_empty() { "" } else { " !" };
+    match elsewhere.as_slice() {
+        [] => mark.to_owned(),
+        all => format!("{mark} (scaled from autoregressive at {})", all.join(", ")),
+    }
+}
+
+/// A line for each policy that fell behind, shown or implied: what the others are held against matters too.
+fn overloads(v: &VariantResult) -> String {
+    let line = |p: &PolicyResult| {
+        let o = p.overload.as_ref()?;
+        let seeds: Vec<String> = o.seeds.iter().map(u64::to_string).collect();
+        Some(format!(
+            "! {}: {:.2} requests/s came, {:.2} were completed while they came, {:.0} were waiting at the end (seeds {})\n",
+            p.policy,
+            o.offered_req_s,
+            o.completed_req_s,
+            o.waiting_at_end,
+            seeds.join(" ")
+        ))
+    };
+    v.policies.iter().filter_map(line).collect()
+}
+
+/// How many requests: of each seed, when all have as many.
+fn requests(v: &VariantResult) -> String {
+    match v.requests_by_seed.as_slice() {
+        [one] => format!("{one} requests"),
+        [first, others @ ..] if others.iter().all(|n| n == first) => format!("{first} requests a seed"),
+        all => format!("{} requests over {} seeds", v.requests, all.len()),
+    }
+}
+
+/// KV blocks: without a drafter, with one when that differs, in the draft's own pool when it has one. The same for
+/// all variants, or nothing.
+fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
+    let of = |v: &VariantResult| (v.kv_blocks_plain, v.kv_blocks_drafting, v.kv_blocks_draft_pool);
+    let first = of(variants.first()?);
+    variants.iter().all(|v| of(v) == first).then_some(first)
+}
+
+fn table(v: &VariantResult, show_implied: bool) -> String {
+    let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
+    // A column that says nothing of anybody (no SLO, no oracle) is left out.
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|(_, of)| rows.iter().any(|p| of(p).is_some())).collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(columns.iter().map(|(name, _)| *name));
+    for p in &rows {
+        table.add_row(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "-".into())));
+    }
+    table.column_iter_mut().skip(1).for_each(|c| {
+        c.set_cell_alignment(CellAlignment::Right);
+    });
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+fn legend(c: &Comparison) -> String {
+    let mut text = String::from("\n");
+    let mut say = |line: &str| writeln!(text, "{line}").expect("writing to a string cannot fail");
+    say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws; accept rate: accepted / drafted");
+    let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
+    if any(|p| p.overload.is_some()) {
+        say(
+            "!: overloaded, the queue grew while requests came: latencies measure how long the run was, and speedups over such a run",
+        );
+        say("   and bounds scaled from it depend on that");
+    }
+    if any(|p| p.attains_by_definition) {
+        say("*: 90 % by definition: the bound is this very run's P90 TPOT");
+    }
+    if any(|p| p.regret_to_oracle_goodput.is_some()) {
+        say("regret: mean E2E over oracle-goodput's, in excess");
+    }
+    if any(|p| p.sees_hidden_truth) {
+        say("oracles see hidden truth: bounds, not policies a server can run");
+    }
+    match kv(&c.variants) {
+        Some((plain, Some(drafting), _)) => say(&format!(
+            "KV: {plain} blocks without a drafter, {drafting} with one: its weights and its KV take memory too"
+        )),
+        None if c.variants.iter().any(|v| v.kv_blocks_drafting.is_some()) => say(
+            "KV: varies, see above each table; with a drafter there is less: its weights and its KV take memory too",
+        ),
+        _ => {}
+    }
+    if let Some((plain, _, Some(own))) = kv(&c.variants) {
+        say(&format!("KV: the draft has a pool of its own, {own} blocks, beside the target's {plain}"));
+    }
+    if any(|p| p.stops_for_slo) && c.variants.iter().any(|v| v.slo.iter().any(|s| s.tpot_s.is_some())) {
+        say("SLO: adaspec (slo = \"step\") does not speculate in a step that it expects to miss it");
+    }
+    text
+}
+
+fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
+    text.map(|t| if mark { t + with } else { t })
+}
+
+/// A mean in a unit, with its interval when wanted and known.
+fn shown(value: Option<Interval>, unit: f64, digits: usize, interval: bool) -> Option<String> {
+    value.map(|i| match i.half_width.filter(|_| interval) {
+        Some(half) => format!("{:.digits$} +-{:.digits$}", i.mean * unit, half * unit),
+        None => format!("{:.digits$}", i.mean * unit),
+    })
+}

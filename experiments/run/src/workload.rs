@@ -1,0 +1,33 @@
+//! What is done to a workload as a whole.
+
+use foretoken_sim::{Time, Workload};
+use foretoken_spec::live::{LiveSpec, Prompts};
+use foretoken_traces::text::Family;
+
+/// The first requests of a workload.
+pub fn first(workload: &Workload, requests: usize) -> Workload {
+    let n = workload.len().min(requests) as u32;
+    let mut cut: Workload = (0..n).map(|id| workload.get(id)).collect();
+    cut.categories.clone_from(&workload.categories);
+    cut.recordings.clone_from(&workload.recordings);
+    cut.prefix_block = workload.prefix_block;
+    cut
+}
+
+/// What a `[live]` table changes of a workload: arrivals are compressed, and requests belong to the family of their prompt.
+pub fn shape_workload(live: &LiveSpec, workload: &mut Workload) {
+    if live.time_scale != 1.0 {
+        let compressed = |at: &Time| Time::from_s(at.as_s() / live.time_scale);
+        workload.arrival = workload.arrival.iter().map(compressed).collect();
+    }
+    if live.prompts == Prompts::Families {
+        assign_families(workload);
+    }
+}
+
+/// Gives each request the family that its prompt will be of, so that acceptance can differ by family in the simulator too.
+pub fn assign_families(workload: &mut Workload) {
+    let n = Family::ALL.len();
+    workload.categories = Family::ALL.iter().map(ToString::to_string).collect();
+    workload.category = (0..workload.len()).map(|i| (i % n) as u16).collect();
+}

@@ -1,0 +1,186 @@
+//! The `[live]` table of an experiment: what runs it, when it is run on a device and not simulated.
+
+use crate::document::{Document, Path};
+use crate::problem::{Problem, Result};
+use foretoken_sim::latency::models::{SHIPPED, model};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The `[live]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LiveSpec {
+    /// `cpu` or `cuda:N`; `--device` comes before it.
+    #[serde(default = "cpu")]
+    pub device: String,
+    /// Threads of the CPU; absent: its cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// The target: a preset's name, or a Hugging Face folder.
+    pub target: String,
+    /// The draft.
+    pub draft: String,
+    /// Where weights come from.
+    #[serde(default)]
+    pub weights: WeightSource,
+    /// What requests ask.
+    #[serde(default)]
+    pub prompts: Prompts,
+    /// What decides which draft tokens are accepted.
+    #[serde(default)]
+    pub acceptance: LiveAcceptance,
+    /// Trace seconds in a second: 10 plays a trace ten times as fast. The simulator does the same with it.
+    #[serde(default = "one")]
+    pub time_scale: f64,
+    /// Requests served in a closed loop before each policy's clock starts: caches fill, clocks rise, buffers grow.
+    #[serde(default = "warm_up")]
+    pub warm_up_requests: u32,
+}
+
+/// Where weights come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeightSource {
+    /// The checkpoint's, or those that the shipped pair brings.
+    #[default]
+    Checkpoint,
+    /// Drawn from the run's seed: real times, nothing known. Acceptance must then be `declared`, or means little.
+    Random,
+}
+
+/// What requests ask.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Prompts {
+    /// The shipped generator's text, its families in turn, of the workload's lengths. One byte is one token.
+    #[default]
+    Families,
+    /// Random token ids of the workload's lengths.
+    Random,
+    /// One JSON object a line with a `prompt`, in turn. Each has its own length; the workload's is not used.
+    Jsonl {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What decides which draft tokens are accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LiveAcceptance {
+    /// The models: the target takes its likeliest token, drafts are right or wrong.
+    #[default]
+    Greedy,
+    /// The models, by exact rejection sampling.
+    Sampled {
+        /// Softmax temperature of both, above 0.
+        temperature: f64,
+    },
+    /// The experiment's `[acceptance]`, forced onto the real passes: times are real while acceptance is known.
+    Declared,
+}
+
+fn cpu() -> String {
+    "cpu".into()
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn warm_up() -> u32 {
+    8
+}
+
+impl LiveSpec {
+    /// The models that are folders and not presets.
+    pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        [&mut self.target, &mut self.draft]
+            .into_iter()
+            .filter(|name| !SHIPPED.contains(&name.as_str()) && model(name).is_none())
+    }
+
+    /// The files of prompts.
+    pub fn texts_mut(&mut self) -> Option<&mut PathBuf> {
+        match &mut self.prompts {
+            Prompts::Jsonl { path } => Some(path),
+            Prompts::Families | Prompts::Random => None,
+        }
+    }
+
+    /// Checks every value that serde cannot.
+    pub fn check(&self, doc: &Document) -> Result<()> {
+        let at =
+            |key: &str, message: String| doc.problem_at(&Path::of("live").key(key), format!("live.{key}: {message}"));
+        if !(self.time_scale > 0.0 && self.time_scale.is_finite()) {
+            return Err(at("time_scale", format!("{} is not a factor above 0", self.time_scale))
+                .help("expected a finite number above 0: 10 plays a trace ten times as fast"));
+        }
+        if self.threads == Some(0) {
+            return Err(at("threads", "0 threads run nothing".into()).help("leave it out for all cores"));
+        }
+        Device::parse(&self.device).map_err(|why| at("device", why).help("expected cpu, or cuda:0"))?;
+        if let LiveAcceptance::Sampled { temperature } = self.acceptance
+            && !(temperature > 0.0 && temperature.is_finite())
+        {
+            let message = format!("{temperature} is not a temperature above 0");
+            return Err(at("acceptance", message).help("write acceptance = \"greedy\" for temperature 0"));
+        }
+        Ok(())
+    }
+}
+
+/// A device by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The host.
+    Cpu,
+    /// The GPU with this number.
+    Cuda(u32),
+}
+
+impl Device {
+    /// Reads `cpu` or `cuda:N`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> std::result::Result<Device, String> {
+        match text.split_once(':') {
+            None if text == "cpu" => Ok(Device::Cpu),
+            None if text == "cuda" => Ok(Device::Cuda(0)),
+            Some(("cuda", n)) => n.parse().map(Device::Cuda).map_err(|_| format!("\"{n}\" is not the number of a GPU")),
+            _ => Err(format!("\"{text}\" is no device")),
+        }
+    }
+}
+
+/// The table with what the command line says instead.
+pub fn with_device(live: &LiveSpec, device: Option<&str>) -> LiveSpec {
+    let mut live = live.clone();
+    if let Some(device) = device {
+        device.clone_into(&mut live.device);
+    }
+    live
+}
+
+/// The table, or what to do where there is none.
+pub fn required<'a>(live: Option<&'a LiveSpec>, name: &str) -> Result<&'a LiveSpec> {
+    live.ok_or_else(|| {
+        Problem::bad_input(format!("`{name}` has no [live] table: nothing says what to run it on"))
+            .help("add [live] with target = \"tiny-target\" and draft = \"tiny-draft\"; experiments/live-cpu.toml is an example")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_names() {
+        assert_eq!(Device::parse("cpu"), Ok(Device::Cpu));
+        assert_eq!(Device::parse("cuda"), Ok(Device::Cuda(0)));
+        assert_eq!(Device::parse("cuda:3"), Ok(Device::Cuda(3)));
+        assert!(Device::parse("cuda:x").unwrap_err().contains("not the number of a GPU"));
+        assert!(Device::parse("tpu").unwrap_err().contains("no device"));
+    }
+}

@@ -1,0 +1,236 @@
+//! What a claim measures: a few general kinds, each over the variants that `at` picks. How they are measured is the run's.
+
+use super::Metric;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Values of swept settings, by path. A swept table is picked by its place in the sweep, from 0.
+pub type At = BTreeMap<String, toml::Value>;
+
+/// What is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Measure {
+    /// A metric of a policy.
+    Value(Value),
+    /// How far a policy is ahead of others in a metric: theirs is 0.
+    Gain(Gain),
+    /// Which policy has the best metric.
+    Best(Best),
+    /// The swept value from which on a policy no longer beats another.
+    Crossing(Crossing),
+    /// A metric at the last swept value less the same at the first.
+    Change(Change),
+    /// Draft lengths in windows of time whose batch size is in a range.
+    Windows(Windows),
+    /// Estimated over actual accepted tokens of a fixed length, less 1.
+    Estimate(Estimate),
+    /// The length with the best goodput in the policies' linear belief.
+    BeliefLength(BeliefLength),
+    /// Tokens a round that a throughput implies under the true costs.
+    ImpliedLength(ImpliedLength),
+}
+
+impl Measure {
+    /// Is it a share of something, to be shown in percent?
+    pub fn is_share(&self) -> bool {
+        match self {
+            Measure::Gain(_) | Measure::Estimate(_) => true,
+            Measure::Change(m) => m.relative,
+            _ => false,
+        }
+    }
+
+    /// Does it name a policy rather than a number?
+    pub fn names_a_policy(&self) -> bool {
+        matches!(self, Measure::Best(_))
+    }
+}
+
+/// See [`Measure::Value`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Value {
+    /// The metric.
+    pub metric: Metric,
+    /// Label of the policy.
+    pub policy: String,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+    /// What to keep of several variants.
+    #[serde(default, skip_serializing_if = "is_range")]
+    pub keep: Keep,
+}
+
+/// See [`Measure::Gain`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Gain {
+    /// The metric.
+    pub metric: Metric,
+    /// Label of the policy.
+    pub policy: String,
+    /// Labels of those it is held against: the best of them in each variant.
+    pub over: Vec<String>,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+    /// What to keep of several variants.
+    #[serde(default, skip_serializing_if = "is_range")]
+    pub keep: Keep,
+}
+
+/// See [`Measure::Best`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Best {
+    /// The metric.
+    pub metric: Metric,
+    /// Labels of the policies to choose from.
+    pub among: Vec<String>,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// See [`Measure::Crossing`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Crossing {
+    /// The metric.
+    pub metric: Metric,
+    /// Label of the policy.
+    pub policy: String,
+    /// Label of the one it is held against.
+    pub over: String,
+    /// Path of the swept number.
+    pub along: String,
+    /// Does the policy fall behind as the number grows, or get ahead?
+    #[serde(default, skip_serializing_if = "is_behind")]
+    pub turns: Turns,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// See [`Measure::Change`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The metric.
+    pub metric: Metric,
+    /// Label of the policy.
+    pub policy: String,
+    /// Path of the swept number.
+    pub along: String,
+    /// As a share of the first value?
+    #[serde(default)]
+    pub relative: bool,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// What to keep of the values of several variants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// From the least to the most.
+    #[default]
+    Range,
+    /// The least.
+    Least,
+    /// The most.
+    Most,
+}
+
+/// Which way a policy crosses another as the swept number grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Turns {
+    /// From ahead to behind: the first value at which it is no longer ahead.
+    #[default]
+    Behind,
+    /// From behind to ahead: the value above which it is always ahead.
+    Ahead,
+}
+
+/// The 10th to the 90th percentile of a policy's mean draft length in windows of `seconds`, over windows whose mean batch
+/// size is from `batch[0]` to below `batch[1]`, of all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Windows {
+    /// Label of the policy.
+    pub policy: String,
+    /// Length of a window.
+    pub seconds: f64,
+    /// Batch sizes.
+    pub batch: [f64; 2],
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// Rounds of `length` drafts over every output: the sum of cumulative confidences over the drafts accepted, less 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Estimate {
+    /// Draft tokens a round.
+    pub length: u32,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// The length `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most expected tokens
+/// a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BeliefLength {
+    /// Probability that a draft token is accepted when those before it were.
+    pub acceptance: f64,
+    /// Decode requests.
+    pub batch: u32,
+    /// Tokens each has in KV.
+    pub context: u32,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+/// Tokens a round that `tokens_per_s` of one request implies: that rate times the time of a round under the true costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImpliedLength {
+    /// The published throughput.
+    pub tokens_per_s: f64,
+    /// Draft passes a round.
+    pub draft_passes: u32,
+    /// Tokens in each of them (a tree's frontier).
+    pub draft_width: u32,
+    /// Tokens in the verify pass, the root included.
+    pub verify_tokens: u32,
+    /// Tokens in KV.
+    pub context: u32,
+    /// Which variants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub at: At,
+}
+
+fn is_range(keep: &Keep) -> bool {
+    *keep == Keep::Range
+}
+
+fn is_behind(turns: &Turns) -> bool {
+    *turns == Turns::Behind
+}

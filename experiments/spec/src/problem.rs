@@ -1,0 +1,162 @@
+//! Errors as a user meets them: what, where, what to do, and the exit code. The only error type of the binary.
+//!
+//! Library errors become a [`Problem`] at the border, where the file and the place in it are known. Whatever is said of
+//! input is made fit for a terminal here, and nowhere else.
+
+mod place;
+
+use crate::shown;
+use miette::{Diagnostic, LabeledSpan, SourceCode};
+use place::Place;
+use std::fmt;
+use std::io::IsTerminal;
+
+/// Exit codes (ARCHITECTURE.md, conventions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Something failed that is not the input's fault: a full disk, an unwritable folder.
+    Failed = 1,
+    /// The command line, the experiment or a trace is wrong.
+    BadInput = 2,
+    /// It finished, and the verdict is negative.
+    Negative = 3,
+    /// The hardware that was asked for is not there.
+    NoHardware = 4,
+    /// Ended by Ctrl-C or SIGTERM; what was done is kept.
+    Interrupted = 130,
+}
+
+/// `Err` side of everything in the binary. Boxed: it is large and rare.
+pub type Result<T> = std::result::Result<T, Box<Problem>>;
+
+/// One error message.
+#[derive(Debug)]
+pub struct Problem {
+    /// The exit code it ends the program with.
+    pub exit: Exit,
+    message: String,
+    help: Option<String>,
+    place: Option<Place>,
+}
+
+impl Problem {
+    /// A problem with the given exit code.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Box<Problem> {
+        Box::new(Problem { exit, message: shown::message(&message.into()), help: None, place: None })
+    }
+
+    /// The user's input is wrong (exit code 2).
+    pub fn bad_input(message: impl Into<String>) -> Box<Problem> {
+        Problem::new(Exit::BadInput, message)
+    }
+
+    /// The work failed (exit code 1).
+    pub fn failed(message: impl Into<String>) -> Box<Problem> {
+        Problem::new(Exit::Failed, message)
+    }
+
+    /// Adds what to do about it.
+    pub fn help(mut self: Box<Self>, help: impl Into<String>) -> Box<Problem> {
+        self.help = Some(shown::message(&help.into()));
+        self
+    }
+
+    /// Points at bytes `span` of `text`, known to the user as `name`. A span over several lines is cut at the first.
+    pub fn at(mut self: Box<Self>, name: &str, text: &str, span: std::ops::Range<usize>) -> Box<Problem> {
+        self.place = Some(Place::of(name, text, span));
+        self
+    }
+
+    /// The message without place and help.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The help text.
+    pub fn help_text(&self) -> &str {
+        self.help.as_deref().unwrap_or_default()
+    }
+
+    /// The text the place points at.
+    pub fn pointed_at(&self) -> Option<&str> {
+        self.place.as_ref().map(Place::pointed_at)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl Diagnostic for Problem {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|h| Box::new(h) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.place.as_ref().map(|p| p as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.place.as_ref().map(|p| Box::new(std::iter::once(p.label())) as Box<dyn Iterator<Item = _>>)
+    }
+}
+
+/// ", did you mean `x`?" for the candidate nearest to `given`; nothing when all are far. A name that goes on
+/// where the given one ends comes first (`a100`), then a typo, then one that the given one goes on from (`h100-sxm`), then what is
+/// written alike.
+pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_lowercase();
+    let rank = |c: &str| {
+        let name = c.to_lowercase();
+        let distance = strsim::damerau_levenshtein(&given, &name);
+        let goes_on = |short: &str, long: &str| short.len() >= 3 && long.starts_with(short);
+        match distance {
+            _ if goes_on(&given, &name) => Some((0, distance)),
+            0..=2 => Some((1, distance)),
+            _ if goes_on(&name, &given) => Some((2, distance)),
+            _ => (distance <= name.len().max(given.len()) / 2).then_some((3, distance)),
+        }
+    };
+    candidates.into_iter().filter_map(|c| Some((rank(c)?, c))).min_by_key(|(rank, _)| *rank).map(|(_, c)| c)
+}
+
+/// Tells it on stderr, in the terminal's width and colours.
+pub fn tell(problem: Problem) {
+    // https://no-color.org: set to anything but nothing.
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let fancy = std::io::stderr().is_terminal();
+    let options =
+        miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
+    // Fails when a problem was told before: then the hook is this one.
+    let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
+    // Made for the terminal when it was made; the colours are ours.
+    std::eprintln!("{:?}", miette::Report::new(problem));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_finds_typos_and_refuses_strangers() {
+        let keys = ["max_num_seqs", "max_num_batched_tokens", "block_size"];
+        assert_eq!(nearest("max_num_seq", keys), Some("max_num_seqs"));
+        assert_eq!(nearest("blok_size", keys), Some("block_size"));
+        assert_eq!(nearest("temperature", keys), None);
+        let gpus = ["a100-40g", "a100-80g", "l40", "h100", "h200"];
+        assert_eq!(nearest("h100-sxm", gpus), Some("h100"));
+        assert_eq!(nearest("A100", gpus), Some("a100-40g"));
+        assert_eq!(nearest("l40s", gpus), Some("l40"));
+        assert_eq!(nearest("a100-80gb", gpus), Some("a100-80g"));
+    }
+
+    #[test]
+    fn a_long_span_is_cut_at_its_first_line() {
+        let p = Problem::bad_input("x").at("f.toml", "[a]\nb = 1\n", 0..9);
+        assert_eq!(p.pointed_at(), Some("[a]"));
+    }
+}

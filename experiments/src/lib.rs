@@ -1,0 +1,86 @@
+//! `foretoken`: which speculation policy should this server run?
+//!
+//! Words and prints: the command line, one file a command. What commands do is in `foretoken-run` and, on devices, in
+//! `foretoken-live`. stdout carries results and is deterministic; stderr carries progress and diagnostics.
+//!
+//! A program of one's own that registers policies calls [`main`] and is this program with them.
+
+mod cli;
+mod commands;
+mod state;
+
+use clap::Parser;
+use foretoken_run::interrupt;
+use foretoken_spec::{problem, shown};
+use std::process::ExitCode;
+
+/// The program: reads the arguments, runs the command, tells what went wrong. Returns the exit code that the README lists.
+pub fn main() -> ExitCode {
+    match prepared().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            let exit = wrong.exit as u8;
+            problem::tell(*wrong);
+            ExitCode::from(exit)
+        }
+    }
+}
+
+/// What every command needs: its arguments, a limit of memory, somebody who listens for Ctrl-C.
+fn prepared() -> problem::Result<cli::Command> {
+    let cli = cli::Cli::try_parse().unwrap_or_else(|e| refuse(&e));
+    let wrong =
+        |what| problem::Problem::bad_input(what).help("leave it out for three quarters of the machine's memory");
+    foretoken_traces::limits::given().map_err(wrong)?;
+    interrupt::listen()?;
+    Ok(cli.command)
+}
+
+/// Ends the program with clap's words, which repeat the arguments as they are.
+fn refuse(error: &clap::Error) -> ! {
+    let plain = error.render().to_string();
+    if shown::escape(&plain) == plain {
+        error.exit();
+    }
+    std::eprint!("{}", shown::escape(&plain));
+    std::process::exit(problem::Exit::BadInput as i32)
+}
+
+fn run(command: cli::Command) -> problem::Result<()> {
+    match command {
+        cli::Command::Run(args) => commands::run::run(&args),
+        #[cfg(feature = "live")]
+        cli::Command::Live(args) => commands::live::run(&args),
+        #[cfg(feature = "live")]
+        cli::Command::Validate(args) => commands::validate::run(&args),
+        cli::Command::Bench(args) => commands::bench::run(&args),
+        cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
+        cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),
+        cli::Command::Policies(cli::PoliciesCommand::List { format }) => commands::policies::list(format),
+        cli::Command::Policies(cli::PoliciesCommand::Show { name, format }) => commands::policies::show(&name, format),
+        cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
+        cli::Command::Decide(args) => commands::decide::run(&args),
+        cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
+        cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),
+        cli::Command::Export(cli::ExportCommand::Perfetto(args)) => commands::perfetto::perfetto(&args),
+        cli::Command::Explore(args) => commands::explore::run(&args),
+        #[cfg(feature = "live")]
+        cli::Command::Profile(args) => commands::profile::run(&args),
+        #[cfg(feature = "live")]
+        cli::Command::Doctor(args) => commands::doctor::run(&args),
+        #[cfg(feature = "live")]
+        cli::Command::ProfileAcceptance(args) => commands::profile_acceptance::run(&args),
+        cli::Command::Settings { key } => commands::settings::run(key.as_deref()),
+        cli::Command::Schema => commands::schema::run(),
+        cli::Command::Completions(args) => commands::complete::run(&args),
+        cli::Command::Man(args) => commands::man::run(&args),
+        cli::Command::Report(args) => commands::report::run(&args),
+        #[cfg(not(feature = "live"))]
+        cli::Command::Live(_)
+        | cli::Command::Validate(_)
+        | cli::Command::Profile(_)
+        | cli::Command::ProfileAcceptance(_)
+        | cli::Command::Doctor(_) => Err(problem::Problem::bad_input("this program was built without devices")
+            .help("build it with them: cargo run --release --features live -- …")),
+    }
+}
