@@ -1,11 +1,12 @@
 //! Experiments, run: what a file comes to ([`plan`]), one setting of it on the simulator ([`setting`]), every cell of it, resumable
-//! and in parallel ([`cells`]), and what they say beside each other ([`compare`]). The program `foretoken` words and prints it; any
+//! and in parallel ([`cells`]), what they say beside each other ([`compare`]), and all of that into a folder ([`complete`]). The program `foretoken` words and prints it; any
 //! other program can run an experiment as well (`examples/quickstart.rs`).
 
 pub mod believed;
 mod bound;
 pub mod cells;
 pub mod compare;
+pub mod complete;
 pub mod explorer;
 pub mod inert;
 pub mod interrupt;

@@ -1,11 +1,11 @@
 //! `foretoken live`: an experiment on a device, with the results folder of `run`.
 
 use super::print;
-use super::run::{draw_page, keep_report};
 use crate::cli::{Format, LiveArgs};
 use foretoken_live::serve::{Ran, run_live};
 use foretoken_run::cells::LIVE_JSON;
 use foretoken_run::cells::{Folder, Mode, assemble};
+use foretoken_run::complete::keep_report;
 use foretoken_run::plan::Plan;
 use foretoken_run::{interrupt, table};
 use foretoken_spec::live::{required, with_device};
@@ -45,7 +45,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
         false => folder.keep_part(&plan, count, &ran.speed)?,
     }
     if ran.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
-        draw_page(&folder)?;
+        eprintln!("report: {}", foretoken_run::report::make_in(folder.path())?.display());
     }
     for cell in &ran.report.cells {
         cell.host.words().iter().for_each(|words| eprintln!("{}, seed {}: {words}", cell.policy, cell.seed));

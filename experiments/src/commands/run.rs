@@ -2,19 +2,15 @@
 
 use super::print;
 use crate::cli::{Format, RunArgs};
-use foretoken_run::cells::{Assembled, Folder, Mode, assemble, run_cells};
-use foretoken_run::inert::{self, Inert};
+use foretoken_run::cells::{Assembled, Folder, Mode};
+use foretoken_run::complete::{Complete, How, Made, REPORT_JSON, REPORT_TEXT, complete};
 use foretoken_run::papers::{self, PaperReport};
 use foretoken_run::plan::Plan;
-use foretoken_run::report::INDEX;
-use foretoken_run::{interrupt, machine, table};
-use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_run::{machine, table};
+use foretoken_spec::problem::{Problem, Result};
 use rayon::ThreadPool;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-
-const REPORT_TEXT: &str = "report.txt";
-const REPORT_JSON: &str = "report.json";
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
@@ -93,39 +89,16 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         _ => Mode::Fresh,
     };
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-    let (folder, complete) = Folder::open(path, plan, mode)?;
-    if complete {
+    let how = How { mode, figures: wants_figures(args, plan), check_settings: args.check_settings.into() };
+    let Complete { folder, made, page } = complete(plan, path, how, pool)?;
+    if made.is_none() {
         eprintln!("{} is complete: nothing to run", folder.path().display());
         say_what_is_missing(args, plan, &folder);
-        if wants_figures(args, plan) && !folder.report().join(INDEX).exists() {
-            draw_page(&folder)?;
-        }
-        return Ok((folder, None));
     }
-    interrupt::keeps("what was finished is kept", "run the same command with --resume to go on");
-    let watch = interrupt::watch();
-    let speed = pool.install(|| run_cells(plan, &folder, &interrupt::flag())).inspect_err(|problem| {
-        if problem.exit == Exit::BadInput {
-            folder.abandon();
-        }
-    })?;
-    // While tables are written nobody looks: the first signal ends it, and --resume puts the cells together again.
-    drop(watch);
-    interrupt::check()?;
-    let mut results = assemble(plan, &folder, !args.no_figures)?;
-    let watch = interrupt::watch();
-    let flag = interrupt::flag();
-    let look = || inert::look(plan, &results.numbers, args.check_settings.into(), &flag);
-    let settings = pool.install(look)?;
-    drop(watch);
-    interrupt::check()?;
-    let notes = settings.lines();
-    results.comparison.settings = (settings != Inert::default()).then_some(settings);
-    keep_report(&results, &folder)?;
-    folder.complete(plan, &speed)?;
-    if wants_figures(args, plan) {
-        draw_page(&folder)?;
+    if let Some(page) = page {
+        eprintln!("report: {}", page.display());
     }
+    let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
     results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     notes.iter().for_each(|note| eprintln!("note: {note}"));
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
@@ -134,13 +107,6 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
 
 fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
-}
-
-/// Makes the page of results.
-pub fn draw_page(folder: &Folder) -> Result<()> {
-    let page = foretoken_run::report::make_in(folder.path())?;
-    eprintln!("report: {}", page.display());
-    Ok(())
 }
 
 /// The claims that the folder keeps with its comparison.
@@ -158,13 +124,6 @@ fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
 
 fn default_folder(plan: &Plan) -> PathBuf {
     PathBuf::from("results").join(format!("{}-{}", plan.name, &plan.digest()[..8]))
-}
-
-/// Keeps the comparison beside the tables.
-pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
-    let json = serde_json::to_string_pretty(&results.comparison).expect("plain data always serialises");
-    folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
-    folder.write(REPORT_JSON, (json + "\n").as_bytes())
 }
 
 /// What was asked for and cannot be made from finished results: the cells it takes are gone.
