@@ -3,8 +3,7 @@
 //! A bound is a promise, and a promise does not change with the load: so one load's run gives the bound of all. Scaled from each
 //! load's own run, as in the AdaSpec paper, it would grow with the queue, and autoregressive would attain 90 % at every load.
 
-use crate::papers::{choice, picks};
-use crate::plan::Plan;
+use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};
 use foretoken_spec::experiment::Reference;
 use foretoken_spec::problem::{Result, nearest};

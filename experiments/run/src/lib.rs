@@ -10,6 +10,7 @@ pub mod complete;
 pub mod explorer;
 pub mod inert;
 pub mod interrupt;
+pub mod load;
 pub mod look;
 pub mod machine;
 pub mod papers;

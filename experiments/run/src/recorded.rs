@@ -4,8 +4,8 @@
 use foretoken_sim::Workload;
 use foretoken_sim::acceptance::Rates;
 use foretoken_spec::document::Document;
-use foretoken_spec::experiment::trace_problem;
 use foretoken_spec::problem::Result;
+use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
 /// Gives every request its recording where the experiment names a table. `notes` gets what a reader of the results should

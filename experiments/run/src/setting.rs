@@ -14,8 +14,9 @@ use foretoken_sim::{
     SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use foretoken_spec::document::Path;
-use foretoken_spec::experiment::{SloSpec, trace_problem};
+use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::read::trace_problem;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 

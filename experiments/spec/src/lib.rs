@@ -6,6 +6,7 @@ pub mod experiment;
 pub mod live;
 pub mod paper;
 pub mod problem;
+pub mod read;
 pub mod schema;
 pub mod shown;
 pub mod text;

@@ -4,10 +4,11 @@ use super::print;
 use crate::cli::{ExportSglangArgs, ExportVllmArgs};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_run::interrupt;
-use foretoken_run::plan::{Plan, with_defaults};
+use foretoken_run::load::with_defaults;
+use foretoken_run::plan::Plan;
 use foretoken_run::vllm_table::{Loops, Row, best, no_draft, one_setting, ranges, render};
-use foretoken_spec::experiment::unknown_policy;
 use foretoken_spec::problem::{Problem, Result, nearest};
+use foretoken_spec::read::unknown_policy;
 use std::path::Path;
 
 /// SGLang's `adaptive_spec.json` of a preset, or of a policy in an experiment.

@@ -3,9 +3,9 @@
 use super::print;
 use crate::cli::Format;
 use foretoken_policies::PolicySpec;
-use foretoken_run::plan::with_defaults;
-use foretoken_spec::experiment::unknown_policy;
+use foretoken_run::load::with_defaults;
 use foretoken_spec::problem::Result;
+use foretoken_spec::read::unknown_policy;
 use serde::Serialize;
 use std::fmt::Write;
 

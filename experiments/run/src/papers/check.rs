@@ -1,7 +1,6 @@
 //! Does every claim speak of what the experiment has: its policies, its swept values, its bounds?
 
-use super::measure::{choice, variants};
-use crate::plan::Plan;
+use crate::plan::{Plan, choice, variants};
 use foretoken_spec::document::Path;
 use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::paper::{At, Claim, Measure, Metric, Paper, Stated};

@@ -1,6 +1,7 @@
 //! A claim beside what was measured, and how far apart the two are.
 
-use super::measure::{Measured, Results, measure};
+use super::measure::measure;
+use super::results::{Measured, Results};
 use crate::plan::Plan;
 use foretoken_report::Cell;
 use foretoken_spec::paper::{Claim, Paper, Stated};

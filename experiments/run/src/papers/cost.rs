@@ -1,7 +1,7 @@
 //! What follows from the costs of passes alone, without a run.
 
-use super::measure::{Measured, variants};
-use crate::plan::Plan;
+use super::results::Measured;
+use crate::plan::{Plan, variants};
 use crate::setting::Setting;
 use foretoken_policies::{Belief, PolicyContext, PolicySpec, Smartspec};
 use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, Speculation, Time};

@@ -3,85 +3,11 @@
 //! Everything is computed from the cells' means over seeds, but for what needs no run at all (`cost.rs`) or only the hidden
 //! truth (`replay.rs`).
 
-use super::{cost, metric, replay, windows};
-use crate::plan::{Plan, Variant};
-use foretoken_report::Cell;
-use foretoken_spec::document::Choice;
-use foretoken_spec::paper::{At, Keep, Measure, Metric, Turns, number};
+use super::results::{Measured, Results};
+use super::{cost, replay, windows};
+use crate::plan::variants;
+use foretoken_spec::paper::{At, Keep, Measure, Metric, Turns};
 use foretoken_spec::problem::Result;
-use serde::{Deserialize, Serialize};
-
-/// What came out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measured {
-    /// From one number to another (the same for a single one); an absent end is beyond what was swept.
-    Numbers(Option<f64>, Option<f64>),
-    /// The policies, one a variant.
-    Policies(Vec<String>),
-    /// The quantity does not exist in this run.
-    Nothing,
-}
-
-impl Measured {
-    /// From the least to the most of some numbers.
-    pub fn of(values: Vec<f64>, keep: Keep) -> Measured {
-        let least = values.iter().copied().reduce(f64::min);
-        let most = values.iter().copied().reduce(f64::max);
-        match (least, most, keep) {
-            (Some(least), Some(most), Keep::Range) => Measured::Numbers(Some(least), Some(most)),
-            (Some(x), _, Keep::Least) | (_, Some(x), Keep::Most) => Measured::one(x),
-            _ => Measured::Nothing,
-        }
-    }
-
-    /// A single number.
-    pub fn one(x: f64) -> Measured {
-        Measured::Numbers(Some(x), Some(x))
-    }
-}
-
-/// A finished comparison: cells in the order of the plan.
-#[derive(Clone, Copy)]
-pub struct Results<'a> {
-    /// The plan.
-    pub plan: &'a Plan,
-    /// Its cells: variants slowest, then seeds, then policies.
-    pub cells: &'a [Cell],
-}
-
-impl<'a> Results<'a> {
-    /// Cells of a policy in a variant, one a seed.
-    pub fn cells_of(&self, variant: usize, policy: &str) -> impl Iterator<Item = &'a Cell> + use<'a> {
-        let (policies, seeds) = (self.plan.policies.len(), self.plan.seeds.len());
-        let at = self.plan.policies.iter().position(|p| p.spec.label() == policy);
-        let size = seeds * policies;
-        let of_variant = &self.cells[variant * size..(variant + 1) * size];
-        of_variant.iter().skip(at.unwrap_or(size)).step_by(policies)
-    }
-
-    /// Mean over seeds; absent when a seed lacks it.
-    fn mean(&self, metric: Metric, variant: usize, policy: &str) -> Option<f64> {
-        let values: Vec<f64> = self.cells_of(variant, policy).map(|c| metric::of(metric, c)).collect::<Option<_>>()?;
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    }
-
-    /// The label of the best policy and its metric.
-    fn best<'p>(&self, metric: Metric, variant: usize, among: &'p [String]) -> Option<(&'p String, f64)> {
-        let each = among.iter().map(|p| self.mean(metric, variant, p).map(|x| (p, x)));
-        let each: Vec<(&String, f64)> = each.collect::<Option<_>>()?;
-        let better = |a: f64, b: f64| if metric.less_is_better() { a < b } else { a > b };
-        each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
-    }
-
-    /// (swept number, f of the variant) in the order of the number.
-    fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<(f64, f64)>> {
-        let point = |v: usize| choice(&self.plan.variants[v], path).and_then(|c| c.number).zip(f(v));
-        let mut points: Vec<(f64, f64)> = variants(self.plan, at).map(point).collect::<Option<_>>()?;
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Some(points)
-    }
-}
 
 /// Measures it.
 ///
@@ -147,40 +73,6 @@ fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
         }
         None => points.last().map_or(Measured::Nothing, |&(x, _)| beyond(x, true)),
     }
-}
-
-/// The variants that `at` picks, by index.
-pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> + use<'p> {
-    (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
-}
-
-/// Did the sweep at `path` take this value in a variant?
-pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
-    choice(&plan.variants[variant], path).is_some_and(|c| match (c.number, number(value)) {
-        (Some(swept), Some(x)) => swept == x,
-        (None, Some(x)) => place(plan, path, c) as f64 == x,
-        _ => value.as_str() == Some(unquoted(&c.value)),
-    })
-}
-
-/// Where in its sweep a choice stands, from 0.
-fn place(plan: &Plan, path: &str, of: &Choice) -> usize {
-    let mut seen: Vec<&str> = Vec::new();
-    for value in plan.variants.iter().filter_map(|v| choice(v, path)).map(|c| c.value.as_str()) {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-    }
-    seen.iter().position(|&value| value == of.value).unwrap_or(usize::MAX)
-}
-
-fn unquoted(text: &str) -> &str {
-    text.trim_matches('"')
-}
-
-/// What the sweep at `path` took in a variant.
-pub fn choice<'v>(variant: &'v Variant, path: &str) -> Option<&'v Choice> {
-    variant.choices.iter().find(|c| c.path == path)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ mod measure;
 mod metric;
 mod render;
 mod replay;
+mod results;
 mod windows;
 
 pub use check::check;
 pub use compared::PaperReport;
-pub use measure::{choice, picks};
 pub use render::{render, render_json};

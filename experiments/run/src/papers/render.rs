@@ -2,7 +2,7 @@
 //! so that it reads the same in a terminal, a log and a README.
 
 use super::compared::{Compared, PaperReport};
-use super::measure::Measured;
+use super::results::Measured;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 /// Columns and their characters.

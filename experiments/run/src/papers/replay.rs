@@ -1,8 +1,8 @@
 //! Estimated and actual accepted tokens of a fixed draft length, request by request without an engine: how good a
 //! confidence-based estimate is has nothing to do with time (AdaSpec, section 4.2 and Fig. 8).
 
-use super::measure::{Measured, variants};
-use crate::plan::Plan;
+use super::results::Measured;
+use crate::plan::{Plan, variants};
 use crate::setting::Setting;
 use foretoken_sim::{RequestTruth, TruthRow};
 use foretoken_spec::paper::{Estimate, Keep};

@@ -1,7 +1,8 @@
 //! Draft lengths over time: the run is cut into windows, and those whose batch size is in a range are looked at, as a
 //! monitor that reads both every few seconds sees them (AdaSpec, section 7.4).
 
-use super::measure::{Measured, Results, variants};
+use super::results::{Measured, Results};
+use crate::plan::variants;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
 use foretoken_spec::paper::Windows;
 

@@ -1,0 +1,344 @@
+//! From a file and `--set` arguments to a [`Plan`].
+
+use crate::plan::{Derived, Entrant, Plan, Variant, path_from};
+use crate::profiled::{self, Filled};
+use crate::{bound, papers};
+use foretoken_policies::{PolicySpec, from_sglang_json};
+use foretoken_spec::document::{Document, Path};
+use foretoken_spec::experiment::{Experiment, UNSWEPT};
+use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::read::trace_problem;
+use foretoken_spec::text;
+use foretoken_traces::{TraceError, TraceSpec};
+use std::collections::BTreeMap;
+use std::path::{Path as FilePath, PathBuf};
+
+impl Plan {
+    /// Reads an experiment file and applies overrides.
+    pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        let name = file.display().to_string();
+        let text = text::read(file).map_err(|e| {
+            Problem::bad_input(format!("cannot read the experiment: {e}"))
+                .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
+        })?;
+        Plan::of_text(&name, &text, sets, file.parent().unwrap_or(FilePath::new("")))
+    }
+
+    /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
+    pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
+        let mut document = Document::parse(name, text)?;
+        sets.iter().try_for_each(|argument| document.set(argument))?;
+        Plan::of(document, folder)
+    }
+
+    /// [`load`](Plan::load) with `oracle-goodput` added when nobody asked for it: what regret is measured to.
+    pub fn load_with_regret(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        let plan = Plan::load(file, sets)?;
+        if plan.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
+            return Ok(plan);
+        }
+        let mut document = plan.document;
+        document.append(&Path::of("policies"), "--regret", "{ oracle-goodput = {} }")?;
+        Plan::of(document, file.parent().unwrap_or(FilePath::new("")))
+    }
+
+    /// [`load`](Plan::load) with the costs of a profile instead of the experiment's own.
+    pub fn load_with_profile(file: &FilePath, sets: &[String], profile: &FilePath) -> Result<Plan> {
+        let mut document = Plan::load(file, sets)?.document;
+        let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(FilePath::new("."));
+        for key in ["target", "draft", "context_reads"] {
+            document.remove(&Path::of("hardware").key(key));
+        }
+        let given = toml::Value::String(path_from(folder, profile)).to_string();
+        document.replace(&Path::of("hardware.profile"), "the profile", &given)?;
+        Plan::of(document, folder)
+    }
+
+    /// The plan of a document; relative paths in it start at `folder`.
+    pub fn of(document: Document, folder: &FilePath) -> Result<Plan> {
+        Plan::build(document, folder, true, BTreeMap::new())
+    }
+
+    /// The plan of a results folder, from the experiment it keeps. The files it was run on need not be there any more.
+    pub fn of_results(folder: &FilePath) -> Result<Plan> {
+        let file = folder.join("experiment.toml");
+        let text = fs_err::read_to_string(&file).map_err(|e| {
+            Problem::bad_input(format!("cannot read what was run: {e}")).help("the folder is not whole: run it again")
+        })?;
+        Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
+    }
+
+    /// The plan of one of this plan's variants as `change` leaves its document. Claims of a paper are left out: they are about
+    /// the whole.
+    pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
+        let Variant { document, filled, .. } = &self.variants[variant];
+        let mut document = document.clone();
+        filled.keys.iter().chain([&Path::of("paper")]).for_each(|path| document.remove(path));
+        change(&mut document)?;
+        Plan::build(document, &self.folder, true, self.inputs.clone())
+    }
+
+    /// `inputs`: files whose digests are known.
+    fn build(
+        mut document: Document,
+        folder: &FilePath,
+        with_files: bool,
+        mut inputs: BTreeMap<String, String>,
+    ) -> Result<Plan> {
+        read_policy_files(&mut document, folder)?;
+        let whole = document.clone();
+        let sweeps = document.sweeps(&["policies"])?;
+        let mut variants = Vec::new();
+        let mut resolved = None;
+        let mut relative = BTreeMap::new();
+        for mut variant in document.variants("policies", &UNSWEPT)? {
+            let mut filled = Filled::default();
+            if let Some(given) = profiled::named(&variant.document) {
+                let full = locate(&variant.document, &given)?;
+                let path = folder.join(&full);
+                filled = profiled::fill(&mut variant.document, &given, &path)?;
+                inputs.insert(given.clone(), digest_file(&variant.document, &given, &path)?);
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            let mut experiment = Experiment::read(&variant.document)?;
+            let derived = Derived::of(&variant.document, &experiment);
+            if resolved.is_none() {
+                resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
+            }
+            for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| with_files) {
+                let given = std::mem::take(model);
+                let full = locate(&variant.document, &given)?;
+                let path = folder.join(&full);
+                *model = path.display().to_string();
+                if full.is_relative() {
+                    relative.insert(given, path);
+                }
+            }
+            let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
+            let of_acceptance = experiment.acceptance.source.path_mut();
+            for path in
+                experiment.workload.paths_mut().into_iter().chain(texts).chain(of_acceptance).filter(|_| with_files)
+            {
+                let given = path.display().to_string();
+                let full = locate(&variant.document, &given)?;
+                *path = folder.join(&full);
+                if full.is_relative() {
+                    relative.insert(given.clone(), path.clone());
+                }
+                if !inputs.contains_key(&given) {
+                    inputs.insert(given.clone(), digest_file(&variant.document, &given, path)?);
+                }
+            }
+            let (choices, document) = (variant.choices, variant.document);
+            variants.push(Variant { choices, experiment, document, derived, filled });
+        }
+        let first = &variants.first().expect("a document has at least one variant").experiment;
+        let (policies, baseline) = entrants(&first.policies);
+        let plan = Plan {
+            name: first.name.clone(),
+            seeds: first.seeds.clone(),
+            policies,
+            baseline,
+            live: false,
+            folder: folder.to_path_buf(),
+            document: whole,
+            resolved: resolved.expect("the first variant was resolved"),
+            relative,
+            inputs,
+            variants,
+        };
+        papers::check(&plan)?;
+        bound::check(&plan)?;
+        Ok(plan)
+    }
+}
+
+/// Puts the policy that an engine's own file describes in the place of `{ sglang-json = "FILE" }`.
+fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
+    for i in 0.. {
+        let at = Path::of(&format!("policies[{i}]"));
+        if document.get(&at).is_none() {
+            return Ok(());
+        }
+        let Some(given) = document.text_at(&at.key(SGLANG_JSON)) else { continue };
+        let path = folder.join(locate(document, &given)?);
+        let wrong = |message: String| document.problem_at(&at, message);
+        let text = text::read(&path).map_err(|e| wrong(format!("cannot read SGLang's settings: {e}")))?;
+        let spec = from_sglang_json(&text).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
+        let toml = toml::Value::try_from(&spec).map_err(|e| wrong(format!("{}: {e}", path.display())))?.to_string();
+        document.replace(&at, &given, &toml)?;
+    }
+    Ok(())
+}
+
+/// The key of a policy that is read from SGLang's `adaptive_spec.json`.
+const SGLANG_JSON: &str = "sglang-json";
+
+impl Derived {
+    fn of(document: &Document, experiment: &Experiment) -> Derived {
+        let absent = |key: &str| document.get(&Path::of("engine").key(key)).is_none();
+        let known = experiment.hardware.target.memory().is_some();
+        let both = known && experiment.hardware.draft.memory().is_some();
+        Derived { num_gpu_blocks: known && absent("num_gpu_blocks"), draft_kv: both && absent("draft_kv") }
+    }
+}
+
+/// The policies with the autoregressive baseline, which is added in front when nobody asked for it.
+fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
+    let mut all: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
+    match asked.iter().position(is_autoregressive) {
+        Some(at) => (all, at),
+        None => {
+            all.insert(0, Entrant { spec: baseline(), implied: true });
+            (all, 0)
+        }
+    }
+}
+
+/// The experiment as TOML: every default spelled out, sweeps put back in their places, derived settings left out.
+fn resolve(
+    experiment: &Experiment,
+    derived: Derived,
+    filled: &Filled,
+    sweeps: &[(Path, toml::Value)],
+) -> Result<toml::Value> {
+    let mut value = toml::Value::try_from(experiment)
+        .map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))?;
+    if let Some(engine) = value.get_mut("engine").and_then(toml::Value::as_table_mut) {
+        if derived.num_gpu_blocks {
+            engine.remove("num_gpu_blocks");
+        }
+        if derived.draft_kv {
+            engine.remove("draft_kv");
+        }
+    }
+    filled.keys.iter().for_each(|path| path.remove(&mut value));
+    for (path, sweep) in sweeps {
+        path.put(&mut value, sweep.clone());
+    }
+    Ok(value)
+}
+
+/// The file a path in the experiment means: `${NAME}` is replaced by the environment variable. A relative path starts at
+/// the experiment's folder.
+fn locate(document: &Document, given: &str) -> Result<PathBuf> {
+    if given.is_empty() {
+        let problem = document.point(Problem::bad_input("the path is empty"), document.span_of_string(given));
+        return Err(problem.help("expected the path of a file; a relative one starts at the experiment's folder"));
+    }
+    let mut rest = given;
+    let mut full = String::new();
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        let value = std::env::var(name).map_err(|_| {
+            let problem = Problem::bad_input(format!("the environment variable {name} is not set"));
+            let help = format!("set it to the folder that holds the file: {name}=/path/to/folder foretoken run ...");
+            document.point(problem, document.span_of_string(given)).help(help)
+        })?;
+        full.push_str(before);
+        full.push_str(&value);
+        rest = tail;
+    }
+    full.push_str(rest);
+    let full = PathBuf::from(full);
+    Ok(full)
+}
+
+fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
+    // A missing file gets the reader's own message, which knows what to do about it.
+    let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
+        Err(e @ TraceError::File { .. }) => {
+            let problem = trace_problem(document, &e);
+            document.point(problem, document.span_of_string(given))
+        }
+        _ => Problem::bad_input(format!("{}: cannot be read", path.display())),
+    };
+    let mut hasher = blake3::Hasher::new();
+    let file = foretoken_traces::raw(path).map_err(|_| unreadable())?;
+    hasher.update_reader(file).map_err(|_| unreadable())?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Is it the plain engine, without a drafter?
+fn is_autoregressive(policy: &PolicySpec) -> bool {
+    policy.name() == "autoregressive"
+}
+
+fn baseline() -> PolicySpec {
+    with_defaults("autoregressive").expect("the registry has the baseline")
+}
+
+/// The policy of that name with its default settings.
+pub fn with_defaults(name: &str) -> Option<PolicySpec> {
+    PolicySpec::all().into_iter().find(|policy| policy.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::to_toml;
+
+    fn shipped(name: &str) -> PathBuf {
+        FilePath::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+    }
+
+    /// What is written beside the results gives the same plan again.
+    #[test]
+    fn resolving_is_idempotent() {
+        for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
+            let sets = ["engine.max_num_seqs={ sweep = [16, 64] }".to_owned(), "slo.ttft_s=0.5".to_owned()];
+            let plan = Plan::load(&shipped(name), &sets).unwrap();
+            let text = to_toml(&plan.resolved).unwrap();
+            let again = Plan::of(Document::parse("resolved", &text).unwrap(), FilePath::new("")).unwrap();
+            assert_eq!(plan.resolved, again.resolved);
+            assert_eq!(plan.digest(), again.digest());
+            assert_eq!((plan.cells(), plan.variants.len()), (again.cells(), 2));
+        }
+    }
+
+    /// Without its traces, which are not shipped: what it says is valid.
+    #[test]
+    fn the_experiment_on_real_traces_parses() {
+        let text = fs_err::read_to_string(shipped("adaspec-conv.toml")).unwrap();
+        let document = Document::parse("adaspec-conv.toml", &text).unwrap();
+        let variants = document.variants("policies", &UNSWEPT).unwrap();
+        let experiment = Experiment::read(&variants[0].document).unwrap();
+        assert_eq!((variants.len(), experiment.policies.len()), (1, 13));
+    }
+
+    #[test]
+    fn the_baseline_is_added_only_when_nobody_asked_for_it() {
+        let plan = Plan::load(&shipped("quickstart.toml"), &[]).unwrap();
+        assert_eq!(plan.baseline, 0);
+        assert!(plan.policies.iter().all(|p| !p.implied));
+        let plan = Plan::load(&shipped("bench-poisson-fixed4.toml"), &[]).unwrap();
+        assert!(plan.policies[plan.baseline].implied);
+        assert_eq!(plan.policies.len(), 2);
+    }
+
+    #[test]
+    fn everything_that_decides_results_is_in_the_digest() {
+        let digest = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+            Plan::load(&shipped("bench-poisson.toml"), &sets).unwrap().digest()
+        };
+        let plain = digest(&[]);
+        assert_eq!(plain, digest(&["engine.draft_gap=catch-up-next-use"]));
+        for change in ["seeds=[2]", "engine.watermark=0.1", "workload.requests=9", "policies=[{ fixed = {} }]"] {
+            assert_ne!(plain, digest(&[change]), "{change}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_derived_from_the_hardware_unless_given() {
+        let derived = |sets: &[&str]| {
+            let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+            Plan::load(&shipped("quickstart.toml"), &sets).unwrap().variants[0].derived
+        };
+        assert_eq!(derived(&[]), Derived { num_gpu_blocks: true, draft_kv: true });
+        let given = ["engine.num_gpu_blocks=100", "engine.draft_kv=none"];
+        assert_eq!(derived(&given), Derived { num_gpu_blocks: false, draft_kv: false });
+    }
+}

@@ -1,0 +1,275 @@
+//! Reads an experiment and checks every value that serde cannot; nothing here runs anything.
+
+use crate::document::{Document, Path};
+use crate::experiment::{BeliefSpec, Experiment, Hardware, SloSpec};
+use crate::problem::{Problem, Result, nearest};
+use crate::schema;
+use foretoken_policies::PolicySpec;
+use foretoken_sim::latency::hardware::GPUS;
+use foretoken_sim::latency::models::MODELS;
+use foretoken_sim::latency::{LatencySpec, RooflineSpec};
+use std::collections::BTreeMap;
+
+impl Experiment {
+    /// Reads and checks a document without sweeps.
+    pub fn read(document: &Document) -> Result<Experiment> {
+        let experiment: Experiment = document.read_knowing(schema::settings_of)?;
+        experiment.check(document)?;
+        Ok(experiment)
+    }
+
+    fn check(&self, doc: &Document) -> Result<()> {
+        let at = |path: &str, message: String| doc.problem_at(&Path::of(path), message);
+        self.check_name(doc)?;
+        self.check_seeds(doc)?;
+        self.engine.check().map_err(|e| at(&format!("engine.{}", e.key), e.to_string()))?;
+        self.check_profile(doc)?;
+        check_latency(doc, "hardware.target", &self.hardware.target)?;
+        check_latency(doc, "hardware.draft", &self.hardware.draft)?;
+        let memory_of = &self.hardware.target;
+        check_memory(doc, "hardware.draft", &self.hardware.draft, memory_of)?;
+        if let Some(other) = &self.belief.fitted_to {
+            check_memory(doc, "belief.fitted_to.target", &other.target, memory_of)?;
+            check_memory(doc, "belief.fitted_to.draft", &other.draft, memory_of)?;
+        }
+        variation(doc, "hardware.noise_cv", self.hardware.noise_cv)?;
+        self.acceptance.check().map_err(|e| at(&format!("acceptance.{}", e.key), e.to_string()))?;
+        self.workload.check().map_err(|e| trace_problem(doc, &e))?;
+        self.belief.check(doc)?;
+        self.slo.check(doc)?;
+        self.live.as_ref().map_or(Ok(()), |live| live.check(doc))?;
+        self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
+        self.check_policies(doc)
+    }
+
+    /// What is said about a profile needs one.
+    fn check_profile(&self, doc: &Document) -> Result<()> {
+        let Hardware { profile, truth, profile_noise, .. } = &self.hardware;
+        for (key, given) in [("truth", truth.is_some()), ("profile_noise", *profile_noise)] {
+            if given && profile.is_none() {
+                let message = format!("hardware.{key} is about a profile, and there is none");
+                let problem = doc.problem_at(&Path::of(&format!("hardware.{key}")), message);
+                return Err(problem.help("write hardware.profile = \"FILE.toml\", or leave it out"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_name(&self, doc: &Document) -> Result<()> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(fine) {
+            let problem = doc.problem_at(&Path::of("name"), format!("\"{}\" cannot name a folder", self.name));
+            return Err(problem.help("use letters, digits, `-`, `_` and `.`"));
+        }
+        Ok(())
+    }
+
+    fn check_seeds(&self, doc: &Document) -> Result<()> {
+        let at = |message: String| doc.problem_at(&Path::of("seeds"), message);
+        let mut sorted = self.seeds.clone();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            _ if sorted.is_empty() => Err(at("no seeds: nothing would run".into()).help("write seeds = [1, 2, 3]")),
+            Some(pair) => Err(at(format!("seed {} is given twice", pair[0])).help("each seed is one replication")),
+            None => {
+                let own = self.workload.seed.map(|seed| ("workload.seed", seed));
+                let all = sorted.iter().map(|&seed| ("seeds", seed)).chain(own);
+                all.into_iter().try_for_each(|(path, seed)| writable_seed(doc, path, seed))
+            }
+        }
+    }
+
+    fn check_policies(&self, doc: &Document) -> Result<()> {
+        if self.policies.is_empty() {
+            let problem = doc.problem_at(&Path::of("policies"), "the list of policies is empty");
+            return Err(problem.help("write policies = [{ autoregressive = {} }, { fixed = { k = 3 } }]"));
+        }
+        let mut seen = BTreeMap::new();
+        for (i, policy) in self.policies.iter().enumerate() {
+            let path = format!("policies[{i}]");
+            policy.check().map_err(|e| {
+                doc.problem_at(&Path::of(&format!("{path}.{}.{}", policy.name(), e.key)), format!("{path}.{e}"))
+            })?;
+            self.check_draft_len(doc, policy, &path)?;
+            if let Some(first) = seen.insert(policy.label(), i) {
+                let message = format!("policies[{first}] and {path} are the same: both are `{}`", policy.label());
+                return Err(doc
+                    .problem_at(&Path::of(&path), message)
+                    .help("remove one, or change one of its settings"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Experiment {
+    /// A length that a policy is told to draft must be one the engine allows: a clipped one is another policy.
+    fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
+        let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
+        let key = format!("{}.{key}", policy.name());
+        let most = self.engine.max_draft_len;
+        if longest <= most {
+            return Ok(());
+        }
+        let message = format!("{path}.{key}: {longest} draft tokens are more than engine.max_draft_len = {most}");
+        let help = format!("raise engine.max_draft_len to {longest}, or lower {path}.{key}");
+        Err(doc.problem_at(&Path::of(&format!("{path}.{key}")), message).help(help))
+    }
+}
+
+/// TOML's integers are signed: a seed above them could not be written beside the results.
+fn writable_seed(doc: &Document, path: &str, seed: u64) -> Result<()> {
+    if i64::try_from(seed).is_ok() {
+        return Ok(());
+    }
+    let problem = doc.problem_at(&Path::of(path), format!("{path}: {seed} is too large a seed"));
+    Err(problem.help(format!("expected a whole number from 0 to {}", i64::MAX)))
+}
+
+impl BeliefSpec {
+    fn check(&self, doc: &Document) -> Result<()> {
+        if let Some(other) = &self.fitted_to {
+            check_latency(doc, "belief.fitted_to.target", &other.target)?;
+            check_latency(doc, "belief.fitted_to.draft", &other.draft)?;
+            for (name, given) in [("target", self.target.is_some()), ("draft", self.draft.is_some())] {
+                if given {
+                    let message =
+                        format!("belief.{name} gives coefficients, and belief.fitted_to models to fit them to");
+                    let problem = doc.problem_at(&Path::of(&format!("belief.{name}")), message);
+                    return Err(problem.help("keep one of them"));
+                }
+            }
+        }
+        for (key, value) in [("target", self.scale.target), ("draft", self.scale.draft)] {
+            if !(value > 0.0 && value.is_finite()) {
+                let message = format!("belief.scale.{key}: {value} is not a factor above 0");
+                return Err(doc.problem_at(&Path::of(&format!("belief.scale.{key}")), message).help(ABOVE_0));
+            }
+        }
+        variation(doc, "belief.noise_cv", self.noise_cv)?;
+        for (name, given) in [("target", self.target), ("draft", self.draft)] {
+            let Some(c) = given else { continue };
+            for (key, value) in [("alpha_s", c.alpha_s), ("gamma_s", c.gamma_s), ("delta_s", c.delta_s)] {
+                not_negative(doc, &format!("belief.{name}.{key}"), value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SloSpec {
+    fn check(&self, doc: &Document) -> Result<()> {
+        let bounds = [
+            ("adaspec-scale", self.adaspec_scale),
+            ("ttft_s", self.ttft_s),
+            ("tpot_s", self.tpot_s),
+            ("e2e_s", self.e2e_s),
+        ];
+        for (key, value) in bounds {
+            if value.is_some_and(|v| !(v > 0.0 && v.is_finite())) {
+                let message = format!("slo.{key}: {} is not a number above 0", value.unwrap_or_default());
+                return Err(doc.problem_at(&Path::of(&format!("slo.{key}")), message).help(ABOVE_0));
+            }
+        }
+        if self.reference.is_some() && self.adaspec_scale.is_none() {
+            let message = "slo.reference says where the bound of slo.adaspec-scale comes from, and there is none";
+            let problem = doc.problem_at(&Path::of("slo.reference"), message);
+            return Err(problem.help("write adaspec-scale = 1.0, or leave it out"));
+        }
+        if self.adaspec_scale.is_some() && self.tpot_s.is_some() {
+            let problem = doc.problem_at(&Path::of("slo.tpot_s"), "slo.tpot_s and slo.adaspec-scale both bound TPOT");
+            return Err(problem.help("keep one of them"));
+        }
+        Ok(())
+    }
+}
+
+const ABOVE_0: &str = "expected a finite number above 0";
+
+fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
+    let name = match spec {
+        LatencySpec::Linear(_) => "linear",
+        LatencySpec::Staircase(_) => "staircase",
+        LatencySpec::Measured(_) => "measured",
+        LatencySpec::Roofline(_) => "roofline",
+    };
+    let path = format!("{path}.{name}");
+    spec.check().map_err(|e| {
+        let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
+        problem.help(preset_help(spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
+    })
+}
+
+/// How much memory there is for KV is the target's to say: another roofline must not claim to. Its default, and the target's
+/// value, are let pass.
+fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
+    let LatencySpec::Roofline(own) = spec else { return Ok(()) };
+    let default = RooflineSpec::new(&own.gpu, &own.model);
+    let target = if let LatencySpec::Roofline(target) = target { target } else { &default };
+    let keys = [
+        ("memory_utilization", own.memory_utilization, default.memory_utilization, target.memory_utilization),
+        ("activation_bytes", own.activation_bytes, default.activation_bytes, target.activation_bytes),
+    ];
+    match keys.into_iter().find(|(_, own, default, target)| own != default && own != target) {
+        Some((key, value, ..)) => {
+            let at = format!("{path}.roofline.{key}");
+            let message = format!("{at}: {value} would do nothing: memory for KV is what the target leaves");
+            Err(doc
+                .problem_at(&Path::of(&at), message)
+                .help(format!("leave it out here, and give hardware.target.roofline.{key}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The preset that was probably meant, when `key` names one.
+fn preset_help(spec: &LatencySpec, key: &str) -> Option<String> {
+    let LatencySpec::Roofline(roofline) = spec else { return None };
+    let near = match key {
+        "gpu" => nearest(&roofline.gpu, GPUS.iter().map(|g| g.name)),
+        "model" => nearest(&roofline.model, MODELS.iter().map(|m| m.name)),
+        _ => return None,
+    };
+    Some(near.map_or_else(|| "use one of these presets".into(), |near| format!("did you mean `{near}`?")))
+}
+
+fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
+    if value >= 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    let problem = doc.problem_at(&Path::of(path), format!("{path}: {value} is not a number of at least 0"));
+    Err(problem.help("expected a finite number, 0 or more"))
+}
+
+/// The coefficient of variation of a log-normal factor. Beyond 1000 nearly all of its draws are next to 0, and a mean says nothing.
+fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
+    not_negative(doc, path, value)?;
+    if value <= 1e3 {
+        return Ok(());
+    }
+    let problem = doc.problem_at(&Path::of(path), format!("{path}: {value:e} is too large a coefficient of variation"));
+    Err(problem.help("expected a number from 0 to 1000: 0.05 is a noise of 5 %"))
+}
+
+/// A workload or trace error, pointed at in the experiment where the experiment is to blame.
+pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Box<Problem> {
+    use foretoken_traces::TraceError;
+    let problem = match error {
+        TraceError::Spec { key, .. } => doc.problem_at(&Path::of(&format!("workload.{key}")), error.to_string()),
+        _ => Problem::bad_input(error.to_string()),
+    };
+    match (error.hint(), error) {
+        ("", TraceError::Spec { .. }) => problem.help(ABOVE_0),
+        ("", _) => problem,
+        (hint, _) => problem.help(hint),
+    }
+}
+
+/// "No policy `x`", with the nearest one.
+pub fn unknown_policy(name: &str, known: &[&str]) -> Box<Problem> {
+    let problem = Problem::bad_input(format!("no policy is called `{name}`"));
+    match nearest(name, known.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`? All policies: {}", known.join(", "))),
+        None => problem.help(format!("all policies: {}", known.join(", "))),
+    }
+}
