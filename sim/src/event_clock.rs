@@ -148,12 +148,9 @@ impl Executor for EventClock<'_> {
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Infallible> {
         let batch = &step.batch;
         let by_pass = || match (pass.pass, self.world.drafting) {
-            (0, _) => Some(shape::draft_idle_pass(batch).unwrap_or_default()),
             (1, Drafting::Parallel) => Some(shape::draft_block(batch, pass.draft_len)),
-            (_, Drafting::Parallel) => None,
-            (n, _) if pass.growth.is_some() => Some(shape::draft_tree_pass(batch, pass.draft_len, n, &out.trees)),
-            (n, _) if n <= pass.common_len => Some(shape::draft_pass_all(batch, n)),
-            (n, _) => Some(shape::draft_pass(batch, pass.draft_len, n)),
+            (2.., Drafting::Parallel) => None,
+            _ => Some(pass.shape(batch, &out.trees)),
         };
         let shape = match pass.cost {
             PassCost::ByPass => by_pass(),
@@ -169,14 +166,8 @@ impl Executor for EventClock<'_> {
     }
 
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Infallible> {
-        let reads = self.world.context_reads;
         let drafting = self.world.max_draft_len > 0;
-        self.target_pass(match (drafts.in_trees(), step.padded) {
-            _ if !drafting => shape::plain_pass(&step.batch),
-            (true, _) => shape::verify_tree_pass(&step.batch, &drafts.trees[..step.batch.len()], reads),
-            (false, true) => shape::verify_pass(&step.batch, step.batch.limit, reads),
-            (false, false) => shape::verify_pass(&step.batch, &drafts.verify_len, reads),
-        });
+        self.target_pass(step.target_shape(drafts, drafting, self.world.context_reads));
         if !self.world.queues {
             self.now += self.world.overhead;
         }

@@ -1,8 +1,8 @@
 //! The one seam between simulation and hardware.
 
 use crate::engine::TablesOf;
-use crate::tree::Growth;
-use crate::{BatchView, Drafts, PassShape, RequestId, RequestTruth, Time};
+use crate::tree::{DraftTree, Growth};
+use crate::{BatchView, ContextReads, Drafts, PassShape, RequestId, RequestTruth, Time, shape};
 use serde::{Deserialize, Serialize};
 
 /// A piece of a prompt that rides in the target pass.
@@ -47,6 +47,31 @@ pub struct DraftPass<'a> {
     pub growth: Option<&'a Growth>,
     /// What it runs over.
     pub cost: PassCost,
+}
+
+impl DraftPass<'_> {
+    /// What it runs over when the draft makes one token after the other; `trees` as they are before the pass.
+    pub fn shape(&self, batch: &BatchView, trees: &[DraftTree]) -> PassShape {
+        match self.pass {
+            0 => shape::draft_idle_pass(batch).unwrap_or_default(),
+            n if self.growth.is_some() => shape::draft_tree_pass(batch, self.draft_len, n, trees),
+            n if n <= self.common_len => shape::draft_pass_all(batch, n),
+            n => shape::draft_pass(batch, self.draft_len, n),
+        }
+    }
+}
+
+impl StepPlan<'_> {
+    /// What its target pass runs over. `drafting`: is there a drafter?
+    pub fn target_shape(&self, drafts: &Drafts, drafting: bool, reads: ContextReads) -> PassShape {
+        let batch = &self.batch;
+        match (drafts.in_trees(), self.padded) {
+            _ if !drafting => shape::plain_pass(batch),
+            (true, _) => shape::verify_tree_pass(batch, &drafts.trees[..batch.len()], reads),
+            (false, true) => shape::verify_pass(batch, batch.limit, reads),
+            (false, false) => shape::verify_pass(batch, &drafts.verify_len, reads),
+        }
+    }
 }
 
 /// What a draft pass runs over, for clocks that predict its time.

@@ -3,30 +3,10 @@
 use super::DeviceExecutor;
 use super::clock::time;
 use crate::device::Device;
-use foretoken_sim::executor::{DraftPass, StepPlan};
+use foretoken_sim::executor::StepPlan;
 use foretoken_sim::live::{Mark, MarkKind, Round, TracedNode};
-use foretoken_sim::{ContextReads, Drafts, PassShape, Time, shape};
+use foretoken_sim::{Drafts, PassShape, Time};
 use std::time::Duration;
-
-/// The shape of a draft pass.
-pub(super) fn draft_shape(step: &StepPlan, pass: &DraftPass, out: &Drafts) -> PassShape {
-    match pass.pass {
-        0 => shape::draft_idle_pass(&step.batch).unwrap_or_default(),
-        n if pass.growth.is_some() => shape::draft_tree_pass(&step.batch, pass.draft_len, n, &out.trees),
-        n if n <= pass.common_len => shape::draft_pass_all(&step.batch, n),
-        n => shape::draft_pass(&step.batch, pass.draft_len, n),
-    }
-}
-
-/// The shape of a target pass, which reads context once a request. `accepted` is empty without a drafter.
-pub(super) fn verify_shape(step: &StepPlan, drafts: &Drafts, accepted: &[u32]) -> PassShape {
-    let n = step.batch.len();
-    match () {
-        () if accepted.is_empty() => shape::plain_pass(&step.batch),
-        () if drafts.in_trees() => shape::verify_tree_pass(&step.batch, &drafts.trees[..n], ContextReads::Once),
-        () => shape::verify_pass(&step.batch, &drafts.verify_len, ContextReads::Once),
-    }
-}
 
 impl<D: Device> DeviceExecutor<'_, D> {
     /// Reads the clock and says what happened then.

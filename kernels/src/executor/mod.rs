@@ -28,7 +28,8 @@ use foretoken_sim::acceptance::Truths;
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
 use foretoken_sim::{
-    AcceptanceSource, Drafts, EngineConfig, PassShape, RequestId, RequestTruth, SpecPolicy, Time, Workload,
+    AcceptanceSource, ContextReads, Drafts, EngineConfig, PassShape, RequestId, RequestTruth, SpecPolicy, Time,
+    Workload,
 };
 use requests::Requests;
 use std::sync::atomic::AtomicBool;
@@ -187,7 +188,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
 
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error> {
         let begin = self.clock.read();
-        let shape = marks::draft_shape(step, pass, out);
+        let shape = pass.shape(&step.batch, &out.trees);
         self.open_step(step);
         let device = self.draft_pass(step, pass, out)?;
         self.mark_pass(MarkKind::Draft(pass.pass), begin, device, shape);
@@ -196,7 +197,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
 
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
         let begin = self.clock.read();
-        let shape = marks::verify_shape(step, drafts, accepted);
+        let shape = step.target_shape(drafts, !accepted.is_empty(), ContextReads::Once);
         self.open_step(step);
         let device = self.verify_pass(step, drafts, accepted)?;
         self.mark_pass(MarkKind::Verify, begin, device, shape);

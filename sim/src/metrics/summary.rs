@@ -45,6 +45,17 @@ pub struct Slo {
     pub e2e_s: Option<f64>,
 }
 
+impl Slo {
+    /// Does a finished request meet every bound? Its own TPOT bound, seconds, comes before the run's.
+    pub fn met_by(&self, records: &RequestRecords, i: usize, own_tpot_s: Option<f64>) -> bool {
+        let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
+        let own = own_tpot_s.filter(|s| s.is_finite());
+        under(self.ttft_s, Some(records.ttft_s(i)))
+            && under(own.or(self.tpot_s), records.tpot_s(i))
+            && under(self.e2e_s, Some(records.e2e_s(i)))
+    }
+}
+
 /// Counts at one draft position (0-based).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionCounts {
@@ -155,13 +166,7 @@ impl Summary {
         };
 
         let bounded = slo != Slo::default() || slo_tpot_s.iter().any(|s| s.is_finite());
-        let meets = |i: usize| {
-            let own = slo_tpot_s.get(i).copied().filter(|s| s.is_finite());
-            let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
-            under(slo.ttft_s, Some(records.ttft_s(i)))
-                && under(own.or(slo.tpot_s), records.tpot_s(i))
-                && under(slo.e2e_s, Some(records.e2e_s(i)))
-        };
+        let meets = |i: usize| slo.met_by(records, i, slo_tpot_s.get(i).copied());
         let met = done.iter().filter(|&&i| meets(i)).count() as f64;
 
         let first = records.arrival.iter().min().copied().unwrap_or_default();

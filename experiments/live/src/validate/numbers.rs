@@ -108,16 +108,10 @@ fn completed(r: &RequestRecords) -> Option<f64> {
 
 fn attainment(r: &RequestRecords, slo: Slo, own: &[f64]) -> Option<f64> {
     use foretoken_sim::Outcome::{Finished, Rejected};
-    let own = |i: usize| own.get(i).copied().filter(|s| s.is_finite());
-    if slo == Slo::default() && (0..r.len()).all(|i| own(i).is_none()) {
+    if slo == Slo::default() && !own.iter().take(r.len()).any(|s| s.is_finite()) {
         return None;
     }
-    let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
-    let meets = |i: &usize| {
-        under(slo.ttft_s, Some(r.ttft_s(*i)))
-            && under(own(*i).or(slo.tpot_s), r.tpot_s(*i))
-            && under(slo.e2e_s, Some(r.e2e_s(*i)))
-    };
+    let meets = |i: &usize| slo.met_by(r, *i, own.get(*i).copied());
     let ended = r.outcome.iter().filter(|o| matches!(o, Finished | Rejected)).count();
     let met = (0..r.len()).filter(|&i| r.finished(i)).filter(meets).count();
     (ended > 0).then(|| met as f64 / ended as f64)

@@ -2,7 +2,7 @@
 
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
-use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time, shape};
+use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
 /// Keeps what the executor behind it is asked to do.
 pub struct Watched<E> {
@@ -66,14 +66,6 @@ impl<E: Executor> Watched<E> {
     }
 }
 
-fn draft_shape(step: &StepPlan, pass: &DraftPass, out: &Drafts) -> PassShape {
-    match pass.pass {
-        0 => shape::draft_idle_pass(&step.batch).unwrap_or_default(),
-        n if pass.growth.is_some() => shape::draft_tree_pass(&step.batch, pass.draft_len, n, &out.trees),
-        n => shape::draft_pass(&step.batch, pass.draft_len, n),
-    }
-}
-
 impl<E: Executor> AroundExecutor for Watched<E> {
     type Inner = E;
     type Error = E::Error;
@@ -113,21 +105,14 @@ impl<E: Executor> AroundExecutor for Watched<E> {
 
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
         // Before the pass: it grows the trees whose width it runs over.
-        let (shape, begin) = (draft_shape(step, pass, out), self.inner.now());
+        let (shape, begin) = (pass.shape(&step.batch, &out.trees), self.inner.now());
         self.inner.draft(step, pass, out)?;
         self.mark(MarkKind::Draft(pass.pass), begin, shape);
         Ok(())
     }
 
     fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), E::Error> {
-        let batch = &step.batch;
-        let shape = match self.plain {
-            true => shape::plain_pass(batch),
-            false if drafts.in_trees() => {
-                shape::verify_tree_pass(batch, &drafts.trees[..batch.len()], ContextReads::Once)
-            }
-            false => shape::verify_pass(batch, &drafts.verify_len, ContextReads::Once),
-        };
+        let shape = step.target_shape(drafts, !self.plain, ContextReads::Once);
         let begin = self.inner.now();
         self.inner.verify(step, drafts, accepted)?;
         self.mark(MarkKind::Verify, begin, shape);
