@@ -5,6 +5,5 @@ use crate::problem::Result;
 
 /// Prints the JSON schema.
 pub fn run() -> Result<()> {
-    let text = serde_json::to_string_pretty(&crate::schema::experiment()).expect("plain data always serialises");
-    print(&format!("{text}\n"))
+    print(&crate::schema::text())
 }

@@ -1,6 +1,5 @@
 //! What the draft would get right: fixed per request before any policy acts (policies.md 13).
 
-
 mod by_depth;
 mod confidence;
 mod independent;
