@@ -1,8 +1,16 @@
 //! Which drafted tokens are kept: the greedy scan over trees, and rejection sampling over chains.
 
-use crate::device::Choice;
 use foretoken_sim::Luck;
 use foretoken_sim::tree::ROOT;
+
+/// One of the likeliest next tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The token.
+    pub token: u32,
+    /// Its probability under the softmax over the whole vocabulary.
+    pub probability: f32,
+}
 
 /// A drafted tree to check. Logits row `first` belongs to the newest emitted token, below which it hangs, row
 /// `first + 1 + j` to its node `j`.

@@ -3,20 +3,13 @@
 //! A device owns where things lie (`Matrix`, `Buffer`, `Kv`) and in which order sums are made; it knows nothing of
 //! layers, requests or policies.
 
+pub use crate::accept::Choice;
+
 use crate::accept::{self, Accepted, Chain, Tree};
 use crate::model::LlamaShape;
 use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
-
-/// One of the likeliest next tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
-    /// The token.
-    pub token: u32,
-    /// Its probability under the softmax over the whole vocabulary.
-    pub probability: f32,
-}
 
 /// A device's kernels. A buffer has a fixed width and as many rows as what was last written to it; every operation
 /// gives its output as many rows as its input has. Row `i` of an output depends on nothing but row `i` of the input,

@@ -1,7 +1,8 @@
 //! What a draft would have said of a target's own text: the target writes greedily, then the draft reads the same text and
 //! is asked at every position (teacher forcing). Needs one pass of the draft for many positions, and no speculation.
 
-use crate::device::{Choice, Device};
+use crate::accept::Choice;
+use crate::device::Device;
 use crate::forward::{Limits, Llama};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 

@@ -1,10 +1,10 @@
 //! From measured shapes to a model's part of the profile: fits, and how far they are off on shapes they have not seen.
 
-use crate::fit::Sample;
+use crate::fit::{FitError, Sample};
 use crate::linear::{fit_linear, fit_ols};
 use crate::profile::{ByRegion, Errors, Measurement, ModelInfo, ModelProfile, Range};
+use crate::shapes::{Region, Role, Shape};
 use crate::table::fit_table;
-use crate::{FitError, Region, Role, Shape};
 use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 
 /// Largest mean held-out error of α, γ, δ over decode and over verify passes that is trusted.

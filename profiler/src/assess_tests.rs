@@ -1,6 +1,6 @@
 use super::*;
+use crate::shapes::{Density, grid};
 use crate::testing::{line, model, room, steps, timed};
-use crate::{Density, grid};
 use itertools::Itertools;
 
 fn assessed(cost: fn(&Shape) -> f64, noise: f64) -> ModelProfile {
@@ -95,7 +95,7 @@ fn every_shape_is_held_out_once_but_for_the_ends() {
 
 #[test]
 fn spread_and_repeatability_are_robust() {
-    let shape = Shape { kind: crate::Kind::Decode, requests: 1, new: 1, context: 16 };
+    let shape = Shape { kind: crate::shapes::Kind::Decode, requests: 1, new: 1, context: 16 };
     let t = Timed { shape, visits: vec![vec![1.0, 1.01, 50.0], vec![1.1, 1.09, 1.1]] };
     assert!((t.median() - 1.095).abs() < 1e-12);
     assert!((t.mean() - 5.3 / 5.0).abs() < 1e-12, "without the outlier");

@@ -1,9 +1,8 @@
 //! α, γ, δ by non-negative least squares on relative errors, and by ordinary least squares for its statistics.
 
-use crate::fit::condition;
+use crate::fit::{FitError, Sample, condition};
 use crate::nnls::nnls;
 use crate::profile::{LinearFit, OlsFit};
-use crate::{FitError, Sample};
 use linregress::fit_low_level_regression_model;
 use nalgebra::{DMatrix, DVector};
 

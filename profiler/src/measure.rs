@@ -4,7 +4,8 @@
 //! meanwhile shows as a difference between them and not as an effect of the shape. The order is fixed by a seed: what was
 //! measured is a prefix of it, and an interrupted measuring goes on where it ended.
 
-use crate::{Kind, Role, Shape, Timed};
+use crate::assess::Timed;
+use crate::shapes::{Kind, Role, Shape};
 use foretoken_sim::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 use super::*;
+use crate::shapes::{Density, grid};
 use crate::testing::{line, room};
-use crate::{Density, grid};
 use std::convert::Infallible;
 
 /// A machine that gets slower by `slope` with every pass.

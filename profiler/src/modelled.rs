@@ -1,6 +1,6 @@
 //! The linear belief a policy holds about a truth that need not be linear.
 
-use crate::{Fit, FitError, Sample, fit};
+use crate::fit::{Fit, FitError, Sample, fit};
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 
 /// Batched tokens of the grid: from one decode to a large batch that verifies long drafts. Prefill budgets are left out:

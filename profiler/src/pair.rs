@@ -10,7 +10,8 @@
 //! on one batch. What the draft's next passes pay is left out.
 
 use crate::assess::{INTERRUPTED, median};
-use crate::{Kind, Passes, Role, Room, Shape};
+use crate::measure::Passes;
+use crate::shapes::{Kind, Role, Room, Shape};
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
 use foretoken_kernels::forward::{Limits, Llama, LoadError};

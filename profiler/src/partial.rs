@@ -1,7 +1,8 @@
 //! The side file of a measuring: the setup, then the visits, each written as it ends. A file of frames with bodies in JSON: what
 //! Ctrl-C or a kill leaves behind is whole but for its last frame, and what is damaged is measured again.
 
-use crate::{Setup, Stop, Visit};
+use crate::measure::{Stop, Visit};
+use crate::setup::Setup;
 use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};

@@ -1,10 +1,11 @@
 //! What is measured on what: it fixes the visits, tells two measurings apart, and turns finished visits into a profile.
 
 use crate::assess::{assess, context_reads, failures};
+use crate::busy::Busy;
+use crate::fit::FitError;
 use crate::measure::{Effort, Stop, Visit, collect, drift, schedule};
 use crate::profile::{DeviceInfo, Measuring, ModelInfo, Profile, SCHEMA_VERSION};
 use crate::shapes::{Density, Role, Room, grid};
-use crate::{Busy, FitError};
 use foretoken_sim::ContextReads;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -1,6 +1,10 @@
 //! Machines whose costs are known, for tests.
 
-use crate::{Density, DeviceInfo, ModelInfo, Profile, Role, Room, Setup, Shape, Timed, Visit, grid};
+use crate::assess::Timed;
+use crate::measure::Visit;
+use crate::profile::{DeviceInfo, ModelInfo, Profile};
+use crate::setup::Setup;
+use crate::shapes::{Density, Role, Room, Shape, grid};
 use foretoken_sim::{ContextReads, Luck, Stream};
 
 /// Room for a small model.
@@ -57,7 +61,7 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
 /// All visits of a measuring on such a machine.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
-    let visit = |(i, stop): (usize, crate::Stop)| {
+    let visit = |(i, stop): (usize, crate::measure::Stop)| {
         let of = luck.narrow(i as u64);
         let sample = |n| cost(&stop.shape) * (noise * 2.0 * (of.unit(n) - 0.5)).exp();
         Visit { stop, seconds: (0..5).map(sample).collect() }

@@ -1,6 +1,6 @@
 //! A policy around another one: to delay, watch or write down what it does.
 
-use crate::engine::BatchRange;
+use crate::config::BatchRange;
 use crate::{BatchView, Candidate, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, StepOutcome, Wants};
 
 /// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.

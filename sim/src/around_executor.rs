@@ -1,7 +1,10 @@
 //! An executor around another one: to watch what it does, or to have it fail.
 
-use crate::executor::{DraftPass, Executor, Moment, StepPlan};
-use crate::{Drafts, PassShape, RequestId, RequestTruth, Time};
+use crate::drafts::Drafts;
+use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
+use crate::latency::PassShape;
+use crate::time::Time;
+use crate::workload::RequestId;
 
 /// What is an [`Executor`] by passing everything on to another, but for what is done here beside or instead of it.
 pub trait AroundExecutor {

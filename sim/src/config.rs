@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// First and last batch size of a range, and the draft tokens a request there.
+pub type BatchRange = (i64, i64, i64);
+
 /// The release of vLLM whose scheduler is replicated. It sets every rule at once; single keys override it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
@@ -447,7 +450,7 @@ mod tests {
         let with = |block_size, max_model_len| EngineConfig { block_size, max_model_len, ..EngineConfig::default() };
         let most = with(MOST_BLOCK_SIZE, MOST_MODEL_LEN);
         assert_eq!(most.check(), Ok(()));
-        let tokens = most.max_model_len + crate::MAX_TREE_TOKENS;
+        let tokens = most.max_model_len + crate::tree::MAX_TREE_TOKENS;
         assert!(tokens.div_ceil(most.block_size).checked_mul(most.block_size).is_some());
         let why = |config: EngineConfig| config.check().unwrap_err().to_string();
         assert_eq!(why(with(65_537, 4096)), "engine.block_size: 65537 is over the limit of 65536 tokens");

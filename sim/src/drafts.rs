@@ -1,6 +1,6 @@
 //! The drafts of a step: how long they are, what the draft says of them, and what of them is verified.
 
-use crate::Wants;
+use crate::policy::Wants;
 use crate::tree::DraftTree;
 
 /// What was drafted in this step, and what of it is to be verified.

@@ -1,12 +1,15 @@
 //! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
 
-use crate::acceptance::Truths;
-use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, StepPlan};
+use crate::acceptance::{AcceptanceSource, Truths};
+use crate::drafts::Drafts;
+use crate::executor::{DecisionTime, DraftPass, Executor, Moment, PassCost, RequestTruth, StepPlan};
+use crate::latency::{ContextReads, Drafting, LatencyModel, PassShape};
 use crate::luck::{Luck, Stream};
-use crate::{
-    AcceptanceSource, BatchView, ContextReads, Drafting, Drafts, LatencyModel, PassShape, RequestId, RequestTruth,
-    Time, Truth, shape,
-};
+use crate::oracle::Truth;
+use crate::policy::BatchView;
+use crate::shape;
+use crate::time::Time;
+use crate::workload::RequestId;
 use std::convert::Infallible;
 
 /// The true world of a simulation.

@@ -1,9 +1,27 @@
 //! The one seam between simulation and hardware.
 
+use crate::drafts::Drafts;
 use crate::engine::TablesOf;
+use crate::latency::{ContextReads, PassShape};
+use crate::policy::BatchView;
+use crate::shape;
+use crate::time::Time;
 use crate::tree::{DraftTree, Growth};
-use crate::{BatchView, ContextReads, Drafts, PassShape, RequestId, RequestTruth, Time, shape};
+use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
+
+/// A request as it is started: what an acceptance source may know of it when it lays down its truth.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestTruth {
+    /// The request.
+    pub id: RequestId,
+    /// Tokens it will emit.
+    pub output_len: u32,
+    /// Its category (index into `Workload::categories`).
+    pub category: u16,
+    /// Its recording (index into `Workload::recordings`), if it replays one.
+    pub recording: Option<u32>,
+}
 
 /// A piece of a prompt that rides in the target pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,7 +27,7 @@ pub mod time;
 pub mod tree;
 pub mod workload;
 
-pub use acceptance::{AcceptanceSource, RequestTruth, TruthRow};
+pub use acceptance::{AcceptanceSource, TruthRow};
 pub use around::Around;
 pub use around_executor::AroundExecutor;
 pub use config::{
@@ -37,13 +37,14 @@ pub use config::{
 pub use drafts::Drafts;
 pub use draws::Draws;
 pub use engine::{Ending, RejectReason};
+pub use executor::RequestTruth;
 pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, PassShape};
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
 pub use policy::{BatchView, Candidate, ChunkTotals, Continue, DraftPlan, DraftShape, SpecPolicy, StepOutcome, Wants};
-pub use serving::{Served, Serving};
-pub use simulation::{Arrivals, Run, Simulation, Speculation};
+pub use serving::{Run, Served, Serving};
+pub use simulation::{Simulation, Speculation};
 pub use time::Time;
 pub use tree::{DraftTree, Growth, MAX_TREE_TOKENS};
-pub use workload::{Recording, Request, RequestId, Workload};
+pub use workload::{Arrivals, Recording, Request, RequestId, Workload};

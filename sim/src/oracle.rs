@@ -21,7 +21,9 @@
 //! }
 //! ```
 
-use crate::{BatchView, ContextReads, DraftPlan, Drafting, LatencyModel, Time};
+use crate::latency::{ContextReads, Drafting, LatencyModel};
+use crate::policy::{BatchView, DraftPlan};
+use crate::time::Time;
 
 /// What only an oracle sees: the accepted runs of the batch and the true cost of passes.
 pub struct Truth<'a> {

@@ -1,7 +1,7 @@
 //! What a policy is: three moments of decision and one of learning, over a view that holds nothing a real server
 //! would not know.
 
-use crate::engine::BatchRange;
+use crate::config::BatchRange;
 use crate::tree::Growth;
 use crate::{Drafts, RequestId, Time};
 

@@ -2,9 +2,13 @@
 //! on a state written by hand, by the same draft loop that the engine runs.
 
 use crate::acceptance::RankLaw;
+use crate::drafts::Drafts;
 use crate::engine::{ByPolicy, SpecDecode, TablesOf, draft_at_start};
-use crate::executor::{DraftPass, Executor, Moment, StepPlan};
-use crate::{BatchView, DraftPlan, Drafts, PassShape, RequestId, RequestTruth, SpecPolicy, Time};
+use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
+use crate::latency::PassShape;
+use crate::policy::{BatchView, DraftPlan, SpecPolicy};
+use crate::time::Time;
+use crate::workload::RequestId;
 use std::convert::Infallible;
 
 /// The script of one step.

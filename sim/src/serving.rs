@@ -1,8 +1,11 @@
 //! A run on any executor: the engine over what arrives, with whoever decides the draft lengths.
 
-use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft};
+use crate::config::EngineConfig;
+use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft, RejectReason};
 use crate::executor::Executor;
-use crate::{Arrivals, EngineConfig, Run, SpecPolicy, Workload};
+use crate::metrics::{RequestRecords, Series, StepRecord, Totals};
+use crate::policy::SpecPolicy;
+use crate::workload::{Arrivals, RequestId, Workload};
 use std::sync::atomic::AtomicBool;
 
 /// What is to be served, and how. An executor says what it is served with.
@@ -20,6 +23,27 @@ pub struct Serving<'a> {
     pub keep_steps: bool,
     /// Set from outside to end the run early.
     pub interrupt: &'a AtomicBool,
+}
+
+/// What a run leaves behind.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// One record a request.
+    pub records: RequestRecords,
+    /// Sums over steps.
+    pub totals: Totals,
+    /// Load over time.
+    pub series: Series,
+    /// One record a step, when asked for.
+    pub steps: Vec<StepRecord>,
+    /// Requests that could never run to their end, and why.
+    pub rejected: Vec<(RequestId, RejectReason)>,
+    /// What the user should be told.
+    pub warnings: Vec<String>,
+    /// How it ended. Unless it is [`Ending::Done`], the numbers are those of a part.
+    pub ending: Ending,
+    /// Blocks of the target's pool that requests can use.
+    pub usable_blocks: u32,
 }
 
 /// What came of it.

@@ -3,7 +3,9 @@
 //! The event clock charges these shapes to the true latency model; oracles weigh them, and a policy's own estimate
 //! must agree with them. Written once, so that truth and estimate cannot drift apart by accident.
 
-use crate::{BatchView, ContextReads, DraftTree, PassShape};
+use crate::latency::{ContextReads, PassShape};
+use crate::policy::BatchView;
+use crate::tree::DraftTree;
 
 /// The shape of draft pass `pass` (1-based) when request i drafts `draft_len[i]` tokens. Pass 1 also carries the
 /// draft's prefill chunks and the catch-up of the requests it runs over.
@@ -149,7 +151,8 @@ fn add_catch_up(batch: &BatchView, runs: impl Fn(usize) -> bool, shape: &mut Pas
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChunkTotals, Time};
+    use crate::policy::ChunkTotals;
+    use crate::time::Time;
 
     fn batch<'a>(context: &'a [u32], gap: &'a [u32]) -> BatchView<'a> {
         BatchView {

@@ -1,26 +1,17 @@
 //! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
 
-use crate::engine::{ByOracle, ByPolicy, Drafter, Ending, NoDraft, Order, Rules, SpeculativeConfig};
+use crate::acceptance::AcceptanceSource;
+use crate::config::{BadConfig, EngineConfig};
+use crate::engine::{ByOracle, ByPolicy, Drafter, NoDraft, Order, Rules, SpeculativeConfig};
 use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
-use crate::metrics::{Series, Totals};
-use crate::{
-    AcceptanceSource, BadConfig, ContextReads, Drafting, EngineConfig, LatencyModel, OraclePolicy, RejectReason,
-    RequestId, RequestRecords, Serving, SpecPolicy, StepRecord, Time, Workload,
-};
+use crate::latency::{ContextReads, Drafting, LatencyModel};
+use crate::oracle::OraclePolicy;
+use crate::policy::SpecPolicy;
+use crate::serving::{Run, Serving};
+use crate::time::Time;
+use crate::workload::{Arrivals, Workload};
 use std::sync::atomic::AtomicBool;
-
-/// How requests come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// At the workload's instants.
-    Open,
-    /// This many clients, each sending its next request when its last one ends; instants are ignored.
-    Closed {
-        /// Requests in the system at any time.
-        clients: u32,
-    },
-}
 
 /// Who decides the draft lengths.
 pub enum Speculation {
@@ -77,27 +68,6 @@ pub struct Simulation<'a> {
     pub keep_steps: bool,
     /// Set from outside to end the run early.
     pub interrupt: &'a AtomicBool,
-}
-
-/// What a run leaves behind.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// One record a request.
-    pub records: RequestRecords,
-    /// Sums over steps.
-    pub totals: Totals,
-    /// Load over time.
-    pub series: Series,
-    /// One record a step, when asked for.
-    pub steps: Vec<StepRecord>,
-    /// Requests that could never run to their end, and why.
-    pub rejected: Vec<(RequestId, RejectReason)>,
-    /// What the user should be told.
-    pub warnings: Vec<String>,
-    /// How it ended. Unless it is [`Ending::Done`], the numbers are those of a part.
-    pub ending: Ending,
-    /// Blocks of the target's pool that requests can use.
-    pub usable_blocks: u32,
 }
 
 impl<'a> Simulation<'a> {

@@ -1,6 +1,6 @@
 //! What arrives at the server: requests in order of arrival, as a structure of arrays.
 
-use crate::Time;
+use crate::time::Time;
 
 /// A request's index in its [`Workload`]: dense, in order of arrival.
 pub type RequestId = u32;
@@ -164,6 +164,18 @@ impl FromIterator<Request> for Workload {
         requests.into_iter().for_each(|r| w.push(r));
         w
     }
+}
+
+/// How requests come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At the workload's instants.
+    Open,
+    /// This many clients, each sending its next request when its last one ends; instants are ignored.
+    Closed {
+        /// Requests in the system at any time.
+        clients: u32,
+    },
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! From a description and a seed to a workload: arrivals, then transformations in order, then lengths.
 
+use crate::error::TraceError;
 use crate::generate::{
-    AdaSpecBinArrivals, BurstGptGaps, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps, SPEC_BENCH_CATEGORIES,
-    TickArrivals,
+    AdaSpecBinArrivals, BurstGptGaps, Effort, GammaGaps, LogOuArrivals, OnOffArrivals, PoissonGaps,
+    SPEC_BENCH_CATEGORIES, Stalled, TickArrivals,
 };
-use crate::generate::{Effort, Stalled};
+use crate::limits;
+use crate::readers::{Trace, read};
 use crate::spec::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use crate::trace_spec::{Sample, TraceSpec};
 use crate::transform::pick;
-use crate::{Trace, TraceError, limits, read};
 use foretoken_sim::Draws;
 use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Which public format a file has, judged by its header or first JSON line.
 
-use crate::TraceError;
+use crate::error::TraceError;
 use crate::open::Lines;
 use crate::readers::json::malformed;
 use crate::truth::is_truth_table;

@@ -6,6 +6,7 @@
 //! a request silently: what was left out is counted in [`Trace::notes`] and [`Built::notes`].
 
 mod build;
+mod checks;
 mod error;
 mod format;
 pub mod generate;

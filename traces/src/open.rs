@@ -1,7 +1,9 @@
 //! Opens a trace for streaming, whether plain, gzip or zstd, judged by its first bytes and never by its name. No stream hands
 //! out more than there is memory for.
 
-use crate::{TraceError, limits, pipe};
+use crate::error::TraceError;
+use crate::limits;
+use crate::pipe;
 use std::io::{BufRead, BufReader, Cursor, Error, ErrorKind, Read};
 use std::path::Path;
 

@@ -3,11 +3,13 @@
 //! Plain data with checks; [`crate::build`] makes a workload of it. Enums are externally tagged and unknown keys are
 //! errors, so that every mistake has a place in the file.
 
+use crate::checks::{positive, rate};
 use crate::error::TraceError;
 use crate::generate::{
     AdaSpecBins, AzureCode, BurstGptArrivals, Gamma, LogOuPoisson, Poisson, SpecBenchLengths, TableName, Ticks, TwoRate,
 };
-use crate::{TraceSpec, Transform};
+use crate::trace_spec::TraceSpec;
+use crate::transform::Transform;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -216,42 +218,4 @@ impl ArrivalSpec {
             ArrivalSpec::T3(p) => rate("arrivals.t3.rate", p.rate),
         }
     }
-}
-
-/// Refuses anything but a finite number > 0.
-pub(crate) fn positive(key: &str, value: f64) -> Result<(), TraceError> {
-    let ok = value > 0.0 && value.is_finite();
-    if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number above 0"), "")) }
-}
-
-/// Refuses a rate of events that is not above 0, or over one a picosecond, the clock's unit.
-pub(crate) fn rate(key: &str, value: f64) -> Result<(), TraceError> {
-    within(key, value, f64::MIN_POSITIVE, 1e12, "a rate above 0 and up to 1e12 a second")
-}
-
-/// Refuses a span that a process steps along when it is below a microsecond, or not finite.
-pub(crate) fn span(key: &str, value: f64) -> Result<(), TraceError> {
-    within(key, value, 1e-6, f64::MAX, "a finite number of seconds, at least 1e-6")
-}
-
-/// Refuses a coefficient of variation beyond 1000: a log-normal then has nearly all of its draws at 0.
-pub(crate) fn variation(key: &str, value: f64) -> Result<(), TraceError> {
-    within(key, value, 0.0, 1e3, "a coefficient of variation from 0 to 1000")
-}
-
-/// Refuses anything outside `least..=most`, saying what is `wanted`.
-pub(crate) fn within(key: &str, value: f64, least: f64, most: f64, wanted: &str) -> Result<(), TraceError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    let what =
-        if value > 0.0 { format!("{value:?} is out of range") } else { format!("{value:?} is not a number above 0") };
-    let what = if least == 0.0 && value <= 0.0 { format!("{value:?} is not a number of at least 0") } else { what };
-    Err(TraceError::spec(key, what, format!("expected {wanted}")))
-}
-
-/// Refuses anything but a finite number ≥ 0.
-pub(crate) fn not_negative(key: &str, value: f64) -> Result<(), TraceError> {
-    let ok = value >= 0.0 && value.is_finite();
-    if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number of at least 0"), "")) }
 }

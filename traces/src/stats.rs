@@ -4,7 +4,10 @@
 //! Index of dispersion IDC(w) = variance / mean of the bins' counts; 1 is Poisson. IAT CV = standard deviation / mean of
 //! the gaps between arrivals. Variances are those of the population (divided by n). Quantiles interpolate linearly (numpy's default).
 
-use crate::{Gives, Trace, TraceError, TraceFormat, TraceSpec, read};
+use crate::error::TraceError;
+use crate::format::TraceFormat;
+use crate::readers::{Gives, Trace, read};
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::{RequestId, Time, Workload};
 use serde::Serialize;
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 //!
 //! Every choice that changes the load is explicit, and the default of whatever loses data silently is to refuse.
 
-use crate::TraceFormat;
+use crate::format::TraceFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

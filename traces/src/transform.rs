@@ -4,8 +4,8 @@
 //! their order. Windowing and then scaling by f equals scaling and then windowing by bounds divided by f, but for
 //! the rounding of each arrival to a whole picosecond.
 
-use crate::TraceError;
-use crate::spec::{not_negative, positive};
+use crate::checks::{not_negative, positive};
+use crate::error::TraceError;
 use foretoken_sim::{Luck, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 

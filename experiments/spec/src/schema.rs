@@ -8,10 +8,14 @@ use serde_json::{Map, Value, json};
 /// The definition whose models a profile may give instead.
 const HARDWARE: &str = "Hardware";
 
+/// A line of the schema's text, where one has to end.
+const WIDTH: usize = 240;
+
 /// The schema, JSON Schema 2020-12.
 pub fn experiment() -> Value {
     let mut schema = schemars::schema_for!(Experiment).to_value();
     let policies = settings_of_policies(&schema);
+    let mut shared = Shared::default();
     for (name, definition) in schema["$defs"].as_object_mut().into_iter().flatten() {
         // A preset brings values for all settings: none is required.
         if policies.contains(name) {
@@ -21,12 +25,59 @@ pub fn experiment() -> Value {
             strip(definition, "required");
             definition["anyOf"] = json!([{ "required": ["profile"] }, { "required": ["target", "draft"] }]);
         }
-        sweep_below(definition);
+        shared.sweep_below(definition, name);
     }
     let top = schema["properties"].as_object_mut().into_iter().flatten();
-    top.filter(|(key, _)| !UNSWEPT.contains(&key.as_str())).for_each(|(_, value)| *value = swept(value));
+    for (key, value) in top.filter(|(key, _)| !UNSWEPT.contains(&key.as_str())) {
+        *value = shared.swept(value, &format!("Experiment.{key}"));
+    }
+    for (name, definition) in shared.definitions {
+        let before = schema["$defs"].as_object_mut().and_then(|all| all.insert(name.clone(), definition));
+        assert!(before.is_none(), "{name} is a type's name too");
+    }
     schema["title"] = "Foretoken experiment".into();
     schema
+}
+
+/// The schema as text: a setting stands on one line where it fits, in the order of names, so that changes can be read and merged.
+pub fn text() -> String {
+    let mut text = String::new();
+    write(&experiment(), 0, 0, &mut text);
+    text + "\n"
+}
+
+/// Writes a value behind what `taken` characters of a line indented by `indent` hold.
+fn write(value: &Value, indent: usize, taken: usize, out: &mut String) {
+    let line = in_a_line(value);
+    let parts: Vec<(String, &Value)> = match value {
+        _ if indent + taken + line.chars().count() < WIDTH => Vec::new(),
+        Value::Object(all) => all.iter().map(|(key, inner)| (format!("{}: ", json!(key)), inner)).collect(),
+        Value::Array(all) => all.iter().map(|inner| (String::new(), inner)).collect(),
+        _ => Vec::new(),
+    };
+    if parts.is_empty() {
+        return out.push_str(&line);
+    }
+    let (open, close) = if value.is_object() { ('{', '}') } else { ('[', ']') };
+    let last = parts.len() - 1;
+    out.push(open);
+    for (i, (key, inner)) in parts.into_iter().enumerate() {
+        *out += &format!("\n{:1$}{key}", "", indent + 2);
+        write(inner, indent + 2, key.chars().count() + 1, out);
+        out.push_str(if i < last { "," } else { "" });
+    }
+    *out += &format!("\n{:indent$}{close}", "");
+}
+
+fn in_a_line(value: &Value) -> String {
+    match value {
+        Value::Object(all) => {
+            let parts: Vec<String> = all.iter().map(|(k, v)| format!("{}: {}", json!(k), in_a_line(v))).collect();
+            format!("{{{}}}", parts.join(", "))
+        }
+        Value::Array(all) => format!("[{}]", all.iter().map(in_a_line).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
 }
 
 /// The keys that a table called `name` must have, or, when it needs none, may have; empty when nothing called so is a table.
@@ -67,39 +118,97 @@ fn strip(schema: &mut Value, key: &str) {
     }
 }
 
-/// Lets every property below be a sweep, in whatever form it is described.
-fn sweep_below(schema: &mut Value) {
-    let Some(object) = schema.as_object_mut() else { return };
-    for (key, value) in object.iter_mut() {
-        match key.as_str() {
-            "properties" => value.as_object_mut().into_iter().flatten().for_each(|(_, property)| {
-                sweep_below(property);
-                *property = swept(property);
-            }),
-            "oneOf" | "anyOf" | "allOf" => value.as_array_mut().into_iter().flatten().for_each(sweep_below),
-            "items" => sweep_below(value),
-            _ => {}
+/// Definitions that the document's schema adds to the types' own, each written once: the sweeps of every kind of value, and the
+/// values that are no types.
+#[derive(Default)]
+struct Shared {
+    definitions: Map<String, Value>,
+}
+
+impl Shared {
+    /// Lets every property below be a sweep, in whatever form it is described. `at` is the path of names there.
+    fn sweep_below(&mut self, schema: &mut Value, at: &str) {
+        let Some(object) = schema.as_object_mut() else { return };
+        for (key, value) in object.iter_mut() {
+            match key.as_str() {
+                "properties" => value.as_object_mut().into_iter().flatten().for_each(|(name, property)| {
+                    let at = format!("{at}.{name}");
+                    self.sweep_below(property, &at);
+                    *property = self.swept(property, &at);
+                }),
+                "oneOf" | "anyOf" | "allOf" => {
+                    value.as_array_mut().into_iter().flatten().for_each(|choice| self.sweep_below(choice, at));
+                }
+                "items" => self.sweep_below(value, at),
+                _ => {}
+            }
         }
+    }
+
+    /// The schema of a value that may be `{ sweep = [values] }`. What describes the value stays on top, where editors look for it.
+    fn swept(&mut self, schema: &Value, at: &str) -> Value {
+        let mut value = schema.clone();
+        let mut outer = Map::new();
+        for key in ["description", "default"] {
+            if let Some(said) = value.as_object_mut().and_then(|object| object.remove(key)) {
+                outer.insert(key.into(), said);
+            }
+        }
+        let name = match name_of(&value) {
+            Some(name) => name,
+            None => {
+                let name = self.define(at, value);
+                value = reference(&name);
+                name
+            }
+        };
+        let sweep = json!({
+            "type": "object",
+            "properties": { "sweep": { "type": "array", "items": value.clone(), "minItems": 1 } },
+            "required": ["sweep"],
+            "additionalProperties": false,
+        });
+        let sweep = reference(&self.define(&format!("sweep-{name}"), sweep));
+        outer.insert("anyOf".into(), json!([value, sweep]));
+        Value::Object(outer)
+    }
+
+    /// Adds a definition, unless it is there; returns its name, with a number where another one has it.
+    fn define(&mut self, name: &str, definition: Value) -> String {
+        let numbered = |n: u32| if n == 1 { name.to_owned() } else { format!("{name}-{n}") };
+        let free = |name: &String| self.definitions.get(name).is_none_or(|there| *there == definition);
+        let name = (1..).map(numbered).find(free).expect("there is always another number");
+        self.definitions.insert(name.clone(), definition);
+        name
     }
 }
 
-/// The schema of a value that may be `{ sweep = [values] }`. What describes the value stays on top, where editors look for it.
-fn swept(schema: &Value) -> Value {
-    let mut value = schema.clone();
-    let mut outer = Map::new();
-    for key in ["description", "default"] {
-        if let Some(said) = value.as_object_mut().and_then(|object| object.remove(key)) {
-            outer.insert(key.into(), said);
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+/// What a value is called that takes no definition of its own: a type, or a plain number, text or truth.
+fn name_of(value: &Value) -> Option<String> {
+    let object = value.as_object()?;
+    if let (Some(name), 1) = (value["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")), object.len()) {
+        return Some(name.to_owned());
+    }
+    let plain = |key: &String| ["type", "format", "minimum", "maximum"].contains(&key.as_str());
+    let kinds: Vec<&str> = match value.get("type")? {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+        one => vec![one.as_str()?],
+    };
+    if !object.keys().all(plain) || kinds.iter().any(|kind| ["object", "array"].contains(kind)) {
+        return None;
+    }
+    let named = |kind: &&str| value["format"].as_str().filter(|_| *kind != "null").unwrap_or(kind).to_owned();
+    let mut name = kinds.iter().map(named).collect::<Vec<_>>().join("-or-");
+    for (key, word) in [("minimum", "from"), ("maximum", "to")] {
+        if let Some(bound) = object.get(key).filter(|bound| **bound != json!(0)) {
+            name += &format!("-{word}-{bound}");
         }
     }
-    let sweep = json!({
-        "type": "object",
-        "properties": { "sweep": { "type": "array", "items": value.clone(), "minItems": 1 } },
-        "required": ["sweep"],
-        "additionalProperties": false,
-    });
-    outer.insert("anyOf".into(), json!([value, sweep]));
-    Value::Object(outer)
+    Some(name)
 }
 
 #[cfg(test)]
@@ -108,11 +217,39 @@ mod tests {
 
     #[test]
     fn a_swept_value_keeps_its_description_on_top() {
+        let mut shared = Shared::default();
         let given = json!({ "type": "integer", "minimum": 0, "description": "How many.", "default": 3 });
-        let made = swept(&given);
+        let made = shared.swept(&given, "Table.key");
         assert_eq!((&made["description"], &made["default"]), (&json!("How many."), &json!(3)));
-        assert_eq!(made["anyOf"][0], json!({ "type": "integer", "minimum": 0 }));
-        assert_eq!(made["anyOf"][1]["properties"]["sweep"]["items"], made["anyOf"][0]);
+        assert_eq!(made["anyOf"], json!([{ "type": "integer", "minimum": 0 }, { "$ref": "#/$defs/sweep-integer" }]));
+        assert_eq!(shared.definitions["sweep-integer"]["properties"]["sweep"]["items"], made["anyOf"][0]);
+    }
+
+    #[test]
+    fn a_definition_is_written_once_and_no_two_have_a_name() {
+        let mut shared = Shared::default();
+        let list = |of: &str| json!({ "type": "array", "items": { "type": of } });
+        let refs = |made: &Value| {
+            [&made["anyOf"][0]["$ref"], &made["anyOf"][1]["$ref"]].map(|r| r.as_str().unwrap().to_owned())
+        };
+        let first = refs(&shared.swept(&list("string"), "Table.key"));
+        assert_eq!(first, ["#/$defs/Table.key", "#/$defs/sweep-Table.key"]);
+        assert_eq!(refs(&shared.swept(&list("string"), "Table.key")), first);
+        assert_eq!(shared.definitions.len(), 2);
+        let other = refs(&shared.swept(&list("integer"), "Table.key"));
+        assert_eq!(other, ["#/$defs/Table.key-2", "#/$defs/sweep-Table.key-2"]);
+        let bounded = |most: u32| json!({ "type": ["integer", "null"], "format": "uint8", "maximum": most });
+        assert_eq!(name_of(&bounded(255)).unwrap(), "uint8-or-null-to-255");
+        assert_ne!(name_of(&bounded(255)), name_of(&bounded(3)));
+    }
+
+    #[test]
+    fn the_text_is_the_schema_in_lines_that_end() {
+        let text = text();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), experiment());
+        // A text of its own may be longer than a line.
+        let settings = text.lines().filter(|l| l.contains("\"anyOf\": [{\"$ref\""));
+        assert!(settings.clone().count() > 300 && settings.clone().all(|l| l.chars().count() <= WIDTH));
     }
 
     #[test]
@@ -128,9 +265,13 @@ mod tests {
         let schema = experiment();
         for key in UNSWEPT {
             assert!(schema["properties"][key].is_object(), "{key}");
-            assert!(schema["properties"][key]["anyOf"][1]["properties"]["sweep"].is_null(), "{key}");
+            assert!(!in_a_line(&schema["properties"][key]).contains("sweep"), "{key}");
         }
-        assert!(schema["properties"]["engine"]["anyOf"][1]["properties"]["sweep"].is_object());
+        assert_eq!(schema["properties"]["engine"]["anyOf"][1]["$ref"], "#/$defs/sweep-EngineConfig");
+        assert_eq!(
+            schema["$defs"]["sweep-EngineConfig"]["properties"]["sweep"]["items"]["$ref"],
+            "#/$defs/EngineConfig"
+        );
         for name in settings_of_policies(&schema) {
             assert!(schema["$defs"][&name]["required"].is_null(), "{name}");
         }

@@ -5,7 +5,5 @@ use foretoken_spec::problem::Result;
 
 /// Prints the JSON schema.
 pub fn run() -> Result<()> {
-    let text =
-        serde_json::to_string_pretty(&foretoken_spec::schema::experiment()).expect("plain data always serialises");
-    print(&format!("{text}\n"))
+    print(&foretoken_spec::schema::text())
 }

@@ -6,7 +6,8 @@
 //! tree or a chain led there.
 
 use super::kv::{Kv, Pools};
-use super::lanes::{Kernel, LANES, Lanes, Level};
+use super::lanes::{Kernel, LANES, Lanes};
+use super::level::Level;
 use super::memory::{Buffer, Group, Shared};
 use super::rowwise::Exponentials;
 use super::threads::share;

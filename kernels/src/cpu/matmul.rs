@@ -3,7 +3,8 @@
 //! A result is the fixed-order dot product of one row with one output's weights. Which rows share a read of the
 //! weights, and which thread does it, is not part of that order.
 
-use super::lanes::{Kernel, LANES, Lanes, Level};
+use super::lanes::{Kernel, LANES, Lanes};
+use super::level::Level;
 use super::memory::{Buffer, Group, Groups, Matrix, Shared};
 use super::threads::share;
 

@@ -2,7 +2,7 @@
 
 use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
-use crate::device::Choice;
+use crate::accept::Choice;
 
 /// `x += delta`, if there is one; then `out = x / sqrt(mean(x²) + eps) · gains`. All of one length.
 pub(super) struct Norm<'a> {

@@ -1,7 +1,7 @@
 //! A batch as the kernels see it.
 
 use super::arena::Arena;
-use super::memory::Kv;
+use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
@@ -17,9 +17,6 @@ const MOST_STRETCHES: usize = 32;
 
 /// Most stretches of all tiles of a launch: what there is room for, beyond which there are blocks enough anyway.
 pub(super) const STRETCHES: usize = 256;
-
-/// KV blocks before those of requests, which rows of padding write to. A host's block is the device's plus these.
-pub(super) const SPARE_BLOCKS: u32 = 1;
 
 /// Results of a stretch of one tile and key-value head: for each query its output, largest score and sum. In f32 numbers.
 pub(super) fn part_numbers(dim: usize) -> usize {

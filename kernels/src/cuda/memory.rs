@@ -1,9 +1,11 @@
 //! Where weights, activations and KV lie on the device.
 
 use super::backend::Backend;
-use super::batch::SPARE_BLOCKS;
 use super::error::CudaError;
 use std::sync::Arc;
+
+/// KV blocks before those of requests, which rows of padding write to. A host's block is the device's plus these.
+pub(super) const SPARE_BLOCKS: u32 = 1;
 
 /// Memory of the device, given back when dropped.
 pub(super) struct Memory {

@@ -2,14 +2,14 @@
 
 use super::arguments::*;
 use super::backend::Mark;
-use super::batch::{SPARE_BLOCKS, STRETCHES, part_numbers};
+use super::batch::{STRETCHES, part_numbers};
 use super::device::{Cuda, bytes_of, word};
 use super::error::CudaError;
-use super::memory::{Buffer, Kv, Matrix, Memory, Vector, stride};
+use super::memory::{Buffer, Kv, Matrix, Memory, SPARE_BLOCKS, Vector, stride};
 use super::passes;
-use crate::accept::{self, Accepted, Chain, Tree};
+use crate::accept::{self, Accepted, Chain, Choice, Tree};
 use crate::cpu::{frequencies, number};
-use crate::device::{Choice, Device};
+use crate::device::Device;
 use crate::model::LlamaShape;
 use crate::paged::{BLOCK_SIZE, Batch};
 use crate::weights::{Dtype, TensorData};

@@ -1,6 +1,7 @@
 //! How much room models need for what is to be served with them.
 
-use super::{Acceptance, CannotServe};
+use super::acceptance::Acceptance;
+use super::error::CannotServe;
 use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};

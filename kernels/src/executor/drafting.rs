@@ -1,28 +1,18 @@
 //! A draft pass: prompts and gaps that the draft runs over, then the next token of each chain or the next level of each tree.
 
+use super::acceptance::Acceptance;
+use super::buffers::Drafting;
+use super::error::LiveError;
+use super::pair::Pair;
 use super::requests::{NOT_RUN, ScratchIsDry, Slot};
-use super::{Acceptance, Capacity, DeviceExecutor, LiveError, Pair};
-use crate::device::{Choice, Device};
-use crate::paged::{Batch, Logits};
+use super::state::DeviceExecutor;
+use crate::device::Device;
+use crate::paged::Logits;
 use foretoken_sim::executor::{DraftPass, StepPlan};
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::tree::{Growth, path_below};
 use foretoken_sim::{Drafts, Wants};
 use std::time::{Duration, Instant};
-
-/// Buffers of a draft pass.
-#[derive(Debug)]
-pub(super) struct Drafting {
-    max_rows: usize,
-    max_logit_rows: usize,
-    /// Batch index behind each row of logits.
-    askers: Vec<u32>,
-    choices: Vec<Choice>,
-    entropies: Vec<f64>,
-    uniforms: Vec<f64>,
-    kept_rows: Vec<u32>,
-    frontier: Vec<u32>,
-}
 
 /// What is asked of the draft in a pass.
 #[derive(Clone, Copy)]
@@ -33,29 +23,6 @@ struct Question {
     guesses: usize,
     in_trees: bool,
     wants: Wants,
-}
-
-impl Drafting {
-    pub(super) fn new(capacity: Capacity) -> Drafting {
-        Drafting {
-            max_rows: capacity.rows,
-            max_logit_rows: capacity.draft_logit_rows,
-            askers: Vec::new(),
-            choices: Vec::new(),
-            entropies: Vec::new(),
-            uniforms: Vec::new(),
-            kept_rows: Vec::new(),
-            frontier: Vec::new(),
-        }
-    }
-
-    /// Rows that still fit the pass at hand; `asks` says that the last one of them wants logits.
-    fn room(&self, batch: &Batch, asks: bool) -> usize {
-        match asks && self.askers.len() == self.max_logit_rows {
-            true => 0,
-            false => self.max_rows - batch.rows(),
-        }
-    }
 }
 
 impl<D: Device> DeviceExecutor<'_, D> {

@@ -1,7 +1,7 @@
 //! What the executor tells of a step: when what happened, and what was revealed.
 
-use super::DeviceExecutor;
 use super::clock::time;
+use super::state::DeviceExecutor;
 use crate::device::Device;
 use foretoken_sim::executor::StepPlan;
 use foretoken_sim::live::{Mark, MarkKind, Round, TracedNode};

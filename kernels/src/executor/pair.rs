@@ -1,6 +1,7 @@
 //! A target and its draft on one device, loaded once for any number of runs.
 
-use super::{CannotServe, Capacity, Needs};
+use super::capacity::{Capacity, Needs};
+use super::error::CannotServe;
 use crate::device::Device;
 use crate::forward::{Llama, LoadError};
 use crate::model::{LlamaShape, MemoryNeeded};

@@ -1,6 +1,6 @@
 //! What requests ask: the tokens of their prompts.
 
-use super::CannotServe;
+use super::error::CannotServe;
 use foretoken_sim::luck::{Luck, Stream, mix};
 use foretoken_sim::{EngineConfig, RequestId, Workload};
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
 //! What the executor keeps of requests: their tokens, and what was drafted in this step.
 
-use super::{Capacity, Prompts};
-use crate::device::Choice;
+use super::capacity::Capacity;
+use super::prompts::Prompts;
+use crate::accept::Choice;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{RequestId, RequestTruth, Workload};
 
@@ -138,7 +139,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Needs;
+    use super::super::capacity::Needs;
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 

@@ -1,14 +1,17 @@
 //! The target pass: verifies what was drafted, runs the prompts' chunks, and makes what was accepted part of the text.
 
-use super::{Acceptance, DeviceExecutor, LiveError, Pair};
-use crate::accept::{Accepted, Chain, Tree};
+use super::acceptance::Acceptance;
+use super::buffers::Asker;
+use super::error::LiveError;
+use super::pair::Pair;
+use super::state::DeviceExecutor;
+use crate::accept::{Chain, Tree};
 use crate::device::Device;
 use crate::paged::{Logits, slot};
 use foretoken_sim::executor::StepPlan;
 use foretoken_sim::luck::{Luck, Stream};
 use foretoken_sim::tree::ROOT;
-use foretoken_sim::{Drafts, MAX_SPEC_LEN, RequestId};
-use std::ops::Range;
+use foretoken_sim::{Drafts, MAX_SPEC_LEN};
 use std::time::{Duration, Instant};
 
 /// The parents of a chain's tokens.
@@ -21,37 +24,6 @@ const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
     }
     parents
 };
-
-/// Somebody who gets a token out of the pass: a decode request, or a prompt that ends.
-#[derive(Clone, Debug)]
-struct Asker {
-    request: RequestId,
-    /// Output tokens emitted before.
-    start: u32,
-    /// First of its rows of logits.
-    first: usize,
-    /// What is checked, in `tokens` and `parents`.
-    checked: Range<usize>,
-}
-
-/// Buffers of a target pass.
-#[derive(Debug, Default)]
-pub(super) struct Verifying {
-    askers: Vec<Asker>,
-    tokens: Vec<u32>,
-    parents: Vec<u32>,
-    /// Tree nodes behind `tokens`.
-    nodes: Vec<u32>,
-    /// Index among the kept of each node of the tree at hand.
-    kept: Vec<u32>,
-    pass_tokens: Vec<u32>,
-    pass_parents: Vec<u32>,
-    out: Vec<Accepted>,
-    moves: Vec<(u32, u32)>,
-    draft_moves: Vec<(u32, u32)>,
-    pairs: Vec<(u32, u32)>,
-    divergences: Vec<f64>,
-}
 
 impl<D: Device> DeviceExecutor<'_, D> {
     /// Runs the target pass; returns what the device spent on it.

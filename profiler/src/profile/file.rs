@@ -1,7 +1,7 @@
 //! Reading and writing the file.
 
 use super::{ModelProfile, Profile};
-use crate::Role;
+use crate::shapes::Role;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 use foretoken_sim::latency::LatencySpec;
 

@@ -4,11 +4,13 @@ mod file;
 mod model;
 #[cfg(test)]
 mod tests;
+mod truth;
 
 pub use file::{ProfileError, SCHEMA_VERSION};
 pub use model::{ByRegion, Errors, LinearFit, Measurement, ModelInfo, ModelProfile, OlsFit, Range};
+pub use truth::Truth;
 
-use crate::Role;
+use crate::shapes::Role;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads};
 use serde::{Deserialize, Serialize};
@@ -77,19 +79,6 @@ pub struct Measuring {
     /// Share of the machine's CPU time that its hypervisor gave to others, where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_cpu: Option<f64>,
-}
-
-/// Which of a profile's descriptions of a pass an experiment takes for the truth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Truth {
-    /// The measured table, read between its sizes.
-    #[default]
-    Table,
-    /// α, γ, δ.
-    Linear,
-    /// The measured sizes as those of padded graphs.
-    Staircase,
 }
 
 impl Profile {

@@ -1,7 +1,7 @@
 //! One model's part of a profile.
 
-use super::Truth;
-use crate::{Kind, Region, Shape};
+use super::truth::Truth;
+use crate::shapes::{Kind, Region, Shape};
 use foretoken_sim::Coefficients;
 use foretoken_sim::latency::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,9 @@
 //! `by-depth`: heads that feed on their own hidden states (EAGLE family): the deeper since the last verification, the
 //! worse. One keyed uniform a position, a threshold a depth: right iff u_n < a(depth) (policies.md 13).
 
+use super::TruthRow;
 use super::source::{Bits, fill_constant};
-use super::{RequestTruth, TruthRow};
+use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
 /// Conditional acceptance by depth; the last one repeats.

@@ -6,8 +6,8 @@
 //! then z given right (wrong) has density ∝ φ·σ(z) (φ·σ(−z)). Both quantile functions are tabulated once over a grid of
 //! rates. Bits never depend on anything here.
 
-use crate::RequestId;
 use crate::luck::{Luck, Stream};
+use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 

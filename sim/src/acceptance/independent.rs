@@ -1,7 +1,8 @@
 //! `constant` and `by-position`: an independent draft whose chance depends on the output position only.
 
+use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
-use super::{RequestTruth, TruthRow};
+use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
 /// One rate for everything: the i.i.d. model behind E(a, k) (Leviathan et al. 2023, Eq. 1).

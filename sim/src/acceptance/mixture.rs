@@ -2,10 +2,12 @@
 //! are autocorrelated by position. The conditional rate rises with depth although each request's is constant: deep
 //! positions are reached by easy requests (policies.md 6.5).
 
+use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
-use super::{RequestTruth, TruthRow};
+use crate::draws::Draws;
+use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
-use crate::{Draws, RequestId};
+use crate::workload::RequestId;
 use rand_distr::Distribution;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,5 @@
 //! What the draft would get right: fixed per request before any policy acts (policies.md 13).
 
-use crate::RequestId;
-
 mod by_depth;
 mod confidence;
 mod independent;
@@ -13,25 +11,13 @@ mod source;
 mod spec;
 mod truths;
 
+pub use crate::executor::RequestTruth;
 pub use confidence::{Confidence, Curve, Misfit};
 pub use mixture::{Beta, Mixture};
 pub use prompt_lookup::PromptLookup;
 pub use ranks::RankLaw;
 pub use spec::{AcceptanceSpec, BadAcceptance, Beyond, Rates, TableSource};
 pub use truths::Truths;
-
-/// What a source may know of a request when it lays down its truth.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestTruth {
-    /// The request.
-    pub id: RequestId,
-    /// Tokens it will emit.
-    pub output_len: u32,
-    /// Its category (index into `Workload::categories`).
-    pub category: u16,
-    /// Its recording (index into `Workload::recordings`), if it replays one.
-    pub recording: Option<u32>,
-}
 
 /// The hidden truth of one running request: a bitmap over output positions for each draft depth that differs.
 ///

@@ -6,8 +6,9 @@
 //! then, and is wrong at once. Matches and runs are therefore autocorrelated as text is: one position on, a right match
 //! is still right, for one token less.
 
+use super::TruthRow;
 use super::source::{Bits, below, within};
-use super::{RequestTruth, TruthRow};
+use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 

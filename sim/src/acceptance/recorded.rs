@@ -1,10 +1,11 @@
 //! `recorded` and `table`: bits of a real run. What was not drafted there is unknown, and is drawn once from the hazards of
 //! the recording; beyond its end everything is wrong (policies.md 13), or a table begins again.
 
+use super::TruthRow;
 use super::source::Bits;
-use super::{RequestTruth, TruthRow};
+use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
-use crate::{Recording, Workload};
+use crate::workload::{Recording, Workload};
 
 /// P(right | i − 1 drafts of the round were accepted), i = 1…8, pooled over the Spec-Bench recording of Vicuna-68M drafting
 /// for Vicuna-7B. The last one repeats.

@@ -2,7 +2,8 @@
 //! bit, then the confidence from its conditional law given the bit).
 
 use super::confidence::ConfidenceModel;
-use super::{AcceptanceSource, RankLaw, RequestTruth, TruthRow};
+use super::{AcceptanceSource, RankLaw, TruthRow};
+use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
 /// Where the bits come from.

@@ -2,7 +2,8 @@
 //! (`tests/truth`).
 
 use super::*;
-use crate::{Request, Time, Workload};
+use crate::time::Time;
+use crate::workload::{Request, Workload};
 use std::collections::BTreeMap;
 
 const POSITIONS: u32 = 300;

@@ -8,7 +8,7 @@ use super::prompt_lookup::{Lookups, PromptLookup};
 use super::recorded::{POOLED_HAZARDS, Recorded};
 use super::source::{Bits, Source};
 use super::{AcceptanceSource, Beta, RankLaw};
-use crate::Workload;
+use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,10 +1,12 @@
 //! The truth of the requests in the system: what a draft would say, and what of it would be accepted. Any executor that
 //! looks acceptance up, and does not compute it, looks here.
 
-use super::{AcceptanceSource, RequestTruth, TruthRow};
-use crate::executor::DraftPass;
+use super::{AcceptanceSource, TruthRow};
+use crate::drafts::Drafts;
+use crate::executor::{DraftPass, RequestTruth};
+use crate::policy::{BatchView, Wants};
 use crate::tree::{Growth, path_below};
-use crate::{BatchView, Drafts, RequestId, Wants};
+use crate::workload::RequestId;
 
 const NO_ROW: u32 = u32::MAX;
 

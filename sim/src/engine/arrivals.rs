@@ -1,6 +1,7 @@
 //! When the next request comes in: at the workload's instants, or when a client's last request has ended.
 
-use crate::{Arrivals, RequestId, Time, Workload};
+use crate::time::Time;
+use crate::workload::{Arrivals, RequestId, Workload};
 
 /// The stream of requests that have not arrived yet.
 pub struct ArrivalStream<'a> {

@@ -3,8 +3,9 @@
 use super::request::{RejectReason, RunningRequest};
 use super::scheduler_output::Admission;
 use super::spec_decode::SpecDecode;
-use crate::metrics::{Series, Totals};
-use crate::{Outcome, RequestId, RequestRecords, StepRecord, Time};
+use crate::metrics::{Outcome, RequestRecords, Series, StepRecord, Totals};
+use crate::time::Time;
+use crate::workload::RequestId;
 
 /// Everything a run leaves behind.
 #[derive(Clone, Debug)]

@@ -1,10 +1,12 @@
 //! Drafting: a proposal, the draft passes with a look between them, and what of it is verified; the same whenever drafts are made.
 
-use super::Drafter;
 use super::draft_passes::{DraftPasses, Ran};
+use super::drafter::Drafter;
 use super::spec_decode::SpecDecode;
+use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
-use crate::{BatchView, Continue, DraftPlan, DraftShape, Drafts, PassShape};
+use crate::latency::PassShape;
+use crate::policy::{BatchView, Continue, DraftPlan, DraftShape};
 
 /// Drafts at the start of the step that verifies, with at most `max_draft_len` tokens a request: proposes, runs the draft passes,
 /// selects. Afterwards the lengths in `spec.drafts` are final.

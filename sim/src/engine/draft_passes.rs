@@ -3,10 +3,10 @@
 //! Read in the model runners of vLLM 0.33.0 and 0.32.0 and held to what they do (`tests/vllm/README.md`, "The clock and the
 //! device"; `runners.py` there runs the released code).
 
-use super::scheduler::rules::{first_draft_pass, runner};
+use super::scheduler::release::{first_draft_pass, runner};
 use super::scheduler::{Lengths, SpeculativeConfig};
-use crate::PassShape;
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
+use crate::latency::PassShape;
 
 /// How a drafter comes by its tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

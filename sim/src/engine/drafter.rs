@@ -2,11 +2,13 @@
 //! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
 
 use super::scheduler::SpeculativeConfig;
+use crate::drafts::Drafts;
 use crate::event_clock::EventClock;
 use crate::executor::{Executor, Moment};
-use crate::{
-    BatchView, Continue, DraftPlan, Drafts, MAX_TREE_TOKENS, OraclePolicy, RequestId, SpecPolicy, StepOutcome,
-};
+use crate::oracle::OraclePolicy;
+use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
+use crate::tree::MAX_TREE_TOKENS;
+use crate::workload::RequestId;
 
 /// The engine's side of a policy.
 pub trait Drafter<E: Executor> {

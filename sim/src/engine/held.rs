@@ -1,7 +1,10 @@
 //! Drafts that wait for the step that verifies them. Requests may stand in another order there, or sit it out.
 
 use super::next_batch::NextBatch;
-use crate::{BatchView, DraftPlan, Drafts, RequestId, Time};
+use crate::drafts::Drafts;
+use crate::policy::{BatchView, DraftPlan};
+use crate::time::Time;
+use crate::workload::RequestId;
 
 /// Marks a row whose drafts nobody will verify.
 const GONE: RequestId = RequestId::MAX;
@@ -34,7 +37,7 @@ impl HeldDrafts {
         }
         self.plan.reset(next.ids().len());
         self.drafts.reset(next.ids().len(), max_draft_len);
-        self.drafts.want(crate::Wants::default());
+        self.drafts.want(crate::policy::Wants::default());
         (self.time, self.trimmed) = (Time::ZERO, false);
     }
 

@@ -1,7 +1,7 @@
 //! The decode requests of a step in columns, as policies and executors see them. Columns never shrink.
 
 use super::request::RunningRequest;
-use crate::RequestId;
+use crate::workload::RequestId;
 
 /// The decode requests of a step.
 #[derive(Clone, Debug, Default)]

@@ -12,30 +12,32 @@ mod held;
 mod input_batch;
 mod kv_cache;
 mod next_batch;
+mod pipeline;
 mod request;
 mod scheduler;
 mod scheduler_output;
 mod spec_decode;
+mod state;
 mod step_end;
 mod step_start;
 mod stretch;
 #[cfg(test)]
 mod tests;
 
+pub use crate::config::BatchRange;
 pub use collector::Collector;
 pub(crate) use draft_loop::draft_at_start;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{RejectReason, RunningRequest, WaitingRequest};
-pub use scheduler::{BatchRange, Lengths, Order, Rules, Scheduler, SpeculativeConfig};
+pub use scheduler::{Lengths, Order, Rules, Scheduler, SpeculativeConfig};
 pub use scheduler_output::SchedulerOutput;
 pub use spec_decode::SpecDecode;
+pub use state::{Engine, Watch};
 
 use crate::executor::Executor;
-use crate::{Arrivals, EngineConfig, RequestId, RequestTruth, Time, Workload};
-use arrivals::ArrivalStream;
+use crate::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
-use step_end::Pipeline;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,77 +66,7 @@ pub struct Finished<E, W> {
     pub watch: W,
 }
 
-/// Sees each call of the scheduler. Nobody looks in ordinary runs.
-pub trait Watch {
-    /// A step was decided: a call of the scheduler that began at `start` and ended at `end`.
-    fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
-
-    /// A step's output, the scheduler's output at hand, was taken between `start` and `end`.
-    fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
-}
-
-impl Watch for () {}
-
-/// The engine, over an executor and a drafter.
-pub struct Engine<'a, E, D, W = ()> {
-    config: &'a EngineConfig,
-    workload: &'a Workload,
-    arrivals: ArrivalStream<'a>,
-    scheduler: Scheduler<'a>,
-    drafter: D,
-    executor: E,
-    spec: SpecDecode,
-    pipeline: Pipeline,
-    out: Collector,
-    watch: W,
-}
-
-impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
-    /// An empty engine. `slo_tpot_s` is the run's TPOT limit shown to policies, seconds, infinity for none. Panics on a
-    /// configuration that [`Rules::of`] refuses.
-    pub fn new(
-        config: &'a EngineConfig,
-        workload: &'a Workload,
-        arrivals: Arrivals,
-        slo_tpot_s: f64,
-        executor: E,
-        drafter: D,
-        keep_steps: bool,
-    ) -> Self {
-        let speculation = drafter.speculative_config(config.max_draft_len, executor.drafts_in_parallel());
-        let rules = Rules::of(config, &speculation).expect("the configuration was checked before");
-        Engine::by_rules(config, workload, arrivals, slo_tpot_s, rules, executor, drafter, keep_steps, ())
-    }
-}
-
-impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// As [`new`](Engine::new), with rules of one's own, watched by `watch`.
-    #[allow(clippy::too_many_arguments, reason = "those of `new`, and two")]
-    pub fn by_rules(
-        config: &'a EngineConfig,
-        workload: &'a Workload,
-        arrivals: Arrivals,
-        slo_tpot_s: f64,
-        rules: Rules,
-        executor: E,
-        drafter: D,
-        keep_steps: bool,
-        watch: W,
-    ) -> Self {
-        Engine {
-            config,
-            workload,
-            arrivals: ArrivalStream::new(workload, arrivals),
-            pipeline: Pipeline::new(&rules, workload.len()),
-            scheduler: Scheduler::new(config, workload, rules, slo_tpot_s, !E::SKIPS),
-            drafter,
-            executor,
-            spec: SpecDecode::default(),
-            out: Collector::new(workload.len(), keep_steps),
-            watch,
-        }
-    }
-
+impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
     ///
     /// # Errors
@@ -183,72 +115,6 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
                 self.executor.end(id);
                 self.arrivals.ended(at);
             }
-        }
-    }
-
-    /// Tells executor, drafter and collector what scheduling did to requests.
-    #[inline]
-    fn act_on_schedule(&mut self, now: Time) {
-        let output = self.scheduler.output();
-        if !output.admitted.is_empty() {
-            self.start_admitted(now);
-        }
-        let output = self.scheduler.output();
-        for r in &output.preempted {
-            self.out.preempt(r);
-            self.executor.preempted(r.id);
-            self.pipeline.forget(r.id);
-        }
-        for r in &output.rejected {
-            if let Some(ran) = &r.ran {
-                self.out.left(ran);
-            }
-            self.out.reject(r.id, now, r.reason);
-            self.executor.end(r.id);
-            self.pipeline.forget(r.id);
-            self.drafter.request_finished(r.id);
-            self.arrivals.ended(now);
-        }
-    }
-
-    /// On a request's first scheduling its truth is drawn and its queueing ends.
-    fn start_admitted(&mut self, now: Time) {
-        for index in 0..self.scheduler.output().admitted.len() {
-            let admission = self.scheduler.output().admitted[index];
-            if !self.out.admit(admission, now) {
-                continue;
-            }
-            if self.config.draft_prefill && !self.drafter.drafts_for_next() {
-                self.scheduler.never_draft_for(index);
-            }
-            self.executor.start(self.truth_of(admission.id));
-        }
-    }
-
-    fn truth_of(&self, id: RequestId) -> RequestTruth {
-        let (i, w) = (id as usize, self.workload);
-        RequestTruth {
-            id,
-            // Beyond the model's length nothing is emitted, so no truth is needed either.
-            output_len: self.scheduler.max_tokens(id),
-            category: w.category[i],
-            recording: w.recording.get(i).copied().filter(|&r| r != u32::MAX),
-        }
-    }
-
-    /// Tells executor, drafter and collector what a step's output did to requests.
-    #[inline]
-    fn act_on_output(&mut self, end: Time) {
-        let output = self.scheduler.output();
-        for &id in &output.first_tokens {
-            self.out.records.first_token[id as usize] = end;
-        }
-        for r in &output.finished {
-            self.out.finish(r, end);
-            self.executor.end(r.id);
-            self.pipeline.ended(r.id);
-            self.drafter.request_finished(r.id);
-            self.arrivals.ended(end);
         }
     }
 }

@@ -2,7 +2,8 @@
 //! waited for it.
 
 use super::request::RunningRequest;
-use crate::{BatchView, RequestId};
+use crate::policy::BatchView;
+use crate::workload::RequestId;
 
 /// The requests that are drafted for behind a step, in columns, in running order.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! What the scheduler remembers of a request, from its arrival to its end.
 
-use crate::{RequestId, Time};
+use crate::time::Time;
+use crate::workload::RequestId;
 
 /// A request in the waiting list: a new one, or one that was preempted.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +94,16 @@ pub struct RunningRequest {
     pub slo_tpot_s: f64,
     /// What it did since it was last admitted.
     pub done: SpecCounts,
+}
+
+impl RunningRequest {
+    /// Does it sample in this step, and go on?
+    pub fn can_use_drafts(&self) -> bool {
+        let end = self.num_computed_tokens + self.num_scheduled_tokens;
+        // A step in flight that samples adds a token for sure.
+        let outputs = self.num_output_tokens + 1 + u32::from(self.num_output_placeholders > 0);
+        self.num_scheduled_tokens > 0 && end >= self.num_tokens && outputs < self.max_tokens_asked
+    }
 }
 
 /// What speculation did for a request.

@@ -3,7 +3,9 @@
 use super::input_batch::InputBatch;
 use super::request::{RejectReason, RunningRequest};
 use crate::executor::Chunk;
-use crate::{ChunkTotals, RequestId, Time};
+use crate::policy::ChunkTotals;
+use crate::time::Time;
+use crate::workload::RequestId;
 
 /// A step's work.
 #[derive(Debug, Default)]

@@ -1,6 +1,8 @@
 //! What a step drafts, what of it is verified and what was accepted: lent to the drafter and to the executor in turn.
 
-use crate::{BatchView, DraftPlan, Drafts, StepOutcome, Time};
+use crate::drafts::Drafts;
+use crate::policy::{BatchView, DraftPlan, StepOutcome};
+use crate::time::Time;
 
 /// The speculation of a step. Without a drafter it stays empty. Buffers are reused from step to step.
 #[derive(Debug, Default)]

@@ -4,81 +4,20 @@
 
 use super::draft_loop::{clamp, draft_at_end, select};
 use super::draft_passes::Ran;
+use super::drafter::Drafter;
 use super::held::HeldDrafts;
-use super::next_batch::{DeviceBatch, NextBatch};
-use super::scheduler::{Order, Rules};
-use super::scheduler_output::SchedulerOutput;
-use super::spec_decode::SpecDecode;
-use super::{Drafter, Engine, Watch};
+use super::pipeline::{InFlight, Pipeline};
+use super::scheduler::Order;
+use super::state::{Engine, Watch};
 use crate::config::DeliverAt;
 use crate::executor::{Executor, Moment, StepPlan};
-use crate::{BatchView, ChunkTotals, ContextReads, RequestId, StepRecord, Time, shape};
-use std::collections::VecDeque;
+use crate::latency::ContextReads;
+use crate::policy::{BatchView, ChunkTotals};
+use crate::shape;
+use crate::time::Time;
 
 /// What vLLM's loop sleeps when it ran no model and requests are left.
 const IDLE: Time = Time(1_000_000_000);
-
-/// A step that was queued and whose output has not been taken.
-#[derive(Debug, Default)]
-struct InFlight {
-    output: Box<SchedulerOutput>,
-    spec: SpecDecode,
-    record: StepRecord,
-    /// When its tokens are there.
-    ready: Time,
-    /// What the device took for the drafts that it verifies.
-    drafting: Time,
-    /// Does it run anything?
-    runs: bool,
-    /// Did the drafter select what is verified?
-    trimmed: bool,
-}
-
-/// What lasts from step to step.
-#[derive(Debug, Default)]
-pub(super) struct Pipeline {
-    /// Steps in flight, oldest first.
-    queue: VecDeque<Box<InFlight>>,
-    /// Buffers to use again.
-    #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
-    spare: Vec<Box<InFlight>>,
-    /// The steps that may be queued.
-    room: usize,
-    /// Drafts to be verified, and buffers for those after them.
-    held: Box<HeldDrafts>,
-    fresh: Box<HeldDrafts>,
-    next: NextBatch,
-    /// Where the requests of the batch that is run or drafted for stand on the device.
-    device: DeviceBatch,
-    /// Output tokens of each request that the device has sampled.
-    sampled: Vec<u32>,
-    /// Have requests ended since the scheduler was called? It is called once more to tell of them.
-    untold: bool,
-    /// When the last output was taken.
-    last_end: Time,
-}
-
-impl Pipeline {
-    pub(super) fn new(rules: &Rules, requests: usize) -> Pipeline {
-        let room = match rules.order {
-            Order::StepStart => return Pipeline::default(),
-            Order::StepEnd => 1,
-            Order::Async => 2,
-        };
-        Pipeline { room, sampled: vec![0; requests], ..Pipeline::default() }
-    }
-
-    /// A request lost its drafts.
-    pub(super) fn forget(&mut self, id: RequestId) {
-        self.held.forget(id);
-    }
-
-    /// A request has ended.
-    pub(super) fn ended(&mut self, id: RequestId) {
-        self.held.forget(id);
-        self.untold = true;
-    }
-}
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Is there anything to do before the next request comes?

@@ -2,7 +2,8 @@
 //! live run.
 
 use super::draft_loop::draft_at_start;
-use super::{Drafter, Engine, Watch};
+use super::drafter::Drafter;
+use super::state::{Engine, Watch};
 use crate::executor::Executor;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {

@@ -5,9 +5,11 @@
 //! requests is put off to the end of the stretch. Results are therefore the same bytes with and without (a property
 //! test holds it to that).
 
-use super::{Drafter, Engine, Watch};
+use super::drafter::Drafter;
+use super::state::{Engine, Watch};
 use crate::executor::Executor;
-use crate::{PassShape, Time};
+use crate::latency::PassShape;
+use crate::time::Time;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs a stretch if there is one; says whether it did.

@@ -1,7 +1,7 @@
 //! `linear`: `T = α·context + γ·batched + δ`, the model of both papers (SmartSpec 5.2, AdaSpec 4.2).
 
 use super::{Coefficients, LatencyModel, PassShape};
-use crate::Time;
+use crate::time::Time;
 
 /// The linear model with coefficients rounded once to whole picoseconds, so that times are exact integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

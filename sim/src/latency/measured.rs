@@ -5,9 +5,9 @@
 //! once the KV of the batch has outgrown a cache; on a GPU passes are flat between captured sizes and jump behind them.
 //! All of these are lines between measured sizes, which a staircase is not.
 
-use super::spec::{BadLatency, bad};
+use super::bad::{BadLatency, bad};
 use super::{LatencyModel, PassShape};
-use crate::Time;
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// A measured table. Below its first size the first two points go on, above its last one the last two.

@@ -1,7 +1,8 @@
 //! How long a forward pass takes: the truth an executor owns, and the linear belief a policy may be given.
 
-use crate::Time;
+use crate::time::Time;
 
+mod bad;
 pub mod hardware;
 mod linear;
 mod measured;
@@ -10,10 +11,11 @@ mod roofline;
 mod spec;
 mod staircase;
 
+pub use bad::BadLatency;
 pub use linear::Linear;
 pub use measured::{Measured, MeasuredSpec};
 pub use roofline::{Memory, Roofline, RooflineSpec};
-pub use spec::{BadLatency, LatencySpec};
+pub use spec::LatencySpec;
 pub use staircase::{Staircase, StaircaseSpec};
 
 /// One forward pass as a latency model sees it: sums over everything in the pass.

@@ -7,11 +7,11 @@
 //! peak are multiplied, and each layer all-reduces twice. With several experts the weights read are those of the
 //! expected number of distinct experts at the pass's token count.
 
+use super::bad::{BadLatency, bad, unknown};
 use super::hardware::{GPUS, Gpu, gpu};
 use super::models::{Experts, MODELS, Model, model};
-use super::spec::{BadLatency, bad, unknown};
 use super::{LatencyModel, PassShape};
-use crate::Time;
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// What a roofline is made of. Efficiencies and overheads are assumptions; measure a profile to replace them.

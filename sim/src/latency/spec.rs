@@ -1,6 +1,11 @@
 //! The latency models a user may ask for, by name.
 
-use super::{Coefficients, LatencyModel, Linear, MeasuredSpec, Memory, RooflineSpec, StaircaseSpec};
+use super::bad::{BadLatency, bad};
+use super::linear::Linear;
+use super::measured::MeasuredSpec;
+use super::roofline::{Memory, RooflineSpec};
+use super::staircase::StaircaseSpec;
+use super::{Coefficients, LatencyModel};
 use serde::{Deserialize, Serialize};
 
 /// A latency model and its settings.
@@ -15,25 +20,6 @@ pub enum LatencySpec {
     Measured(MeasuredSpec),
     /// A GPU's datasheet and a model's shape.
     Roofline(RooflineSpec),
-}
-
-/// A setting no model can be built from.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key}: {why}")]
-pub struct BadLatency {
-    /// The setting, below the model's name.
-    pub key: String,
-    /// What is wrong and what would be right.
-    pub why: String,
-}
-
-pub(super) fn bad(key: &str, why: impl Into<String>) -> BadLatency {
-    BadLatency { key: key.into(), why: why.into() }
-}
-
-/// An unknown preset, with the ones there are.
-pub(super) fn unknown(key: &str, name: &str, known: impl Iterator<Item = &'static str>) -> BadLatency {
-    bad(key, format!("no preset \"{name}\"; there are {}", known.collect::<Vec<_>>().join(", ")))
 }
 
 impl LatencySpec {

@@ -3,8 +3,11 @@
 
 use super::{Mark, MarkKind, StepTrace};
 use crate::acceptance::{AcceptanceSource, Truths};
-use crate::executor::{DraftPass, Executor, Moment, StepPlan};
-use crate::{Drafts, PassShape, RequestId, RequestTruth, Time};
+use crate::drafts::Drafts;
+use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
+use crate::latency::PassShape;
+use crate::time::Time;
+use crate::workload::RequestId;
 
 /// The replay asked for something else than what was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

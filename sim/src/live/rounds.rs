@@ -5,7 +5,8 @@
 //! fills in. Both are counted, never silent.
 
 use super::{Round, StepTrace, TracedNode};
-use crate::acceptance::{AcceptanceSource, RankLaw, RequestTruth, TruthRow};
+use crate::acceptance::{AcceptanceSource, RankLaw, TruthRow};
+use crate::executor::RequestTruth;
 use crate::tree::{ROOT, path_below};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -268,7 +269,8 @@ impl AcceptanceSource for RecordedRounds<'_> {
 mod tests {
     use super::*;
     use crate::acceptance::{AcceptanceSpec, Rates};
-    use crate::{Request, Time, Workload};
+    use crate::time::Time;
+    use crate::workload::{Request, Workload};
 
     /// A fallback that is always right, so that what it fills in can be told.
     fn always_right() -> Box<dyn AcceptanceSource> {

@@ -1,7 +1,9 @@
 //! One step of a run on a real clock: when what happened, and what it revealed.
 
 use crate::executor::{Chunk, Moment};
-use crate::{PassShape, RequestId, Time};
+use crate::latency::PassShape;
+use crate::time::Time;
+use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
 
 /// What a mark is of.

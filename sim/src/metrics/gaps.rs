@@ -1,6 +1,6 @@
 //! Inter-token gaps of a whole run in constant memory: counts with three significant digits, and the exact sum.
 
-use crate::Time;
+use crate::time::Time;
 use hdrhistogram::Histogram;
 
 /// Leading bits of a gap that tell it from its neighbours: a thousandth of it, as [`Histogram`] with three digits has them.

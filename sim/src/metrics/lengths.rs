@@ -4,7 +4,8 @@
 //! a whole token, and whether prompts were prefilled in it, which takes time that no draft length explains.
 
 use crate::config::MAX_SPEC_LEN;
-use crate::{StepRecord, Time};
+use crate::metrics::StepRecord;
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// Batch sizes up to this have a bucket of their own.

@@ -1,7 +1,7 @@
 //! Is more asked for than can be served? Then latencies measure how long the run was, and must not be read as the machine's.
 
 use super::RequestRecords;
-use crate::Time;
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
 /// A run that fell behind its arrivals.
@@ -68,7 +68,7 @@ impl std::fmt::Display for Overload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Outcome;
+    use crate::metrics::Outcome;
 
     /// One server that takes `service` seconds a request, and one arrival a second.
     fn queue(n: usize, service: f64) -> RequestRecords {

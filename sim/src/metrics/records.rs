@@ -1,6 +1,6 @@
 //! One record a request, one (on demand) a step: raw facts, no statistics.
 
-use crate::Time;
+use crate::time::Time;
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,7 +1,8 @@
 //! Load and draft length over time, in at most a fixed number of bins: when they run out, neighbours merge and
 //! the bins double. Memory stays constant however long the run is, and the result depends on the steps alone.
 
-use crate::{StepRecord, Time};
+use crate::metrics::StepRecord;
+use crate::time::Time;
 
 /// Bins kept at most.
 const MAX_BINS: usize = 1024;

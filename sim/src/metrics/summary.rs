@@ -244,7 +244,7 @@ fn positions(totals: &Totals) -> Vec<PositionCounts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Time;
+    use crate::time::Time;
 
     #[test]
     fn quantiles_are_numpys() {

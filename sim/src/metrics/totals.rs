@@ -2,7 +2,8 @@
 
 use super::{Calibration, Gaps, Lengths};
 use crate::config::MAX_SPEC_LEN;
-use crate::{StepRecord, Time};
+use crate::metrics::StepRecord;
+use crate::time::Time;
 
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 

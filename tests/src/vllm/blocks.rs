@@ -1,7 +1,7 @@
 //! The running hash over block tables.
 
+use super::draws::mix;
 use super::fixture::Entry;
-use super::replay::mix;
 use foretoken_sim::RequestId;
 use foretoken_sim::engine::Scheduler;
 use std::collections::HashMap;

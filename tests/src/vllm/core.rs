@@ -2,8 +2,9 @@
 //! same microsecond.
 
 use super::blocks::Blocks;
+use super::compare::{Differs, IDLE_STEPS, differs, entries};
 use super::fixture::{Call, Recorded, SCHEDULE, Step, UPDATE, Update};
-use super::replay::{Differs, IDLE_STEPS, differs, entries};
+
 use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::engine::{Drafter, Ending, Engine, Rules, Scheduler, SpeculativeConfig, Watch};
 use foretoken_sim::event_clock::{EventClock, World};

@@ -1,9 +1,12 @@
 //! Schedules recorded from vLLM's own `Scheduler` and engine core (`tests/vllm/README.md`), and their replay.
 
 mod blocks;
+mod compare;
 mod core;
+mod draws;
 mod fixture;
 mod replay;
 
+pub use compare::Differs;
 pub use fixture::{BadFixture, Call, Derived, Entry, Fixture, Recorded, Step, Update};
-pub use replay::{Differs, replay, replay_by, rules};
+pub use replay::{replay, replay_by, rules};

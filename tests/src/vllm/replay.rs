@@ -1,31 +1,13 @@
 //! A recorded workload, run again by our scheduler: every step must be vLLM's.
 
 use super::blocks::Blocks;
+use super::compare::{Differs, IDLE_STEPS, differs, entries};
 use super::core;
 use super::fixture::{Entry, Recorded, Step};
-use foretoken_sim::engine::{Order, Rules, RunningRequest, Scheduler, SpecDecode};
+use foretoken_sim::engine::{Order, Rules, Scheduler, SpecDecode};
 use foretoken_sim::metrics::Totals;
-use foretoken_sim::{BadConfig, DraftMethod, RequestId, Time, Version};
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// Steps in a row without a token or an arrival after which the recorder gives up.
-pub(super) const IDLE_STEPS: u32 = 100;
-
-/// Where ours is not vLLM's.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: vLLM {theirs}; ours {ours}")]
-pub struct Differs {
-    /// What.
-    pub what: String,
-    /// vLLM's.
-    pub theirs: String,
-    /// Ours.
-    pub ours: String,
-}
-
-pub(super) fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std::fmt::Debug) -> Differs {
-    Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
-}
+use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
+use std::collections::{BTreeMap, HashSet};
 
 /// Runs a workload again.
 ///
@@ -274,62 +256,5 @@ impl Replay<'_> {
             false => r.num_spec_tokens,
         });
         sampled
-    }
-}
-
-/// The scheduled requests, in order.
-pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
-    let admitted = &scheduler.output().admitted;
-    let cached: HashMap<u32, u32> = admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();
-    let scheduled = scheduler.running().iter().filter(|r| r.num_scheduled_tokens > 0);
-    let entry = |r: &RunningRequest| {
-        let known = r.num_tokens + r.num_output_placeholders;
-        let drafts = (r.num_computed_tokens + r.num_scheduled_tokens).saturating_sub(known);
-        Entry { request: r.id, tokens: r.num_scheduled_tokens, drafts, cached: cached.get(&r.id).copied() }
-    };
-    scheduled.map(entry).collect()
-}
-
-impl Recorded {
-    /// Of `drafts` scheduled drafts of a request with so many outputs, how many hold.
-    fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
-        (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
-    }
-
-    /// How many drafts a request with so many outputs gets in a step of `k` drafts.
-    pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
-        match self.lengths.as_str() {
-            "request" if k > 0 => {
-                let most = u64::from(self.speculation.num_speculative_tokens);
-                (draw(self.seed, 2, id, outputs) % (most + 1)) as u32
-            }
-            _ => k,
-        }
-    }
-
-    /// Would a draft for this output of a request hold?
-    pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
-        draw(self.seed, 1, id, position) % 1000 < self.accept
-    }
-}
-
-pub(super) fn mix(value: u64) -> u64 {
-    foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15))
-}
-
-fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
-    mix(mix(mix(mix(seed) ^ kind) ^ u64::from(request)) ^ u64::from(position))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The README's vectors.
-    #[test]
-    fn both_languages_draw_the_same() {
-        assert_eq!((mix(0), mix(1)), (16_294_208_416_658_607_535, 10_451_216_379_200_822_465));
-        assert_eq!(draw(7, 1, 3, 10), 8_220_720_420_851_324_349);
-        assert_eq!(draw(7, 2, 3, 10), 10_707_932_757_137_194_472);
     }
 }

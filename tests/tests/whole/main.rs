@@ -5,6 +5,7 @@ mod golden;
 mod live;
 mod oracle;
 mod queueing;
+mod rooms;
 mod specbench;
 mod speculation;
 mod vllm;

@@ -4,8 +4,8 @@
 //! twentieth of its correlation time long; within a cell the process is exactly Poisson.
 
 use super::{Effort, Stalled, exponential, normal};
-use crate::TraceError;
-use crate::spec::{positive, rate, span, variation};
+use crate::checks::{positive, rate, span, variation};
+use crate::error::TraceError;
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};

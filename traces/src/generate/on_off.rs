@@ -6,8 +6,8 @@
 
 use super::log_ou::{CELLS, LogOu};
 use super::{Effort, Stalled, exponential, log_normal};
-use crate::TraceError;
-use crate::spec::{not_negative, positive, span, variation, within};
+use crate::checks::{not_negative, positive, span, variation, within};
+use crate::error::TraceError;
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;

@@ -1,8 +1,8 @@
 //! Renewal processes: Poisson, gamma, and BurstGPT's gamma with a shape that is redrawn.
 
 use super::exponential;
-use crate::TraceError;
-use crate::spec::{rate, span, within};
+use crate::checks::{rate, span, within};
+use crate::error::TraceError;
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;

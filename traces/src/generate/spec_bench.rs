@@ -8,7 +8,7 @@
 use super::normal;
 use super::quantiles::normal_cdf;
 use super::tables::tokens;
-use crate::TraceError;
+use crate::error::TraceError;
 use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;

@@ -2,8 +2,8 @@
 
 use super::log_ou::LogOu;
 use super::{Effort, Stalled};
-use crate::TraceError;
-use crate::spec::{positive, span, variation, within};
+use crate::checks::{positive, span, variation, within};
+use crate::error::TraceError;
 use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use rand_distr::Distribution;

@@ -1,9 +1,10 @@
 //! AdaSpec's arrival CSV (Huang et al., SoCC 2025): one `Timestamp` column in seconds, no lengths.
 
-use super::Trace;
 use super::collector::{Collector, Names};
 use super::table::Table;
-use crate::{TraceError, TraceSpec};
+use super::trace::Trace;
+use crate::error::TraceError;
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::Request;
 
 pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {

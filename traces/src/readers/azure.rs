@@ -2,11 +2,12 @@
 //!
 //! `TIMESTAMP` is wall-clock time with seven decimals (a UTC suffix is accepted); arrivals count from the first row.
 
-use super::Trace;
 use super::collector::{Collector, Names};
 use super::number::fraction_ps;
 use super::table::Table;
-use crate::{TraceError, TraceSpec};
+use super::trace::Trace;
+use crate::error::TraceError;
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::{Request, Time};
 
 const NAMES: Names = Names { time: "TIMESTAMP", prompt: "ContextTokens", output: "GeneratedTokens" };

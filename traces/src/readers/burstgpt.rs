@@ -3,10 +3,11 @@
 //! `Timestamp` is seconds since 0:00 of day 1 (whole in files 1 and 2, `x.0` in file 3), `Request tokens` and
 //! `Response tokens` are lengths; file 3 inserts `Session ID` and `Elapsed time`, so columns go by name.
 
-use super::Trace;
 use super::collector::{Collector, Names};
 use super::table::Table;
-use crate::{TraceError, TraceSpec};
+use super::trace::Trace;
+use crate::error::TraceError;
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::Request;
 
 const NAMES: Names = Names { time: "Timestamp", prompt: "Request tokens", output: "Response tokens" };

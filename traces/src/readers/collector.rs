@@ -1,9 +1,11 @@
 //! Gathers the rows of a trace into a workload: order, zero lengths, limits, and counts of what was left out.
 
-use super::{Gives, Trace};
+use super::trace::{Gives, Trace};
+use crate::error::TraceError;
+use crate::format::TraceFormat;
+use crate::limits;
 use crate::trace_spec::{FailedRows, Ties, TraceSpec, Unsorted, ZeroTokens};
 use crate::transform::{pick, spread};
-use crate::{TraceError, TraceFormat, limits};
 use foretoken_sim::{Recording, Request, Time, Workload};
 use std::path::PathBuf;
 

@@ -3,11 +3,12 @@
 //! A hash id stands for a block of 512 prompt tokens *and all before it*, so equal leading ids are a shared prefix.
 //! Only full blocks are kept: the last, partial block of a prompt is never shared (policies.md 14).
 
-use super::Trace;
 use super::collector::{Collector, Names};
+use super::trace::Trace;
 use super::{json, number};
+use crate::error::TraceError;
 use crate::open::Lines;
-use crate::{TraceError, TraceSpec};
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::{Request, Time};
 use serde::Deserialize;
 

@@ -1,9 +1,10 @@
 //! The simple CSVs: length tables, windows of arrivals and lengths, and AdaServe's windows with an SLO a request.
 
-use super::Trace;
 use super::collector::{Collector, Names};
 use super::table::Table;
-use crate::{TraceError, TraceSpec};
+use super::trace::Trace;
+use crate::error::TraceError;
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::{Request, Time};
 
 const WINDOW: Names = Names { time: "t_s", prompt: "input_tokens", output: "output_tokens" };

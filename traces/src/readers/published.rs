@@ -4,7 +4,7 @@
 
 use super::json;
 use super::table::Table;
-use crate::TraceError;
+use crate::error::TraceError;
 use crate::open::Lines;
 use serde::Deserialize;
 use std::path::Path;

@@ -5,13 +5,13 @@
 //! read alone; the CSV takes its recordings, and with them the output lengths of the recorded run, from the `accept`
 //! file by (question, turn).
 
-use super::Trace;
 use super::collector::{Collector, Names};
 use super::json;
 use super::table::Table;
+use super::trace::Trace;
+use crate::error::TraceError;
 use crate::open::Lines;
-use crate::trace_spec::Turns;
-use crate::{TraceError, TraceSpec};
+use crate::trace_spec::{TraceSpec, Turns};
 use foretoken_sim::{Recording, Request, Time};
 use serde::Deserialize;
 use std::collections::BTreeMap;

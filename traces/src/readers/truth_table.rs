@@ -1,9 +1,10 @@
 //! Truth tables as a trace: lengths, families as categories, and what the draft got right.
 
-use super::Trace;
 use super::collector::{Collector, Names};
+use super::trace::Trace;
+use crate::error::TraceError;
+use crate::trace_spec::TraceSpec;
 use crate::truth::{TruthTable, recording};
-use crate::{TraceError, TraceSpec};
 use foretoken_sim::{Request, Time};
 
 const NAMES: Names = Names { time: "", prompt: "prompt_len", output: "output_len" };

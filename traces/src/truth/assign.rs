@@ -1,7 +1,7 @@
 //! Dealing a table's recordings out to a workload that has lengths and categories of its own.
 
 use super::{TruthTable, recording};
-use crate::TraceError;
+use crate::error::TraceError;
 use foretoken_sim::acceptance::Beyond;
 use foretoken_sim::{Luck, Stream, Workload};
 use std::path::Path;

@@ -5,7 +5,9 @@
 //! then the ranks (8) and then the confidences (16) of all positions, output by output.
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
-use crate::{TraceError, limits, raw};
+use crate::error::TraceError;
+use crate::limits;
+use crate::open::raw;
 use foretoken_intact::frames::{FrameError, Kind, Next, Reader, Writer};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};

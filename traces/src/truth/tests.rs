@@ -1,5 +1,8 @@
 use super::*;
-use crate::{TraceError, TraceFormat, TraceSpec, read};
+use crate::error::TraceError;
+use crate::format::TraceFormat;
+use crate::readers::read;
+use crate::trace_spec::TraceSpec;
 use foretoken_sim::acceptance::Beyond;
 use foretoken_sim::{Draws, Request, Stream, Time, Workload};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The block tables of the requests that hold KV, by slot; slots and buffers are reused.
 
 use super::block_pool::{BlockId, BlockTable};
-use crate::RequestId;
+use crate::workload::RequestId;
 
 const NO_SLOT: u32 = u32::MAX;
 

@@ -6,7 +6,7 @@ use super::block_tables::{BlockTables, TablesOf};
 use crate::config::{DraftKv, EngineConfig, Version};
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler::Rules;
-use crate::{RequestId, Workload};
+use crate::workload::{RequestId, Workload};
 
 /// The KV memory of both models.
 pub struct KvCacheManager<'a> {

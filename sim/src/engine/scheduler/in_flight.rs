@@ -1,13 +1,14 @@
 //! Asynchronous scheduling: a step in flight is taken to accept everything, and is put right when its output comes (vLLM's
 //! `AsyncScheduler`).
 
-use super::Scheduler;
-use super::update::{Sums, append, begin_output};
+use super::state::Scheduler;
+use super::sums::{Sums, append, begin_output};
 use crate::engine::request::RunningRequest;
 use crate::engine::scheduler_output::SchedulerOutput;
 use crate::engine::spec_decode::SpecDecode;
 use crate::metrics::Totals;
-use crate::{RequestId, Time};
+use crate::time::Time;
+use crate::workload::RequestId;
 
 impl Scheduler<'_> {
     /// vLLM's `_update_after_schedule`: moves the requests of the step to where they stand if all its drafts hold.

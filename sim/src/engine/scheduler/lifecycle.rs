@@ -1,11 +1,13 @@
 //! A request's life: it arrives, is activated when it is admitted, may be preempted and wait again, and ends finished
 //! or rejected.
 
-use super::{Rules, Scheduler, can_use_drafts};
+use super::rules::Rules;
+use super::state::Scheduler;
 use crate::config::Version;
 use crate::engine::request::{RejectReason, RunningRequest, SpecCounts, WaitingRequest};
 use crate::engine::scheduler_output::Rejection;
-use crate::{RequestId, Time};
+use crate::time::Time;
+use crate::workload::RequestId;
 
 impl Scheduler<'_> {
     /// A request has arrived.
@@ -80,7 +82,7 @@ impl Scheduler<'_> {
     /// Preemption by recompute: a running request loses its KV and goes to the front of the waiting list.
     pub(super) fn preempt(&mut self, at: usize) {
         let mut r = self.running.remove(at);
-        self.drafts_needed |= can_use_drafts(&r);
+        self.drafts_needed |= r.can_use_drafts();
         self.num_stale += u32::from(r.num_in_flight_tokens > 0);
         self.release(&mut r);
         self.waiting.prepend(WaitingRequest {

@@ -2,7 +2,8 @@
 
 use crate::config::SchedulingPolicy;
 use crate::engine::request::WaitingRequest;
-use crate::{RequestId, Time};
+use crate::time::Time;
+use crate::workload::RequestId;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 

@@ -1,6 +1,7 @@
 //! Settings with which vLLM does not start, and those with which no step could ever be made.
 
-use super::rules::{Rules, SpeculativeConfig, draft_at, draft_slots, never_async, num_lookahead_tokens, runner};
+use super::release::{draft_at, draft_slots, never_async, num_lookahead_tokens, runner};
+use super::speculative_config::SpeculativeConfig;
 use crate::config::{BadConfig, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
 fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
@@ -148,10 +149,9 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
 }
 
 /// Is there room for one decode request at all?
-pub(super) fn check_room(c: &EngineConfig, rules: &Rules) -> Result<(), BadConfig> {
-    let (k, lookahead) = (rules.num_speculative_tokens, rules.num_lookahead_tokens);
+pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
-    let blocks = c.target_blocks(rules.drafter).saturating_sub(u32::from(c.version != Version::V0));
+    let blocks = c.target_blocks(drafter).saturating_sub(u32::from(c.version != Version::V0));
     if k > 0 && blocks < needed {
         let why = format!(
             "the {blocks} blocks that requests can use never hold one: a token, {k} drafts and {lookahead} lookahead slots \

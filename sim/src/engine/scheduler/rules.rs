@@ -4,68 +4,13 @@
 //! (`core/scheduler.py`), and held to all three by the recorded schedules of `tests/vllm/`.
 
 use super::refusals;
-use crate::config::{
-    BadConfig, DeliverAt, DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, SchedulingPolicy, Version,
+use super::release::{
+    async_scheduling, draft_at, draft_slots, drops_table, lookup, num_lookahead_tokens, num_prefill_lookahead_tokens,
+    runner,
 };
+use super::speculative_config::{Lengths, SpeculativeConfig};
+use crate::config::{BadConfig, DeliverAt, DraftAt, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version};
 use crate::engine::draft_passes::DraftPasses;
-use crate::{MAX_TREE_TOKENS, OraclePolicy, SpecPolicy};
-
-/// First and last batch size of a range, and the draft tokens a request there.
-pub type BatchRange = (i64, i64, i64);
-
-/// What the scheduler must know of speculation.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct SpeculativeConfig {
-    /// Is there a drafter at all (invariant 7)?
-    pub drafter: bool,
-    /// `num_speculative_tokens`: the most any request may ever have drafted in a step; 0 is no speculation.
-    pub num_speculative_tokens: u32,
-    /// `parallel_drafting`: does one forward bring all draft tokens?
-    pub parallel_drafting: bool,
-    /// `num_speculative_tokens_per_batch_size`. Empty is none.
-    pub per_batch_size: Vec<BatchRange>,
-    /// Whose lengths are they?
-    pub lengths: Lengths,
-}
-
-/// Who chooses the lengths of drafts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lengths {
-    /// vLLM, by its settings: one length for all, or one by the batch.
-    #[default]
-    Released,
-    /// A policy that vLLM does not have. It is taken to be built into it as its EAGLE drafter is: as many passes as it asks for.
-    Own,
-    /// An oracle: a bound, which nothing of the engine holds back.
-    Free,
-}
-
-impl SpeculativeConfig {
-    /// A policy's, of chains of at most `max_draft_len` tokens. Trees are not vLLM's: they count by their tokens.
-    pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
-        let chain = policy.max_limit().min(max_draft_len);
-        let tree = policy.max_tree_tokens().min(MAX_TREE_TOKENS);
-        SpeculativeConfig {
-            drafter: true,
-            num_speculative_tokens: chain.max(tree),
-            parallel_drafting,
-            per_batch_size: policy.per_batch_size(),
-            lengths: if policy.vllm_has_it() { Lengths::Released } else { Lengths::Own },
-        }
-    }
-
-    /// An oracle's.
-    pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
-        let num_speculative_tokens = oracle.limit().min(max_draft_len);
-        SpeculativeConfig {
-            drafter: true,
-            num_speculative_tokens,
-            parallel_drafting,
-            per_batch_size: Vec::new(),
-            lengths: Lengths::Free,
-        }
-    }
-}
 
 /// In which order the phases of steps come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +110,7 @@ impl Rules {
                 v1(c, spec)
             }
         };
-        refusals::check_room(c, &rules)?;
+        refusals::check_room(c, rules.drafter, rules.num_speculative_tokens, rules.num_lookahead_tokens)?;
         Ok(rules)
     }
 }
@@ -254,92 +199,4 @@ fn v0(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
     let k = spec.num_speculative_tokens;
     let lookahead = if k > 0 { c.num_lookahead_tokens.unwrap_or(k) } else { 0 };
     Rules { num_lookahead_tokens: lookahead, ..none(c, spec) }
-}
-
-/// The model runner: the one that the release takes for the drafter, where none is set.
-pub(in crate::engine) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
-    let block = matches!(c.method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
-    let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !block);
-    let needs_v1 = spec.num_speculative_tokens > 0 && old;
-    c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
-}
-
-/// When drafts are made: where nothing is set, the release's way.
-pub(super) fn draft_at(c: &EngineConfig) -> DraftAt {
-    c.draft_at.unwrap_or(if c.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
-}
-
-/// What the first draft pass runs over: where nothing is set, the release's way.
-pub(in crate::engine) fn first_draft_pass(c: &EngineConfig) -> FirstDraftPass {
-    let padded = draft_at(c) == DraftAt::StepEnd;
-    c.first_draft_pass.unwrap_or(if padded { FirstDraftPass::Padded } else { FirstDraftPass::Unseen })
-}
-
-/// Is the next step scheduled while one is in flight? vLLM does so wherever it can.
-fn async_scheduling(c: &EngineConfig, spec: &SpeculativeConfig) -> bool {
-    c.async_scheduling.unwrap_or(never_async(c, spec).is_none())
-}
-
-/// Why nothing can be scheduled behind a step in flight.
-pub(super) fn never_async(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<&'static str> {
-    let (new, v2) = (c.version >= Version::V0_33, runner(c, spec) == Runner::V2);
-    match c.method {
-        _ if draft_at(c) == DraftAt::StepStart => Some("drafts are made at the start of a step"),
-        _ if spec.num_speculative_tokens == 0 => None,
-        _ if first_draft_pass(c) == FirstDraftPass::Unseen => Some("the first draft pass waits for what was accepted"),
-        DraftMethod::Suffix => Some("the drafter looks up what was accepted"),
-        DraftMethod::Ngram if !(new && v2) => Some("the drafter looks up what was accepted"),
-        _ => None,
-    }
-}
-
-/// vLLM's `num_lookahead_tokens`.
-pub(super) fn num_lookahead_tokens(method: DraftMethod, k: u32) -> u32 {
-    match method {
-        _ if k == 0 => 0,
-        DraftMethod::Ngram | DraftMethod::Suffix => 0,
-        DraftMethod::DraftModel | DraftMethod::Eagle | DraftMethod::Eagle3 | DraftMethod::Mtp | DraftMethod::Dspark => {
-            k
-        }
-        DraftMethod::Dflash | DraftMethod::DsparkFillIn => k + 1,
-    }
-}
-
-/// vLLM's `max_num_new_slots_for_drafting`.
-pub(super) fn draft_slots(c: &EngineConfig, spec: &SpeculativeConfig) -> u32 {
-    let (k, old) = (spec.num_speculative_tokens, c.version == Version::V0_32);
-    match c.method {
-        _ if k == 0 => 0,
-        DraftMethod::DraftModel if spec.parallel_drafting => k,
-        DraftMethod::DraftModel => 1,
-        DraftMethod::Eagle | DraftMethod::Eagle3 if spec.parallel_drafting => k - 1,
-        DraftMethod::Dflash if old => k,
-        DraftMethod::Dspark | DraftMethod::DsparkFillIn if old => k - 1,
-        _ => 0,
-    }
-}
-
-/// vLLM's `num_prefill_lookahead_tokens`.
-fn num_prefill_lookahead_tokens(c: &EngineConfig, k: u32) -> u32 {
-    match c.method {
-        _ if k == 0 => 0,
-        DraftMethod::Ngram | DraftMethod::Suffix | DraftMethod::DraftModel => 0,
-        DraftMethod::Mtp if c.mtp_modules > 1 && k > 1 => k,
-        _ => 1,
-    }
-}
-
-/// Runner V1 of 0.33 falls back to the fixed length where its drafter cannot change it.
-fn drops_table(c: &EngineConfig, spec: &SpeculativeConfig) -> bool {
-    let dspark = matches!(c.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
-    c.version >= Version::V0_33 && runner(c, spec) == Runner::V1 && dspark
-}
-
-/// Drafts by the number of scheduled requests, from 0: gaps and the tail take the length before them.
-fn lookup(c: &EngineConfig, spec: &SpeculativeConfig) -> Vec<u32> {
-    let most = i64::from(spec.num_speculative_tokens);
-    let mut ranges = spec.per_batch_size.clone();
-    ranges.sort_unstable();
-    let at = |n: i64| ranges.iter().rev().find(|&&(first, _, _)| first <= n).map_or(0, |&(_, _, k)| k.min(most) as u32);
-    (0..=i64::from(c.max_num_seqs)).map(at).collect()
 }

@@ -1,8 +1,8 @@
 //! First the requests that run: each gets its tokens, its drafts and slots while the budget lasts; preemption from the back, or
 //! of the lowest priority.
 
-use super::Scheduler;
 use super::rules::{Order, Rules};
+use super::state::Scheduler;
 use crate::config::{DraftAt, SchedulingPolicy};
 use crate::engine::request::RunningRequest;
 

@@ -1,9 +1,9 @@
 //! The scheduler's side of a [skipped stretch](crate::engine::Engine): how long one may be, and what it does to requests.
 
-use super::Scheduler;
-use crate::Time;
+use super::state::Scheduler;
 use crate::config::Version;
 use crate::metrics::Totals;
+use crate::time::Time;
 
 impl Scheduler<'_> {
     /// How many steps nothing but an arrival can disturb; 0 when this is no stretch.

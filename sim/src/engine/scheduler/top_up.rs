@@ -1,8 +1,8 @@
 //! `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
 
-use super::Scheduler;
-use crate::config::Version;
-use crate::{BudgetCharge, Drafts};
+use super::state::Scheduler;
+use crate::config::{BudgetCharge, Version};
+use crate::drafts::Drafts;
 
 impl Scheduler<'_> {
     /// Makes the chunks longer by what was reserved for drafts and is not verified, where the settings say so.

@@ -1,7 +1,7 @@
 //! vLLM v0 as the papers ran (policies.md 14; vLLM 0.6.3, `core/scheduler.py`): a step is a prefill step (waiting prompts, whole,
 //! never speculating) or, when none can start, a decode step of all running requests. Drafts do not charge the budget.
 
-use super::Scheduler;
+use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
 use crate::engine::request::{RejectReason, RunningRequest};
 use crate::engine::scheduler_output::Rejection;

@@ -1,6 +1,6 @@
 //! Then the requests that wait, in order: each is admitted while budget, sequences and blocks last.
 
-use super::Scheduler;
+use super::state::Scheduler;
 use crate::config::Version;
 use crate::engine::kv_cache::ComputedBlocks;
 use crate::engine::request::{RunningRequest, WaitingRequest};

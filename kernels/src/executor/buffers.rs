@@ -1,0 +1,75 @@
+//! What draft and target passes keep from one to the next, so that they allocate nothing.
+
+use super::capacity::Capacity;
+use crate::accept::{Accepted, Choice};
+use crate::paged::Batch;
+use foretoken_sim::RequestId;
+use std::ops::Range;
+
+/// Buffers of a draft pass.
+#[derive(Debug)]
+pub(super) struct Drafting {
+    pub(super) max_rows: usize,
+    pub(super) max_logit_rows: usize,
+    /// Batch index behind each row of logits.
+    pub(super) askers: Vec<u32>,
+    pub(super) choices: Vec<Choice>,
+    pub(super) entropies: Vec<f64>,
+    pub(super) uniforms: Vec<f64>,
+    pub(super) kept_rows: Vec<u32>,
+    pub(super) frontier: Vec<u32>,
+}
+
+impl Drafting {
+    pub(super) fn new(capacity: Capacity) -> Drafting {
+        Drafting {
+            max_rows: capacity.rows,
+            max_logit_rows: capacity.draft_logit_rows,
+            askers: Vec::new(),
+            choices: Vec::new(),
+            entropies: Vec::new(),
+            uniforms: Vec::new(),
+            kept_rows: Vec::new(),
+            frontier: Vec::new(),
+        }
+    }
+
+    /// Rows that still fit the pass at hand; `asks` says that the last one of them wants logits.
+    pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
+        match asks && self.askers.len() == self.max_logit_rows {
+            true => 0,
+            false => self.max_rows - batch.rows(),
+        }
+    }
+}
+
+/// Somebody who gets a token out of the pass: a decode request, or a prompt that ends.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    pub(super) request: RequestId,
+    /// Output tokens emitted before.
+    pub(super) start: u32,
+    /// First of its rows of logits.
+    pub(super) first: usize,
+    /// What is checked, in `tokens` and `parents`.
+    pub(super) checked: Range<usize>,
+}
+
+/// Buffers of a target pass.
+#[derive(Debug, Default)]
+pub(super) struct Verifying {
+    pub(super) askers: Vec<Asker>,
+    pub(super) tokens: Vec<u32>,
+    pub(super) parents: Vec<u32>,
+    /// Tree nodes behind `tokens`.
+    pub(super) nodes: Vec<u32>,
+    /// Index among the kept of each node of the tree at hand.
+    pub(super) kept: Vec<u32>,
+    pub(super) pass_tokens: Vec<u32>,
+    pub(super) pass_parents: Vec<u32>,
+    pub(super) out: Vec<Accepted>,
+    pub(super) moves: Vec<(u32, u32)>,
+    pub(super) draft_moves: Vec<(u32, u32)>,
+    pub(super) pairs: Vec<(u32, u32)>,
+    pub(super) divergences: Vec<f64>,
+}

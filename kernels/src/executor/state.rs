@@ -1,0 +1,98 @@
+//! The device executor's parts.
+
+use super::acceptance::Acceptance;
+use super::buffers::{Drafting, Verifying};
+use super::capacity::Needs;
+use super::clock::WallClock;
+use super::error::CannotServe;
+use super::pair::Pair;
+use super::prompts::{self, Prompts};
+use super::requests::Requests;
+use crate::device::Device;
+use crate::paged::Batch;
+use foretoken_sim::acceptance::Truths;
+use foretoken_sim::executor::StepPlan;
+use foretoken_sim::live::{Recorder, StepTrace};
+use foretoken_sim::{EngineConfig, SpecPolicy, Workload};
+use std::sync::atomic::AtomicBool;
+
+/// What is served and how, as far as an executor must know.
+pub struct Live<'a> {
+    /// The engine's settings.
+    pub config: &'a EngineConfig,
+    /// The requests.
+    pub workload: &'a Workload,
+    /// Their prompts.
+    pub prompts: &'a dyn Prompts,
+    /// Who says which draft tokens are right.
+    pub acceptance: Acceptance<'a>,
+    /// Who is told of every step.
+    pub recorder: &'a mut dyn Recorder,
+    /// Set from outside to end the run early: a wait for an arrival ends at once.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// An executor on a device. Give it to [`foretoken_sim::Serving::run`], inside of [`Device::session`].
+pub struct DeviceExecutor<'a, D: Device> {
+    pub(super) device: &'a mut D,
+    pub(super) pair: &'a mut Pair<D>,
+    pub(super) acceptance: Acceptance<'a>,
+    pub(super) truths: Option<Truths<'a>>,
+    pub(super) prompts: &'a dyn Prompts,
+    pub(super) recorder: &'a mut dyn Recorder,
+    pub(super) clock: WallClock<'a>,
+    pub(super) requests: Requests,
+    pub(super) drafting: Drafting,
+    pub(super) verifying: Verifying,
+    pub(super) batch: Batch,
+    pub(super) trace: StepTrace,
+    /// The step whose drafts are in the requests.
+    pub(super) drafted_step: Option<u64>,
+}
+
+impl<'a, D: Device> DeviceExecutor<'a, D> {
+    /// An executor whose clock starts with the first round of the engine. `policy` is the one that will run on it, `None`
+    /// the plain engine.
+    ///
+    /// # Errors
+    /// What cannot be served on these models or this device.
+    pub fn new(
+        device: &'a mut D,
+        pair: &'a mut Pair<D>,
+        policy: Option<&dyn SpecPolicy>,
+        live: Live<'a>,
+    ) -> Result<DeviceExecutor<'a, D>, CannotServe> {
+        let Live { config, workload, prompts, acceptance, recorder, interrupt } = live;
+        let needs = Needs::of(policy, &acceptance)?;
+        pair.check(config, needs)?;
+        prompts::check(prompts, workload, config, pair.vocab())?;
+        let max_draft_len = if policy.is_some() { config.max_draft_len } else { 0 };
+        let truths = match acceptance {
+            Acceptance::Declared(source) => Some(Truths::new(source, max_draft_len, workload.len())),
+            _ => None,
+        };
+        Ok(DeviceExecutor {
+            requests: Requests::new(workload, pair.capacity()),
+            drafting: Drafting::new(pair.capacity()),
+            device,
+            pair,
+            acceptance,
+            truths,
+            prompts,
+            recorder,
+            clock: WallClock::new(interrupt),
+            verifying: Verifying::default(),
+            batch: Batch::default(),
+            trace: StepTrace::default(),
+            drafted_step: None,
+        })
+    }
+
+    /// Forgets the drafts of the step before.
+    pub(super) fn open_step(&mut self, step: &StepPlan) {
+        if self.drafted_step != Some(step.batch.step) {
+            self.drafted_step = Some(step.batch.step);
+            step.batch.ids.iter().for_each(|&id| self.requests.get(id).clear_drafts());
+        }
+    }
+}

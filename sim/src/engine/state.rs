@@ -1,0 +1,150 @@
+//! The engine's parts, and what each of them is told of requests.
+
+use super::arrivals::ArrivalStream;
+use super::collector::Collector;
+use super::drafter::Drafter;
+use super::pipeline::Pipeline;
+use super::scheduler::{Rules, Scheduler};
+use super::spec_decode::SpecDecode;
+use crate::config::EngineConfig;
+use crate::executor::{Executor, RequestTruth};
+use crate::time::Time;
+use crate::workload::{Arrivals, RequestId, Workload};
+
+/// Sees each call of the scheduler. Nobody looks in ordinary runs.
+pub trait Watch {
+    /// A step was decided: a call of the scheduler that began at `start` and ended at `end`.
+    fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
+
+    /// A step's output, the scheduler's output at hand, was taken between `start` and `end`.
+    fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
+}
+
+impl Watch for () {}
+
+/// The engine, over an executor and a drafter.
+pub struct Engine<'a, E, D, W = ()> {
+    pub(super) config: &'a EngineConfig,
+    pub(super) workload: &'a Workload,
+    pub(super) arrivals: ArrivalStream<'a>,
+    pub(super) scheduler: Scheduler<'a>,
+    pub(super) drafter: D,
+    pub(super) executor: E,
+    pub(super) spec: SpecDecode,
+    pub(super) pipeline: Pipeline,
+    pub(super) out: Collector,
+    pub(super) watch: W,
+}
+
+impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
+    /// An empty engine. `slo_tpot_s` is the run's TPOT limit shown to policies, seconds, infinity for none. Panics on a
+    /// configuration that [`Rules::of`] refuses.
+    pub fn new(
+        config: &'a EngineConfig,
+        workload: &'a Workload,
+        arrivals: Arrivals,
+        slo_tpot_s: f64,
+        executor: E,
+        drafter: D,
+        keep_steps: bool,
+    ) -> Self {
+        let speculation = drafter.speculative_config(config.max_draft_len, executor.drafts_in_parallel());
+        let rules = Rules::of(config, &speculation).expect("the configuration was checked before");
+        Engine::by_rules(config, workload, arrivals, slo_tpot_s, rules, executor, drafter, keep_steps, ())
+    }
+}
+
+impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
+    /// As [`new`](Engine::new), with rules of one's own, watched by `watch`.
+    #[allow(clippy::too_many_arguments, reason = "those of `new`, and two")]
+    pub fn by_rules(
+        config: &'a EngineConfig,
+        workload: &'a Workload,
+        arrivals: Arrivals,
+        slo_tpot_s: f64,
+        rules: Rules,
+        executor: E,
+        drafter: D,
+        keep_steps: bool,
+        watch: W,
+    ) -> Self {
+        Engine {
+            config,
+            workload,
+            arrivals: ArrivalStream::new(workload, arrivals),
+            pipeline: Pipeline::new(&rules, workload.len()),
+            scheduler: Scheduler::new(config, workload, rules, slo_tpot_s, !E::SKIPS),
+            drafter,
+            executor,
+            spec: SpecDecode::default(),
+            out: Collector::new(workload.len(), keep_steps),
+            watch,
+        }
+    }
+
+    /// Tells executor, drafter and collector what scheduling did to requests.
+    #[inline]
+    pub(super) fn act_on_schedule(&mut self, now: Time) {
+        let output = self.scheduler.output();
+        if !output.admitted.is_empty() {
+            self.start_admitted(now);
+        }
+        let output = self.scheduler.output();
+        for r in &output.preempted {
+            self.out.preempt(r);
+            self.executor.preempted(r.id);
+            self.pipeline.forget(r.id);
+        }
+        for r in &output.rejected {
+            if let Some(ran) = &r.ran {
+                self.out.left(ran);
+            }
+            self.out.reject(r.id, now, r.reason);
+            self.executor.end(r.id);
+            self.pipeline.forget(r.id);
+            self.drafter.request_finished(r.id);
+            self.arrivals.ended(now);
+        }
+    }
+
+    /// On a request's first scheduling its truth is drawn and its queueing ends.
+    fn start_admitted(&mut self, now: Time) {
+        for index in 0..self.scheduler.output().admitted.len() {
+            let admission = self.scheduler.output().admitted[index];
+            if !self.out.admit(admission, now) {
+                continue;
+            }
+            if self.config.draft_prefill && !self.drafter.drafts_for_next() {
+                self.scheduler.never_draft_for(index);
+            }
+            self.executor.start(self.truth_of(admission.id));
+        }
+    }
+
+    fn truth_of(&self, id: RequestId) -> RequestTruth {
+        let (i, w) = (id as usize, self.workload);
+        RequestTruth {
+            id,
+            // Beyond the model's length nothing is emitted, so no truth is needed either.
+            output_len: self.scheduler.max_tokens(id),
+            category: w.category[i],
+            recording: w.recording.get(i).copied().filter(|&r| r != u32::MAX),
+        }
+    }
+
+    /// Tells executor, drafter and collector what a step's output did to requests.
+    #[inline]
+    pub(super) fn act_on_output(&mut self, end: Time) {
+        let output = self.scheduler.output();
+        for &id in &output.first_tokens {
+            self.out.records.first_token[id as usize] = end;
+        }
+        for r in &output.finished {
+            self.out.finish(r, end);
+            self.executor.end(r.id);
+            self.pipeline.ended(r.id);
+            self.drafter.request_finished(r.id);
+            self.arrivals.ended(end);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What the replays compare, and how they say that something differs.
+
+use super::fixture::Entry;
+use foretoken_sim::engine::{RunningRequest, Scheduler};
+use std::collections::HashMap;
+
+/// Steps in a row without a token or an arrival after which the recorder gives up.
+pub(super) const IDLE_STEPS: u32 = 100;
+
+/// Where ours is not vLLM's.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: vLLM {theirs}; ours {ours}")]
+pub struct Differs {
+    /// What.
+    pub what: String,
+    /// vLLM's.
+    pub theirs: String,
+    /// Ours.
+    pub ours: String,
+}
+
+pub(super) fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, ours: impl std::fmt::Debug) -> Differs {
+    Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
+}
+
+/// The scheduled requests, in order.
+pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
+    let admitted = &scheduler.output().admitted;
+    let cached: HashMap<u32, u32> = admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();
+    let scheduled = scheduler.running().iter().filter(|r| r.num_scheduled_tokens > 0);
+    let entry = |r: &RunningRequest| {
+        let known = r.num_tokens + r.num_output_placeholders;
+        let drafts = (r.num_computed_tokens + r.num_scheduled_tokens).saturating_sub(known);
+        Entry { request: r.id, tokens: r.num_scheduled_tokens, drafts, cached: cached.get(&r.id).copied() }
+    };
+    scheduled.map(entry).collect()
+}

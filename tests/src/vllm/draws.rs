@@ -1,0 +1,48 @@
+//! What a recorded workload drew: the same in both languages (`tests/vllm/README.md`).
+
+use super::fixture::Recorded;
+use foretoken_sim::RequestId;
+
+impl Recorded {
+    /// Of `drafts` scheduled drafts of a request with so many outputs, how many hold.
+    pub(super) fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
+        (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
+    }
+
+    /// How many drafts a request with so many outputs gets in a step of `k` drafts.
+    pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
+        match self.lengths.as_str() {
+            "request" if k > 0 => {
+                let most = u64::from(self.speculation.num_speculative_tokens);
+                (draw(self.seed, 2, id, outputs) % (most + 1)) as u32
+            }
+            _ => k,
+        }
+    }
+
+    /// Would a draft for this output of a request hold?
+    pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
+        draw(self.seed, 1, id, position) % 1000 < self.accept
+    }
+}
+
+pub(super) fn mix(value: u64) -> u64 {
+    foretoken_sim::luck::mix(value.wrapping_add(0x9E37_79B9_7F4A_7C15))
+}
+
+fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
+    mix(mix(mix(mix(seed) ^ kind) ^ u64::from(request)) ^ u64::from(position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The README's vectors.
+    #[test]
+    fn both_languages_draw_the_same() {
+        assert_eq!((mix(0), mix(1)), (16_294_208_416_658_607_535, 10_451_216_379_200_822_465));
+        assert_eq!(draw(7, 1, 3, 10), 8_220_720_420_851_324_349);
+        assert_eq!(draw(7, 2, 3, 10), 10_707_932_757_137_194_472);
+    }
+}
