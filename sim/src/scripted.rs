@@ -4,7 +4,7 @@
 use crate::acceptance::RankLaw;
 use crate::engine::{ByPolicy, SpecDecode, TablesOf, draft_at_start};
 use crate::executor::{DraftPass, Executor, Moment, StepPlan};
-use crate::{BatchView, DraftPlan, Drafts, PassShape, RequestId, RequestTruth, SpecPolicy, Time};
+use crate::{BatchView, DraftLimits, DraftPlan, Drafts, PassShape, RequestId, RequestTruth, SpecPolicy, Time};
 use std::convert::Infallible;
 
 /// The script of one step.
@@ -50,8 +50,8 @@ impl Scripted {
 struct Nobody;
 
 impl SpecPolicy for Nobody {
-    fn limit(&self) -> u32 {
-        0
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(0)
     }
 
     fn propose(&mut self, _: &BatchView, _: &mut DraftPlan) {}
