@@ -16,6 +16,7 @@ mod registered;
 #[macro_use]
 pub mod registry;
 mod stale;
+pub mod template;
 
 #[cfg(test)]
 mod recorded;
