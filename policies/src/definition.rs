@@ -1,5 +1,5 @@
-//! The contract between a policy's file and the table: what a policy says about itself, what it is built with, and how it
-//! refuses settings. Of the table it knows `PolicySpec` alone, which a clairvoyant has run in its place.
+//! The contract between a policy's file and the table: what a policy says about itself, what it is built with, and how
+//! it refuses settings. Of the table it knows `PolicySpec` alone, which a clairvoyant has run in its place.
 
 use crate::PolicySpec;
 use crate::look::Look;

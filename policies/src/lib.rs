@@ -5,8 +5,9 @@
 //! [`foretoken_sim::OraclePolicy`], the one type the hidden truth is shown to. No policy reads a clock, does I/O or
 //! knows whether the engine is simulated or live.
 //!
-//! This file is the table: the modules by family, then a row a policy. `definition.rs` is the contract that each policy's file
-//! fulfils; no such file knows the table. [`template`] adds a policy to the source, [`register`] one from another crate.
+//! This file is the table: the modules by family, then a row a policy. `definition.rs` is the contract that each
+//! policy's file fulfils; no such file knows the table. [`template`] adds a policy to the source, [`register`] one from
+//! another crate.
 
 mod definition;
 mod look;
@@ -25,7 +26,8 @@ mod registry_fuzz;
 #[cfg(test)]
 mod testing;
 
-// The modules are named here, and not by the table's macro, since rustfmt and editors find no file that only a macro names.
+// The modules are named here, and not by the table's macro, since rustfmt and editors find no file that only a macro
+// names.
 
 /// The plain engine and fixed lengths.
 mod plain {

@@ -24,8 +24,8 @@ pub enum BadName {
 /// The most characters of a name: labels, files and tables have room for so many.
 const LONGEST: usize = 40;
 
-/// Refuses what is not in kebab-case: words of lower-case letters and digits with single hyphens between them, the first
-/// beginning with a letter.
+/// Refuses what is not in kebab-case: words of lower-case letters and digits with single hyphens between them, the
+/// first beginning with a letter.
 ///
 /// # Errors
 /// [`BadName::Malformed`].

@@ -1,5 +1,6 @@
-//! Policies from other crates. A binary of its own [registers](register) them before it calls `foretoken`'s `main`; from then on
-//! they are read, listed, checked, labelled, drawn and built like those of the table, after which they come.
+//! Policies from other crates. A binary of its own [registers](register) them before it calls `foretoken`'s `main`;
+//! from then on they are read, listed, checked, labelled, drawn and built like those of the table, after which they
+//! come.
 
 use crate::definition::{BadParameter, Definition};
 use crate::look::{self, Look};
@@ -28,8 +29,8 @@ pub enum CannotRegister {
     NoTable(&'static str),
 }
 
-/// Adds a policy to those that experiments can name, for as long as the process lives: `preset` are its settings where an
-/// experiment gives none. It gets a look that nobody has. Call it before `main` of `foretoken` reads anything.
+/// Adds a policy to those that experiments can name, for as long as the process lives: `preset` are its settings where
+/// an experiment gives none. It gets a look that nobody has. Call it before `main` of `foretoken` reads anything.
 ///
 /// # Errors
 /// A name that is not in kebab-case, or that a policy has already; defaults that the policy's own check refuses.

@@ -1,5 +1,5 @@
-//! The table's macro, and what a policy can be asked by name: defaults, looks, checks and construction. It lists them all and
-//! must hold no policy's logic.
+//! The table's macro, and what a policy can be asked by name: defaults, looks, checks and construction. It lists them
+//! all and must hold no policy's logic.
 
 pub use crate::PolicySpec;
 pub use crate::definition::{BadParameter, Definition, PolicyContext, Told};
@@ -15,9 +15,10 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The table of policies. For each type of parameters, by its module: one row a preset, with the variant of [`PolicySpec`], its
-/// name, its look (`in COLOUR Dash Marker`; a free one of its family where none is given) and its settings (`with`; else
-/// the defaults). It exports the parameters, and emits [`PolicySpec`] with all that goes by variants.
+/// The table of policies. For each type of parameters, by its module: one row a preset, with the variant of
+/// [`PolicySpec`], its name, its look (`in COLOUR Dash Marker`; a free one of its family where none is given) and its
+/// settings (`with`; else the defaults). It exports the parameters, and emits [`PolicySpec`] with all that goes by
+/// variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {

@@ -66,13 +66,13 @@ pub enum CannotWrite {
     },
 }
 
-/// Writes a policy called `name` into the source tree at `root` (the folder of the workspace): its file in the folder of
-/// `family` ([`USUAL_FAMILY`] where none is given), and its module and row in the table. What is left to do is to change it,
-/// and to accept its line of the golden snapshots.
+/// Writes a policy called `name` into the source tree at `root` (the folder of the workspace): its file in the folder
+/// of `family` ([`USUAL_FAMILY`] where none is given), and its module and row in the table. What is left to do is to
+/// change it, and to accept its line of the golden snapshots.
 ///
 /// # Errors
-/// A name that is not in kebab-case, that is taken, or that is none in Rust; a family that is not there; a tree that is not
-/// Foretoken's; what the system says of its files. Nothing is written then.
+/// A name that is not in kebab-case, that is taken, or that is none in Rust; a family that is not there; a tree that is
+/// not Foretoken's; what the system says of its files. Nothing is written then.
 pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPolicy, CannotWrite> {
     name::kebab_case(name)?;
     let source = root.join("policies/src");

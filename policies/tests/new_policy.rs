@@ -1,8 +1,8 @@
-//! Adding a policy is two edits and one accepted snapshot: a policy from the template, in a copy of the sources, compiles, works
-//! and lacks nothing but its golden line.
+//! Adding a policy is two edits and one accepted snapshot: a policy from the template, in a copy of the sources,
+//! compiles, works and lacks nothing but its golden line.
 //!
-//! The copy is built in the target folder of the ordinary build, where what both depend on is built already; ours is built without
-//! optimisation. It stays there, so that nothing is built again until a source changes.
+//! The copy is built in the target folder of the ordinary build, where what both depend on is built already; ours is
+//! built without optimisation. It stays there, so that nothing is built again until a source changes.
 
 use foretoken_policies::template::{NewPolicy, new_policy};
 use std::collections::BTreeMap;
@@ -57,7 +57,8 @@ fn sources() -> Tree {
         let members = ["policies", "sim", "tests"];
         manifest["workspace"]["members"] = members.to_vec().into();
         manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Fast to build, and never taken for the ordinary build of the same crates: Cargo tells them apart by their profiles.
+        // Fast to build, and never taken for the ordinary build of the same crates: Cargo tells them apart by their
+        // profiles.
         let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
         for profile in ["dev", "release"] {
             let profile = manifest["profile"][profile].as_table_mut().unwrap();
@@ -74,7 +75,8 @@ fn sources() -> Tree {
     tree
 }
 
-/// Makes `root` hold these files and no others. What is as it should be is not touched, so that it need not be built again.
+/// Makes `root` hold these files and no others. What is as it should be is not touched, so that it need not be built
+/// again.
 fn lay_out(root: &Path, tree: &Tree) {
     fs::create_dir_all(root).unwrap();
     for old in all_of(root).into_keys().filter(|path| !tree.contains_key(path)) {

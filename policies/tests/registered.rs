@@ -1,5 +1,5 @@
-//! Policies of other crates: what is registered is one of the policies, and what cannot be is refused. All in one test, since
-//! registering is for as long as a process lives.
+//! Policies of other crates: what is registered is one of the policies, and what cannot be is refused. All in one test,
+//! since registering is for as long as a process lives.
 
 use foretoken_policies::{
     BadName, BadParameter, Belief, CannotRegister, Check, Definition, Fixed, Look, PolicyContext, PolicySpec, register,

@@ -119,8 +119,8 @@ pub struct DraftLimits<'a> {
     pub max_depth: u32,
     /// The most `tree_tokens` will ever be.
     pub max_tree_tokens: u32,
-    /// Of a policy that vLLM can be set to, its `num_speculative_tokens_per_batch_size`, empty for one length for all. vLLM then
-    /// drafts with passes that nobody asked for, and with a table its scheduler pads no admission.
+    /// Of a policy that vLLM can be set to, its `num_speculative_tokens_per_batch_size`, empty for one length for all.
+    /// vLLM then drafts with passes that nobody asked for, and with a table its scheduler pads no admission.
     pub vllm: Option<&'a [BatchRange]>,
 }
 
@@ -267,8 +267,8 @@ pub trait SpecPolicy: Send {
         Vec::new()
     }
 
-    /// How it came to what it decided in the last step. From the first call on it remembers what it weighs: before the step for
-    /// whoever wants the candidates, and after it to have them.
+    /// How it came to what it decided in the last step. From the first call on it remembers what it weighs: before the
+    /// step for whoever wants the candidates, and after it to have them.
     fn explain(&mut self) -> Explanation {
         Explanation::default()
     }

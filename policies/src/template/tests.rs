@@ -1,4 +1,5 @@
-//! Tests of [`super`] on a copy of the table; that what it writes compiles and works is tested in `tests/new_policy.rs`.
+//! Tests of [`super`] on a copy of the table; that what it writes compiles and works is tested in
+//! `tests/new_policy.rs`.
 
 use super::*;
 use tempfile::TempDir;
