@@ -46,8 +46,8 @@ impl Recorder for Parts {
 struct Looking;
 
 impl SpecPolicy for Looking {
-    fn limit(&self) -> u32 {
-        4
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(4)
     }
 
     fn wants(&self) -> Wants {

@@ -99,8 +99,8 @@ impl Step {
 struct Nothing(u32);
 
 impl SpecPolicy for Nothing {
-    fn limit(&self) -> u32 {
-        self.0
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.0)
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
@@ -208,12 +208,8 @@ impl Watch {
 }
 
 impl SpecPolicy for Timed {
-    fn limit(&self) -> u32 {
-        self.policy.limit()
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.policy.tree_tokens()
+    fn limits(&self) -> DraftLimits<'_> {
+        self.policy.limits()
     }
 
     fn wants(&self) -> Wants {
@@ -254,7 +250,7 @@ impl Trees {
         (0..100_000).for_each(|_| idle.time(|| black_box(())));
         let clock_ns = idle.nanos.into_inner() as f64 / 100_000.0;
         let mut steps: Vec<Step> = (0..STEPS).map(Step::new).collect();
-        steps.iter_mut().for_each(|step| step.limit.fill(policy.tree_tokens()));
+        steps.iter_mut().for_each(|step| step.limit.fill(policy.limits().tree_tokens));
         let script = |step: &Step| {
             let row = |i| (0..LONGEST as usize).map(|j| step.said.confidence(i, j)).collect();
             let confidence = (0..REQUESTS).map(row).collect();
@@ -331,7 +327,7 @@ fn decisions(c: &mut Criterion) {
     for preset in PolicySpec::all() {
         match preset.build(&context) {
             Speculation::Off => {}
-            Speculation::Policy(policy) if policy.tree_tokens() > 0 => {
+            Speculation::Policy(policy) if policy.limits().tree_tokens > 0 => {
                 let mut trees = Trees::new(policy);
                 group.bench_function(preset.name(), |b| b.iter_custom(|steps| trees.run(steps)));
             }

@@ -1,153 +1,275 @@
-//! Foretoken's speculation policies: one file a policy, and the two things several of them share, a cost estimate and
-//! acceptance-rate estimators.
+//! Foretoken's speculation policies: one file a policy, in folders by family, and what several of them share.
 //!
 //! A policy is a pure state machine over [`foretoken_sim::BatchView`]. It must never see the future: output lengths and
 //! acceptance to come are not in its view, and only the oracles of this crate are built as
-//! [`foretoken_sim::OraclePolicy`], the one type the hidden truth is shown to. Nothing here reads a clock, does I/O or
+//! [`foretoken_sim::OraclePolicy`], the one type the hidden truth is shown to. No policy reads a clock, does I/O or
 //! knows whether the engine is simulated or live.
 //!
-//! To add a policy: its file, one line in the table of [`registry`], one golden line.
+//! This file is the table: the modules by family, then a row a policy. `definition.rs` is the contract that each
+//! policy's file fulfils; no such file knows the table. [`template`] adds a policy to the source, [`register`] one from
+//! another crate.
 
-mod acceptance;
-mod acceptance_estimator;
-mod adaedl;
-mod adaserve;
-mod adaspec;
-mod adaspec_code;
-mod adaspec_code_cost;
-mod adaspec_verifier;
-mod aimd;
-mod autoregressive;
-mod bandit;
-mod banditspec;
-mod belief;
-mod by_batch_size;
-mod cascade;
-mod clairvoyant_static;
-mod confidence_history;
-mod confidence_stop;
-mod disable_by_batch_size;
-mod downshift;
-mod draft_confidence;
-mod draft_len_schedule;
-mod dsde;
-mod dspark;
-mod dspark_relay;
-mod dspark_table;
-mod eagle2;
-mod ema_tier;
-mod estimator;
-mod exp3spec;
-mod fixed;
-mod heads;
-mod hf_dynamic;
-mod ladder;
+mod definition;
 mod look;
-mod measured_cost_depth;
-mod measured_two_arm;
-mod mlc_table;
-mod mlx_vlm_expand;
-mod nightjar;
-mod oracle_goodput;
-mod oracle_length;
-mod per_request;
+mod name;
 mod preset;
-mod profile;
-mod random;
+mod registered;
+#[macro_use]
 pub mod registry;
-mod request_rates;
-mod roc;
-mod sglang_gen3;
-mod sglang_json;
-mod sglang_router;
-mod sglang_throughput;
-mod slots;
-mod smartspec;
-mod smartspec_confidence;
-mod smartspec_dsd;
-mod smartspec_medusa;
-mod smartspec_request;
-mod specinfer;
-mod speculation_gate;
 mod stale;
-mod survival;
-mod svip;
-mod tetris;
-mod threshold;
-mod timed_batch;
-mod trtllm_auto;
-mod true_cost;
-mod turbospec;
-mod turbospec_cost;
-mod verify_budget;
-mod vllm_adaptive;
-mod vllm_cost_table;
-mod vllm_dynamic;
-mod weighed;
-mod zero_lengths;
+pub mod template;
 
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod registry_fuzz;
 #[cfg(test)]
-mod smartspec_family_tests;
-#[cfg(test)]
 mod testing;
 
-pub use acceptance::{Rate, expected_tokens};
-pub use adaedl::Adaedl;
-pub use adaserve::Adaserve;
-pub use adaspec::{Adaspec, Drafter, SloMode};
-pub use adaspec_code::{AdaspecCode, Eliminate};
-pub use aimd::Aimd;
-pub use autoregressive::Autoregressive;
-pub use banditspec::{Banditspec, Bonus};
-pub use belief::Belief;
-pub use cascade::CascadeLike;
-pub use clairvoyant_static::ClairvoyantStatic;
-pub use confidence_stop::ConfidenceStop;
-pub use disable_by_batch_size::DisableByBatchSize;
-pub use downshift::Downshift;
-pub use draft_confidence::DraftConfidence;
-pub use draft_len_schedule::DraftLenSchedule;
-pub use dsde::Dsde;
-pub use dspark::Dspark;
-pub use dspark_table::SpsTable;
-pub use eagle2::Eagle2;
-pub use ema_tier::{EmaTier, OffList};
-pub use estimator::{Depth, Depths, Estimate};
-pub use exp3spec::Exp3spec;
-pub use fixed::Fixed;
-pub use hf_dynamic::{HfDynamic, Schedule};
+// The modules are named here, and not by the table's macro, since rustfmt and editors find no file that only a macro
+// names.
+
+/// The plain engine and fixed lengths.
+mod plain {
+    pub(crate) mod autoregressive;
+    pub(crate) mod fixed;
+}
+
+/// SGLang's.
+mod sglang {
+    pub(crate) mod dspark;
+    pub(crate) mod dspark_relay;
+    pub(crate) mod dspark_table;
+    pub(crate) mod ema_tier;
+    pub(crate) mod gen3;
+    pub(crate) mod json;
+    pub(crate) mod router;
+    pub(crate) mod throughput;
+}
+
+/// vLLM's, of releases and of branches.
+mod vllm {
+    pub(crate) mod acceptance_estimator;
+    pub(crate) mod adaptive;
+    pub(crate) mod confidence_history;
+    pub(crate) mod confidence_stop;
+    pub(crate) mod cost_table;
+    pub(crate) mod disable_by_batch_size;
+    pub(crate) mod draft_confidence;
+    pub(crate) mod dynamic;
+}
+
+/// Other engines': TensorRT-LLM, MLC-LLM, sfllm.
+mod engines {
+    pub(crate) mod draft_len_schedule;
+    pub(crate) mod mlc_table;
+    pub(crate) mod speculation_gate;
+    pub(crate) mod trtllm_auto;
+    pub(crate) mod verify_budget;
+}
+
+/// SmartSpec and TurboSpec: the length of the greatest estimated goodput.
+mod goodput {
+    pub(crate) mod heads;
+    pub(crate) mod ladder;
+    pub(crate) mod request_rates;
+    pub(crate) mod smartspec;
+    pub(crate) mod smartspec_confidence;
+    pub(crate) mod smartspec_dsd;
+    #[cfg(test)]
+    mod smartspec_family_tests;
+    pub(crate) mod smartspec_medusa;
+    pub(crate) mod smartspec_request;
+    pub(crate) mod turbospec;
+    pub(crate) mod turbospec_cost;
+    pub(crate) mod zero_lengths;
+}
+
+/// AdaSpec: lengths by latency targets.
+mod slo {
+    pub(crate) mod adaspec;
+    pub(crate) mod adaspec_code;
+    pub(crate) mod adaspec_code_cost;
+    pub(crate) mod adaspec_verifier;
+}
+
+/// Servers on laptops, 2026: by measured time, and by accepted drafts alone.
+mod local {
+    pub(crate) mod aimd;
+    pub(crate) mod downshift;
+    pub(crate) mod measured_cost_depth;
+    pub(crate) mod measured_two_arm;
+    pub(crate) mod mlx_vlm_expand;
+    pub(crate) mod per_request;
+}
+
+/// Confidence, entropy and divergence.
+mod confidence {
+    pub(crate) mod adaedl;
+    pub(crate) mod dsde;
+    pub(crate) mod hf_dynamic;
+    pub(crate) mod roc;
+    pub(crate) mod svip;
+    pub(crate) mod tetris;
+    pub(crate) mod threshold;
+}
+
+/// Token trees.
+mod trees {
+    pub(crate) mod adaserve;
+    pub(crate) mod eagle2;
+    pub(crate) mod specinfer;
+}
+
+/// Bandits.
+mod bandits {
+    pub(crate) mod bandit;
+    pub(crate) mod banditspec;
+    pub(crate) mod cascade;
+    pub(crate) mod exp3spec;
+    pub(crate) mod nightjar;
+}
+
+/// Bounds, and lengths drawn at random.
+mod bounds {
+    pub(crate) mod clairvoyant_static;
+    pub(crate) mod oracle_goodput;
+    pub(crate) mod oracle_length;
+    pub(crate) mod random;
+    pub(crate) mod true_cost;
+}
+
+/// What several families use: beliefs, estimates, acceptance rates, tables.
+mod shared {
+    pub(crate) mod acceptance;
+    pub(crate) mod belief;
+    pub(crate) mod by_batch_size;
+    pub(crate) mod estimator;
+    pub(crate) mod profile;
+    pub(crate) mod slots;
+    pub(crate) mod survival;
+    pub(crate) mod timed_batch;
+    pub(crate) mod weighed;
+}
+
+policies! {
+    // The plain engine and fixed lengths.
+    plain::autoregressive::Autoregressive { Autoregressive = "autoregressive" in BLACK Solid Cross; }
+    plain::fixed::Fixed { Fixed = "fixed" in BLUE Solid Ring; }
+
+    // SGLang.
+    sglang::ema_tier::EmaTier {
+        EmaTier = "ema-tier" in ORANGE Solid Diamond;
+        SglangGen1 = "sglang-gen1" in ORANGE Dashed Ring;
+        SglangGen2 = "sglang-gen2" in ORANGE Dotted Square, with EmaTier::gen2();
+    }
+    sglang::gen3::SglangGen3 { SglangGen3 = "sglang-gen3" in ORANGE LongDash Triangle; }
+    sglang::throughput::SglangThroughput { SglangThroughput = "sglang-throughput" in ORANGE Solid Plus; }
+
+    // SmartSpec and TurboSpec.
+    goodput::smartspec::Smartspec {
+        Smartspec = "smartspec" in GREEN Solid Triangle;
+        SmartspecJoint = "smartspec-joint" in GREEN Dashed Diamond, with Smartspec::joint();
+    }
+    goodput::smartspec_request::SmartspecRequest { SmartspecRequest = "smartspec-request" in GREEN Dotted Square; }
+    goodput::smartspec_confidence::SmartspecConfidence {
+        SmartspecConfidence = "smartspec-confidence" in GREEN LongDash Circle;
+    }
+    goodput::smartspec_dsd::SmartspecDsd { SmartspecDsd = "smartspec-dsd" in GREEN Dashed Plus; }
+    goodput::turbospec::Turbospec { TurbospecV1 = "turbospec-v1" in GREEN Dotted TriangleDown; }
+    goodput::smartspec_medusa::SmartspecMedusa { SmartspecMedusa = "smartspec-medusa" in GREEN LongDash Ring; }
+
+    // AdaSpec.
+    slo::adaspec::Adaspec {
+        Adaspec = "adaspec" in VERMILLION Solid Square;
+        AdaspecMinus = "adaspec-" in VERMILLION Dashed Ring, with Adaspec::without_verifier();
+    }
+    slo::adaspec_code::AdaspecCode { AdaspecCode = "adaspec-code" in VERMILLION LongDash Triangle; }
+
+    // Engines of today.
+    vllm::dynamic::VllmDynamic { VllmDynamic = "vllm-dynamic" in BLUE Dashed Diamond; }
+    vllm::adaptive::VllmAdaptive { VllmAdaptive = "vllm-adaptive" in BLUE LongDash TriangleDown; }
+    sglang::dspark::Dspark { Dspark = "dspark" in ORANGE LongDash Square; }
+    vllm::disable_by_batch_size::DisableByBatchSize {
+        DisableByBatchSize = "disable-by-batch-size" in BLACK Dotted Circle;
+    }
+    engines::draft_len_schedule::DraftLenSchedule { DraftLenSchedule = "draft-len-schedule" in BLACK LongDash Diamond; }
+    vllm::confidence_stop::ConfidenceStop { ConfidenceStop = "confidence-stop" in PURPLE LongDash Circle; }
+    vllm::draft_confidence::DraftConfidence { VllmDraftConfidence = "vllm-draft-confidence" in PURPLE LongDash Cross; }
+
+    engines::speculation_gate::SpeculationGate { SpeculationGate = "speculation-gate" in BLACK Solid Square; }
+    engines::trtllm_auto::TrtllmAuto { TrtllmAuto = "trtllm-auto" in BLACK LongDash Triangle; }
+    engines::mlc_table::MlcTable { MlcTable = "mlc-table" in BLUE Dotted Square; }
+    engines::verify_budget::VerifyBudget { VerifyBudget = "verify-budget" in VERMILLION Dotted Diamond; }
+
+    // Servers on laptops, 2026: by measured time, and by accepted drafts alone.
+    local::measured_two_arm::MeasuredTwoArm { MeasuredTwoArm = "measured-two-arm" in BLUE Dotted Triangle; }
+    local::measured_cost_depth::MeasuredCostDepth { MeasuredCostDepth = "measured-cost-depth" in BLUE Dashed Plus; }
+    local::mlx_vlm_expand::MlxVlmExpand { MlxVlmExpand = "mlx-vlm-expand" in GREEN Solid Plus; }
+    local::aimd::Aimd { Aimd = "aimd" in GREEN Dashed TriangleDown; }
+    local::downshift::Downshift { Downshift = "downshift" in GREEN Dotted Diamond; }
+
+    // Confidence, entropy and divergence.
+    confidence::threshold::Threshold {
+        Threshold = "threshold" in PURPLE Dotted Diamond;
+        ThresholdHf = "threshold-hf" in PURPLE Solid TriangleDown, with Threshold::hf();
+        ThresholdAdaspecRepo = "threshold-adaspec-repo" in PURPLE Dashed Plus, with Threshold::adaspec_repo();
+    }
+    confidence::hf_dynamic::HfDynamic {
+        HfDynamic = "hf-dynamic" in PURPLE LongDash Square;
+        HfHeuristic = "hf-heuristic" in PURPLE Dotted Ring, with HfDynamic::heuristic();
+    }
+    confidence::svip::Svip { Svip = "svip" in GREY Dashed Circle; }
+    confidence::adaedl::Adaedl { Adaedl = "adaedl" in GREY Dashed Square; }
+    confidence::dsde::Dsde { Dsde = "dsde" in GREY LongDash TriangleDown; }
+    confidence::tetris::Tetris { Tetris = "tetris" in VERMILLION Dotted Plus; }
+
+    // Trees.
+    trees::specinfer::Specinfer {
+        Specinfer = "specinfer" in GREY Solid Diamond;
+        SpecinferStar = "specinfer-star" in GREY Dashed Diamond, with Specinfer::star();
+    }
+    trees::eagle2::Eagle2 { Eagle2 = "eagle2" in GREY Solid Square; }
+    trees::adaserve::Adaserve { AdaserveLike = "adaserve-like" in GREY LongDash Triangle; }
+
+    // Bandits.
+    bandits::banditspec::Banditspec {
+        BanditspecLiteral = "banditspec-literal" in BLACK Dotted Ring, with Banditspec::literal();
+        Banditspec = "banditspec" in BLACK Dashed Circle;
+    }
+    bandits::exp3spec::Exp3spec { Exp3spec = "exp3spec" in BLACK LongDash Plus; }
+    bandits::cascade::CascadeLike { CascadeLike = "cascade-like" in BLACK Solid TriangleDown; }
+    bandits::nightjar::NightjarLike { NightjarLike = "nightjar-like" in BLACK Dashed Square; }
+
+    // Bounds.
+    bounds::oracle_goodput::OracleGoodput { OracleGoodput = "oracle-goodput" in SKY_BLUE LongDash Circle; }
+    bounds::oracle_length::OracleLength { OracleLength = "oracle-length" in SKY_BLUE Dotted Triangle; }
+    bounds::clairvoyant_static::ClairvoyantStatic {
+        ClairvoyantStatic = "clairvoyant-static" in SKY_BLUE Solid Diamond;
+    }
+    bounds::random::Random { Random = "random" in GREY Dotted Plus; }
+}
+
+pub use bandits::banditspec::Bonus;
+pub use bounds::oracle_goodput::Form;
+pub use confidence::hf_dynamic::Schedule;
+pub use confidence::threshold::{Cost, Scope};
+pub use definition::{BadParameter, Check, Definition, PolicyContext, Told};
+pub use goodput::smartspec_dsd::Proposer;
+pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;
 pub use look::{Colour, Dash, Look, Marker};
-pub use measured_cost_depth::MeasuredCostDepth;
-pub use measured_two_arm::MeasuredTwoArm;
-pub use mlc_table::MlcTable;
-pub use mlx_vlm_expand::MlxVlmExpand;
-pub use nightjar::NightjarLike;
-pub use oracle_goodput::{Form, OracleGoodput};
-pub use oracle_length::OracleLength;
-pub use profile::PassTimes;
-pub use random::Random;
-pub use registry::{BadParameter, Definition, PolicyContext, PolicySpec, Told};
-pub use sglang_gen3::{SglangGen3, Slot};
-pub use sglang_json::{BadSglangJson, from_sglang_json, to_sglang_json};
-pub use sglang_throughput::{CandidateSlot, SglangThroughput};
-pub use smartspec::Smartspec;
-pub use smartspec_confidence::SmartspecConfidence;
-pub use smartspec_dsd::{Proposer, SmartspecDsd};
-pub use smartspec_medusa::SmartspecMedusa;
-pub use smartspec_request::SmartspecRequest;
-pub use specinfer::Specinfer;
-pub use speculation_gate::SpeculationGate;
-pub use svip::Svip;
-pub use tetris::Tetris;
-pub use threshold::{Cost, Scope, Threshold};
-pub use trtllm_auto::TrtllmAuto;
-pub use turbospec::Turbospec;
-pub use turbospec_cost::Coefficients as TurbospecCoefficients;
-pub use verify_budget::VerifyBudget;
-pub use vllm_adaptive::VllmAdaptive;
-pub use vllm_cost_table::CostLookup;
-pub use vllm_dynamic::{BatchRange, VllmDynamic, to_vllm_speculative_config};
+pub use name::BadName;
+pub use registered::{CannotRegister, Registered, register};
+pub use sglang::dspark_table::SpsTable;
+pub use sglang::ema_tier::OffList;
+pub use sglang::gen3::Slot;
+pub use sglang::json::{BadSglangJson, from_sglang_json, to_sglang_json};
+pub use sglang::throughput::CandidateSlot;
+pub use shared::acceptance::{Rate, expected_tokens};
+pub use shared::belief::Belief;
+pub use shared::estimator::{Depth, Depths, Estimate};
+pub use shared::profile::PassTimes;
+pub use slo::adaspec::{Drafter, SloMode};
+pub use slo::adaspec_code::Eliminate;
+pub use vllm::cost_table::CostLookup;
+pub use vllm::dynamic::{BatchRange, to_vllm_speculative_config};

@@ -1,6 +1,8 @@
 //! How a policy looks in every figure: a colour of the Okabe-Ito palette (told apart by colour-blind readers), and a
 //! dash and a marker, so that no figure leans on colour alone. It draws nothing.
 
+use crate::registry::Row;
+
 /// Red, green, blue.
 pub type Colour = (u8, u8, u8);
 
@@ -62,5 +64,112 @@ pub struct Look {
 impl Look {
     pub(crate) const fn new(colour: Colour, dash: Dash, marker: Marker) -> Look {
         Look { colour, dash, marker }
+    }
+
+    /// Of a fixed draft length. The papers' 1, 3 and 5 differ in dash as well.
+    pub(crate) const fn of_length(k: u32) -> Look {
+        const MARKERS: [Marker; 8] = [
+            Marker::Ring,
+            Marker::Circle,
+            Marker::Square,
+            Marker::Triangle,
+            Marker::TriangleDown,
+            Marker::Diamond,
+            Marker::Plus,
+            Marker::Cross,
+        ];
+        Look::new(BLUE, DASHES[k as usize / 2 % 4], MARKERS[k as usize % 8])
+    }
+}
+
+const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
+
+/// In the order in which free looks are given: those that are easily told apart come first.
+const MARKERS: [Marker; 8] = [
+    Marker::Circle,
+    Marker::Square,
+    Marker::Triangle,
+    Marker::Diamond,
+    Marker::TriangleDown,
+    Marker::Ring,
+    Marker::Plus,
+    Marker::Cross,
+];
+
+/// The colours that free looks are given in. Sky blue is for bounds.
+const COLOURS: [Colour; 7] = [ORANGE, GREEN, VERMILLION, PURPLE, BLUE, GREY, BLACK];
+
+/// The colour of a family of which no other look is known.
+fn colour(family: &str) -> Colour {
+    match family {
+        "sglang" => ORANGE,
+        "goodput" | "local" => GREEN,
+        "slo" => VERMILLION,
+        "confidence" => PURPLE,
+        "vllm" => BLUE,
+        "trees" => GREY,
+        "bounds" => SKY_BLUE,
+        _ => BLACK,
+    }
+}
+
+/// Looks that settings choose, whatever the table says: nobody else is given them.
+fn by_settings() -> impl Iterator<Item = Look> {
+    let batch = Look::new(SKY_BLUE, Dash::Dashed, Marker::Square);
+    let per_request = Look::new(GREY, Dash::Dotted, Marker::Cross);
+    (0..8).map(Look::of_length).chain([batch, per_request])
+}
+
+/// The first look that nobody has: in the family's colour, while there is one.
+///
+/// # Panics
+/// Where all looks are taken, 32 in each colour.
+pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
+    let colours = [colour(family)].into_iter().chain(COLOURS);
+    let all = colours.flat_map(|c| DASHES.into_iter().flat_map(move |d| MARKERS.map(|m| Look::new(c, d, m))));
+    let mut free = all.filter(|look| !taken.contains(look) && by_settings().all(|other| other != *look));
+    free.next().expect("a look that nobody has")
+}
+
+/// The looks of the table's rows: as stated, and free ones for the rest, in the table's order. No two are alike.
+pub(crate) fn of_rows(rows: &[Row]) -> Vec<Look> {
+    let mut taken: Vec<Look> = rows.iter().filter_map(|row| row.look).collect();
+    let of_row = |row: &Row| {
+        row.look.unwrap_or_else(|| {
+            let look = free(row.family, &taken);
+            taken.push(look);
+            look
+        })
+    };
+    rows.iter().map(of_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn row(name: &'static str, family: &'static str, look: Option<Look>) -> Row {
+        Row { name, family, look }
+    }
+
+    #[test]
+    fn rows_without_a_look_get_a_free_one_of_their_family() {
+        let stated = Look::new(PURPLE, Dash::Solid, Marker::Circle);
+        let rows = [row("a", "confidence", None), row("b", "confidence", Some(stated)), row("c", "bandits", None)];
+        let looks = of_rows(&rows);
+        let (a, c) = (Look::new(PURPLE, Dash::Solid, Marker::Square), Look::new(BLACK, Dash::Solid, Marker::Circle));
+        assert_eq!(looks, [a, stated, c], "stated looks stay, also further down");
+        assert_eq!(of_rows(&rows), looks);
+    }
+
+    /// More rows than a colour has looks, and than all of them but sky blue have.
+    #[test]
+    fn a_full_family_goes_on_in_other_colours() {
+        let rows: Vec<Row> = (0..215).map(|_| row("x", "vllm", None)).collect();
+        let looks = of_rows(&rows);
+        assert_eq!(looks.iter().collect::<HashSet<_>>().len(), rows.len());
+        assert_eq!(looks.iter().filter(|l| l.colour == BLUE).count(), 32 - 8, "fixed lengths keep theirs");
+        assert!(looks.iter().all(|l| by_settings().all(|other| other != *l)));
     }
 }

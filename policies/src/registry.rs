@@ -1,197 +1,126 @@
-//! The table of policies: names, defaults, looks, checks and construction. It is the one place that lists them all, and
-//! must hold no policy's logic.
+//! The table's macro, and what a policy can be asked by name: defaults, looks, checks and construction. It lists them
+//! all and must hold no policy's logic.
 
-use crate::look::{BLACK, BLUE, Colour, Dash, GREEN, GREY, Look, Marker, ORANGE, PURPLE, SKY_BLUE, VERMILLION};
-use crate::preset::Preset;
-use crate::profile::PassTimes;
+pub use crate::PolicySpec;
+pub use crate::definition::{BadParameter, Definition, PolicyContext, Told};
+
+use crate::look::{self, Colour, Dash, Look, Marker};
+use crate::registered;
+use crate::sglang::ema_tier::OffList;
 use crate::stale::Stale;
-use crate::{
-    Adaedl, Adaserve, Adaspec, AdaspecCode, Aimd, Autoregressive, Banditspec, Belief, CascadeLike, ClairvoyantStatic,
-    ConfidenceStop, DisableByBatchSize, Downshift, DraftConfidence, DraftLenSchedule, Dsde, Dspark, Eagle2, EmaTier,
-    Exp3spec, Fixed, HfDynamic, MeasuredCostDepth, MeasuredTwoArm, MlcTable, MlxVlmExpand, NightjarLike, OffList,
-    OracleGoodput, OracleLength, Random, SglangGen3, SglangThroughput, Smartspec, SmartspecConfidence, SmartspecDsd,
-    SmartspecMedusa, SmartspecRequest, Specinfer, SpeculationGate, Svip, Tetris, Threshold, TrtllmAuto, Turbospec,
-    VerifyBudget, VllmAdaptive, VllmDynamic,
-};
-use foretoken_sim::{MAX_SPEC_LEN, Speculation};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use foretoken_sim::Speculation;
+use schemars::{Schema, json_schema};
 use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, EnumAccess, Error, VariantAccess, Visitor};
-use std::borrow::Cow;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde_json::Value;
+use std::sync::LazyLock;
 
-/// What a policy is built with.
-#[derive(Clone, Copy)]
-pub struct PolicyContext<'a> {
-    /// What it believes passes cost.
-    pub belief: Belief,
-    /// What it may time before serving starts: policies with cost tables fill them from it.
-    pub profile: &'a dyn PassTimes,
-    /// Most draft tokens a request in a step (`engine.max_draft_len`): longer settings are cut to it.
-    pub max_draft_len: u32,
-    /// Most requests in the running list (`engine.max_num_seqs`): tables reach so far.
-    pub max_num_seqs: u32,
-    /// Token budget of a step (`engine.max_num_batched_tokens`): tables reach so far.
-    pub max_num_batched_tokens: u32,
-    /// The run's seed, for policies that draw.
-    pub seed: u64,
-    /// Steps after which a policy learns what a step brought; 0 is at its end.
-    pub staleness_steps: u32,
-    /// What it is told instead of learning it (`foretoken decide`): no warm-up, no staleness of its own.
-    pub told: Option<Told<'a>>,
-}
-
-/// What a policy is told instead of learning it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told<'a> {
-    /// The conditional acceptance rate a of E(a, k).
-    pub acceptance_rate: f64,
-    /// The confidence expected of a token.
-    pub prev_confidence: f64,
-    /// The context of each request of the state: tables by tokens alone are of passes over these, not over the made-up
-    /// requests that engines time when they start.
-    pub contexts: &'a [u32],
-}
-
-/// A parameter that serde accepts and the policy does not.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{policy}.{key}: {why}")]
-pub struct BadParameter {
-    /// The policy's name.
-    pub policy: &'static str,
-    /// The parameter.
-    pub key: &'static str,
-    /// What is wrong, and what would be right.
-    pub why: String,
-}
-
-/// What each policy's file says about it. Implemented by the policy's parameters; several presets may share them.
-pub trait Definition {
-    /// A label of its own, where the name and the changed settings do not read well (`fixed-3`).
-    fn short_label(&self) -> Option<String> {
-        None
-    }
-
-    /// What it does, in one line.
-    fn summary(&self) -> &'static str;
-
-    /// Paper and section, or engine and file.
-    fn source(&self) -> &'static str;
-
-    /// What it sees when it decides (policies.md 8).
-    fn sees(&self) -> &'static str;
-
-    /// In what it differs from the published artefact, and why.
-    fn differences(&self) -> &'static str;
-
-    /// How it looks in figures; `usual` is the table's.
-    fn look(&self, usual: Look) -> Look {
-        usual
-    }
-
-    /// Does it see the hidden truth? Then it is a bound, not a policy a server can run.
-    fn sees_hidden_truth(&self) -> bool {
-        false
-    }
-
-    /// Does it learn from accepted counts alone, so that a history of them is all it needs (`foretoken decide`)?
-    fn learns_from_counts(&self) -> bool {
-        false
-    }
-
-    /// A length that the user asks for by number, and its key: an engine that clips it would run another policy.
-    fn asks_for(&self) -> Option<(&'static str, u32)> {
-        None
-    }
-
-    /// Policies to run in its place, of which the best one is taken in hindsight; none for all but clairvoyants.
-    fn tries(&self, _max_draft_len: u32) -> Vec<PolicySpec> {
-        Vec::new()
-    }
-
-    /// Refuses settings it cannot work with.
-    fn check(&self) -> Result<(), BadParameter>;
-
-    /// Builds it. The settings have passed [`check`](Definition::check).
-    fn build(&self, context: &PolicyContext) -> Speculation;
-}
-
+/// The table of policies. For each type of parameters, by its module: one row a preset, with the variant of
+/// [`PolicySpec`], its name, its look (`in COLOUR Dash Marker`; a free one of its family where none is given) and its
+/// settings (`with`; else the defaults). It exports the parameters, and emits [`PolicySpec`] with all that goes by
+/// variants.
 macro_rules! policies {
-    ($($variant:ident($policy:ty) = $name:literal, $colour:ident $dash:ident $marker:ident, $preset:expr;)*) => {
+    ($(
+        $family:ident::$module:ident::$settings:ident {
+            $($variant:ident = $name:literal $(in $colour:ident $dash:ident $marker:ident)? $(, with $preset:expr)?;)+
+        }
+    )+) => {
+        $(pub use $family::$module::$settings;)+
+
         /// A policy and its settings, as an experiment gives them: `{ fixed = { k = 3 } }`, `{ adaspec = {} }`.
-        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[derive(Clone, Debug, PartialEq, serde::Serialize)]
         pub enum PolicySpec {
-            $(#[doc = concat!("`", $name, "`: see [`", stringify!($policy), "`].")]
-            #[serde(rename = $name)]
-            $variant($policy)),*
+            $($(
+                #[doc = concat!("`", $name, "`: see [`", stringify!($settings), "`].")]
+                #[serde(rename = $name)]
+                $variant($settings),
+            )+)+
+            /// A policy that was [registered](crate::register).
+            #[serde(untagged)]
+            Registered(registered::Registered),
         }
 
-        impl PolicySpec {
-            /// The names of all policies, in the table's order.
-            pub fn all_names() -> &'static [&'static str] {
-                &[$($name),*]
-            }
+        /// What the table says of each row.
+        pub(crate) const ROWS: &[registry::Row] = &[$($(registry::Row {
+            name: $name,
+            family: stringify!($family),
+            look: registry::stated!($($colour $dash $marker)?),
+        }),+),+];
 
-            /// All policies with their default settings, in the table's order.
-            pub fn all() -> Vec<PolicySpec> {
-                vec![$(PolicySpec::$variant($preset)),*]
+        impl PolicySpec {
+            /// The policies of the table with their default settings, in its order.
+            pub(crate) fn of_table() -> Vec<PolicySpec> {
+                vec![$($(PolicySpec::$variant(registry::preset!($settings $(, $preset)?))),+),+]
             }
 
             /// The policy's name.
             pub fn name(&self) -> &'static str {
-                match self { $(PolicySpec::$variant(_) => $name),* }
+                match self {
+                    $($(PolicySpec::$variant(_) => $name,)+)+
+                    PolicySpec::Registered(other) => other.name(),
+                }
             }
 
             /// What the policy's file says about it.
             pub fn definition(&self) -> &dyn Definition {
-                match self { $(PolicySpec::$variant(p) => p),* }
+                match self {
+                    $($(PolicySpec::$variant(settings) => settings,)+)+
+                    PolicySpec::Registered(other) => other.definition(),
+                }
             }
 
             /// Unique display label: the name and every setting that is not the preset's.
             pub fn label(&self) -> String {
                 self.definition().short_label().unwrap_or_else(|| match self {
-                    $(PolicySpec::$variant(p) => label($name, p, &$preset)),*
+                    $($(
+                        PolicySpec::$variant(settings) => {
+                            let preset: $settings = registry::preset!($settings $(, $preset)?);
+                            registry::label($name, registry::plain(settings), registry::plain(&preset))
+                        }
+                    )+)+
+                    PolicySpec::Registered(other) => registry::label(other.name(), other.settings(), other.preset()),
                 })
-            }
-
-            /// How it looks in figures.
-            pub fn look(&self) -> Look {
-                let usual = match self {
-                    $(PolicySpec::$variant(_) => Look::new($colour, Dash::$dash, Marker::$marker)),*
-                };
-                self.definition().look(usual)
             }
         }
 
-        impl JsonSchema for PolicySpec {
-            fn schema_name() -> Cow<'static, str> {
+        impl schemars::JsonSchema for PolicySpec {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 "Policy".into()
             }
 
-            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                let each: Vec<Schema> = vec![$({
-                    let settings = generator.subschema_for::<$policy>();
-                    named($name, PolicySpec::$variant($preset).summary(), settings)
-                }),*];
-                json_schema!({ "description": "A policy and its settings.", "oneOf": each })
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let mut each: Vec<schemars::Schema> = vec![$($({
+                    let settings = generator.subschema_for::<$settings>();
+                    let preset = PolicySpec::$variant(registry::preset!($settings $(, $preset)?));
+                    registry::named($name, preset.summary(), settings)
+                }),+),+];
+                each.extend(registered::schemas(generator));
+                schemars::json_schema!({ "description": "A policy and its settings.", "oneOf": each })
             }
         }
 
-        impl<'de> Deserialize<'de> for PolicySpec {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
+        impl<'de> serde::Deserialize<'de> for PolicySpec {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
                 struct OneOf;
 
-                impl<'de> Visitor<'de> for OneOf {
+                impl<'de> serde::de::Visitor<'de> for OneOf {
                     type Value = PolicySpec;
 
                     fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
                         f.write_str("a policy: { name = { settings } }")
                     }
 
-                    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<PolicySpec, A::Error> {
-                        let (Name(name), settings) = data.variant::<Name>()?;
+                    fn visit_enum<A: serde::de::EnumAccess<'de>>(self, data: A) -> Result<PolicySpec, A::Error> {
+                        use serde::de::VariantAccess;
+                        let (registry::Name(name), settings) = data.variant::<registry::Name>()?;
                         match name {
-                            $($name => settings.newtype_variant_seed(Preset::<$policy>($preset)).map(PolicySpec::$variant),)*
-                            _ => unreachable!("names were read from the table"),
+                            $($(
+                                $name => {
+                                    let preset: $settings = registry::preset!($settings $(, $preset)?);
+                                    settings.newtype_variant_seed(preset::Preset(preset)).map(PolicySpec::$variant)
+                                }
+                            )+)+
+                            other => settings.newtype_variant_seed(registered::Named(other)).map(PolicySpec::Registered),
                         }
                     }
                 }
@@ -202,8 +131,48 @@ macro_rules! policies {
     };
 }
 
+/// The look that a row states.
+macro_rules! stated {
+    () => {
+        None
+    };
+    ($colour:ident $dash:ident $marker:ident) => {
+        Some(look::Look::new(look::$colour, look::Dash::$dash, look::Marker::$marker))
+    };
+}
+pub(crate) use stated;
+
+/// The settings of a row: those given, or the defaults.
+macro_rules! preset {
+    ($settings:ty) => {
+        <$settings>::default()
+    };
+    ($settings:ty, $preset:expr) => {
+        $preset
+    };
+}
+pub(crate) use preset;
+
+/// A row of the table.
+pub(crate) struct Row {
+    /// The policy's name.
+    pub name: &'static str,
+    /// The folder of its file.
+    pub family: &'static str,
+    /// Its look, where the table states one.
+    pub look: Option<Look>,
+}
+
+/// The looks of all rows, in their order.
+static LOOKS: LazyLock<Vec<Look>> = LazyLock::new(|| look::of_rows(crate::ROWS));
+
+/// The looks of all rows, in their order.
+pub(crate) fn looks() -> &'static [Look] {
+    &LOOKS
+}
+
 /// The schema of `{ name = { settings } }`.
-fn named(name: &str, summary: &str, settings: Schema) -> Schema {
+pub(crate) fn named(name: &str, summary: &str, settings: Schema) -> Schema {
     json_schema!({
         "type": "object",
         "description": summary,
@@ -213,8 +182,8 @@ fn named(name: &str, summary: &str, settings: Schema) -> Schema {
     })
 }
 
-/// A name of the table.
-struct Name(&'static str);
+/// A name that a policy has.
+pub(crate) struct Name(pub &'static str);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(name: D) -> Result<Name, D::Error> {
@@ -238,85 +207,26 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-policies! {
-    // The plain engine and fixed lengths.
-    Autoregressive(Autoregressive) = "autoregressive", BLACK Solid Cross, Autoregressive::default();
-    Fixed(Fixed) = "fixed", BLUE Solid Ring, Fixed::default();
-
-    // SGLang.
-    EmaTier(EmaTier) = "ema-tier", ORANGE Solid Diamond, EmaTier::default();
-    SglangGen1(EmaTier) = "sglang-gen1", ORANGE Dashed Ring, EmaTier::default();
-    SglangGen2(EmaTier) = "sglang-gen2", ORANGE Dotted Square, EmaTier::gen2();
-    SglangGen3(SglangGen3) = "sglang-gen3", ORANGE LongDash Triangle, SglangGen3::default();
-    SglangThroughput(SglangThroughput) = "sglang-throughput", ORANGE Solid Plus, SglangThroughput::default();
-
-    // SmartSpec and TurboSpec.
-    Smartspec(Smartspec) = "smartspec", GREEN Solid Triangle, Smartspec::default();
-    SmartspecJoint(Smartspec) = "smartspec-joint", GREEN Dashed Diamond, Smartspec::joint();
-    SmartspecRequest(SmartspecRequest) = "smartspec-request", GREEN Dotted Square, SmartspecRequest::default();
-    SmartspecConfidence(SmartspecConfidence) = "smartspec-confidence", GREEN LongDash Circle, Default::default();
-    SmartspecDsd(SmartspecDsd) = "smartspec-dsd", GREEN Dashed Plus, SmartspecDsd::default();
-    TurbospecV1(Turbospec) = "turbospec-v1", GREEN Dotted TriangleDown, Turbospec::default();
-    SmartspecMedusa(SmartspecMedusa) = "smartspec-medusa", GREEN LongDash Ring, SmartspecMedusa::default();
-
-    // AdaSpec.
-    Adaspec(Adaspec) = "adaspec", VERMILLION Solid Square, Adaspec::default();
-    AdaspecMinus(Adaspec) = "adaspec-", VERMILLION Dashed Ring, Adaspec::without_verifier();
-    AdaspecCode(AdaspecCode) = "adaspec-code", VERMILLION LongDash Triangle, AdaspecCode::default();
-
-    // Engines of today.
-    VllmDynamic(VllmDynamic) = "vllm-dynamic", BLUE Dashed Diamond, VllmDynamic::default();
-    VllmAdaptive(VllmAdaptive) = "vllm-adaptive", BLUE LongDash TriangleDown, VllmAdaptive::default();
-    Dspark(Dspark) = "dspark", ORANGE LongDash Square, Dspark::default();
-    DisableByBatchSize(DisableByBatchSize) = "disable-by-batch-size", BLACK Dotted Circle, Default::default();
-    DraftLenSchedule(DraftLenSchedule) = "draft-len-schedule", BLACK LongDash Diamond, DraftLenSchedule::default();
-    ConfidenceStop(ConfidenceStop) = "confidence-stop", PURPLE LongDash Circle, ConfidenceStop::default();
-    VllmDraftConfidence(DraftConfidence) = "vllm-draft-confidence", PURPLE LongDash Cross, DraftConfidence::default();
-
-    SpeculationGate(SpeculationGate) = "speculation-gate", BLACK Solid Square, SpeculationGate::default();
-    TrtllmAuto(TrtllmAuto) = "trtllm-auto", BLACK LongDash Triangle, TrtllmAuto::default();
-    MlcTable(MlcTable) = "mlc-table", BLUE Dotted Square, MlcTable::default();
-    VerifyBudget(VerifyBudget) = "verify-budget", VERMILLION Dotted Diamond, VerifyBudget::default();
-
-    // Servers on laptops, 2026: by measured time, and by accepted drafts alone.
-    MeasuredTwoArm(MeasuredTwoArm) = "measured-two-arm", BLUE Dotted Triangle, MeasuredTwoArm::default();
-    MeasuredCostDepth(MeasuredCostDepth) = "measured-cost-depth", BLUE Dashed Plus, MeasuredCostDepth::default();
-    MlxVlmExpand(MlxVlmExpand) = "mlx-vlm-expand", GREEN Solid Plus, MlxVlmExpand::default();
-    Aimd(Aimd) = "aimd", GREEN Dashed TriangleDown, Aimd::default();
-    Downshift(Downshift) = "downshift", GREEN Dotted Diamond, Downshift::default();
-
-    // Confidence, entropy and divergence.
-    Threshold(Threshold) = "threshold", PURPLE Dotted Diamond, Threshold::default();
-    ThresholdHf(Threshold) = "threshold-hf", PURPLE Solid TriangleDown, Threshold::hf();
-    ThresholdAdaspecRepo(Threshold) = "threshold-adaspec-repo", PURPLE Dashed Plus, Threshold::adaspec_repo();
-    HfDynamic(HfDynamic) = "hf-dynamic", PURPLE LongDash Square, HfDynamic::default();
-    HfHeuristic(HfDynamic) = "hf-heuristic", PURPLE Dotted Ring, HfDynamic::heuristic();
-    Svip(Svip) = "svip", GREY Dashed Circle, Svip::default();
-    Adaedl(Adaedl) = "adaedl", GREY Dashed Square, Adaedl::default();
-    Dsde(Dsde) = "dsde", GREY LongDash TriangleDown, Dsde::default();
-    Tetris(Tetris) = "tetris", VERMILLION Dotted Plus, Tetris::default();
-
-    // Trees.
-    Specinfer(Specinfer) = "specinfer", GREY Solid Diamond, Specinfer::default();
-    SpecinferStar(Specinfer) = "specinfer-star", GREY Dashed Diamond, Specinfer::star();
-    Eagle2(Eagle2) = "eagle2", GREY Solid Square, Eagle2::default();
-    AdaserveLike(Adaserve) = "adaserve-like", GREY LongDash Triangle, Adaserve::default();
-
-    // Bandits.
-    BanditspecLiteral(Banditspec) = "banditspec-literal", BLACK Dotted Ring, Banditspec::literal();
-    Banditspec(Banditspec) = "banditspec", BLACK Dashed Circle, Banditspec::default();
-    Exp3spec(Exp3spec) = "exp3spec", BLACK LongDash Plus, Exp3spec::default();
-    CascadeLike(CascadeLike) = "cascade-like", BLACK Solid TriangleDown, CascadeLike::default();
-    NightjarLike(NightjarLike) = "nightjar-like", BLACK Dashed Square, NightjarLike::default();
-
-    // Bounds.
-    OracleGoodput(OracleGoodput) = "oracle-goodput", SKY_BLUE LongDash Circle, OracleGoodput::default();
-    OracleLength(OracleLength) = "oracle-length", SKY_BLUE Dotted Triangle, OracleLength::default();
-    ClairvoyantStatic(ClairvoyantStatic) = "clairvoyant-static", SKY_BLUE Solid Diamond, ClairvoyantStatic::default();
-    Random(Random) = "random", GREY Dotted Plus, Random::default();
-}
-
 impl PolicySpec {
+    /// The names of all policies, in the table's order, then of those [registered](crate::register).
+    pub fn all_names() -> &'static [&'static str] {
+        registered::all_names()
+    }
+
+    /// All policies with their default settings, in the order of [`all_names`](PolicySpec::all_names).
+    pub fn all() -> Vec<PolicySpec> {
+        PolicySpec::of_table().into_iter().chain(registered::all().map(PolicySpec::Registered)).collect()
+    }
+
+    /// How it looks in figures.
+    pub fn look(&self) -> Look {
+        let usual = match self {
+            PolicySpec::Registered(other) => other.usual_look(),
+            row => looks()[crate::ROWS.iter().position(|r| r.name == row.name()).expect("a row each")],
+        };
+        self.definition().look(usual)
+    }
+
     /// What it does, in one line.
     pub fn summary(&self) -> &'static str {
         match self {
@@ -354,6 +264,9 @@ impl PolicySpec {
     }
 
     /// Refuses settings it cannot work with, naming the key.
+    ///
+    /// # Errors
+    /// The policy, the key, and why.
     pub fn check(&self) -> Result<(), BadParameter> {
         self.definition().check().map_err(|e| BadParameter { policy: self.name(), ..e })
     }
@@ -369,10 +282,13 @@ impl PolicySpec {
     }
 }
 
+/// A policy's settings as plain values.
+pub(crate) fn plain(settings: &impl Serialize) -> Value {
+    serde_json::to_value(settings).expect("a policy's settings are plain values")
+}
+
 /// `stem`, and in brackets every setting in which `settings` differs from `usual`.
-fn label<T: Serialize>(stem: &str, settings: &T, usual: &T) -> String {
-    let plain = |t: &T| serde_json::to_value(t).expect("a policy's settings are plain values");
-    let (settings, usual) = (plain(settings), plain(usual));
+pub(crate) fn label(stem: &str, settings: Value, usual: Value) -> String {
     let changed: Vec<String> = settings
         .as_object()
         .into_iter()
@@ -386,28 +302,6 @@ fn label<T: Serialize>(stem: &str, settings: &T, usual: &T) -> String {
     match changed.is_empty() {
         true => stem.to_string(),
         false => format!("{stem}[{}]", changed.join(" ")),
-    }
-}
-
-/// Checks of one policy's parameters, in the order of its fields.
-pub(crate) struct Check(pub &'static str);
-
-impl Check {
-    /// An error about `key` unless `ok`.
-    pub fn that(&self, key: &'static str, ok: bool, why: impl Fn() -> String) -> Result<(), BadParameter> {
-        if ok { Ok(()) } else { Err(BadParameter { policy: self.0, key, why: why() }) }
-    }
-
-    /// A share from 0 to 1; NaN is none.
-    pub fn share(&self, key: &'static str, value: f64) -> Result<(), BadParameter> {
-        self.that(key, (0.0..=1.0).contains(&value), || format!("{value} is not a share from 0 to 1"))
-    }
-
-    /// A draft length of at least 1 that an engine can run.
-    pub fn length(&self, key: &'static str, value: u32) -> Result<(), BadParameter> {
-        self.that(key, (1..=MAX_SPEC_LEN).contains(&value), || {
-            format!("{value} is not a draft length from 1 to {MAX_SPEC_LEN}")
-        })
     }
 }
 

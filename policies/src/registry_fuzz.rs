@@ -1,6 +1,7 @@
 //! Extreme settings: whatever passes a policy's check must run on whatever an engine may hand it.
 
-use crate::registry::{PolicyContext, PolicySpec, Told};
+use crate::PolicySpec;
+use crate::definition::{PolicyContext, Told};
 use crate::testing::{Batch, CONTEXT, any_batch, any_belief};
 use foretoken_sim::{RequestId, Speculation, StepOutcome, Time, scripted::Scripted};
 use proptest::prelude::*;
@@ -49,8 +50,13 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;
     for (step, batch) in batches.iter().enumerate() {
-        assert!(policy.limit() <= context.max_draft_len, "{} of {}", policy.limit(), context.max_draft_len);
-        let most = policy.limit().max(policy.tree_tokens());
+        assert!(
+            policy.limits().depth <= context.max_draft_len,
+            "{} of {}",
+            policy.limits().depth,
+            context.max_draft_len
+        );
+        let most = policy.limits().depth.max(policy.limits().tree_tokens);
         policy.drafts_for_next();
         let mut batch = batch.clone();
         batch.step = step as u64;
@@ -93,8 +99,7 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
             draft_time: time,
             verify_time: time,
         });
-        policy.own_estimate();
-        policy.weighed();
+        policy.explain();
     }
     policy.warnings();
     true

@@ -74,14 +74,14 @@ impl Around for Stale {
 mod tests {
     use super::*;
     use crate::testing::outcome;
-    use foretoken_sim::{BatchView, DraftPlan, Wants};
+    use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Wants};
     use std::sync::{Arc, Mutex};
 
     struct Diary(Arc<Mutex<Vec<u32>>>);
 
     impl SpecPolicy for Diary {
-        fn limit(&self) -> u32 {
-            4
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(4)
         }
 
         fn propose(&mut self, _: &BatchView, _: &mut DraftPlan) {}

@@ -1,6 +1,6 @@
 //! What the tests of this crate share: batches, beliefs, and a step of the engine's draft loop without an engine.
 
-use crate::registry::{Definition, PolicyContext};
+use crate::definition::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
 use foretoken_sim::{
     BatchView, ChunkTotals, Coefficients, ContextReads, DraftPlan, Drafting, Drafts, Linear, RequestId, Speculation,
@@ -167,7 +167,10 @@ impl Run {
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {
-            assert!(policy.limit() <= self.longest || policy.tree_tokens() > 0, "over the engine's longest draft");
+            assert!(
+                policy.limits().depth <= self.longest || policy.limits().tree_tokens > 0,
+                "over the engine's longest draft"
+            );
             if let Some(n) = policy.max_batch(&batch.view()) {
                 assert!((1..=batch.ids.len()).contains(&n), "a batch of {n}");
                 batch.truncate(n);

@@ -1,7 +1,8 @@
 //! A policy around another one: to delay, watch or write down what it does.
 
-use crate::config::BatchRange;
-use crate::{BatchView, Candidate, Continue, DraftPlan, Drafts, RequestId, SpecPolicy, StepOutcome, Wants};
+use crate::drafts::Drafts;
+use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome, Wants};
+use crate::workload::RequestId;
 
 /// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.
 pub trait Around: Send {
@@ -23,28 +24,8 @@ pub trait Around: Send {
 }
 
 impl<T: Around> SpecPolicy for T {
-    fn limit(&self) -> u32 {
-        self.inner().limit()
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.inner().tree_tokens()
-    }
-
-    fn max_limit(&self) -> u32 {
-        self.inner().max_limit()
-    }
-
-    fn max_tree_tokens(&self) -> u32 {
-        self.inner().max_tree_tokens()
-    }
-
-    fn per_batch_size(&self) -> Vec<BatchRange> {
-        self.inner().per_batch_size()
-    }
-
-    fn vllm_has_it(&self) -> bool {
-        self.inner().vllm_has_it()
+    fn limits(&self) -> DraftLimits<'_> {
+        self.inner().limits()
     }
 
     fn wants(&self) -> Wants {
@@ -83,16 +64,8 @@ impl<T: Around> SpecPolicy for T {
         self.inner().warnings()
     }
 
-    fn explain(&mut self) {
-        self.inner_mut().explain();
-    }
-
-    fn own_estimate(&self) -> Option<f64> {
-        self.inner().own_estimate()
-    }
-
-    fn weighed(&self) -> Vec<Candidate> {
-        self.inner().weighed()
+    fn explain(&mut self) -> Explanation {
+        self.inner_mut().explain()
     }
 }
 

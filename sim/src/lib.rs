@@ -42,7 +42,10 @@ pub use latency::{Coefficients, ContextReads, Drafting, LatencyModel, Linear, Pa
 pub use luck::{Luck, Stream};
 pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
-pub use policy::{BatchView, Candidate, ChunkTotals, Continue, DraftPlan, DraftShape, SpecPolicy, StepOutcome, Wants};
+pub use policy::{
+    BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,
+    StepOutcome, Wants,
+};
 pub use serving::{Run, Served, Serving};
 pub use simulation::{Simulation, Speculation};
 pub use time::Time;

@@ -108,6 +108,49 @@ impl DraftPlan {
     }
 }
 
+/// The most a policy may draft for any request, now and from the first step to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DraftLimits<'a> {
+    /// The longest draft now, of a tree its depth: charged to the token budget and as lookahead slots.
+    pub depth: u32,
+    /// The most tokens of a tree that are verified now, which are charged instead of the depth; 0 for chains.
+    pub tree_tokens: u32,
+    /// The most `depth` will ever be: what lookahead slots are reserved for.
+    pub max_depth: u32,
+    /// The most `tree_tokens` will ever be.
+    pub max_tree_tokens: u32,
+    /// Of a policy that vLLM can be set to, its `num_speculative_tokens_per_batch_size`, empty for one length for all.
+    /// vLLM then drafts with passes that nobody asked for, and with a table its scheduler pads no admission.
+    pub vllm: Option<&'a [BatchRange]>,
+}
+
+impl<'a> DraftLimits<'a> {
+    /// Chains of at most `depth` tokens.
+    pub const fn chain(depth: u32) -> Self {
+        DraftLimits::tree(depth, 0)
+    }
+
+    /// Trees of at most `depth` levels, `tokens` tokens of which are verified.
+    pub const fn tree(depth: u32, tokens: u32) -> Self {
+        DraftLimits { depth, tree_tokens: tokens, max_depth: depth, max_tree_tokens: tokens, vllm: None }
+    }
+
+    /// In other steps as deep as this.
+    pub const fn up_to(self, max_depth: u32) -> Self {
+        DraftLimits { max_depth, ..self }
+    }
+
+    /// In other steps with trees of so many tokens.
+    pub const fn with_trees_up_to(self, max_tree_tokens: u32) -> Self {
+        DraftLimits { max_tree_tokens, ..self }
+    }
+
+    /// vLLM can be set to it, with this table by the batch size; with none to one length for all.
+    pub const fn as_in_vllm(self, per_batch_size: &'a [BatchRange]) -> Self {
+        DraftLimits { vllm: Some(per_batch_size), ..self }
+    }
+}
+
 /// Goes the draft loop on?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
@@ -146,6 +189,15 @@ pub struct Candidate {
     pub estimate: f64,
 }
 
+/// How a policy came to its decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explanation {
+    /// Its own objective for what it decided, where it has one.
+    pub estimate: Option<f64>,
+    /// What it weighed.
+    pub candidates: Vec<Candidate>,
+}
+
 /// What a step brought, as any server would see it.
 #[derive(Clone, Copy, Debug)]
 pub struct StepOutcome<'a> {
@@ -167,36 +219,8 @@ pub struct StepOutcome<'a> {
 
 /// A speculation policy: a pure state machine that sees only what a server sees.
 pub trait SpecPolicy: Send {
-    /// The most it may draft now for any request: charged to the token budget and as lookahead slots. For trees, their
-    /// greatest depth.
-    fn limit(&self) -> u32;
-
-    /// The most tokens of a tree it may have verified for any request, which is charged instead of the depth; 0 when it
-    /// drafts chains.
-    fn tree_tokens(&self) -> u32 {
-        0
-    }
-
-    /// The most [`limit`](SpecPolicy::limit) will ever be, from the first step to the last: what lookahead slots are reserved for.
-    fn max_limit(&self) -> u32 {
-        self.limit()
-    }
-
-    /// The most [`tree_tokens`](SpecPolicy::tree_tokens) will ever be.
-    fn max_tree_tokens(&self) -> u32 {
-        self.tree_tokens()
-    }
-
-    /// vLLM's `num_speculative_tokens_per_batch_size`, of a policy that is that table: the scheduler then pads no admission.
-    fn per_batch_size(&self) -> Vec<BatchRange> {
-        Vec::new()
-    }
-
-    /// Can vLLM be set to these lengths: one for all, or one by the batch? Then it drafts as vLLM does, with passes that nobody
-    /// asked for.
-    fn vllm_has_it(&self) -> bool {
-        !self.per_batch_size().is_empty()
-    }
+    /// The most it may draft for any request, now and ever. Asked before every step is scheduled.
+    fn limits(&self) -> DraftLimits<'_>;
 
     /// What it looks at.
     fn wants(&self) -> Wants {
@@ -243,16 +267,9 @@ pub trait SpecPolicy: Send {
         Vec::new()
     }
 
-    /// From now on, remember what is weighed in a step.
-    fn explain(&mut self) {}
-
-    /// The policy's own objective for what it decided in the last step, where it has one.
-    fn own_estimate(&self) -> Option<f64> {
-        None
-    }
-
-    /// What it weighed in the last step, once told to [explain](SpecPolicy::explain) itself.
-    fn weighed(&self) -> Vec<Candidate> {
-        Vec::new()
+    /// How it came to what it decided in the last step. From the first call on it remembers what it weighs: before the
+    /// step for whoever wants the candidates, and after it to have them.
+    fn explain(&mut self) -> Explanation {
+        Explanation::default()
     }
 }

@@ -6,7 +6,7 @@ use crate::drafts::Drafts;
 use crate::engine::{ByPolicy, SpecDecode, TablesOf, draft_at_start};
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
 use crate::latency::PassShape;
-use crate::policy::{BatchView, DraftPlan, SpecPolicy};
+use crate::policy::{BatchView, DraftLimits, DraftPlan, SpecPolicy};
 use crate::time::Time;
 use crate::workload::RequestId;
 use std::convert::Infallible;
@@ -54,8 +54,8 @@ impl Scripted {
 struct Nobody;
 
 impl SpecPolicy for Nobody {
-    fn limit(&self) -> u32 {
-        0
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(0)
     }
 
     fn propose(&mut self, _: &BatchView, _: &mut DraftPlan) {}

@@ -108,7 +108,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
                     .filter(|batch| !batch.is_empty())
                     .for_each(|accepted| learn(&mut *policy, accepted));
             }
-            let trees = policy.tree_tokens();
+            let trees = policy.limits().tree_tokens;
             let columns = if trees > 0 { columns.with_limit(trees) } else { columns };
             let taking_part = policy.max_batch(&columns.view(columns.ids.len()));
             let n = taking_part.unwrap_or(columns.ids.len()).clamp(1, columns.ids.len());
@@ -118,8 +118,9 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
             let drafts = script.decide(&mut policy, &view, state.max_draft_len, &mut Vec::new());
             let mut decision = estimate(state, &belief, &view, &drafts);
             decision.batch_prefix = taking_part;
-            decision.own_estimate = policy.own_estimate();
-            decision.candidates = explain.then(|| policy.weighed().into_iter().map(Weighed::from).collect());
+            let explanation = policy.explain();
+            decision.own_estimate = explanation.estimate;
+            decision.candidates = explain.then(|| explanation.candidates.into_iter().map(Weighed::from).collect());
             decision
         }
         // No drafter, or one that is refused above.

@@ -26,7 +26,7 @@ impl Needs {
     /// # Errors
     /// What no device can do.
     pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
-        let trees = policy.is_some_and(|p| p.tree_tokens() > 0);
+        let trees = policy.is_some_and(|p| p.limits().tree_tokens > 0);
         let wants = policy.map(|p| p.wants()).unwrap_or_default();
         let looks = wants.entropy || wants.divergence;
         match *acceptance {

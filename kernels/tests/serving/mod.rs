@@ -48,12 +48,8 @@ impl Fixed {
 }
 
 impl SpecPolicy for Fixed {
-    fn limit(&self) -> u32 {
-        self.k
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.tokens
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.k, self.tokens)
     }
 
     fn wants(&self) -> Wants {

@@ -60,12 +60,8 @@ pub fn target() -> Linear {
 struct Fixed(u32);
 
 impl SpecPolicy for Fixed {
-    fn limit(&self) -> u32 {
-        self.0
-    }
-
-    fn vllm_has_it(&self) -> bool {
-        true
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.0).as_in_vllm(&[])
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {

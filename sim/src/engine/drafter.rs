@@ -89,8 +89,9 @@ impl<E: Executor> Drafter<E> for ByPolicy {
     const ACTIVE: bool = true;
 
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32 {
-        match self.0.tree_tokens() {
-            0 => self.0.limit().min(max_draft_len),
+        let limits = self.0.limits();
+        match limits.tree_tokens {
+            0 => limits.depth.min(max_draft_len),
             tokens => tokens.min(MAX_TREE_TOKENS),
         }
     }

@@ -22,12 +22,8 @@ struct Spy {
 }
 
 impl SpecPolicy for Spy {
-    fn limit(&self) -> u32 {
-        4
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        9
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(4, 9)
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {

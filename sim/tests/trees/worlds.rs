@@ -23,12 +23,8 @@ impl Static {
 }
 
 impl SpecPolicy for Static {
-    fn limit(&self) -> u32 {
-        self.depth
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.nodes
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.depth, self.nodes)
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {

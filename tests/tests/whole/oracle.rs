@@ -182,7 +182,7 @@ fn no_policy_beats_the_oracle_on_a_state_it_visits() {
         let context = world.context(&belief, seed);
         for spec in PolicySpec::all() {
             let Speculation::Policy(policy) = spec.build(&context) else { continue };
-            if policy.tree_tokens() > 0 {
+            if policy.limits().tree_tokens > 0 {
                 continue;
             }
             let Speculation::Oracle(oracle) = PolicySpec::OracleGoodput(OracleGoodput::default()).build(&context)

@@ -15,8 +15,8 @@ fn constant(rate: f64, seed: u64, workload: &Workload) -> Box<dyn AcceptanceSour
 pub struct Fixed(pub u32);
 
 impl SpecPolicy for Fixed {
-    fn limit(&self) -> u32 {
-        self.0
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.0)
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {

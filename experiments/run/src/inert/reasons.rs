@@ -45,7 +45,7 @@ impl<'a> Facts<'a> {
         if below("acceptance.confidence") && !self.bounds && !any(|p| p.wants() != Wants::default()) {
             return Some("no policy here looks at confidences".into());
         }
-        if below("acceptance.ranks") && !any(|p| p.tree_tokens() > 0) {
+        if below("acceptance.ranks") && !any(|p| p.limits().tree_tokens > 0) {
             return Some("no policy here drafts trees".into());
         }
         if below("belief") {

@@ -35,14 +35,15 @@ pub enum Lengths {
 impl SpeculativeConfig {
     /// A policy's, of chains of at most `max_draft_len` tokens. Trees are not vLLM's: they count by their tokens.
     pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
-        let chain = policy.max_limit().min(max_draft_len);
-        let tree = policy.max_tree_tokens().min(MAX_TREE_TOKENS);
+        let limits = policy.limits();
+        let chain = limits.max_depth.min(max_draft_len);
+        let tree = limits.max_tree_tokens.min(MAX_TREE_TOKENS);
         SpeculativeConfig {
             drafter: true,
             num_speculative_tokens: chain.max(tree),
             parallel_drafting,
-            per_batch_size: policy.per_batch_size(),
-            lengths: if policy.vllm_has_it() { Lengths::Released } else { Lengths::Own },
+            per_batch_size: limits.vllm.unwrap_or_default().to_vec(),
+            lengths: if limits.vllm.is_some() { Lengths::Released } else { Lengths::Own },
         }
     }
 

@@ -160,8 +160,8 @@ fn trimming_frees_budget_for_prompts() {
     /// Drafts 7, verifies none.
     struct Trims;
     impl SpecPolicy for Trims {
-        fn limit(&self) -> u32 {
-            7
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(7)
         }
         fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
             plan.fill(7);
@@ -187,8 +187,8 @@ fn draft_gaps_cost_what_they_say() {
     /// Drafts 2 in every third decode step only.
     struct Sometimes(u64);
     impl SpecPolicy for Sometimes {
-        fn limit(&self) -> u32 {
-            2
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(2)
         }
         fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
             plan.fill(if self.0 % 3 == 2 { 2 } else { 0 });
@@ -290,8 +290,8 @@ fn a_permanent_gap_survives_a_preemption() {
     /// Drafts in the first decode step only.
     struct Once(bool);
     impl SpecPolicy for Once {
-        fn limit(&self) -> u32 {
-            1
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(1)
         }
         fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
             plan.fill(u32::from(!self.0 || batch.limit.contains(&1) && batch.step > 60));

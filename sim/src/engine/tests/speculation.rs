@@ -25,12 +25,8 @@ impl Same {
 }
 
 impl SpecPolicy for Same {
-    fn limit(&self) -> u32 {
-        self.depth
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.nodes
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.depth, self.nodes)
     }
 
     fn max_batch(&mut self, _: &BatchView) -> Option<usize> {
@@ -124,11 +120,8 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     /// Keeps the confidences that the beam sees.
     struct Beam;
     impl SpecPolicy for Beam {
-        fn limit(&self) -> u32 {
-            3
-        }
-        fn tree_tokens(&self) -> u32 {
-            10
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::tree(3, 10)
         }
         fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
             plan.shape = DraftShape::Tree(Growth::Beam { topk: 2 });
@@ -165,8 +158,8 @@ fn only_decisions_that_are_made_cost_time() {
     /// Looks at every pass and selects.
     struct Looks;
     impl SpecPolicy for Looks {
-        fn limit(&self) -> u32 {
-            3
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(3)
         }
         fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
             plan.fill(3);
@@ -207,8 +200,8 @@ fn a_lookup_with_a_draft_prefill_is_told() {
 fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     struct Never;
     impl SpecPolicy for Never {
-        fn limit(&self) -> u32 {
-            3
+        fn limits(&self) -> DraftLimits<'_> {
+            DraftLimits::chain(3)
         }
         fn drafts_for_next(&mut self) -> bool {
             false

@@ -29,12 +29,8 @@ impl<'a> AroundExecutor for Addressed<'a> {
 pub struct Steady(pub u32);
 
 impl SpecPolicy for Steady {
-    fn limit(&self) -> u32 {
-        self.0
-    }
-
-    fn vllm_has_it(&self) -> bool {
-        true
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.0).as_in_vllm(&[])
     }
 
     fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
@@ -111,20 +107,10 @@ impl Erratic {
 }
 
 impl SpecPolicy for Erratic {
-    fn limit(&self) -> u32 {
-        self.draw(0, self.limit + 1)
-    }
-
-    fn max_limit(&self) -> u32 {
-        self.limit
-    }
-
-    fn max_tree_tokens(&self) -> u32 {
-        if self.wild && self.limit > 0 { WILD_TREE } else { 0 }
-    }
-
-    fn tree_tokens(&self) -> u32 {
-        self.growth().map_or(0, |_| self.draw(204, WILD_TREE) + 1)
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.draw(0, self.limit + 1), self.growth().map_or(0, |_| self.draw(204, WILD_TREE) + 1))
+            .up_to(self.limit)
+            .with_trees_up_to(if self.wild && self.limit > 0 { WILD_TREE } else { 0 })
     }
 
     fn wants(&self) -> Wants {

@@ -1,0 +1,72 @@
+//! `calm-or-busy`: one draft length while nobody waits, another once requests do.
+
+use foretoken_policies::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
+use serde::{Deserialize, Serialize};
+
+/// Parameters: what an experiment writes in `{ calm-or-busy = { … } }`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CalmOrBusy {
+    /// Draft tokens a request while nobody waits.
+    pub calm: u32,
+    /// Draft tokens a request while requests wait.
+    pub busy: u32,
+}
+
+impl Default for CalmOrBusy {
+    fn default() -> Self {
+        CalmOrBusy { calm: 4, busy: 1 }
+    }
+}
+
+impl Definition for CalmOrBusy {
+    fn summary(&self) -> &'static str {
+        "drafts one length while nobody waits and another once requests do"
+    }
+
+    fn source(&self) -> &'static str {
+        "an example"
+    }
+
+    fn sees(&self) -> &'static str {
+        "whether requests wait"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("calm", self.calm.max(self.busy)))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("calm-or-busy");
+        check.length("calm", self.calm)?;
+        check.that("busy", self.busy <= MAX_SPEC_LEN, || {
+            format!("{} is more than {MAX_SPEC_LEN} draft tokens", self.busy)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let [calm, busy] = [self.calm, self.busy].map(|k| k.min(context.max_draft_len));
+        Speculation::Policy(Box::new(Running { calm, busy }))
+    }
+}
+
+/// The running policy. No state.
+struct Running {
+    calm: u32,
+    busy: u32,
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.calm.max(self.busy))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(if batch.num_waiting > 0 { self.busy } else { self.calm });
+    }
+}

@@ -1,0 +1,216 @@
+//! `banditspec` and `banditspec-literal`: draft lengths as the arms of an upper-confidence-bound bandit whose reward is
+//! the throughput of the step.
+//!
+//! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
+//! `generate_utils.py`; restated in policies.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of *all*
+//! arms: it is the same for each, so that after the first rounds the best mean always wins and a wrong early mean is
+//! never put right. `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as UCB does.
+
+use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played, tokens_per_s};
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// What is added to an arm's mean reward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bonus {
+    /// √(exploration · ln t / pulls of all arms), as shipped. Rewards are as they are.
+    AllPulls,
+    /// √(exploration · ln t / the arm's pulls). Rewards are shares of the greatest one so far.
+    OwnPulls,
+    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms, n pulls of
+    /// the arm and rewards that are shares of the greatest one so far.
+    Ucbspec,
+}
+
+/// Parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Banditspec {
+    /// Draft lengths to choose from.
+    pub arms: Vec<u32>,
+    /// What is added to an arm's mean.
+    pub bonus: Bonus,
+    /// Weight under the bonus's root.
+    pub exploration: f64,
+    /// The arms take turns while the round is below this many times their number.
+    pub turns: u32,
+    /// δ of the `ucbspec` bonus; the paper's proof takes 1/2.
+    pub delta: f64,
+}
+
+impl Default for Banditspec {
+    fn default() -> Self {
+        Banditspec { arms: vec![1, 2, 3, 4], bonus: Bonus::OwnPulls, exploration: 6.0, turns: 2, delta: 0.5 }
+    }
+}
+
+impl Banditspec {
+    /// The shipped bonus.
+    pub fn literal() -> Banditspec {
+        Banditspec { bonus: Bonus::AllPulls, ..Banditspec::default() }
+    }
+}
+
+impl Definition for Banditspec {
+    fn summary(&self) -> &'static str {
+        match self.bonus {
+            Bonus::AllPulls => {
+                "a UCB bandit over lengths whose bonus is the same for every arm: greedy after the first rounds"
+            }
+            _ => "a UCB bandit over lengths, rewarded with tokens per second",
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        "BanditSpec (arXiv 2505.15141) 6.2 and Alg. 4, sail-sg/BanditSpec generate_utils.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "drafted and accepted counts and the times of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        match self.bonus {
+            Bonus::AllPulls => {
+                "the artefact learns anew for each generated batch, here one bandit serves the run; step times include prompts \
+                 that ride along"
+            }
+            _ => {
+                "the shipped bonus divides by all arms' pulls: corrected. Rewards are scaled by the greatest one so far, since the \
+                 bonus is made for rewards up to 1. The artefact learns anew for each generated batch, here one bandit serves the run"
+            }
+        }
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.arms.iter().copied().max().map(|longest| ("arms", longest))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("banditspec");
+        check_arms(&check, &self.arms)?;
+        check.that("exploration", self.exploration.is_finite() && self.exploration >= 0.0, || {
+            format!("{} is not a number from 0", self.exploration)
+        })?;
+        check.that("turns", self.turns > 0, || "must be at least 1".into())?;
+        check.that("delta", self.delta > 0.0 && self.delta <= 1.0, || {
+            format!("{} is not a probability above 0", self.delta)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(self, context.max_draft_len)))
+    }
+}
+
+/// The running policy.
+struct Running {
+    params: Banditspec,
+    arms: Vec<u32>,
+    /// Rewards of each arm, tokens per second.
+    rewards: Vec<Mean>,
+    /// Steps in which somebody could draft, this one included.
+    round: u64,
+    greatest: f64,
+    /// Of the last decision; empty while arms take turns.
+    scores: Vec<f64>,
+    chosen: usize,
+}
+
+impl Running {
+    fn new(params: &Banditspec, max_draft_len: u32) -> Running {
+        let arms = cut(&params.arms, max_draft_len);
+        Running {
+            rewards: vec![Mean::default(); arms.len()],
+            scores: Vec::with_capacity(arms.len()),
+            params: params.clone(),
+            arms,
+            round: 0,
+            greatest: 0.0,
+            chosen: 0,
+        }
+    }
+
+    /// The arm's mean and bonus; infinite for an arm that was never seen.
+    fn score(&self, arm: usize, all_pulls: u64) -> f64 {
+        let p = &self.params;
+        let (k, t) = (self.arms.len() as f64, self.round as f64);
+        let reward = self.rewards[arm];
+        let n = match p.bonus {
+            Bonus::AllPulls => all_pulls as f64,
+            _ => reward.count as f64,
+        };
+        if n == 0.0 {
+            return f64::INFINITY;
+        }
+        match p.bonus {
+            Bonus::AllPulls => reward.value + (p.exploration * t.ln() / n).sqrt(),
+            Bonus::OwnPulls => reward.value / self.greatest + (p.exploration * t.ln() / n).sqrt(),
+            Bonus::Ucbspec => {
+                // Rounds before this one: the paper's t.
+                let before = t - 1.0;
+                let spread = 1.0 + 2.0 * (k * before * before * (1.0 + n).sqrt() / p.delta).ln();
+                reward.value / self.greatest + 0.5 * ((1.0 + n) / (n * n) * spread).sqrt()
+            }
+        }
+    }
+
+    /// The next arm, by index: in turns at first, then the best score; the shorter on a tie.
+    fn choose(&mut self) -> usize {
+        self.round += 1;
+        self.scores.clear();
+        let arms = self.arms.len() as u64;
+        if self.round < u64::from(self.params.turns) * arms {
+            return ((self.round - 1) % arms) as usize;
+        }
+        let all_pulls = self.rewards.iter().map(|r| r.count).sum();
+        let mut best = 0;
+        for arm in 0..self.arms.len() {
+            let score = self.score(arm, all_pulls);
+            self.scores.push(score);
+            if score > self.scores[best] {
+                best = arm;
+            }
+        }
+        best
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.arms.last().copied().unwrap_or(0))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        if has_room(batch) {
+            self.chosen = self.choose();
+            plan.fill(self.arms[self.chosen]);
+        }
+    }
+
+    /// The length that was run is rewarded; without one among the arms (a limit was in the way) the step teaches
+    /// nothing.
+    fn observe(&mut self, outcome: &StepOutcome) {
+        let ran = played(outcome);
+        if let Some(reward) = tokens_per_s(outcome)
+            && let Some(arm) = self.arms.iter().position(|&a| a == ran)
+        {
+            self.greatest = self.greatest.max(reward);
+            self.rewards[arm].add(reward);
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let scored = self.arms.iter().zip(&self.scores);
+        Explanation {
+            estimate: self.scores.get(self.chosen).copied().filter(|s| s.is_finite()),
+            candidates: scored.map(|(k, &estimate)| Candidate { what: format!("k = {k}"), estimate }).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "banditspec_tests.rs"]
+mod tests;

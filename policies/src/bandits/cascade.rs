@@ -1,0 +1,321 @@
+//! `cascade-like`: tests lengths briefly, then keeps the most useful one for longer; speculates not at all where no
+//! length pays for itself.
+//!
+//! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675):
+//! utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
+//! phases long; utility below one disables speculation. The constants, the back-off and the climb are our own, which
+//! the "-like" says (policies.md 7.7). A vLLM fork's rule, accepted/(1 + 0.1 k), knows no time and is not this one.
+
+use crate::bandits::bandit::{cut, has_room};
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{
+    BatchView, Candidate, DraftLimits, DraftPlan, Explanation, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Parameters; all values are our own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CascadeLike {
+    /// Draft lengths to test, beside none.
+    pub lengths: Vec<u32>,
+    /// Steps each is tested for.
+    pub test_steps: u32,
+    /// Steps of a set phase.
+    pub set_steps: u32,
+    /// A set phase without speculation is twice as long as the one before it, up to so many times `set_steps`.
+    pub most_back_off: u32,
+}
+
+impl Default for CascadeLike {
+    fn default() -> Self {
+        CascadeLike { lengths: vec![1, 2, 3, 4, 5], test_steps: 4, set_steps: 64, most_back_off: 16 }
+    }
+}
+
+impl Definition for CascadeLike {
+    fn summary(&self) -> &'static str {
+        "tests lengths by tokens gained over time lost, sets the best for a while, stops speculating where none pays"
+    }
+
+    fn source(&self) -> &'static str {
+        "Cascade (arXiv 2506.20675), abstract"
+    }
+
+    fn sees(&self) -> &'static str {
+        "accepted counts and the times of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the paper decides per request for one request at a time; here for the batch. Its constants are not confirmed: phase \
+         lengths, the doubling back-off and climbing from the shortest length until utility falls are our own. What a trial's \
+         steps cost includes prompts that ride along"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.lengths.iter().copied().max().map(|longest| ("lengths", longest))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("cascade-like");
+        let lengths = &self.lengths;
+        check.that("lengths", !lengths.is_empty() && lengths.iter().all(|k| (1..=MAX_SPEC_LEN).contains(k)), || {
+            format!("{lengths:?} are not one or more draft lengths from 1 to {MAX_SPEC_LEN}")
+        })?;
+        for (key, value) in
+            [("test_steps", self.test_steps), ("set_steps", self.set_steps), ("most_back_off", self.most_back_off)]
+        {
+            check.that(key, value > 0, || "must be at least 1".into())?;
+        }
+        Ok(())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(self, context.max_draft_len)))
+    }
+}
+
+/// What a trial measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Trial {
+    steps: u32,
+    tokens: u64,
+    requests: u64,
+    seconds: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Testing the length at this index.
+    Test(usize),
+    /// Running a length for so many more steps.
+    Set(u32, u32),
+}
+
+/// The running policy.
+struct Running {
+    params: CascadeLike,
+    /// 0, then the lengths in rising order.
+    lengths: Vec<u32>,
+    phase: Phase,
+    trial: Trial,
+    /// Trials begun so far: outcomes of steps of earlier ones come too late.
+    trials: u64,
+    /// Seconds a step takes without speculation, in this round of trials.
+    plain_s: f64,
+    /// Utility of each length tested in this round.
+    utility: Vec<f64>,
+    /// Set phases in a row without speculation.
+    disabled: u32,
+    /// The trial each step belongs to whose outcome is still to come, oldest first; `None` outside of tests.
+    awaited: VecDeque<Option<u64>>,
+}
+
+impl Running {
+    fn new(params: &CascadeLike, max_draft_len: u32) -> Running {
+        let mut with_none = params.lengths.clone();
+        with_none.push(0);
+        let lengths = cut(&with_none, max_draft_len);
+        Running {
+            utility: Vec::with_capacity(lengths.len()),
+            lengths,
+            params: params.clone(),
+            phase: Phase::Test(0),
+            trial: Trial::default(),
+            trials: 0,
+            plain_s: 0.0,
+            disabled: 0,
+            awaited: VecDeque::new(),
+        }
+    }
+
+    fn begin(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.trial = Trial::default();
+        self.trials += 1;
+    }
+
+    /// The length of the next step.
+    fn next(&mut self) -> u32 {
+        match self.phase {
+            Phase::Test(i) => self.lengths[i],
+            Phase::Set(k, left) if left > 1 => {
+                self.phase = Phase::Set(k, left - 1);
+                k
+            }
+            Phase::Set(k, _) => {
+                self.utility.clear();
+                self.begin(Phase::Test(0));
+                k
+            }
+        }
+    }
+
+    /// A trial is complete: climb on while utility rises, else set the best length.
+    fn conclude(&mut self, tested: usize) {
+        let t = self.trial;
+        let step_s = t.seconds / f64::from(t.steps);
+        if tested == 0 {
+            self.plain_s = step_s;
+        }
+        let before = self.utility.last().copied();
+        let gain = t.tokens as f64 / t.requests as f64;
+        // Without drafts a request gains one token at a cost of one: utility 1 by definition.
+        let now = if tested == 0 { 1.0 } else { gain / (step_s / self.plain_s) };
+        self.utility.push(now);
+        // The shortest length may not pay where a longer one does, so it is no end of the climb.
+        let rises = tested < 2 || before.is_some_and(|before| now > before);
+        if rises && tested + 1 < self.lengths.len() {
+            return self.begin(Phase::Test(tested + 1));
+        }
+        let best =
+            (0..self.utility.len()).fold(0, |best, i| if self.utility[i] > self.utility[best] { i } else { best });
+        self.disabled = if best == 0 { self.disabled + 1 } else { 0 };
+        let times =
+            1u32.checked_shl(self.disabled.saturating_sub(1)).unwrap_or(u32::MAX).min(self.params.most_back_off);
+        self.begin(Phase::Set(self.lengths[best], self.params.set_steps.saturating_mul(times)));
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.lengths.last().copied().unwrap_or(0))
+    }
+
+    /// Steps in which nobody can draft belong to no phase.
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let testing = matches!(self.phase, Phase::Test(_)).then_some(self.trials);
+        if !has_room(batch) {
+            return self.awaited.push_back(None);
+        }
+        plan.fill(self.next());
+        self.awaited.push_back(testing);
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        // A step without decode requests proposed nothing.
+        if outcome.accepted.is_empty() {
+            return;
+        }
+        let of = self.awaited.pop_front().flatten();
+        let seconds = (outcome.draft_time + outcome.verify_time).as_s();
+        if let Phase::Test(tested) = self.phase
+            && of == Some(self.trials)
+            && seconds > 0.0
+        {
+            let t = &mut self.trial;
+            t.steps += 1;
+            t.requests += outcome.accepted.len() as u64;
+            t.tokens += outcome.accepted.iter().map(|&a| u64::from(a) + 1).sum::<u64>();
+            t.seconds += seconds;
+            if t.steps == self.params.test_steps {
+                self.conclude(tested);
+            }
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let tested = self.lengths.iter().zip(&self.utility);
+        Explanation {
+            estimate: None,
+            candidates: tested
+                .map(|(k, &estimate)| Candidate { what: format!("k = {k}, its utility"), estimate })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, outcome};
+    use foretoken_sim::{Drafts, Time};
+
+    /// Plays steps for a batch of two whose requests gain `gain(k)` drafts together and take `ms(k)`; the lengths
+    /// chosen.
+    fn play(p: &mut Running, steps: u32, gain: impl Fn(u32) -> [u32; 2], ms: impl Fn(u32) -> f64) -> Vec<u32> {
+        let batch = Batch::new(&[100, 100], &[8, 8]);
+        let drafts = Drafts::default();
+        (0..steps)
+            .map(|_| {
+                let mut plan = DraftPlan { draft_len: vec![0, 0], ..DraftPlan::default() };
+                p.propose(&batch.view(), &mut plan);
+                let k = plan.draft_len[0];
+                let verify_time = Time::from_s(ms(k) * 1e-3);
+                p.observe(&StepOutcome { verify_time, ..outcome(&drafts, &[k, k], &gain(k)) });
+                k
+            })
+            .collect()
+    }
+
+    fn running(lengths: &[u32]) -> Running {
+        Running::new(&CascadeLike { lengths: lengths.to_vec(), test_steps: 2, set_steps: 3, most_back_off: 4 }, 8)
+    }
+
+    fn with(runs: &[(u32, usize)]) -> Vec<u32> {
+        runs.iter().flat_map(|&(k, times)| vec![k; times]).collect()
+    }
+
+    /// Utilities 1, 1.5/1.2 = 1.25, 2/1.3 = 1.538, 2/1.4 = 1.429: the climb ends at 3, 2 is set, then all starts again.
+    #[test]
+    fn it_climbs_while_utility_rises_and_sets_the_best() {
+        let mut p = running(&[1, 2, 3, 4]);
+        let gain = |k: u32| [[0, 0], [0, 1], [1, 1], [1, 1], [1, 1]][k as usize];
+        let ms = |k: u32| [10.0, 12.0, 13.0, 14.0, 15.0][k as usize];
+        let cycle = with(&[(0, 2), (1, 2), (2, 2), (3, 2), (2, 3)]);
+        assert_eq!(play(&mut p, 22, gain, ms), [cycle.clone(), cycle].concat());
+        play(&mut p, 8, gain, ms);
+        let utility: Vec<f64> = p.explain().candidates.iter().map(|c| c.estimate).collect();
+        let expected = [1.0, 1.5 / 1.2, 2.0 / 1.3, 2.0 / 1.4];
+        assert!(utility.iter().zip(expected).all(|(u, e)| (u - e).abs() < 1e-9) && utility.len() == 4, "{utility:?}");
+    }
+
+    /// Where nothing pays it rests twice as long each time, up to the bound; a worse first length alone is no reason.
+    #[test]
+    fn it_backs_off_where_nothing_pays() {
+        let mut p = running(&[1, 2]);
+        let tests = [(0, 2), (1, 2), (2, 2)];
+        let expected: Vec<u32> =
+            [3, 6, 12, 12].iter().flat_map(|&rest| with(&[&tests[..], &[(0, rest)]].concat())).collect();
+        let lens = play(&mut p, expected.len() as u32, |_| [0, 0], |k| 10.0 + f64::from(k));
+        assert_eq!(lens, expected);
+        // It pays again: the back-off is forgotten.
+        let lens = play(&mut p, 18, |k| [k, k], |_| 10.0);
+        assert_eq!(lens, with(&[(0, 2), (1, 2), (2, 2), (2, 3), (0, 2), (1, 2), (2, 2), (2, 3)])[..18]);
+        let mut late = running(&[1, 4]);
+        let lens = play(&mut late, 9, |k| if k == 4 { [4, 4] } else { [0, 0] }, |_| 10.0);
+        assert_eq!(lens, with(&[(0, 2), (1, 2), (4, 2), (4, 3)]));
+    }
+
+    /// Outcomes that come three steps late lengthen trials and are not taken for those of the next.
+    #[test]
+    fn late_outcomes_belong_to_their_trial() {
+        let mut p = running(&[1]);
+        let batch = Batch::new(&[100, 100], &[8, 8]);
+        let drafts = Drafts::default();
+        let mut on_their_way = VecDeque::new();
+        let mut lens = Vec::new();
+        for _ in 0..20 {
+            let mut plan = DraftPlan { draft_len: vec![0, 0], ..DraftPlan::default() };
+            p.propose(&batch.view(), &mut plan);
+            lens.push(plan.draft_len[0]);
+            on_their_way.push_back(plan.draft_len[0]);
+            if on_their_way.len() > 3 {
+                let k = on_their_way.pop_front().expect("there are four");
+                p.observe(&StepOutcome { verify_time: Time::from_s(0.01), ..outcome(&drafts, &[k, k], &[k, k]) });
+            }
+        }
+        assert_eq!(lens, with(&[(0, 5), (1, 5), (1, 3), (0, 5), (1, 2)]));
+        assert_eq!(p.utility[0], 1.0);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let key = |p: CascadeLike| p.check().expect_err("refused").key;
+        assert_eq!(key(CascadeLike { lengths: vec![], ..CascadeLike::default() }), "lengths");
+        assert_eq!(key(CascadeLike { lengths: vec![0, 1], ..CascadeLike::default() }), "lengths");
+        assert_eq!(key(CascadeLike { set_steps: 0, ..CascadeLike::default() }), "set_steps");
+        assert_eq!(Running::new(&CascadeLike::default(), CONTEXT.max_draft_len).limits().depth, 5);
+    }
+}

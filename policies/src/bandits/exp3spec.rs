@@ -1,0 +1,219 @@
+//! `exp3spec`: draft lengths drawn with exponential weights, for rewards that nothing is assumed about.
+//!
+//! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); there is no code of it. Arm i is drawn with a
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ), with the learning rate ηₜ = √(ln K / (t K)) and the loss of the arm that
+//! was drawn, in [0, 1], over its probability as Ẑ.
+
+use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{
+    BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, SpecPolicy, Speculation, StepOutcome, Stream,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Exp3spec {
+    /// Draft lengths to choose from.
+    pub arms: Vec<u32>,
+    /// What the paper's learning rate is multiplied with.
+    pub rate: f64,
+}
+
+impl Default for Exp3spec {
+    fn default() -> Self {
+        Exp3spec { arms: vec![1, 2, 3, 4], rate: 1.0 }
+    }
+}
+
+impl Definition for Exp3spec {
+    fn summary(&self) -> &'static str {
+        "draws lengths with exponential weights (EXP3), rewarded with tokens per second"
+    }
+
+    fn source(&self) -> &'static str {
+        "BanditSpec (arXiv 2505.15141) Alg. 5 and 9, EXP3Spec"
+    }
+
+    fn sees(&self) -> &'static str {
+        "accepted counts and the times of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the paper's loss counts accepted tokens, (L + 1 - y) / L, and its arms are draft models; for lengths it takes the \
+         throughput as reward (6.2), so the loss here is 1 - tokens per second over the greatest so far. One bandit serves the \
+         run, not one a request"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.arms.iter().copied().max().map(|longest| ("arms", longest))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("exp3spec");
+        check_arms(&check, &self.arms)?;
+        check
+            .that("rate", self.rate.is_finite() && self.rate > 0.0, || format!("{} is not a number above 0", self.rate))
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(self, context)))
+    }
+}
+
+/// An arm, by index, and the probability it was drawn with.
+type Drawn = (usize, f64);
+
+/// The running policy.
+struct Running {
+    rate: f64,
+    arms: Vec<u32>,
+    luck: Luck,
+    /// Sum of Ẑ of each arm.
+    losses: Vec<f64>,
+    chances: Vec<f64>,
+    round: u64,
+    greatest: f64,
+    /// What was drawn in the steps whose outcomes are still to come, oldest first: outcomes come in order, and the
+    /// estimate of a loss needs the chance at the time of the draw. `None` where nobody could draft.
+    awaited: VecDeque<Option<Drawn>>,
+}
+
+impl Running {
+    fn new(params: &Exp3spec, context: &PolicyContext) -> Running {
+        let arms = cut(&params.arms, context.max_draft_len);
+        Running {
+            rate: params.rate,
+            losses: vec![0.0; arms.len()],
+            chances: vec![0.0; arms.len()],
+            arms,
+            luck: Luck::new(context.seed, Stream::Policy, 0),
+            round: 0,
+            greatest: 0.0,
+            awaited: VecDeque::new(),
+        }
+    }
+
+    /// The next arm, for a uniform `u` in [0, 1).
+    fn draw(&mut self, u: f64) -> Drawn {
+        self.round += 1;
+        let k = self.arms.len() as f64;
+        let eta = self.rate * (k.ln() / (self.round as f64 * k)).sqrt();
+        // The least loss as the zero: the same probabilities, and no weight underflows to nothing for all arms.
+        let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut total = 0.0;
+        for (chance, loss) in self.chances.iter_mut().zip(&self.losses) {
+            *chance = (-eta * (loss - least)).exp();
+            total += *chance;
+        }
+        let mut below = 0.0;
+        let mut drawn = None;
+        for (arm, chance) in self.chances.iter_mut().enumerate() {
+            *chance /= total;
+            below += *chance;
+            if drawn.is_none() && u < below {
+                drawn = Some(arm);
+            }
+        }
+        let arm = drawn.unwrap_or(self.arms.len() - 1);
+        (arm, self.chances[arm])
+    }
+
+    fn learn(&mut self, (arm, chance): Drawn, reward: f64) {
+        self.greatest = self.greatest.max(reward);
+        self.losses[arm] += (1.0 - reward / self.greatest) / chance;
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.arms.last().copied().unwrap_or(0))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let drawn = has_room(batch).then(|| self.draw(self.luck.unit(batch.step)));
+        if let Some((arm, _)) = drawn {
+            plan.fill(self.arms[arm]);
+        }
+        self.awaited.push_back(drawn);
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        // A step without decode requests proposed nothing.
+        if outcome.accepted.is_empty() {
+            return;
+        }
+        if let Some(Some(drawn)) = self.awaited.pop_front()
+            && let Some(reward) = tokens_per_s(outcome)
+        {
+            self.learn(drawn, reward);
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let chances = self.arms.iter().zip(&self.chances);
+        Explanation {
+            estimate: None,
+            candidates: chances
+                .map(|(k, &estimate)| Candidate { what: format!("k = {k}, its chance"), estimate })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::CONTEXT;
+
+    fn running() -> Running {
+        Running::new(&Exp3spec::default(), &CONTEXT)
+    }
+
+    /// Three rounds by hand: all arms alike, then the loss of the drawn one over its chance.
+    #[test]
+    fn weights_by_hand() {
+        let mut p = running();
+        let drawn = p.draw(0.6);
+        assert_eq!(drawn, (2, 0.25));
+        p.learn(drawn, 100.0);
+        assert_eq!(p.losses, [0.0; 4], "the first reward is the greatest");
+        let drawn = p.draw(0.0);
+        assert_eq!(drawn, (0, 0.25));
+        p.learn(drawn, 25.0);
+        assert_eq!(p.losses, [3.0, 0.0, 0.0, 0.0]);
+        let eta = (4f64.ln() / (3.0 * 4.0)).sqrt();
+        let weight = (-eta * 3.0).exp();
+        let chance = weight / (weight + 3.0);
+        assert_eq!(p.draw(chance * 0.999).0, 0);
+        assert!((p.chances[0] - chance).abs() < 1e-15 && (p.chances.iter().sum::<f64>() - 1.0).abs() < 1e-15);
+    }
+
+    /// With rewards 1, 0.9, 0.5 and 0.2 of the best, most draws go to good arms, and the best becomes the likeliest.
+    #[test]
+    fn it_finds_the_best_arm() {
+        let mut p = running();
+        let luck = Luck::new(9, Stream::Policy, 1);
+        let mut counts = [0u32; 4];
+        for round in 0..20_000 {
+            let drawn = p.draw(luck.unit(round));
+            counts[drawn.0] += 1;
+            p.learn(drawn, [0.5, 1.0, 0.9, 0.2][drawn.0] * 1000.0);
+        }
+        assert!(counts[1] > 10_000 && counts[0] < 1000 && counts[3] < 1000, "{counts:?}");
+        assert!(p.chances[1] > 0.9, "{:?}", p.chances);
+        // However many rounds: losses differ without end, and chances stay numbers.
+        p.losses = vec![0.0, 1e9, 1e9, 1e9];
+        assert_eq!(p.draw(0.999).0, 0);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let key = |p: Exp3spec| p.check().expect_err("refused").key;
+        assert_eq!(key(Exp3spec { arms: vec![3, 3], ..Exp3spec::default() }), "arms");
+        assert_eq!(key(Exp3spec { arms: vec![1, 99], ..Exp3spec::default() }), "arms");
+        assert_eq!(key(Exp3spec { rate: 0.0, ..Exp3spec::default() }), "rate");
+    }
+}

@@ -1,0 +1,316 @@
+//! `nightjar-like`: a bandit over lengths for each size of batch, none included, that charges the way back from none.
+//!
+//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; policies.md 7.8. Time is cut into blocks
+//! of doubling length and these into bins of the root of it, for each batch size by itself. Bin b of a block explores
+//! with probability 1/√b, one length drawn evenly for the whole bin; the others take the length with the least time per
+//! token,
+//!
+//! `1 / (tokens per second and request) + (0 before, drafting now) · C_switch / k`
+//!
+//! where C_switch is what the draft needs for the tokens it has not seen. What could not be confirmed is our own, which
+//! the "-like" says.
+
+use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{
+    BatchView, Candidate, DraftLimits, DraftPlan, Explanation, Luck, SpecPolicy, Speculation, StepOutcome, Stream,
+};
+use serde::{Deserialize, Serialize};
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NightjarLike {
+    /// Longest draft; cut to the engine's.
+    pub k_max: u32,
+    /// Batch sizes that share a bandit.
+    pub bucket: u32,
+}
+
+impl Default for NightjarLike {
+    fn default() -> Self {
+        NightjarLike { k_max: 5, bucket: 2 }
+    }
+}
+
+impl Definition for NightjarLike {
+    fn summary(&self) -> &'static str {
+        "a bandit per batch size over lengths from 0, counting what it costs to start drafting again"
+    }
+
+    fn source(&self) -> &'static str {
+        "Nightjar (arXiv 2512.22420) Eq. 4 and its ADA-BINGREEDY planner"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size and what the draft has not seen; accepted counts and the times of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the artefact weighs lengths with priors made for its hardware and forces 0 over 20 requests at more than 2 a second: \
+         left out. Nor is the draft offloaded under memory pressure, or a change of load tested for. The cost of starting again \
+         comes from the believed model, not from a measured table; k_max is our own"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("nightjar-like");
+        check.length("k_max", self.k_max)?;
+        check.that("bucket", self.bucket > 0, || "must be at least 1 batch size".into())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// The time of one bucket of batch sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Clock {
+    /// Length of this block.
+    block: u64,
+    /// The bin of the block, from 1, and steps taken in it.
+    bin: u64,
+    step: u64,
+    /// What a bin that explores runs.
+    exploring: Option<u32>,
+}
+
+/// The running policy.
+struct Running {
+    k_max: u32,
+    bucket: usize,
+    /// Seconds the draft needs for a token it has not seen.
+    catch_up_s: f64,
+    luck: Luck,
+    /// By bucket.
+    clocks: Vec<Clock>,
+    /// By bucket and length: tokens per second and request.
+    rewards: Vec<Mean>,
+    /// Was the last step run without drafts?
+    was_off: bool,
+    /// Seconds per token and request of each length, as weighed last; infinite for one never run. Empty after
+    /// exploring.
+    losses: Vec<f64>,
+}
+
+impl Running {
+    fn new(rule: NightjarLike, context: &PolicyContext) -> Running {
+        let k_max = rule.k_max.min(context.max_draft_len);
+        let buckets = context.max_num_seqs.div_ceil(rule.bucket).max(1) as usize;
+        // A block of no length is over at once: the first step begins block 1 of length 1.
+        let clock = Clock { block: 1, bin: 0, step: 1, exploring: None };
+        Running {
+            k_max,
+            bucket: rule.bucket as usize,
+            catch_up_s: context.belief.draft.gamma_s,
+            luck: Luck::new(context.seed, Stream::Policy, 0),
+            clocks: vec![clock; buckets],
+            rewards: vec![Mean::default(); buckets * (k_max as usize + 1)],
+            was_off: false,
+            losses: Vec::with_capacity(k_max as usize + 1),
+        }
+    }
+
+    fn bucket_of(&self, requests: usize) -> usize {
+        ((requests - 1) / self.bucket).min(self.clocks.len() - 1)
+    }
+
+    fn rewards(&mut self, bucket: usize) -> &mut [Mean] {
+        let lengths = self.k_max as usize + 1;
+        &mut self.rewards[bucket * lengths..][..lengths]
+    }
+
+    /// Moves a bucket's clock on by a step, with two uniforms for a new bin: whether it explores, and what.
+    fn tick(&mut self, bucket: usize, luck: Luck) {
+        let lengths = self.k_max + 1;
+        let clock = &mut self.clocks[bucket];
+        let bin_steps = clock.block.isqrt().max(1);
+        if clock.step >= bin_steps {
+            clock.step = 0;
+            clock.bin += 1;
+            if (clock.bin - 1) * bin_steps >= clock.block {
+                clock.block *= 2;
+                clock.bin = 1;
+            }
+            let explores = luck.unit(0) < 1.0 / (clock.bin as f64).sqrt();
+            clock.exploring = explores.then(|| (luck.unit(1) * f64::from(lengths)) as u32);
+        }
+        clock.step += 1;
+    }
+
+    /// The length with the least time per token, the shorter on a tie; `None` when none was ever run in this bucket.
+    fn best(&mut self, bucket: usize, switch_s: f64) -> Option<u32> {
+        self.losses.clear();
+        let lengths = self.k_max as usize + 1;
+        let mut best = None;
+        for (k, reward) in self.rewards[bucket * lengths..][..lengths].iter().enumerate() {
+            let switch = if k > 0 { switch_s / k as f64 } else { 0.0 };
+            let loss = if reward.count > 0 { 1.0 / reward.value + switch } else { f64::INFINITY };
+            self.losses.push(loss);
+            if loss < best.map_or(f64::INFINITY, |b: usize| self.losses[b]) {
+                best = Some(k);
+            }
+        }
+        best.map(|k| k as u32)
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.k_max)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        if !has_room(batch) {
+            return;
+        }
+        let bucket = self.bucket_of(batch.len());
+        self.tick(bucket, self.luck.narrow(batch.step));
+        // A draft that is kept up in every step has nothing to catch up on.
+        let switch_s = match self.was_off && !batch.always_extend {
+            true => self.catch_up_s * batch.draft_gap.iter().map(|&g| f64::from(g)).sum::<f64>(),
+            false => 0.0,
+        };
+        self.losses.clear();
+        let k = match self.clocks[bucket].exploring {
+            Some(k) => k,
+            None => self.best(bucket, switch_s).unwrap_or(self.k_max),
+        };
+        self.was_off = k == 0;
+        plan.fill(k);
+    }
+
+    /// The length that was run is rewarded, which a limit may have made shorter than the one chosen.
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if let Some(reward) = tokens_per_s(outcome) {
+            let requests = outcome.accepted.len();
+            let bucket = self.bucket_of(requests);
+            let k = played(outcome).min(self.k_max) as usize;
+            self.rewards(bucket)[k].add(reward / requests as f64);
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let losses = self.losses.iter().enumerate().filter(|(_, l)| l.is_finite());
+        Explanation {
+            estimate: None,
+            candidates: losses
+                .map(|(k, &estimate)| Candidate { what: format!("k = {k}, seconds a token"), estimate })
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BELIEF, Batch, CONTEXT, outcome};
+    use foretoken_sim::{Drafts, Time};
+    use itertools::Itertools;
+
+    fn running() -> Running {
+        Running::new(NightjarLike::default(), &CONTEXT)
+    }
+
+    fn choose(p: &mut Running, batch: &Batch) -> u32 {
+        let mut plan = DraftPlan { draft_len: vec![0; batch.ids.len()], ..DraftPlan::default() };
+        p.propose(&batch.view(), &mut plan);
+        plan.draft_len[0]
+    }
+
+    fn seen(p: &mut Running, requests: usize, k: u32, seconds: f64) {
+        let (drafts, zeros) = (Drafts::default(), vec![0; requests]);
+        p.observe(&StepOutcome { verify_time: Time::from_s(seconds), ..outcome(&drafts, &vec![k; requests], &zeros) });
+    }
+
+    /// Blocks of 1, 2, 4, 8, 16 steps in bins of 1, 1, 2, 2, 4: (length of block, bin) of each step.
+    #[test]
+    fn bins_and_blocks() {
+        let mut p = running();
+        let times: Vec<(u64, u64)> = (0..31)
+            .map(|step| {
+                p.tick(0, p.luck.narrow(step));
+                (p.clocks[0].block, p.clocks[0].bin)
+            })
+            .collect();
+        let block = |length: u64, bin: u64| (0..length).map(move |s| (length, s / bin + 1));
+        let expected: Vec<(u64, u64)> =
+            [(1, 1), (2, 1), (4, 2), (8, 2), (16, 4)].into_iter().flat_map(|(l, b)| block(l, b)).collect();
+        assert_eq!(times, expected);
+    }
+
+    /// The first bin of a block always explores, bin b of the later ones once in √b.
+    #[test]
+    fn bins_explore_less_and_less() {
+        let mut counts = [[0u32; 2]; 5];
+        let mut drawn = [0u32; 6];
+        for seed in 0..4000 {
+            let mut p = Running::new(NightjarLike::default(), &PolicyContext { seed, ..CONTEXT });
+            for step in 0..31 {
+                p.tick(0, p.luck.narrow(step));
+                let clock = p.clocks[0];
+                if clock.block == 16 && clock.step == 1 {
+                    counts[clock.bin as usize][usize::from(clock.exploring.is_some())] += 1;
+                    clock.exploring.into_iter().for_each(|k| drawn[k as usize] += 1);
+                }
+            }
+        }
+        assert_eq!(counts[1], [0, 4000]);
+        for (bin, count) in counts.iter().enumerate().skip(2) {
+            let (p, share) = (1.0 / (bin as f64).sqrt(), f64::from(count[1]) / 4000.0);
+            // Four standard errors of a proportion.
+            assert!((share - p).abs() < 4.0 * (p * (1.0 - p) / 4000.0).sqrt(), "bin {bin}: {share}");
+        }
+        let (all, each) = (drawn.iter().sum::<u32>(), drawn.iter().map(|&d| f64::from(d)));
+        assert!(each.into_iter().all(|d| (d / f64::from(all) - 1.0 / 6.0).abs() < 0.02), "{drawn:?}");
+    }
+
+    /// Losses by hand: 20 ms a token without drafts, 19 ms with 2, 18 ms with 4; starting again costs C/k.
+    #[test]
+    fn the_way_back_is_charged() {
+        let mut p = running();
+        for (k, ms) in [(0, 20.0), (2, 19.0), (4, 18.0)] {
+            seen(&mut p, 2, k, ms * 1e-3);
+        }
+        assert_eq!(p.best(0, 0.0), Some(4));
+        // 20 against 19 + 3/2 and 18 + 3/4 ms; then 19 + 12/2 and 18 + 12/4.
+        assert_eq!(p.best(0, 3e-3), Some(4));
+        assert_eq!(p.best(0, 12e-3), Some(0));
+        let expected = [0.020, f64::INFINITY, 0.019 + 0.006, f64::INFINITY, 0.018 + 0.003, f64::INFINITY];
+        assert!(p.losses.iter().zip_eq(expected).all(|(&l, e)| l == e || (l - e).abs() < 1e-12), "{:?}", p.losses);
+        assert_eq!(p.explain().candidates.len(), 3);
+        // The whole decision: 6,000 tokens unseen at 2 µs each are 12 ms.
+        p.clocks[0] = Clock { block: 1 << 20, bin: 9, step: 1, exploring: None };
+        let mut batch = Batch::new(&[4000, 4000], &[8, 8]);
+        batch.gap = vec![3000, 3000];
+        assert_eq!(BELIEF.draft.gamma_s, 2e-6);
+        assert_eq!(choose(&mut p, &batch), 4, "it was drafting");
+        p.was_off = true;
+        assert_eq!(choose(&mut p, &batch), 0);
+        batch.always_extend = true;
+        assert_eq!(choose(&mut p, &batch), 4, "the draft was kept up");
+    }
+
+    /// Each bucket learns by itself, and what a limit cut is credited to what was run.
+    #[test]
+    fn batch_sizes_are_told_apart() {
+        let mut p = running();
+        seen(&mut p, 2, 3, 0.01);
+        seen(&mut p, 3, 1, 0.01);
+        seen(&mut p, 1000, 5, 0.01);
+        assert_eq!(
+            (p.best(0, 0.0), p.best(1, 0.0), p.best(2, 0.0), p.best(31, 0.0)),
+            (Some(3), Some(1), None, Some(5))
+        );
+        assert_eq!(p.rewards(1)[1], Mean { count: 1, value: 100.0 });
+        let cannot = Batch::new(&[100], &[0]);
+        assert_eq!((choose(&mut p, &cannot), p.clocks[0].bin), (0, 0));
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let key = |p: NightjarLike| p.check().expect_err("refused").key;
+        assert_eq!(key(NightjarLike { k_max: 0, ..NightjarLike::default() }), "k_max");
+        assert_eq!(key(NightjarLike { bucket: 0, ..NightjarLike::default() }), "bucket");
+    }
+}

@@ -1,0 +1,73 @@
+//! `oracle-length`: drafts exactly what will be accepted. It ignores cost, so under load cheap policies can beat it: it
+//! is no bound, and shows what perfect knowledge of acceptance alone is worth.
+//!
+//! Source: policies.md 7.12 (`oracle-k` there), 12.
+
+use crate::definition::{BadParameter, Definition, PolicyContext};
+use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};
+use serde::{Deserialize, Serialize};
+
+/// No parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OracleLength {}
+
+impl Definition for OracleLength {
+    fn summary(&self) -> &'static str {
+        "drafts exactly the tokens that will be accepted, whatever they cost; no bound"
+    }
+
+    fn source(&self) -> &'static str {
+        "hindsight on acceptance; not a policy a server can run"
+    }
+
+    fn sees(&self) -> &'static str {
+        "the hidden truth: how many drafts will be accepted"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
+    }
+
+    fn sees_hidden_truth(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        Ok(())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Oracle(Box::new(Running { longest: context.max_draft_len }))
+    }
+}
+
+/// The running oracle. No state.
+struct Running {
+    longest: u32,
+}
+
+impl OraclePolicy for Running {
+    fn limit(&self) -> u32 {
+        self.longest
+    }
+
+    fn propose(&mut self, _: &BatchView, truth: &Truth, plan: &mut DraftPlan) {
+        for (len, &run) in plan.draft_len.iter_mut().zip(truth.run) {
+            *len = run.min(self.longest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run};
+
+    #[test]
+    fn it_drafts_the_accepted_run() {
+        let mut run = Run::of(&OracleLength {}, &CONTEXT);
+        let step = run.step(&Batch::new(&[10, 20, 30], &[8, 8, 0]), |_, _| 0.5, &[3, 0, 0]);
+        assert_eq!((step.draft_len, step.verify_len), (vec![3, 0, 0], vec![3, 0, 0]));
+    }
+}

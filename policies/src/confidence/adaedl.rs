@@ -1,0 +1,276 @@
+//! `adaedl`: drafts while an entropy-based lower bound on the acceptance probability stays above a threshold that
+//! adapts to what was accepted.
+//!
+//! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
+//! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
+//! policies.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request; the draft loop stops for all of
+//! them as soon as one falls short.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Parameters, with the implementation's values; its longest draft of 20 is `max_spec_tokens`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Adaedl {
+    /// γ: what the entropy, in nats, is multiplied with under the root.
+    pub gamma: f64,
+    /// λ of a new request.
+    pub initial_lambda: f64,
+    /// Acceptance rate aimed at.
+    pub alpha: f64,
+    /// Weight of the old acceptance rate when a step's comes in.
+    pub beta1: f64,
+    /// Weight of the old λ when it moves.
+    pub beta2: f64,
+    /// How far λ is moved, before `beta2`.
+    pub epsilon: f64,
+    /// Draft passes before a stop is considered.
+    pub k_min: u32,
+    /// Longest draft; cut to the engine's.
+    pub k_max: u32,
+}
+
+impl Default for Adaedl {
+    fn default() -> Self {
+        Adaedl {
+            gamma: 0.1,
+            initial_lambda: 0.5,
+            alpha: 0.9,
+            beta1: 0.5,
+            beta2: 0.9,
+            epsilon: 0.01,
+            k_min: 1,
+            k_max: 20,
+        }
+    }
+}
+
+impl Definition for Adaedl {
+    fn summary(&self) -> &'static str {
+        "drafts until an entropy bound on acceptance falls below an adapting threshold for any request"
+    }
+
+    fn source(&self) -> &'static str {
+        "AdaEDL (arXiv 2410.18351), as AdaEDLScheduler in samsungsds-research-paper/DSDE"
+    }
+
+    fn sees(&self) -> &'static str {
+        "the entropy behind each drafted token; drafted and accepted counts of past steps, per request"
+    }
+
+    fn differences(&self) -> &'static str {
+        "k_min is 1, what the implementation's draft runner falls back to; its configuration gives all its schedulers 6. Its \
+         k_max of 20 is cut to the engine's"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("adaedl");
+        check.that("gamma", self.gamma.is_finite() && self.gamma > 0.0, || {
+            format!("{} is not a number above 0", self.gamma)
+        })?;
+        for (key, value) in [
+            ("initial_lambda", self.initial_lambda),
+            ("alpha", self.alpha),
+            ("beta1", self.beta1),
+            ("beta2", self.beta2),
+            ("epsilon", self.epsilon),
+        ] {
+            check.share(key, value)?;
+        }
+        check.length("k_max", self.k_max)?;
+        check.that("k_min", (1..=self.k_max).contains(&self.k_min), || {
+            format!("{} is not from 1 to k_max ({})", self.k_min, self.k_max)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let rule = Adaedl { k_max: self.k_max.min(context.max_draft_len), ..*self };
+        Speculation::Policy(Box::new(Running { rule, requests: Vec::new() }))
+    }
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Adapted {
+    acceptance: f64,
+    lambda: f64,
+}
+
+/// The running policy.
+struct Running {
+    rule: Adaedl,
+    /// By request id.
+    requests: Vec<Adapted>,
+}
+
+impl Running {
+    fn fresh(&self) -> Adapted {
+        Adapted { acceptance: 0.0, lambda: self.rule.initial_lambda }
+    }
+
+    /// One verified draft of a request.
+    fn learn(&self, known: Adapted, drafted: u32, accepted: u32) -> Adapted {
+        let r = &self.rule;
+        let rate = f64::from(accepted) / f64::from(drafted);
+        let acceptance = r.beta1 * known.acceptance + (1.0 - r.beta1) * rate;
+        let aim = if acceptance < r.alpha {
+            known.lambda + r.epsilon
+        } else if acceptance > r.alpha && accepted == r.k_max {
+            known.lambda - r.epsilon
+        } else {
+            known.lambda
+        };
+        Adapted { acceptance, lambda: r.beta2 * known.lambda + (1.0 - r.beta2) * aim }
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.rule.k_max)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::ENTROPY
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.rule.k_max);
+        let known = batch.ids.iter().max().map_or(0, |&id| id as usize + 1);
+        if self.requests.len() < known {
+            self.requests.resize(known, self.fresh());
+        }
+    }
+
+    /// The token that fell short is kept.
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        if drafts.passes < self.rule.k_min {
+            return Continue::Yes;
+        }
+        let newest = drafts.passes as usize - 1;
+        let short = batch.ids.iter().enumerate().any(|(i, &id)| {
+            drafts.draft_len[i] == drafts.passes && {
+                let bound = 1.0 - (self.rule.gamma * drafts.entropy(i, newest)).max(0.0).sqrt();
+                bound < self.requests[id as usize].lambda
+            }
+        });
+        if short { Continue::Stop } else { Continue::Yes }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        for ((&id, &drafted), &accepted) in outcome.ids.iter().zip(outcome.verified).zip(outcome.accepted) {
+            if drafted > 0 {
+                let id = id as usize;
+                if self.requests.len() <= id {
+                    self.requests.resize(id + 1, self.fresh());
+                }
+                self.requests[id] = self.learn(self.requests[id], drafted, accepted);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run, any_batch};
+    use foretoken_sim::acceptance::RankLaw;
+    use proptest::prelude::*;
+
+    fn running(rule: Adaedl) -> Running {
+        Running { rule, requests: Vec::new() }
+    }
+
+    /// λ by hand: 0.9 λ + 0.1 (λ ± 0.01), that is ± 0.001.
+    #[test]
+    fn lambda_follows_the_acceptance_rate() {
+        let p = running(Adaedl { k_max: 4, ..Adaedl::default() });
+        let close = |a: Adapted, acceptance: f64, lambda: f64| {
+            assert!((a.acceptance - acceptance).abs() < 1e-12 && (a.lambda - lambda).abs() < 1e-12, "{a:?}");
+        };
+        let mut known = p.fresh();
+        // The average starts at 0, so the first steps push λ up whatever is accepted.
+        known = p.learn(known, 4, 4);
+        close(known, 0.5, 0.501);
+        known = p.learn(known, 4, 4);
+        close(known, 0.75, 0.502);
+        known = p.learn(known, 4, 4);
+        close(known, 0.875, 0.503);
+        // Above the aim λ falls only when a whole longest draft was accepted.
+        known = p.learn(known, 4, 4);
+        close(known, 0.9375, 0.502);
+        known = p.learn(known, 2, 2);
+        close(known, 0.96875, 0.502);
+        known = p.learn(known, 4, 1);
+        close(known, 0.609375, 0.503);
+    }
+
+    /// One request that is unsure ends the draft for all, keeping its token; and each has its own λ.
+    #[test]
+    fn any_request_stops_the_batch() {
+        let mut run = Run::of(&Adaedl::default(), &CONTEXT);
+        let batch = Batch::new(&[100, 100, 100], &[8, 8, 0]);
+        let confidence = |i: usize, j: usize| if i == 1 && j == 2 { 0.05 } else { 0.95 };
+        let bound = |c: f64| 1.0 - (0.1 * RankLaw::default().entropy(c)).sqrt();
+        assert!(bound(0.05) < 0.5 + 8.0 * 0.001 && bound(0.95) > 0.7);
+        assert_eq!(run.step(&batch, confidence, &[8, 8, 0]).draft_len, [3, 3, 0]);
+        let mut late = Run::of(&Adaedl { k_min: 5, ..Adaedl::default() }, &CONTEXT);
+        assert_eq!(late.step(&batch, confidence, &[8, 8, 0]).draft_len, [8, 8, 0]);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let key = |p: Adaedl| p.check().expect_err("refused").key;
+        assert_eq!(key(Adaedl { gamma: 0.0, ..Adaedl::default() }), "gamma");
+        assert_eq!(key(Adaedl { beta2: 1.5, ..Adaedl::default() }), "beta2");
+        assert_eq!(key(Adaedl { k_min: 21, ..Adaedl::default() }), "k_min");
+        assert_eq!(key(Adaedl { k_max: 0, ..Adaedl::default() }), "k_max");
+    }
+
+    proptest! {
+        /// Several steps against a second reading of the source: all scores of a pass first, then the stop.
+        #[test]
+        fn equals_a_second_reading(
+            batches in prop::collection::vec(any_batch(6, 8), 1..8),
+            seed in 0usize..1000,
+        ) {
+            let rule = Adaedl { initial_lambda: 0.7, epsilon: 0.5, k_min: 2, k_max: 6, ..Adaedl::default() };
+            let mut run = Run::of(&rule, &CONTEXT);
+            let law = RankLaw::default();
+            // (acceptance rate, λ) by id.
+            let mut second = [(0.0f64, 0.7f64); 6];
+            for (step, batch) in batches.iter().enumerate() {
+                let mixed = |i: usize, j: usize| (i * 31 + j * 17 + step * 7 + seed) % 61;
+                let confidence = |i: usize, j: usize| 0.2 + 0.79 * (mixed(i, j) as f64 / 61.0);
+                let nats = |i: usize, j: usize| law.entropy(confidence(i, j));
+                let accepted: Vec<u32> = (0..batch.ids.len()).map(|i| ((i + step + seed) % 7) as u32).collect();
+                let made = run.step(batch, confidence, &accepted);
+                let lens: Vec<u32> = batch.limit.iter().map(|&l| l.min(6)).collect();
+                let longest = lens.iter().copied().max().unwrap_or(0);
+                let mut passes = 0;
+                while passes < longest {
+                    passes += 1;
+                    let scores: Vec<bool> = (0..lens.len())
+                        .filter(|&i| lens[i] >= passes)
+                        .map(|i| 1.0 - (0.1 * nats(i, passes as usize - 1)).sqrt() < second[i].1)
+                        .collect();
+                    if passes >= 2 && scores.contains(&true) {
+                        break;
+                    }
+                }
+                for i in 0..lens.len() {
+                    let drafted = lens[i].min(passes);
+                    prop_assert_eq!(made.draft_len[i], drafted);
+                    if drafted > 0 {
+                        let kept = accepted[i].min(drafted);
+                        let (rate, lambda) = &mut second[i];
+                        *rate = 0.5 * *rate + 0.5 * f64::from(kept) / f64::from(drafted);
+                        let up = if *rate < 0.9 { 0.5 } else if *rate > 0.9 && kept == 6 { -0.5 } else { 0.0 };
+                        *lambda = 0.9 * *lambda + 0.1 * (*lambda + up);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! `dsde`: a length for each request from how far the draft's distributions were off lately, and how steadily; a common
+//! cap keeps stragglers in check.
+//!
+//! Source: DSDE (arXiv 2509.01083), `KLScheduler` and `coordinate_batch_k` in samsungsds-research-paper/DSDE
+//! (`vllm/spec_decode/dynamic_scheduler.py`, `spec_decode_worker.py`, defaults from `vllm/config.py`); restated in
+//! policies.md 7.6. After each verification, with x = WVIR · SF:
+//!
+//! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over
+//!   that of its whole history, newer ones weighing more; 20 where the history hardly varies, 0 with fewer than two.
+//! - SF = exp(2 · mean divergence of the step / temperature) − 1, the temperature left out when it is 0.
+//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths,
+//!   rounded up.
+//!
+//! A new request doubles its length on full acceptance until enough divergences are in, which then fix its k_max and
+//! k_min.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::slots::Slots;
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Parameters, with the implementation's values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dsde {
+    /// Divergences remembered of a request; the warm-up lasts until there are so many (`dsl_activation_tokens`).
+    pub history: u32,
+    /// Weight of a divergence over that of the next newer one.
+    pub decay: f64,
+    /// Which part of the history, from its new end, is the short window: one in so many.
+    pub short_window: u32,
+    /// What the mean divergence is multiplied with in the exponent of SF.
+    pub sensitivity: f64,
+    /// Sampling temperature of the requests.
+    pub temperature: f64,
+    /// Length of a new request (`num_speculative_tokens`).
+    pub initial: u32,
+    /// Shortest draft (`min_spec_tokens`); cut to the engine's.
+    pub k_min: u32,
+    /// Longest draft (`max_spec_tokens`); cut to the engine's.
+    pub k_max: u32,
+    /// Is nobody's length over the mean of the batch's (`sl_cap_activation`)?
+    pub batch_cap: bool,
+}
+
+impl Default for Dsde {
+    fn default() -> Self {
+        Dsde {
+            history: 100,
+            decay: 0.9,
+            short_window: 3,
+            sensitivity: 2.0,
+            temperature: 0.0,
+            initial: 5,
+            k_min: 6,
+            k_max: 20,
+            batch_cap: true,
+        }
+    }
+}
+
+impl Definition for Dsde {
+    fn summary(&self) -> &'static str {
+        "a length per request from the size and steadiness of past divergences, capped at the batch's mean"
+    }
+
+    fn source(&self) -> &'static str {
+        "DSDE (arXiv 2509.01083), KLScheduler in samsungsds-research-paper/DSDE vllm/spec_decode/dynamic_scheduler.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "KL(target || draft) per verified position and accepted counts of past steps, per request"
+    }
+
+    fn differences(&self) -> &'static str {
+        "divergences are known up to the first rejected position, the artefact has them beyond: its step mean runs over all \
+         drafted positions, ours over the known ones, and its history fills faster. The batch cap is on; the artefact's \
+         configuration leaves it off unless asked. Bounds of 6 to 20 are cut to the engine's longest draft. A \
+         request without drafts in a step keeps its length"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("dsde");
+        check.that("history", (2..=10_000).contains(&self.history), || {
+            format!("{} is not a number of divergences from 2 to 10000", self.history)
+        })?;
+        check.that("decay", self.decay > 0.0 && self.decay <= 1.0, || {
+            format!("{} is not above 0 and at most 1", self.decay)
+        })?;
+        check.that("short_window", self.short_window > 0, || "must be at least 1".into())?;
+        for (key, value) in [("sensitivity", self.sensitivity), ("temperature", self.temperature)] {
+            check.that(key, value.is_finite() && value >= 0.0, || format!("{value} is not a number from 0"))?;
+        }
+        check.length("k_max", self.k_max)?;
+        check.that("initial", (1..=self.k_max).contains(&self.initial), || {
+            format!("{} is not from 1 to k_max ({})", self.initial, self.k_max)
+        })?;
+        check.that("k_min", (1..=self.k_max).contains(&self.k_min), || {
+            format!("{} is not from 1 to k_max ({})", self.k_min, self.k_max)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Known {
+    /// Its next draft length.
+    k: u32,
+    /// Shortest and longest draft, once the warm-up has fixed them.
+    bounds: Option<(u32, u32)>,
+    /// Divergences in its history, and where the next one goes.
+    filled: u32,
+    next: u32,
+    /// During the warm-up: most drafts accepted in a step; sum, number and greatest of the divergences.
+    most_accepted: u32,
+    sum: f64,
+    samples: u32,
+    greatest: f64,
+}
+
+/// The running policy.
+struct Running {
+    rule: Dsde,
+    slots: Slots,
+    /// By place.
+    known: Vec<Known>,
+    /// By place, `history` divergences each, as a ring.
+    history: Vec<f64>,
+    /// Weights of a whole history, oldest first.
+    weights: Vec<f64>,
+    /// A history in order.
+    ordered: Vec<f64>,
+    /// Of each request of the outcome that drafted: its place, its mean divergence, its length before the cap (0 during
+    /// the warm-up).
+    step: Vec<(usize, f64, u32)>,
+}
+
+impl Running {
+    fn new(rule: Dsde, context: &PolicyContext) -> Running {
+        let cut = |k: u32| k.min(context.max_draft_len);
+        let rule = Dsde { initial: cut(rule.initial), k_min: cut(rule.k_min), k_max: cut(rule.k_max), ..rule };
+        let n = rule.history as i32;
+        Running {
+            slots: Slots::new(context.max_num_seqs),
+            known: Vec::new(),
+            history: Vec::new(),
+            weights: (0..n).map(|i| rule.decay.powi(n - 1 - i)).collect(),
+            ordered: Vec::with_capacity(rule.history as usize),
+            step: Vec::new(),
+            rule,
+        }
+    }
+
+    fn fresh(&self) -> Known {
+        Known {
+            k: self.rule.initial,
+            bounds: None,
+            filled: 0,
+            next: 0,
+            most_accepted: 0,
+            sum: 0.0,
+            samples: 0,
+            greatest: 0.0,
+        }
+    }
+
+    /// Puts a request's history in order, oldest first.
+    fn order(&mut self, place: usize) {
+        let (n, known) = (self.rule.history as usize, &self.known[place]);
+        let ring = &self.history[place * n..][..n];
+        let start = if known.filled == self.rule.history { known.next as usize } else { 0 };
+        self.ordered.clear();
+        self.ordered.extend_from_slice(&ring[start..known.filled as usize]);
+        self.ordered.extend_from_slice(&ring[..start]);
+    }
+
+    /// The length after a step with this mean divergence.
+    fn length(&mut self, place: usize, mean: f64, (k_min, k_max): (u32, u32)) -> u32 {
+        self.order(place);
+        let wvir = variance_ratio(&self.ordered, &self.weights, self.rule.short_window);
+        let softened = if self.rule.temperature < 1e-8 { mean } else { mean / (self.rule.temperature + 1e-8) };
+        let x = wvir * ((self.rule.sensitivity * softened).exp() - 1.0);
+        if x <= 1.0 {
+            let k = f64::from(k_max - k_min) * (1.0 - x) + f64::from(k_min);
+            (k.ceil() as u32).max(k_min)
+        } else {
+            k_min
+        }
+    }
+
+    /// A step of the warm-up: samples are taken, and full acceptance doubles the length.
+    fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
+        let known = &mut self.known[place];
+        known.most_accepted = known.most_accepted.max(accepted);
+        for nats in newest {
+            known.sum += nats;
+            known.samples += 1;
+            known.greatest = known.greatest.max(nats);
+        }
+        known.k = match accepted >= known.k {
+            true => (2 * known.k).max(1).min(self.rule.k_max),
+            false => known.k.max(self.rule.k_min),
+        };
+    }
+
+    /// What the warm-up says about a request's bounds.
+    fn bounds(&self, known: &Known) -> (u32, u32) {
+        let (least, most) = (self.rule.k_min, self.rule.k_max);
+        if known.most_accepted == 0 && known.samples == 0 {
+            return (least, most);
+        }
+        let mean = if known.samples > 0 { known.sum / f64::from(known.samples) } else { 0.0 };
+        let greatest = if known.greatest > 0.0 { known.greatest } else { 1.0 };
+        let k_max = f64::from(known.most_accepted) * (1.0 + 0.5 * mean / greatest);
+        let k_max = (k_max.round_ties_even() as u32).clamp(least, most);
+        let k_min = ((f64::from(k_max) * 0.1).ceil() as u32).max(least).min(k_max);
+        (k_min, k_max)
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.rule.k_max.max(self.rule.initial))
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::DIVERGENCE
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
+            let (least, most) = (self.rule.k_min, self.rule.k_max);
+            *len = self.slots.get(id).map_or(self.rule.initial, |place| self.known[place].k.clamp(least, most));
+        }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.slots.next_step();
+        self.step.clear();
+        let (mut uncapped_sum, mut uncapped) = (0, 0);
+        for (i, (&id, &verified)) in outcome.ids.iter().zip(outcome.verified).enumerate() {
+            if verified == 0 {
+                continue;
+            }
+            let (place, new) = self.slots.see(id);
+            if new {
+                let (places, n) = (self.known.len().max(place + 1), self.rule.history as usize);
+                self.known.resize(places, self.fresh());
+                self.history.resize(places * n, 0.0);
+                self.known[place] = self.fresh();
+            }
+            let accepted = outcome.accepted[i];
+            let positions = verified.min(accepted + 1) as usize;
+            let nats = |j: usize| outcome.drafts.divergence(i, j);
+            let ring = &mut self.history[place * self.rule.history as usize..][..self.rule.history as usize];
+            let known = &mut self.known[place];
+            for j in 0..positions {
+                ring[known.next as usize] = nats(j);
+                known.next = (known.next + 1) % self.rule.history;
+                known.filled = (known.filled + 1).min(self.rule.history);
+            }
+            let mean = (0..positions).map(&nats).sum::<f64>() / positions as f64;
+            let mut length = 0;
+            match known.bounds {
+                // The cap is the mean over the requests that were through with their warm-up before this step.
+                Some(bounds) => {
+                    length = self.length(place, mean, bounds);
+                    uncapped_sum += length;
+                    uncapped += 1;
+                }
+                None if known.filled < self.rule.history => {
+                    self.warm_up(place, accepted, (0..positions).map(nats));
+                }
+                None => {}
+            }
+            self.step.push((place, mean, length));
+        }
+        let cap = if self.rule.batch_cap && uncapped > 0 { uncapped_sum.div_ceil(uncapped) } else { u32::MAX };
+        for s in 0..self.step.len() {
+            let (place, mean, mut length) = self.step[s];
+            if self.known[place].bounds.is_none() {
+                if self.known[place].filled < self.rule.history {
+                    continue;
+                }
+                let bounds = self.bounds(&self.known[place]);
+                self.known[place].bounds = Some(bounds);
+                length = self.length(place, mean, bounds);
+            }
+            self.known[place].k = length.min(cap);
+        }
+    }
+}
+
+/// WVIR: the weighted variance of the newest values over that of all of them. `weights` end with the newest value's.
+fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
+    let n = values.len();
+    if n < 2 {
+        return 0.0;
+    }
+    let older = n - (n / short_window as usize).max(1);
+    let weights = &weights[weights.len() - n..];
+    let short = Moments::of(&values[older..], &weights[older..]);
+    let rest = Moments::of(&values[..older], &weights[..older]);
+    let long = Moments([0, 1, 2].map(|i| short.0[i] + rest.0[i])).variance();
+    if long < 1e-6 { 20.0 } else { short.variance() / long }
+}
+
+/// Σ w, Σ w x and Σ w x²: with them a value is looked at once. At some ten nats a variance from them is off by 1e-13,
+/// far below the 1e-6 it is compared with.
+struct Moments([f64; 3]);
+
+impl Moments {
+    /// In four sums each, so that additions need not wait for each other.
+    fn of(values: &[f64], weights: &[f64]) -> Moments {
+        let mut lanes = [[0.0; 4]; 3];
+        let (quads, weight_quads) = (values.chunks_exact(4), weights.chunks_exact(4));
+        let tail = quads.remainder().iter().zip(weight_quads.remainder());
+        for (lane, (&x, &w)) in tail.enumerate() {
+            lanes[0][lane] += w;
+            lanes[1][lane] += w * x;
+            lanes[2][lane] += w * x * x;
+        }
+        for (xs, ws) in quads.zip(weight_quads) {
+            for lane in 0..4 {
+                let (x, w) = (xs[lane], ws[lane]);
+                lanes[0][lane] += w;
+                lanes[1][lane] += w * x;
+                lanes[2][lane] += w * x * x;
+            }
+        }
+        Moments(lanes.map(|sums| sums.iter().sum()))
+    }
+
+    /// Σ w (x − x̄)² / Σ w with x̄ = Σ w x / Σ w.
+    fn variance(&self) -> f64 {
+        let [total, sum, squares] = self.0;
+        (squares / total - (sum / total).powi(2)).max(0.0)
+    }
+}
+
+#[cfg(test)]
+#[path = "dsde_tests.rs"]
+mod tests;

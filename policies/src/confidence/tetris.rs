@@ -1,0 +1,164 @@
+//! `tetris`: drafts a few tokens more than can be verified, and verifies the best of the whole batch.
+//!
+//! Source: "TETRIS: Optimal Draft Token Selection for Batch Speculative Decoding" (arXiv 2502.15197) and its code,
+//! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (policies.md 7.1). Every request drafts k + extra tokens; of all of them
+//! the k·B with the greatest cumulative log-probability are verified. The capacity is given, not weighed: there is no cost
+//! model.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::survival::{Slots, survivals};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tetris {
+    /// Draft tokens a request that the target can take on average; the paper tries 1 to 6.
+    pub k: u32,
+    /// Draft tokens on top (`tetris_extra_proposals`); the paper tries 1 to 3.
+    pub extra: u32,
+    /// Smallest batch in which anything is drafted on top (`tetris_turn_on_batch_size`).
+    pub min_batch: u32,
+}
+
+impl Default for Tetris {
+    fn default() -> Self {
+        Tetris { k: 3, extra: 1, min_batch: 2 }
+    }
+}
+
+impl Definition for Tetris {
+    fn summary(&self) -> &'static str {
+        "drafts k + extra tokens a request and verifies the k·B of the batch with the greatest cumulative probability"
+    }
+
+    fn source(&self) -> &'static str {
+        "TETRIS (arXiv 2502.15197), ZhaoxuanWu/Tetris vllm/spec_decode/tetris.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size; the confidence of each drafted token"
+    }
+
+    fn differences(&self) -> &'static str {
+        "ties go to the smaller position and then the smaller request, where the code's top-k leaves them open; a request \
+         that may not draft so far takes part with what it has"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("k", self.k.saturating_add(self.extra)))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("tetris");
+        check.length("k", self.k)?;
+        check.that("extra", self.extra <= MAX_SPEC_LEN - self.k, || {
+            format!(
+                "k + extra = {} is more than {MAX_SPEC_LEN} draft tokens",
+                u64::from(self.k) + u64::from(self.extra)
+            )
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let longest = context.max_draft_len;
+        Speculation::Policy(Box::new(Running { params: *self, longest, active: false, slots: Slots::default() }))
+    }
+}
+
+/// The running policy.
+struct Running {
+    params: Tetris,
+    longest: u32,
+    /// Is there a choice to make in this step?
+    active: bool,
+    slots: Slots,
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain((self.params.k + self.params.extra).min(self.longest))
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.active = batch.len() >= self.params.min_batch as usize;
+        plan.fill(if self.active { self.limits().depth } else { self.params.k.min(self.longest) });
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        if !self.active {
+            return;
+        }
+        self.slots.clear();
+        for (i, &len) in drafts.draft_len.iter().enumerate() {
+            self.slots.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
+        }
+        self.slots.allocate(self.params.k as usize * batch.len(), &mut drafts.verify_len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run, any_batch};
+    use proptest::prelude::*;
+
+    #[test]
+    fn capacity_goes_to_the_likeliest_prefixes() {
+        // Log-probabilities of an example by hand; capacity 2 · 3.
+        let log = [[-0.10f64, -0.20, -0.50, -0.70], [-0.50, -0.70, -0.80, -1.00], [-0.05, -0.15, -0.10, -0.30]];
+        let params = Tetris { k: 2, extra: 2, ..Tetris::default() };
+        let step = Run::of(&params, &CONTEXT).step(&Batch::new(&[9; 3], &[4; 3]), |i, j| log[i][j].exp(), &[0; 3]);
+        assert_eq!((step.draft_len, step.verify_len), (vec![4; 3], vec![2, 1, 3]));
+    }
+
+    #[test]
+    fn a_single_request_drafts_k() {
+        let mut run = Run::of(&Tetris::default(), &CONTEXT);
+        let step = run.step(&Batch::new(&[9], &[8]), |_, _| 0.5, &[0]);
+        assert_eq!((step.draft_len, step.verify_len), (vec![3], vec![3]));
+        let step = run.step(&Batch::new(&[9; 2], &[8; 2]), |i, _| 0.5 + 0.3 * i as f64, &[0; 2]);
+        assert_eq!((step.draft_len, step.verify_len), (vec![4, 4], vec![2, 4]));
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        for (params, key) in [
+            (Tetris { k: 0, ..Tetris::default() }, "k"),
+            (Tetris { k: 30, extra: 3, ..Tetris::default() }, "extra"),
+            (Tetris { extra: u32::MAX, ..Tetris::default() }, "extra"),
+        ] {
+            assert_eq!(params.check().map_err(|e| e.key), Err(key));
+            assert!(params.asks_for().is_some(), "what is asked for is read before it is checked");
+        }
+        assert_eq!(Tetris::default().asks_for(), Some(("k", 4)));
+    }
+
+    proptest! {
+        /// No prefix vector within the capacity has a greater sum of probabilities, and none of the capacity is left over.
+        #[test]
+        fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f64..=1.0, 16)) {
+            let look = |i: usize, j: usize| confidences[4 * i + j];
+            let params = Tetris { k: 2, extra: 2, min_batch: 1 };
+            let step = Run::of(&params, &CONTEXT).step(&batch, look, &[0; 4]);
+            let capacity = 2 * batch.limit.len() as u32;
+            let worth = |lens: &[u32]| {
+                let one = |i: usize, n: u32| (0..n as usize).map(|j| look(i, j)).product::<f64>();
+                lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| one(i, m)).sum::<f64>()).sum::<f64>()
+            };
+            prop_assert_eq!(step.verify_len.iter().sum::<u32>(), capacity.min(batch.limit.iter().sum()));
+            let mut lens = vec![0; batch.limit.len()];
+            while let Some(i) = (0..lens.len()).find(|&i| lens[i] < batch.limit[i]) {
+                lens[i] += 1;
+                lens[..i].fill(0);
+                let fits = lens.iter().sum::<u32>() <= capacity;
+                prop_assert!(!fits || worth(&lens) <= worth(&step.verify_len) * (1.0 + 1e-12), "{lens:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `trtllm-auto`: TensorRT-LLM's automatic choice of n-gram drafting: a length by the largest batch, and none from 32 requests.
+//!
+//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594: 5 tokens with matches of 3 where the largest batch is at most 4,
+//! else 3 tokens with matches of 5; off from a batch of 32.
+
+use crate::definition::{BadParameter, Definition, PolicyContext};
+use crate::shared::by_batch_size::{ByBatchSize, Counted};
+use foretoken_sim::Speculation;
+use serde::{Deserialize, Serialize};
+
+/// It has no parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrtllmAuto {}
+
+impl Definition for TrtllmAuto {
+    fn summary(&self) -> &'static str {
+        "five tokens where at most four requests can run, else three; none from 32 running requests"
+    }
+
+    fn source(&self) -> &'static str {
+        "TensorRT-LLM auto_heuristic.py @7274a594"
+    }
+
+    fn sees(&self) -> &'static str {
+        "length of the running list; the engine's largest batch"
+    }
+
+    fn differences(&self) -> &'static str {
+        "its drafts are n-grams with matches of 3 and 5 tokens, which are settings of the draft, not of the policy. The largest \
+         batch is engine.max_num_seqs. The token budget is charged with the last batch's length"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        Ok(())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let k = if context.max_num_seqs <= 4 { 5 } else { 3 };
+        ByBatchSize::build(Counted::Running, vec![(1, k), (32, 0)], context.max_draft_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::by_batch_size::tests::lengths;
+    use crate::testing::CONTEXT;
+
+    #[test]
+    fn three_tokens_up_to_thirty_one_requests() {
+        assert_eq!(lengths(&TrtllmAuto {}, &[(1, 0), (31, 0), (32, 0), (30, 1), (30, 2)]), [3, 3, 0, 3, 0]);
+    }
+
+    #[test]
+    fn five_where_at_most_four_can_run() {
+        for (max_num_seqs, k) in [(1, 5), (4, 5), (5, 3)] {
+            let Speculation::Policy(policy) = TrtllmAuto {}.build(&PolicyContext { max_num_seqs, ..CONTEXT }) else {
+                panic!("a policy")
+            };
+            assert_eq!(policy.limits().depth, k, "{max_num_seqs}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `verify-budget`: every request drafts N tokens, and exactly round(B·M) tokens of the batch of B are verified, the best
+//! prefixes first ("dNtM").
+//!
+//! Source: wejoncy/sfllm PR #53 (2026-09-18). The tokens verified include each request's newest one, which needs no draft. A
+//! cousin of TETRIS without a capacity of its own.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::survival::{Slots, survivals};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Parameters. Both are the user's; the default is an example.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifyBudget {
+    /// N: draft tokens a request.
+    pub draft_len: u32,
+    /// M: tokens verified a request on average, its newest one included.
+    pub verify_tokens: f64,
+}
+
+impl Default for VerifyBudget {
+    fn default() -> Self {
+        VerifyBudget { draft_len: 4, verify_tokens: 3.0 }
+    }
+}
+
+impl Definition for VerifyBudget {
+    fn summary(&self) -> &'static str {
+        "drafts N tokens a request and verifies M a request on average, the newest one included, the best prefixes first"
+    }
+
+    fn source(&self) -> &'static str {
+        "wejoncy/sfllm PR #53, verify budget dNtM"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size; the confidence of each drafted token"
+    }
+
+    fn differences(&self) -> &'static str {
+        "N and M are the user's: d4t3 is an example. A half is rounded to the even number, as in Python. Ties go to the smaller \
+         position and then the smaller request. A request that may not draft so far takes part with what it has, so that less \
+         than the budget may be there"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("draft_len", self.draft_len))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("verify-budget");
+        check.length("draft_len", self.draft_len)?;
+        check.that("verify_tokens", (1.0..=f64::from(MAX_SPEC_LEN + 1)).contains(&self.verify_tokens), || {
+            format!("{} is not a number of tokens from 1 to {}", self.verify_tokens, MAX_SPEC_LEN + 1)
+        })?;
+        check.that("verify_tokens", self.verify_tokens <= f64::from(self.draft_len + 1), || {
+            format!("{} is more than the {} that draft_len makes", self.verify_tokens, self.draft_len + 1)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let draft_len = self.draft_len.min(context.max_draft_len);
+        let running = Running { draft_len, verify_tokens: self.verify_tokens, slots: Slots::default() };
+        Speculation::Policy(Box::new(running))
+    }
+}
+
+/// The running policy.
+struct Running {
+    draft_len: u32,
+    verify_tokens: f64,
+    slots: Slots,
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.draft_len)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.draft_len);
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.slots.clear();
+        for (i, &len) in drafts.draft_len.iter().enumerate() {
+            self.slots.push_draft(i, survivals((0..len as usize).map(|j| drafts.confidence(i, j))), 0.0);
+        }
+        let tokens = (batch.len() as f64 * self.verify_tokens).round_ties_even() as usize;
+        self.slots.allocate(tokens - batch.len(), &mut drafts.verify_len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run};
+
+    fn verified(params: VerifyBudget, confidence: &[[f64; 4]], limit: u32) -> Vec<u32> {
+        let n = confidence.len();
+        let batch = Batch::new(&vec![9; n], &vec![limit; n]);
+        Run::of(&params, &CONTEXT)
+            .step(&batch, |i, j| confidence[i].get(j).copied().unwrap_or(0.5), &vec![0; n])
+            .verify_len
+    }
+
+    #[test]
+    fn the_best_prefixes_get_the_budget() {
+        // Survivals .9 .72 .36 .18, .6 .3 .12 .06, .8 .56 .28 .2: 9 tokens less 3 anchors are .9 .8 .72 .6 .56 .36.
+        let confidence = [[0.9, 0.8, 0.5, 0.5], [0.6, 0.5, 0.4, 0.5], [0.8, 0.7, 0.5, 0.7]];
+        assert_eq!(verified(VerifyBudget::default(), &confidence, 8), [3, 1, 2]);
+    }
+
+    #[test]
+    fn halves_go_to_the_even_number() {
+        let with = |verify_tokens, n| {
+            let params = VerifyBudget { verify_tokens, ..VerifyBudget::default() };
+            verified(params, &vec![[0.9, 0.8, 0.5, 0.5]; n], 8).iter().sum::<u32>()
+        };
+        // 2.5 → 2, 7.5 → 8, 3.75 → 4, and an anchor each; M = 1 verifies no drafts.
+        assert_eq!([with(2.5, 1), with(2.5, 3), with(1.25, 3), with(1.0, 3)], [1, 5, 1, 0]);
+        assert_eq!(with(5.0, 3), 12, "all of it");
+    }
+
+    #[test]
+    fn less_may_be_there() {
+        assert_eq!(verified(VerifyBudget::default(), &[[0.9; 4]; 2], 1), [1, 1]);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let usual = VerifyBudget::default();
+        for (params, key) in [
+            (VerifyBudget { draft_len: 0, ..usual }, "draft_len"),
+            (VerifyBudget { verify_tokens: 0.9, ..usual }, "verify_tokens"),
+            (VerifyBudget { verify_tokens: f64::NAN, ..usual }, "verify_tokens"),
+            (VerifyBudget { verify_tokens: 5.5, ..usual }, "verify_tokens"),
+        ] {
+            assert_eq!(params.check().map_err(|e| e.key), Err(key));
+        }
+    }
+}

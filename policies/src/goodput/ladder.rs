@@ -1,0 +1,66 @@
+//! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn: what the SmartSpec family climbs.
+//!
+//! The family differs in how far it climbs (all lengths, or until the goodput stops rising) and in what it does at k = 0;
+//! the estimate is the same, section 12 of policies.md: tokens Σ E(a, min(k, limit_i)) over T_d + T_v.
+
+use crate::shared::estimator::{Depths, Estimate};
+
+/// The lengths from 0 up, each with its estimated goodput in tokens a second. It ends at the longest length, or before
+/// the first that nobody may draft.
+pub(crate) struct Ladder<'a> {
+    depths: &'a Depths,
+    estimate: Estimate,
+    /// Expected tokens of the batch at the current length.
+    tokens: f64,
+    /// Probability that all drafts up to the current length are accepted.
+    reached: f64,
+    acceptance: f64,
+    next: u32,
+    longest: u32,
+}
+
+impl<'a> Ladder<'a> {
+    /// Starts below k = 0: `undrafted` is the step of `requests` decode requests without drafts, `depths` says who may
+    /// draft how deep, `acceptance` is the conditional rate a of E(a, k).
+    pub(crate) fn new(
+        undrafted: Estimate,
+        requests: usize,
+        depths: &'a Depths,
+        longest: u32,
+        acceptance: f64,
+    ) -> Ladder<'a> {
+        Ladder { depths, estimate: undrafted, tokens: requests as f64, reached: 1.0, acceptance, next: 0, longest }
+    }
+}
+
+impl Iterator for Ladder<'_> {
+    type Item = (u32, f64);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, f64)> {
+        let k = self.next;
+        if k > 0 {
+            let at = self.depths.at(k);
+            if k > self.longest || at.requests == 0 {
+                return None;
+            }
+            self.estimate.deepen(at);
+            self.reached *= self.acceptance;
+            self.tokens += at.requests as f64 * self.reached;
+        }
+        self.next += 1;
+        Some((k, self.tokens / self.estimate.step_s()))
+    }
+}
+
+/// The first length with the greatest goodput, and that goodput.
+pub(crate) fn best_of(ladder: Ladder, mut look: impl FnMut(u32, f64)) -> (u32, f64) {
+    let mut best = (0, f64::NEG_INFINITY);
+    for (k, goodput) in ladder {
+        look(k, goodput);
+        if goodput > best.1 {
+            best = (k, goodput);
+        }
+    }
+    best
+}

@@ -1,0 +1,278 @@
+//! `smartspec-dsd`: SmartSpec as its authors' vLLM v0 fork runs it: a decision every 20 steps, a handicap for speculation,
+//! and a search that stops at the first length that is no better.
+//!
+//! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`; its rule for n-gram proposals is that of
+//! the earlier @647244ce (policies.md 3.3): always 8, none above a batch of 32, and at most 7 verified.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::goodput::ladder::Ladder;
+use crate::goodput::zero_lengths::ZeroLengths;
+use crate::shared::acceptance::Rate;
+use crate::shared::belief::Belief;
+use crate::shared::estimator::{Depths, Estimate};
+use crate::shared::weighed::Weighed;
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Where drafts come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Proposer {
+    /// A model: the length is decided before drafting.
+    #[default]
+    Model,
+    /// Matches in the text so far: all are proposed, and the length is decided before verification.
+    Ngram,
+}
+
+/// Parameters, the branch's constants.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SmartspecDsd {
+    /// Where drafts come from.
+    pub proposer: Proposer,
+    /// Acceptance rate believed before anything was verified.
+    pub initial_acceptance: f64,
+    /// Weight of the old average when a step's rate comes in.
+    pub ema_keep: f64,
+    /// What a step's rate is a share of.
+    pub rate: Rate,
+    /// Steps from one decision to the next.
+    pub update_interval: u32,
+    /// What goodput(0) is multiplied by: speculation has to be so much better. `model` only.
+    pub zero_handicap: f64,
+    /// Tokens of KV the engine has (16 · its blocks): lengths at which the batch would come too near to it are infeasible.
+    /// 0 leaves that to the scheduler.
+    pub kv_tokens: u64,
+    /// What the batch's KV is multiplied by before it is compared with `kv_tokens`.
+    pub kv_margin: f64,
+    /// `ngram`: tokens proposed.
+    pub ngram_propose: u32,
+    /// `ngram`: most tokens verified.
+    pub ngram_verify: u32,
+    /// `ngram`: nothing is proposed to a larger batch.
+    pub ngram_max_batch: u32,
+    /// Steps in a row with k = 0 after which the run warns.
+    pub absorbing_steps: u64,
+}
+
+impl Default for SmartspecDsd {
+    fn default() -> Self {
+        SmartspecDsd {
+            proposer: Proposer::Model,
+            initial_acceptance: 0.7,
+            ema_keep: 0.85,
+            rate: Rate::Attempts,
+            update_interval: 20,
+            zero_handicap: 1.1,
+            kv_tokens: 0,
+            kv_margin: 1.1,
+            ngram_propose: 8,
+            ngram_verify: 7,
+            ngram_max_batch: 32,
+            absorbing_steps: 1000,
+        }
+    }
+}
+
+impl Definition for SmartspecDsd {
+    fn summary(&self) -> &'static str {
+        "SmartSpec as first released: decides every 20 steps, 1.1 x goodput(0), stops at the first length that is no better"
+    }
+
+    fn source(&self) -> &'static str {
+        "LiuXiaoxuanPKU/vllm dsd @b427a138 vllm/spec_decode/dsd.py (n-gram: @647244ce)"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size, contexts and limits; accepted counts of past steps; the size of the KV pool where it is given"
+    }
+
+    fn differences(&self) -> &'static str {
+        "times are the belief's, with this step's chunks and gaps: the branch looks them up by (length bucket, batch, k), from \
+         a fit of its table at 32 requests and above, and adds a fitted overhead. A step's rate is over attempts; the branch \
+         counts every position. The pool's size is a setting (kv_tokens), off by default: the policy cannot see it. The branch \
+         charges 1.2 ms for n-gram at k = 0; here every verify length is charged the draft time of what was proposed"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("smartspec-dsd");
+        check.share("initial_acceptance", self.initial_acceptance)?;
+        check.share("ema_keep", self.ema_keep)?;
+        check.that("update_interval", self.update_interval > 0, || "must be at least 1 step".into())?;
+        let factor = |x: f64| x.is_finite() && x > 0.0;
+        check.that("zero_handicap", factor(self.zero_handicap), || "must be a factor above 0".into())?;
+        check.that("kv_margin", factor(self.kv_margin), || "must be a factor above 0".into())?;
+        check.length("ngram_propose", self.ngram_propose)?;
+        check.length("ngram_verify", self.ngram_verify)?;
+        check.that("ngram_max_batch", self.ngram_max_batch > 0, || "must be at least 1 request".into())?;
+        check.that("absorbing_steps", self.absorbing_steps > 0, || "must be at least 1 step".into())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// The running policy.
+struct Running {
+    params: SmartspecDsd,
+    belief: Belief,
+    longest: u32,
+    acceptance: f64,
+    /// Steps until the next decision, and the length of the last one.
+    wait: u32,
+    length: u32,
+    /// Estimated goodput of what this step decided, tokens a second.
+    goodput: Option<f64>,
+    depths: Depths,
+    /// Believed step time at each verify length.
+    times: Vec<f64>,
+    zeroes: ZeroLengths,
+    weighed: Weighed,
+}
+
+impl Running {
+    fn new(params: SmartspecDsd, context: &PolicyContext) -> Running {
+        let longest = match params.proposer {
+            Proposer::Model => context.max_draft_len,
+            Proposer::Ngram => params.ngram_propose.min(context.max_draft_len),
+        };
+        Running {
+            belief: context.belief,
+            longest,
+            acceptance: context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate),
+            wait: 0,
+            length: 0,
+            goodput: None,
+            depths: Depths::default(),
+            times: Vec::new(),
+            // The branch does not skip draft prefills.
+            zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
+            weighed: Weighed::default(),
+            params,
+        }
+    }
+
+    /// Is this one of the steps that decide?
+    fn decides(&mut self) -> bool {
+        let decides = self.wait == 0;
+        self.wait = if decides { self.params.update_interval - 1 } else { self.wait - 1 };
+        decides
+    }
+
+    /// Would `k` drafts each bring the batch too near to the end of the KV pool?
+    fn infeasible(&self, batch: &BatchView, k: u32) -> bool {
+        let average = batch.context_sum / batch.len() as u64;
+        let tokens = batch.len() as f64 * (average + u64::from(k) + 1) as f64;
+        self.params.kv_tokens > 0 && tokens * self.params.kv_margin > self.params.kv_tokens as f64
+    }
+
+    /// The length before drafting: up from 0 while it is feasible and the goodput rises.
+    fn decide_draft(&mut self, batch: &BatchView) {
+        self.depths.fill(batch, self.longest);
+        let undrafted = Estimate::undrafted(&self.belief, batch);
+        let mut best = (0, -1.0);
+        for (k, goodput) in Ladder::new(undrafted, batch.len(), &self.depths, self.longest, self.acceptance) {
+            if self.infeasible(batch, k) {
+                break;
+            }
+            let goodput = if k == 0 { goodput * self.params.zero_handicap } else { goodput };
+            self.weighed.note(goodput, || format!("k = {k}"));
+            if goodput <= best.1 {
+                break;
+            }
+            best = (k, goodput);
+        }
+        self.length = best.0;
+        // Nothing was feasible, not even 0: there is no estimate.
+        self.goodput = (best.1 > 0.0).then_some(best.1);
+    }
+
+    /// The length before verification, for n-gram proposals: E(a, v) over the requests that have any, at the draft time of
+    /// all that was proposed; up from 0 while the goodput rises.
+    fn decide_verify(&mut self, batch: &BatchView) {
+        self.depths.fill(batch, self.longest);
+        let mut estimate = Estimate::undrafted(&self.belief, batch);
+        (1..=self.longest).for_each(|depth| estimate.deepen(self.depths.at(depth)));
+        self.times.clear();
+        self.times.resize(self.longest as usize + 1, 0.0);
+        for v in (0..=self.longest).rev() {
+            self.times[v as usize] = estimate.step_s();
+            let last = self.depths.at(v);
+            estimate.drop_tokens(last.requests, last.context + last.requests * u64::from(v));
+        }
+        let (mut tokens, mut reached) = (batch.len() as f64, 1.0);
+        let mut best = (0, -1.0);
+        for v in 0..=self.longest.min(self.params.ngram_verify) {
+            if v > 0 {
+                reached *= self.acceptance;
+                tokens += self.depths.at(v).requests as f64 * reached;
+            }
+            let goodput = tokens / self.times[v as usize];
+            self.weighed.note(goodput, || format!("verify {v}"));
+            if goodput <= best.1 {
+                break;
+            }
+            best = (v, goodput);
+        }
+        self.length = best.0;
+        self.goodput = Some(best.1);
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.longest)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.weighed.begin();
+        self.goodput = None;
+        match self.params.proposer {
+            Proposer::Model => {
+                if self.decides() {
+                    self.decide_draft(batch);
+                }
+                plan.fill(self.length);
+                if batch.limit.iter().any(|&l| l > 0) {
+                    self.zeroes.chose(self.length);
+                }
+            }
+            Proposer::Ngram if batch.len() <= self.params.ngram_max_batch as usize => plan.fill(self.longest),
+            Proposer::Ngram => {}
+        }
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        if self.params.proposer == Proposer::Model {
+            drafts.nothing_to_decide();
+            return;
+        }
+        // Only steps with proposals count towards the interval here.
+        match self.decides() {
+            true => self.decide_verify(batch),
+            false => drafts.nothing_to_decide(),
+        }
+        self.zeroes.chose(self.length);
+        drafts.verify_len.iter_mut().for_each(|len| *len = (*len).min(self.length));
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if let Some(rate) = self.params.rate.of(outcome) {
+            self.acceptance = self.params.ema_keep * self.acceptance + (1.0 - self.params.ema_keep) * rate;
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.zeroes.warnings("smartspec-dsd", self.acceptance)
+    }
+
+    fn explain(&mut self) -> Explanation {
+        self.weighed.explain(self.goodput)
+    }
+}
+
+#[cfg(test)]
+#[path = "smartspec_dsd_tests.rs"]
+mod tests;

@@ -1,0 +1,330 @@
+//! `smartspec-medusa`: trees of a drafter with one head a depth, whose widths k_1 … k_h are those with the best estimated
+//! goodput.
+//!
+//! Source: SmartSpec (arXiv 2406.14066), Alg. 1 and 2 in their tree form, 4.3, 4.4 and 7.2.2 (Medusa, dense connections: every
+//! token of a head follows every token of the one before). The expected length is the corrected one (policies.md 3.1):
+//! E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}; Eq. 10 as printed omits the round in which nothing is accepted, and
+//! has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::goodput::heads::{Heads, MOST_HEADS};
+use crate::goodput::zero_lengths::ZeroLengths;
+use crate::shared::belief::{Belief, pass_s};
+use crate::shared::estimator::Depths;
+use crate::shared::weighed::Weighed;
+use foretoken_sim::{
+    BatchView, ContextReads, DraftLimits, DraftPlan, DraftShape, Drafting, Explanation, Growth, MAX_TREE_TOKENS,
+    PassShape, SpecPolicy, Speculation, StepOutcome, shape,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SmartspecMedusa {
+    /// Heads: the greatest depth (three in the paper).
+    pub heads: u32,
+    /// Most tokens of a head (the paper goes up to top 3).
+    pub max_topk: u32,
+    /// Most tokens of a request's tree. It is what the scheduler reserves for each request.
+    pub max_tree_tokens: u32,
+    /// Acceptance rate of a head's token believed before anything was verified.
+    pub initial_acceptance: f64,
+    /// Weight of what was believed when a step comes in.
+    pub ema_keep: f64,
+    /// Steps in a row without a tree after which the run warns.
+    pub absorbing_steps: u64,
+}
+
+impl Default for SmartspecMedusa {
+    fn default() -> Self {
+        SmartspecMedusa {
+            heads: 3,
+            max_topk: 3,
+            max_tree_tokens: 39,
+            initial_acceptance: 0.7,
+            ema_keep: 0.85,
+            absorbing_steps: 1000,
+        }
+    }
+}
+
+impl Definition for SmartspecMedusa {
+    fn summary(&self) -> &'static str {
+        "trees of Medusa heads: the widths with the best estimated goodput"
+    }
+
+    fn source(&self) -> &'static str {
+        "SmartSpec (arXiv 2406.14066) 4.3, 4.4 Eq. 10 (corrected), 7.2.2"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size, contexts and limits; the depth that past trees were accepted to"
+    }
+
+    fn differences(&self) -> &'static str {
+        "Eq. 10 is corrected. The paper's simulation sets each head's rate; here it is learnt from how deep trees were accepted, \
+         which is all a server sees. Widths are searched exactly, up to max_tree_tokens; the paper does not say how. Heads may stay unused, down \
+         to no tree at all; the paper's three do not. A request \
+         that may verify less than the whole tree gets the levels that fit. Verification is greedy: Medusa's own typical \
+         acceptance is lossy. Drafting is the experiment's (parallel for heads); there is no draft prefill to skip"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("smartspec-medusa");
+        check.that("heads", (1..=MOST_HEADS as u32).contains(&self.heads), || {
+            format!("{} is not a number of heads from 1 to {MOST_HEADS}", self.heads)
+        })?;
+        check.that("max_topk", (1..=MAX_TREE_TOKENS).contains(&self.max_topk), || {
+            format!("{} is not a width from 1 to {MAX_TREE_TOKENS}", self.max_topk)
+        })?;
+        check.that("max_tree_tokens", (self.max_topk..=MAX_TREE_TOKENS).contains(&self.max_tree_tokens), || {
+            format!("must be from max_topk = {} to {MAX_TREE_TOKENS}, to hold one head's tokens", self.max_topk)
+        })?;
+        check.share("initial_acceptance", self.initial_acceptance)?;
+        check.share("ema_keep", self.ema_keep)?;
+        check.that("absorbing_steps", self.absorbing_steps > 0, || "must be at least 1 step".into())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// A shape of tree, and what it costs and brings.
+#[derive(Clone, Copy, Debug)]
+struct Tree {
+    /// Tokens of each head; those beyond `depth` mean nothing.
+    widths: [u32; MOST_HEADS],
+    depth: usize,
+    /// Tokens of a whole tree, and of its last level.
+    tokens: u32,
+    last: u32,
+    /// Expected tokens of the batch, the bonus tokens included.
+    expected: f64,
+    /// Probability that the last level is reached and passed.
+    reached: f64,
+    draft_s: f64,
+    verify_s: f64,
+}
+
+impl Tree {
+    fn goodput(&self) -> f64 {
+        self.expected / (self.draft_s + self.verify_s)
+    }
+
+    fn widths(&self) -> &[u32] {
+        &self.widths[..self.depth]
+    }
+}
+
+/// The running policy.
+struct Running {
+    params: SmartspecMedusa,
+    belief: Belief,
+    heads: Heads,
+    depth: usize,
+    most: u32,
+    /// Who may verify at least n tokens, by n.
+    room: Depths,
+    /// s_j(k) of the last decision, head by head, for k from 1 to `max_topk`.
+    passes: Vec<f64>,
+    /// The last tree's widths, shared with the plans that grow it.
+    widths: Arc<[u32]>,
+    goodput: f64,
+    zeroes: ZeroLengths,
+    weighed: Weighed,
+}
+
+impl Running {
+    fn new(params: SmartspecMedusa, context: &PolicyContext) -> Running {
+        let start = context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate);
+        let depth = params.heads.min(context.max_draft_len) as usize;
+        // What the widest trees have, where that is less: the scheduler need not reserve more.
+        let widest = (1..=depth as u32).fold(0u32, |sum, d| sum.saturating_add(params.max_topk.saturating_pow(d)));
+        Running {
+            belief: context.belief,
+            heads: Heads::new(start, params.ema_keep),
+            depth,
+            most: params.max_tree_tokens.min(widest),
+            room: Depths::default(),
+            passes: Vec::new(),
+            widths: Arc::new([1]),
+            goodput: 0.0,
+            zeroes: ZeroLengths::new(params.absorbing_steps, 1.0, context.belief.drafting),
+            weighed: Weighed::default(),
+            params,
+        }
+    }
+
+    /// The step without trees.
+    fn bare(&self, batch: &BatchView) -> Tree {
+        Tree {
+            widths: [0; MOST_HEADS],
+            depth: 0,
+            tokens: 0,
+            last: 1,
+            expected: batch.len() as f64,
+            reached: 1.0,
+            draft_s: shape::draft_idle_pass(batch).map_or(0.0, |s| pass_s(&self.belief.draft, s)),
+            verify_s: pass_s(&self.belief.target, shape::plain_pass(batch)),
+        }
+    }
+
+    /// `tree` with `width` tokens below each of its last. `None` when that is more than anybody may verify.
+    fn deepen(&self, batch: &BatchView, tree: &Tree, width: u32) -> Option<Tree> {
+        let level = tree.last.checked_mul(width)?;
+        let tokens = tree.tokens.checked_add(level).filter(|&t| t <= self.most)?;
+        let at = self.room.at(tokens);
+        if at.requests == 0 {
+            return None;
+        }
+        let mut next = Tree { depth: tree.depth + 1, tokens, last: level, ..*tree };
+        next.widths[tree.depth] = width;
+        next.reached *= self.passes(next.depth, width);
+        next.expected += at.requests as f64 * next.reached;
+
+        let (n, level) = (at.requests, u64::from(level));
+        let positions = level * (at.context + n * next.depth as u64);
+        let target = &self.belief.target;
+        next.verify_s += target.gamma_s * (n * level) as f64
+            + match self.belief.context_reads {
+                ContextReads::Once => 0.0,
+                ContextReads::PerPosition => target.alpha_s * positions as f64,
+            };
+        // The pass runs over the level before and reads what the draft ran over in earlier passes.
+        let before = u64::from(tree.tokens + 1 - tree.last);
+        let mut pass = PassShape { batched: n * u64::from(tree.last), context: at.context + n * before, pairs: 0 };
+        if self.belief.drafting == Drafting::Parallel {
+            // One pass gives each request a token a head; deeper heads only add theirs.
+            pass.batched = n;
+        }
+        if tree.depth == 0 {
+            let riders = shape::draft_idle_pass(batch).unwrap_or_default();
+            pass.batched += riders.batched + at.catch_up;
+            pass.context += riders.context;
+            next.draft_s = 0.0;
+        }
+        next.draft_s += match self.belief.drafting {
+            Drafting::Parallel if tree.depth > 0 => self.belief.draft.gamma_s * n as f64,
+            _ => pass_s(&self.belief.draft, pass),
+        };
+        Some(next)
+    }
+
+    /// The first tree with the greatest goodput, by depth-first search. A branch ends where nothing below it could beat the
+    /// best so far.
+    fn best_tree(&mut self, batch: &BatchView) -> Tree {
+        self.room.fill(batch, self.most);
+        let topk = self.params.max_topk as usize;
+        self.passes.clear();
+        for depth in 1..=self.depth {
+            let miss = 1.0 - self.heads.alpha(depth);
+            let mut all_miss = 1.0;
+            self.passes.extend((0..topk).map(|_| {
+                all_miss *= miss;
+                1.0 - all_miss
+            }));
+        }
+        let bare = self.bare(batch);
+        let mut best = bare;
+        let mut weighed = std::mem::take(&mut self.weighed);
+        weighed.begin();
+        weighed.note(bare.goodput(), || "no tree".to_string());
+        self.search(batch, &bare, &mut best, &mut weighed);
+        self.weighed = weighed;
+        best
+    }
+
+    fn search(&self, batch: &BatchView, tree: &Tree, best: &mut Tree, weighed: &mut Weighed) {
+        if tree.depth == self.depth {
+            return;
+        }
+        for width in 1..=self.params.max_topk {
+            let Some(next) = self.deepen(batch, tree, width) else { break };
+            let goodput = next.goodput();
+            weighed.note(goodput, || format!("widths {:?}", next.widths()));
+            if goodput > best.goodput() {
+                *best = next;
+            }
+            if self.bound(&next) > best.goodput() {
+                self.search(batch, &next, best, weighed);
+            }
+        }
+    }
+
+    /// No tree that goes on from `tree` has a greater goodput. At most, every further head is as wide as there are tokens
+    /// left for the next one and all who verify `tree` verify it too; at least, the next head's tokens are verified for those
+    /// who may verify any tree.
+    fn bound(&self, tree: &Tree) -> f64 {
+        let widest = ((self.most - tree.tokens) / tree.last).min(self.params.max_topk);
+        if widest == 0 {
+            return 0.0;
+        }
+        let further = (tree.depth + 1..=self.depth).rev().fold(0.0, |below, d| self.passes(d, widest) * (1.0 + below));
+        let expected = tree.expected + self.room.at(tree.tokens).requests as f64 * tree.reached * further;
+        let least = self.room.at(self.most).requests * u64::from(tree.last);
+        expected / (tree.draft_s + tree.verify_s + self.belief.target.gamma_s * least as f64)
+    }
+
+    /// s: one of the `width` tokens of the head at `depth` is the target's.
+    fn passes(&self, depth: usize, width: u32) -> f64 {
+        self.passes[(depth - 1) * self.params.max_topk as usize + width as usize - 1]
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.depth as u32, self.most)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let best = self.best_tree(batch);
+        self.goodput = best.goodput();
+        if self.room.at(1).requests > 0 {
+            self.zeroes.chose(best.depth as u32);
+        }
+        // An expansion vector is never empty; where all depths are 0 its entry is not used.
+        let widths = if best.depth == 0 { &[1][..] } else { best.widths() };
+        if *self.widths != *widths {
+            self.widths = widths.into();
+        }
+        plan.shape = DraftShape::Tree(Growth::Expansion(self.widths.clone()));
+        for (depth, &limit) in plan.draft_len.iter_mut().zip(batch.limit) {
+            *depth = levels_within(best.widths(), limit);
+        }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.heads.observe(outcome);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        match self.depth {
+            0 => Vec::new(),
+            _ => self.zeroes.warnings("smartspec-medusa", self.heads.alpha(1)),
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        self.weighed.explain(Some(self.goodput))
+    }
+}
+
+/// The levels of a tree of these widths that have at most `limit` tokens together.
+fn levels_within(widths: &[u32], limit: u32) -> u32 {
+    let (mut tokens, mut level) = (0, 1);
+    for (depth, width) in (0..).zip(widths) {
+        level *= width;
+        tokens += level;
+        if tokens > limit {
+            return depth;
+        }
+    }
+    widths.len() as u32
+}
+
+#[cfg(test)]
+#[path = "smartspec_medusa_tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! `turbospec-v1`: every 200 steps all lengths are weighed on a full-length proposal, and the winner is what is proposed
+//! until the next time.
+//!
+//! Source: "TurboSpec", v3 of arXiv 2406.14066, as its vLLM V1 code has it: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37,
+//! `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in policies.md 3.4. That branch is unrunnable as published;
+//! this is its formulas, with what they get wrong as parameters.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::goodput::smartspec_dsd::Proposer;
+use crate::goodput::turbospec_cost::{Coefficients, DraftCost, Load, TargetCost};
+use crate::shared::acceptance::{Rate, RunningMean};
+use crate::shared::weighed::Weighed;
+use foretoken_sim::{
+    BatchView, DraftLimits, DraftPlan, Drafts, Explanation, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome,
+};
+use serde::{Deserialize, Serialize};
+
+/// Parameters, the branch's constants.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Turbospec {
+    /// Whose step times. The published ones are fits that only hold near what they were fitted to.
+    pub coefficients: Coefficients,
+    /// What proposes: a model, or n-gram matches at a share of the target's time.
+    pub proposer: Proposer,
+    /// Draft time of n-gram proposals as a share of the target's.
+    pub ngram_share: f64,
+    /// Overhead of speculation as a share of the target's time.
+    pub overhead_share: f64,
+    /// Count each request's base token twice, as published?
+    pub double_count: bool,
+    /// Engine steps from one decision to the next.
+    pub period: u32,
+    /// Past steps with drafts whose rates are averaged.
+    pub window: u32,
+    /// Acceptance rate believed before anything was verified.
+    pub initial_acceptance: f64,
+    /// What a step's rate is a share of.
+    pub rate: Rate,
+    /// The length that the search starts from; 1 as published, so that speculation is never off, 0 as the paper says.
+    pub k_start: u32,
+}
+
+impl Default for Turbospec {
+    fn default() -> Self {
+        Turbospec {
+            coefficients: Coefficients::Belief,
+            proposer: Proposer::Model,
+            ngram_share: 0.04,
+            overhead_share: 0.05,
+            double_count: true,
+            period: 200,
+            window: 100,
+            initial_acceptance: 0.7,
+            rate: Rate::Attempts,
+            k_start: 1,
+        }
+    }
+}
+
+impl Definition for Turbospec {
+    fn summary(&self) -> &'static str {
+        "every 200 steps the length with the best estimated goodput, never 0, kept until the next time"
+    }
+
+    fn source(&self) -> &'static str {
+        "TurboSpec (arXiv 2406.14066 v3); LiuXiaoxuanPKU/vllm batch-dsd @b08a7d37 vllm/v1/spec_decode/auto_tuner.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "requests and tokens of the step, contexts and limits; accepted counts of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "costs are the belief's unless coefficients says otherwise. The branch never turns speculation off (k_start = 1), though \
+         the paper says it can (k_start = 0). It is counted in engine steps and decides in those that are multiples of 200 and \
+         draft; until the first of them the full length is proposed and verified. A step's rate is over attempts; the branch \
+         takes all drafts. A chunk's request counts the prompt so far as its KV, not the whole prompt"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        (self.k_start > 1).then_some(("k_start", self.k_start))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("turbospec-v1");
+        check.that(
+            "proposer",
+            self.coefficients != Coefficients::H100Llama70b || self.proposer == Proposer::Ngram,
+            || "no draft model was published for h100-70b: use ngram, or other coefficients".into(),
+        )?;
+        let share = |x: f64| x.is_finite() && x >= 0.0;
+        check.that("ngram_share", share(self.ngram_share), || "must be a share of at least 0".into())?;
+        check.that("overhead_share", share(self.overhead_share), || "must be a share of at least 0".into())?;
+        check.that("period", self.period > 0, || "must be at least 1 step".into())?;
+        check.that("window", (1..=10_000).contains(&self.window), || {
+            format!("{} is not a number of steps from 1 to 10000", self.window)
+        })?;
+        check.share("initial_acceptance", self.initial_acceptance)?;
+        check.that("k_start", self.k_start <= MAX_SPEC_LEN, || format!("is above {MAX_SPEC_LEN}, the longest draft"))
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// The running policy.
+struct Running {
+    params: Turbospec,
+    target: TargetCost,
+    draft: DraftCost,
+    longest: u32,
+    /// `decide` asks once, whatever the step.
+    always: bool,
+    acceptance: RunningMean,
+    /// The last winner; the longest draft before the first decision.
+    length: u32,
+    deciding: bool,
+    goodput: Option<f64>,
+    weighed: Weighed,
+}
+
+impl Running {
+    fn new(params: Turbospec, context: &PolicyContext) -> Running {
+        let start = context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate);
+        Running {
+            target: TargetCost::of(params.coefficients, &context.belief),
+            draft: match (params.proposer, params.coefficients) {
+                (Proposer::Ngram, _) => DraftCost::Share(params.ngram_share),
+                (Proposer::Model, Coefficients::Belief) => DraftCost::Belief(context.belief),
+                (Proposer::Model, _) => DraftCost::Eagle,
+            },
+            longest: context.max_draft_len,
+            always: context.told.is_some(),
+            acceptance: RunningMean::new(start, Some(params.window)),
+            length: context.max_draft_len,
+            deciding: false,
+            goodput: None,
+            weighed: Weighed::default(),
+            params,
+        }
+    }
+
+    /// Estimated goodput, tokens a second: (m·E(α, k) + B − m) / (T_target + overhead + T_draft). `expected` = E(α, k).
+    fn goodput(&self, load: &Load, k: u32, expected: f64) -> f64 {
+        let others = load.requests - load.drafting;
+        let verified = load.drafting * (f64::from(k) + 1.0) + others;
+        let tokens = match self.params.double_count {
+            true => verified + load.scheduled,
+            // Each decode's base token is in both; what the chunks bring beyond one token each is only in `scheduled`.
+            false => verified + load.scheduled - load.requests,
+        };
+        let target_s = self.target.seconds(load, tokens);
+        let speculation_s = match k {
+            0 => 0.0,
+            _ => self.params.overhead_share * target_s + self.draft.seconds(load, k, target_s),
+        };
+        (load.drafting * expected + others) / (target_s + speculation_s)
+    }
+
+    /// Up from `k_start` to the longest proposal while the goodput rises.
+    fn decide(&mut self, batch: &BatchView, proposed: u32) {
+        let load = Load::of(batch);
+        let a = self.acceptance.value();
+        let (mut expected, mut reached) = (1.0, 1.0);
+        let (mut best, mut goodput) = (self.params.k_start.min(proposed), f64::NEG_INFINITY);
+        for k in 0..=proposed {
+            if k > 0 {
+                reached *= a;
+                expected += reached;
+            }
+            if k < self.params.k_start.min(proposed) {
+                continue;
+            }
+            let now = self.goodput(&load, k, expected);
+            self.weighed.note(now, || format!("k = {k}"));
+            if now <= goodput {
+                break;
+            }
+            (best, goodput) = (k, now);
+        }
+        self.length = best;
+        self.goodput = Some(goodput);
+    }
+}
+
+impl SpecPolicy for Running {
+    /// Lookahead is always for the full length: which step is the next to decide is the engine's to know.
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.longest)
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.weighed.begin();
+        self.goodput = None;
+        self.deciding = self.always || batch.step.is_multiple_of(u64::from(self.params.period));
+        plan.fill(if self.deciding { self.longest } else { self.length });
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        if !self.deciding {
+            drafts.nothing_to_decide();
+            return;
+        }
+        let proposed = drafts.draft_len.iter().copied().max().unwrap_or(0);
+        self.decide(batch, proposed);
+        drafts.verify_len.iter_mut().for_each(|len| *len = (*len).min(self.length));
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if let Some(rate) = self.params.rate.of(outcome) {
+            self.acceptance.add_step(rate, 1);
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        self.weighed.explain(self.goodput)
+    }
+}
+
+#[cfg(test)]
+#[path = "turbospec_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! The step times that `turbospec-v1` believes: the branch's formula, over published coefficients or over a linear belief.
+//!
+//! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (policies.md 3.4).
+//! The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests. It only
+//! interpolates verify steps of fewer than some 64 requests.
+
+use crate::shared::belief::Belief;
+use foretoken_sim::{BatchView, Drafting};
+use serde::{Deserialize, Serialize};
+
+/// Whose coefficients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coefficients {
+    /// The belief's.
+    #[default]
+    Belief,
+    /// Published: Llama-3.1-8B on an H100, with its EAGLE draft.
+    #[serde(rename = "h100-8b")]
+    H100Llama8b,
+    /// Published: Llama-70B on four H100 with tensor parallelism.
+    #[serde(rename = "h100-70b")]
+    H100Llama70b,
+}
+
+/// T_target = kv·(tokens of KV) + compute·(tokens) + batch·(requests) + speculates·[somebody drafts] + fixed, seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TargetCost {
+    pub kv: f64,
+    pub compute: f64,
+    pub batch: f64,
+    pub speculates: f64,
+    pub fixed: f64,
+}
+
+impl TargetCost {
+    /// Of `coefficients`; the published ones are in milliseconds.
+    pub(crate) fn of(coefficients: Coefficients, belief: &Belief) -> TargetCost {
+        let ms = |kv, compute, batch, speculates, fixed| TargetCost {
+            kv: kv * 1e-3,
+            compute: compute * 1e-3,
+            batch: batch * 1e-3,
+            speculates: speculates * 1e-3,
+            fixed: fixed * 1e-3,
+        };
+        match coefficients {
+            Coefficients::Belief => TargetCost {
+                kv: belief.target.alpha_s,
+                compute: belief.target.gamma_s,
+                batch: 0.0,
+                speculates: 0.0,
+                fixed: belief.target.delta_s,
+            },
+            Coefficients::H100Llama8b => ms(4.85907942e-5, 1.84383603e-2, -4.33144783e-2, 0.0, 6.938_699_571_857_084),
+            Coefficients::H100Llama70b => ms(6.24369264e-5, 6.40216301e-2, -3.97382298e-2, -0.112_291_902, 18.34535),
+        }
+    }
+
+    /// Seconds of a target pass.
+    pub(crate) fn seconds(&self, load: &Load, tokens: f64) -> f64 {
+        self.kv * load.kv
+            + self.compute * tokens
+            + self.batch * load.requests
+            + if load.drafting > 0.0 { self.speculates } else { 0.0 }
+            + self.fixed
+    }
+}
+
+/// What proposes, as far as its cost goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum DraftCost {
+    /// A share of the target's time: n-gram.
+    Share(f64),
+    /// The published EAGLE draft of the 8B model.
+    Eagle,
+    /// The belief's draft.
+    Belief(Belief),
+}
+
+impl DraftCost {
+    /// Seconds of drafting `k` ≥ 1 tokens for each request that drafts, when the target takes `target_s`.
+    pub(crate) fn seconds(&self, load: &Load, k: u32, target_s: f64) -> f64 {
+        let k = f64::from(k);
+        match self {
+            DraftCost::Share(share) => share * target_s,
+            DraftCost::Eagle => {
+                (2.89700974e-6 * load.kv
+                    + 4.38694070e-5 * load.scheduled
+                    + 0.452175870 * k
+                    + 5.52805909e-3 * load.requests
+                    + 0.447_110_958_433_997_2)
+                    * 1e-3
+            }
+            // Section 12: k passes over the requests that draft, the first with the draft's prefill and catch-up.
+            DraftCost::Belief(Belief { draft, drafting, .. }) => {
+                let (n, context) = (load.drafting, load.drafting_kv);
+                let passes = match drafting {
+                    Drafting::Parallel => draft.alpha_s * context + draft.gamma_s * n * k + draft.delta_s,
+                    Drafting::Autoregressive => {
+                        draft.alpha_s * (context * k + n * k * (k - 1.0) / 2.0)
+                            + (draft.gamma_s * n + draft.delta_s) * k
+                    }
+                };
+                passes + draft.alpha_s * load.riders_kv + draft.gamma_s * load.riders
+            }
+        }
+    }
+}
+
+/// What a step carries before drafts, in the branch's counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Load {
+    /// B: requests scheduled, prefilling ones included.
+    pub requests: f64,
+    /// m: those of them that draft ("match count").
+    pub drafting: f64,
+    /// Tokens of all scheduled requests.
+    pub kv: f64,
+    /// Tokens scheduled before drafts: one a decode, and the chunks.
+    pub scheduled: f64,
+    /// Section 12's riders of the first draft pass, and the context of those that draft; only a belief charges them.
+    pub riders: f64,
+    pub riders_kv: f64,
+    pub drafting_kv: f64,
+}
+
+impl Load {
+    pub(crate) fn of(batch: &BatchView) -> Load {
+        let mut load = Load {
+            requests: (batch.len() + batch.prefill.chunks as usize) as f64,
+            // The newest token's KV is written by this step.
+            kv: (batch.context_sum + batch.len() as u64 + batch.prefill.context + batch.prefill.tokens) as f64,
+            scheduled: (batch.len() as u64 + batch.prefill.tokens) as f64,
+            riders: batch.draft_prefill.tokens as f64,
+            riders_kv: batch.draft_prefill.context as f64,
+            ..Load::default()
+        };
+        for ((&limit, &context), &gap) in batch.limit.iter().zip(batch.context).zip(batch.draft_gap) {
+            if limit > 0 {
+                load.drafting += 1.0;
+                load.drafting_kv += f64::from(context);
+            }
+            if limit > 0 || batch.always_extend {
+                load.riders += f64::from(gap);
+            }
+        }
+        load
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BELIEF, any_batch, any_belief, close};
+    use foretoken_sim::shape;
+    use proptest::prelude::*;
+
+    /// Policies.md 10: the 8B formula on the points measured in dsd/vis.ipynb, tokens counted once.
+    #[test]
+    fn published_points() {
+        let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
+        for (kv, tokens, requests, ms) in
+            [(8043.0, 575.0, 22.0, 16.979), (8600.0, 92.0, 23.0, 8.057), (6.0, 6.0, 1.0, 7.006)]
+        {
+            let load = Load { kv, requests, drafting: requests, ..Load::default() };
+            assert!((cost.seconds(&load, tokens) * 1e3 - ms).abs() < 5e-4, "{ms}");
+        }
+    }
+
+    /// The caveat of policies.md 3.4: at context 512 a plain step takes 6.94 ms whatever the batch; below, more is faster.
+    #[test]
+    fn the_published_fit_is_collinear() {
+        let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
+        let plain = |requests: f64, context: f64| {
+            cost.seconds(&Load { kv: context * requests, requests, ..Load::default() }, requests) * 1e3
+        };
+        for requests in [1.0, 32.0, 256.0] {
+            assert!((plain(requests, 512.0) - 6.94).abs() < 0.01, "{}", plain(requests, 512.0));
+        }
+        assert!(plain(256.0, 128.0) < plain(1.0, 128.0));
+    }
+
+    proptest! {
+        /// Over a belief, the draft's time is section 12's when all that can draft do draft k tokens.
+        #[test]
+        fn a_beliefs_draft_is_section_12s(batch in any_batch(10, 1), belief in any_belief(), k in 1u32..8) {
+            let mut batch = batch;
+            batch.limit.iter_mut().for_each(|l| *l *= 8);
+            let view = batch.view();
+            let lens: Vec<u32> = view.limit.iter().map(|&l| l.min(k)).collect();
+            prop_assume!(lens.iter().any(|&l| l > 0));
+            let target = shape::verify_pass(&view, &lens, belief.context_reads);
+            let plain = belief.target.pass_s(target.context as f64, target.batched as f64);
+            let drafted = belief.step_s(&view, &lens, &lens) - plain;
+            let ours = DraftCost::Belief(belief).seconds(&Load::of(&view), k, 0.0);
+            prop_assert!((ours - drafted).abs() <= 1e-9 * belief.step_s(&view, &lens, &lens), "{ours} {drafted}");
+            prop_assert!(close(Load::of(&view).scheduled, (view.len() as u64 + view.prefill.tokens) as f64));
+        }
+    }
+}

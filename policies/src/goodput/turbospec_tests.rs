@@ -1,0 +1,179 @@
+//! Tests of [`super`]: the published table, the rhythm of decisions, and the search against the formula written again.
+
+use super::*;
+use crate::shared::acceptance::expected_tokens;
+use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close, outcome};
+use itertools::Itertools;
+use proptest::prelude::*;
+
+const PUBLISHED: Turbospec = Turbospec {
+    coefficients: Coefficients::H100Llama8b,
+    proposer: Proposer::Model,
+    ngram_share: 0.04,
+    overhead_share: 0.05,
+    double_count: false,
+    period: 200,
+    window: 100,
+    initial_acceptance: 0.7,
+    rate: Rate::Attempts,
+    k_start: 0,
+};
+
+fn decided(params: Turbospec, longest: u32, batch: &Batch) -> Running {
+    let mut p = Running::new(params, &PolicyContext { max_draft_len: longest, ..CONTEXT });
+    let proposed = batch.limit.iter().map(|&l| l.min(longest)).max().unwrap_or(0);
+    p.decide(&batch.view(), proposed);
+    p
+}
+
+/// Policies.md 10: context 512, EAGLE draft, overhead 5 %, tokens counted once, k ≤ 10, by acceptance .5 to .9.
+#[test]
+fn turbospec_best_lengths() {
+    for (requests, lengths) in [
+        (1, [3, 4, 5, 7, 10]),
+        (8, [3, 3, 5, 6, 10]),
+        (32, [2, 3, 3, 5, 8]),
+        (64, [1, 2, 3, 4, 6]),
+        (128, [0, 0, 2, 3, 5]),
+        (256, [0, 0, 0, 0, 0]),
+    ] {
+        // 512 tokens of text: the newest one's KV is yet to be written.
+        let batch = Batch::new(&vec![511; requests], &vec![10; requests]);
+        for (initial_acceptance, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip_eq(lengths) {
+            let p = decided(Turbospec { initial_acceptance, ..PUBLISHED }, 10, &batch);
+            assert_eq!(p.length, best, "batch {requests}, {initial_acceptance}");
+        }
+    }
+}
+
+/// Policies.md 3.4: with the base token counted twice the published coefficients no longer turn speculation off at 256.
+#[test]
+fn double_counting_hides_that_speculation_does_not_pay() {
+    let batch = Batch::new(&[511; 256], &[10; 256]);
+    let at = |double_count, initial_acceptance| {
+        decided(Turbospec { double_count, initial_acceptance, ..PUBLISHED }, 10, &batch).length
+    };
+    assert_eq!((at(false, 0.9), at(true, 0.9)), (0, 4));
+}
+
+/// The literal formula at one point, by hand: 3 decodes of which 2 matched, one chunk of 100 after 50.
+#[test]
+fn the_literal_formula() {
+    let mut batch = Batch::new(&[99, 199, 299], &[5, 0, 5]);
+    batch.prefill.add(50, 100);
+    let params = Turbospec { double_count: true, ..PUBLISHED };
+    let p = Running::new(params, &CONTEXT);
+    let load = Load::of(&batch.view());
+    assert_eq!((load.requests, load.drafting, load.kv, load.scheduled), (4.0, 2.0, 750.0, 103.0));
+    // m(k+1) + (B − m) + scheduled at k = 2: 6 + 2 + 103.
+    let target = 4.85907942e-5 * 750.0 + 1.84383603e-2 * 111.0 - 4.33144783e-2 * 4.0 + 6.938699571857084;
+    let draft =
+        2.89700974e-6 * 750.0 + 4.3869407e-5 * 103.0 + 0.45217587 * 2.0 + 5.52805909e-3 * 4.0 + 0.4471109584339972;
+    let expected = (2.0 * 2.19 + 2.0) / (1.05 * target + draft) * 1e3;
+    assert!(close(p.goodput(&load, 2, expected_tokens(0.7, 2)), expected));
+    // n-gram: 4 % of the target in the draft's place.
+    let ngram = Running::new(Turbospec { proposer: Proposer::Ngram, ..params }, &CONTEXT);
+    let expected = (2.0 * 2.19 + 2.0) / (1.09 * target) * 1e3;
+    assert!(close(ngram.goodput(&load, 2, expected_tokens(0.7, 2)), expected));
+}
+
+#[test]
+fn full_length_is_proposed_every_200th_step_and_cut_to_the_winner() {
+    let mut run = Run::of(&Turbospec::default(), &CONTEXT);
+    let mut batch = Batch::new(&[100, 100], &[8, 8]);
+    let mut made = Vec::new();
+    for step in 1..=401 {
+        batch.step = step;
+        // Nobody's drafts are accepted.
+        let drafts = run.step(&batch, |_, _| 1.0, &[0, 0]);
+        made.push((drafts.draft_len[0], drafts.verify_len[0]));
+    }
+    // Until the first decision everything is proposed and verified; then α = 0, and 1 is the least.
+    assert!(made[..199].iter().all(|&m| m == (8, 8)));
+    assert_eq!((made[199], made[200], made[398], made[399], made[400]), ((8, 1), (1, 1), (1, 1), (8, 1), (1, 1)));
+    // With k = 0 within reach nothing is proposed in between.
+    let mut run = Run::of(&Turbospec { k_start: 0, ..Turbospec::default() }, &CONTEXT);
+    let made = [1, 200, 201, 400].map(|step| {
+        batch.step = step;
+        let drafts = run.step(&batch, |_, _| 1.0, &[0, 0]);
+        (drafts.draft_len[0], drafts.verify_len[0])
+    });
+    assert_eq!(made, [(8, 8), (8, 0), (0, 0), (8, 0)]);
+}
+
+#[test]
+fn the_window_is_over_steps_with_drafts() {
+    let mut p = Running::new(Turbospec { window: 2, ..Turbospec::default() }, &CONTEXT);
+    let drafts = Drafts::default();
+    assert_eq!(p.acceptance.value(), 0.7);
+    for (verified, accepted) in [([4, 4], [0, 0]), ([0, 0], [0, 0]), ([4, 4], [4, 4]), ([2, 4], [1, 4])] {
+        p.observe(&outcome(&drafts, &verified, &accepted));
+    }
+    assert!(close(p.acceptance.value(), (1.0 + 5.0 / 6.0) / 2.0));
+}
+
+#[test]
+fn bad_settings_are_named() {
+    let good = Turbospec::default();
+    for (params, key) in [
+        (Turbospec { coefficients: Coefficients::H100Llama70b, ..good }, "proposer"),
+        (Turbospec { ngram_share: -0.1, ..good }, "ngram_share"),
+        (Turbospec { overhead_share: f64::NAN, ..good }, "overhead_share"),
+        (Turbospec { period: 0, ..good }, "period"),
+        (Turbospec { window: 0, ..good }, "window"),
+        (Turbospec { initial_acceptance: 7.0, ..good }, "initial_acceptance"),
+        (Turbospec { k_start: 1000, ..good }, "k_start"),
+    ] {
+        assert_eq!(params.check().map_err(|e| e.key), Err(key));
+    }
+    let ngram = Turbospec { coefficients: Coefficients::H100Llama70b, proposer: Proposer::Ngram, ..good };
+    assert_eq!(ngram.check(), Ok(()));
+    assert_eq!((Turbospec { k_start: 2, ..good }.asks_for(), good.asks_for()), (Some(("k_start", 2)), None));
+}
+
+proptest! {
+    /// Over a belief the search equals the formula written again: the target's time is section 12's (context read once),
+    /// with the base tokens once more; equal limits, so that lengths do not differ.
+    #[test]
+    fn equals_the_formula_written_again(
+        batch in any_batch(10, 1),
+        belief in any_belief(),
+        acceptance in 0.0f64..=1.0,
+        k_start in 0u32..3,
+        double_count in any::<bool>(),
+    ) {
+        let mut batch = batch;
+        batch.limit.iter_mut().for_each(|l| *l *= 8);
+        let params = Turbospec { initial_acceptance: acceptance, k_start, double_count, ..Turbospec::default() };
+        let mut p = Running::new(params, &PolicyContext { belief, ..CONTEXT });
+        let view = batch.view();
+        let m = view.limit.iter().filter(|&&l| l > 0).count();
+        prop_assume!(m > 0);
+        let others = (view.len() - m) as f64 + f64::from(view.prefill.chunks);
+        let decodes = (view.len() as u64 + view.prefill.tokens) as f64;
+        let requests = m as f64 + others;
+        let goodput = |k: u32| {
+            let lens: Vec<u32> = view.limit.iter().map(|&l| l.min(k)).collect();
+            let verify = foretoken_sim::shape::verify_pass(&view, &lens, belief.context_reads);
+            let draft = belief.step_s(&view, &lens, &lens)
+                - belief.target.pass_s(verify.context as f64, verify.batched as f64);
+            let kv = view.context_sum as f64 + view.prefill.context as f64 + decodes;
+            let once = m as f64 * f64::from(k) + decodes;
+            let target = belief.target.pass_s(kv, if double_count { once + requests } else { once });
+            let time = if k == 0 { target } else { 1.05 * target + draft };
+            (m as f64 * expected_tokens(acceptance, k) + others) / time
+        };
+        p.decide(&view, 8);
+        let mut best = k_start;
+        for k in k_start + 1..=8 {
+            let (now, before) = (goodput(k), goodput(best));
+            prop_assume!((now - before).abs() > before * 1e-9);
+            if now < before {
+                break;
+            }
+            best = k;
+        }
+        prop_assert_eq!(p.length, best);
+        prop_assert!((p.explain().estimate.expect("it decided") / goodput(best) - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,247 @@
+//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a round, both learned while
+//! serving; other lengths are tried for a few rounds now and then.
+//!
+//! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs #3352, #3412).
+//! score(d) = (1 + p₁ + p₁p₂ + …) / t(d). Its depth 0, where drafting is parked, is left out: the constants were not found.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// An acceptance rate before anything is known, and the weight of its newest draft.
+const START_RATE: f64 = 0.6;
+const RATE_WEIGHT: f64 = 0.08;
+/// Wall time over which a round's time is averaged.
+const MEMORY_MS: f64 = 400.0;
+/// A sample above this many times the estimate has this share of its weight.
+const OUTLIER: f64 = 2.0;
+const OUTLIER_WEIGHT: f64 = 0.25;
+/// A round before two lengths were measured: without drafts, and a draft token more.
+const PRIOR_BASE_MS: f64 = 30.0;
+const PRIOR_ROW_MS: f64 = 7.0;
+/// Another length is adopted if its score is this share better.
+const MARGIN: f64 = 0.03;
+/// A probe's rounds; the share of time that probes of rivals may take; how far behind a rival may lie.
+const PROBE_ROUNDS: u32 = 4;
+const PROBE_SHARE: f64 = 0.15;
+const RIVAL_BEHIND: f64 = 0.15;
+/// Shortest times between probes of the best rival, and of the length measured longest ago.
+const RIVAL_EVERY_MS: f64 = 1000.0;
+const STALEST_EVERY_MS: f64 = 5000.0;
+
+/// Parameters; the constants are omlx's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MeasuredCostDepth {
+    /// Longest draft.
+    pub max_depth: u32,
+}
+
+impl Default for MeasuredCostDepth {
+    fn default() -> Self {
+        MeasuredCostDepth { max_depth: 6 }
+    }
+}
+
+impl Definition for MeasuredCostDepth {
+    fn summary(&self) -> &'static str {
+        "the length with the most expected tokens per measured time of a round, with probes of other lengths"
+    }
+
+    fn source(&self) -> &'static str {
+        "jundot/omlx _DepthController, omlx/patches/mlx_lm_mtp/batch_generator.py (v0.5.4rc1 and later)"
+    }
+
+    fn sees(&self) -> &'static str {
+        "accepted counts and times of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "known from a port, not from omlx itself. Parking (depth 0) is left out: its constants were not found, and the longest \
+         draft is an example. The warm-up tries each length for one round. omlx serves a few requests; here the batch has one \
+         length, a round's time is that of drafting and the target pass whatever the batch, and the length of a round is what \
+         most was drafted of it. The wall clock is the sum of those times"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("max_depth", self.max_depth))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        Check("measured-cost-depth").length("max_depth", self.max_depth)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Depths::new(self.max_depth.min(context.max_draft_len))))
+    }
+}
+
+/// The rounds of one length.
+#[derive(Clone, Copy, Default)]
+struct Measured {
+    /// Average milliseconds of a round, once there was one.
+    ms: Option<f64>,
+    /// The clock after the last round.
+    at_ms: f64,
+}
+
+/// The running policy. Lengths count from 1.
+struct Depths {
+    longest: usize,
+    /// Acceptance rate of each position, if all before it are accepted.
+    rate: Vec<f64>,
+    measured: Vec<Measured>,
+    clock_ms: f64,
+    current: usize,
+    /// The length to try next while warming up; 0 when all were tried.
+    warmup: usize,
+    /// A length being tried, and rounds left of it.
+    probe: Option<(usize, u32)>,
+    rival_at_ms: f64,
+    stalest_at_ms: f64,
+}
+
+impl Depths {
+    fn new(longest: u32) -> Depths {
+        let longest = longest as usize;
+        Depths {
+            longest,
+            rate: vec![START_RATE; longest],
+            measured: vec![Measured::default(); longest],
+            clock_ms: 0.0,
+            current: longest,
+            warmup: longest,
+            probe: None,
+            rival_at_ms: 0.0,
+            stalest_at_ms: 0.0,
+        }
+    }
+
+    fn length(&self) -> usize {
+        match self.probe {
+            _ if self.warmup > 0 => self.warmup,
+            Some((depth, _)) => depth,
+            None => self.current,
+        }
+    }
+
+    /// Milliseconds of a round with drafts of this length: measured, or on the line through the cheapest and the dearest.
+    fn ms(&self, depth: usize) -> f64 {
+        if let Some(ms) = self.measured[depth - 1].ms {
+            return ms;
+        }
+        let known = || (1..).zip(&self.measured).filter_map(|(d, m)| m.ms.map(|ms| (d as f64, ms)));
+        let (Some(cheap), Some(dear)) =
+            (known().min_by(|a, b| a.1.total_cmp(&b.1)), known().max_by(|a, b| a.1.total_cmp(&b.1)))
+        else {
+            return PRIOR_BASE_MS + PRIOR_ROW_MS * depth as f64;
+        };
+        let slope = if dear.0 > cheap.0 { (dear.1 - cheap.1) / (dear.0 - cheap.0) } else { PRIOR_ROW_MS };
+        // A line back from a dear length may reach 0: no round is cheaper than a tenth of the cheapest.
+        (cheap.1 + slope * (depth as f64 - cheap.0)).max(0.1 * cheap.1)
+    }
+
+    /// Expected tokens of a request in a millisecond.
+    fn score(&self, depth: usize) -> f64 {
+        let (mut reached, mut tokens) = (1.0, 1.0);
+        for rate in &self.rate[..depth] {
+            reached *= rate;
+            tokens += reached;
+        }
+        tokens / self.ms(depth)
+    }
+
+    /// The length with the best score beside `depth`.
+    fn best_rival(&self, depth: usize) -> Option<usize> {
+        let others = (1..=self.longest).filter(|&d| d != depth);
+        others.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)).then(b.cmp(&a)))
+    }
+
+    /// One round of drafts of this length.
+    fn round(&mut self, depth: usize, ms: f64) {
+        self.clock_ms += ms;
+        let clock_ms = self.clock_ms;
+        let measured = &mut self.measured[depth - 1];
+        measured.at_ms = clock_ms;
+        measured.ms = Some(match measured.ms {
+            None => ms,
+            Some(was) => {
+                let weight = 1.0 - (-ms / MEMORY_MS).exp();
+                let weight = if ms > OUTLIER * was { OUTLIER_WEIGHT * weight } else { weight };
+                was + weight * (ms - was)
+            }
+        });
+        if self.warmup > 0 {
+            // A round counts even where the engine cut it shorter, so that no length is waited for in vain.
+            self.warmup -= 1;
+            if self.warmup > 0 {
+                return;
+            }
+            (self.rival_at_ms, self.stalest_at_ms) = (clock_ms, clock_ms);
+        }
+        if let Some((probed, left)) = self.probe {
+            self.probe = (left > 1).then_some((probed, left - 1));
+        }
+        if self.probe.is_none() {
+            self.decide();
+        }
+    }
+
+    /// Adopts what is clearly better, or else tries what is due.
+    fn decide(&mut self) {
+        let Some(rival) = self.best_rival(self.current) else { return };
+        if self.score(rival) > self.score(self.current) * (1.0 + MARGIN) {
+            self.current = rival;
+            return;
+        }
+        let rival_every = RIVAL_EVERY_MS.max(f64::from(PROBE_ROUNDS) * self.ms(self.current) / PROBE_SHARE);
+        let stalest_every = STALEST_EVERY_MS.max(2.0 * rival_every);
+        if self.clock_ms - self.stalest_at_ms >= stalest_every {
+            self.stalest_at_ms = self.clock_ms;
+            let others = (1..=self.longest).filter(|&d| d != self.current);
+            let at = |d: usize| self.measured[d - 1].at_ms;
+            let stalest = others.min_by(|&a, &b| at(a).total_cmp(&at(b)));
+            self.probe = stalest.map(|depth| (depth, PROBE_ROUNDS));
+        } else if self.clock_ms - self.rival_at_ms >= rival_every {
+            self.rival_at_ms = self.clock_ms;
+            let close = self.score(rival) >= self.score(self.current) * (1.0 - RIVAL_BEHIND);
+            self.probe = close.then_some((rival, PROBE_ROUNDS));
+        }
+    }
+}
+
+impl SpecPolicy for Depths {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(if self.longest == 0 { 0 } else { self.length() as u32 }).up_to(self.longest as u32)
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.limits().depth);
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        for (&accepted, &verified) in outcome.accepted.iter().zip(outcome.verified) {
+            // Up to the first miss, that one too.
+            for (position, rate) in self.rate.iter_mut().enumerate().take(verified.min(accepted + 1) as usize) {
+                let hit = if position < accepted as usize { 1.0 } else { 0.0 };
+                *rate += RATE_WEIGHT * (hit - *rate);
+            }
+        }
+        let depth = outcome.drafted.iter().copied().max().unwrap_or(0) as usize;
+        if (1..=self.longest).contains(&depth) {
+            self.round(depth, 1e3 * (outcome.draft_time.as_s() + outcome.verify_time.as_s()));
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let one = |depth: usize| Candidate { what: format!("{depth} draft tokens"), estimate: 1e3 * self.score(depth) };
+        Explanation {
+            estimate: (self.longest > 0).then(|| 1e3 * self.score(self.length())),
+            candidates: (1..=self.longest).map(one).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "measured_cost_depth_tests.rs"]
+mod tests;

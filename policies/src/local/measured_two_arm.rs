@@ -1,0 +1,210 @@
+//! `measured-two-arm`: two draft lengths, one of which is held; now and then the other is tried for a window of rounds, and
+//! whichever emitted more tokens a second is held.
+//!
+//! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by time, so it sees what rules over
+//! accepted counts cannot.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Held windows before a challenge after an adoption, and the most that losses in a row, four times each, make of them.
+const WAIT: u32 = 4;
+const LONGEST_WAIT: u32 = 64;
+
+/// Parameters. The lengths are the user's; the rest are mlxcel's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MeasuredTwoArm {
+    /// Draft tokens a request to start with.
+    pub configured: u32,
+    /// The other length.
+    pub requested: u32,
+    /// Rounds that are not measured at the start.
+    pub warmup_rounds: u32,
+    /// Rounds of a window.
+    pub window_rounds: u32,
+    /// A challenger must beat the held length's last window by more than this share.
+    pub margin: f64,
+    /// Rounds of a challenge before it may be broken off.
+    pub abort_after: u32,
+    /// It is broken off when it lies further behind than this share.
+    pub abort_behind: f64,
+}
+
+impl Default for MeasuredTwoArm {
+    fn default() -> Self {
+        MeasuredTwoArm {
+            configured: 2,
+            requested: 4,
+            warmup_rounds: 8,
+            window_rounds: 32,
+            margin: 0.02,
+            abort_after: 4,
+            abort_behind: 0.35,
+        }
+    }
+}
+
+impl Definition for MeasuredTwoArm {
+    fn summary(&self) -> &'static str {
+        "holds one of two lengths and tries the other for a window now and then, by measured tokens a second"
+    }
+
+    fn source(&self) -> &'static str {
+        "lablup/mlxcel PR #1295 (2026-08-22), BlockThroughputController"
+    }
+
+    fn sees(&self) -> &'static str {
+        "emitted tokens and time of past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the two lengths are the user's: 2 and 4 are an example. mlxcel serves one request at a time and leaves out rounds that \
+         the end of the output cuts short; here the batch has one length, and a round counts where everybody drafted all of it. \
+         A round's time is that of drafting and the target pass, prompts that ride along included"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        let key = if self.configured > self.requested { "configured" } else { "requested" };
+        Some((key, self.configured.max(self.requested)))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("measured-two-arm");
+        check.length("configured", self.configured)?;
+        check.length("requested", self.requested)?;
+        check.that("requested", self.requested != self.configured, || {
+            format!("both lengths are {} (of at most {MAX_SPEC_LEN}); use fixed", self.requested)
+        })?;
+        check.that("window_rounds", self.window_rounds > 0, || "must be at least 1 round".into())?;
+        check.that("margin", self.margin >= 0.0 && self.margin.is_finite(), || {
+            format!("{} is not a share of 0 or more", self.margin)
+        })?;
+        check.share("abort_behind", self.abort_behind)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Arms::new(*self, context.max_draft_len)))
+    }
+}
+
+/// The rounds of a window so far.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    rounds: u32,
+    tokens: u64,
+    seconds: f64,
+}
+
+impl Window {
+    fn rate(&self) -> f64 {
+        self.tokens as f64 / self.seconds
+    }
+}
+
+/// The running policy.
+struct Arms {
+    params: MeasuredTwoArm,
+    lengths: [u32; 2],
+    /// Index of the held length.
+    held: usize,
+    /// Is the other one being tried?
+    challenge: bool,
+    warmup: u32,
+    window: Window,
+    /// Tokens a second of the held length's last window.
+    held_rate: f64,
+    /// Held windows since the last challenge, and how many it takes.
+    windows: u32,
+    wait: u32,
+    /// Challenges lost in a row.
+    losses: u32,
+}
+
+impl Arms {
+    fn new(params: MeasuredTwoArm, longest: u32) -> Arms {
+        Arms {
+            lengths: [params.configured.min(longest), params.requested.min(longest)],
+            held: 0,
+            challenge: false,
+            warmup: params.warmup_rounds,
+            window: Window::default(),
+            held_rate: 0.0,
+            windows: 0,
+            wait: 1,
+            losses: 0,
+            params,
+        }
+    }
+
+    fn length(&self) -> u32 {
+        self.lengths[self.held ^ usize::from(self.challenge)]
+    }
+
+    /// One round at the present length.
+    fn round(&mut self, tokens: u64, seconds: f64) {
+        if self.warmup > 0 {
+            self.warmup -= 1;
+            return;
+        }
+        self.window.rounds += 1;
+        self.window.tokens += tokens;
+        self.window.seconds += seconds;
+        let (full, rate) = (self.window.rounds >= self.params.window_rounds, self.window.rate());
+        match self.challenge {
+            false if full => {
+                self.held_rate = rate;
+                self.windows += 1;
+                self.challenge = self.windows >= self.wait;
+                self.window = Window::default();
+            }
+            true if full && rate > self.held_rate * (1.0 + self.params.margin) => {
+                self.held ^= 1;
+                self.held_rate = rate;
+                self.losses = 0;
+                self.end_challenge();
+            }
+            true => {
+                let behind = rate < self.held_rate * (1.0 - self.params.abort_behind);
+                if full || (behind && self.window.rounds >= self.params.abort_after) {
+                    self.losses = self.losses.saturating_add(1);
+                    self.end_challenge();
+                }
+            }
+            false => {}
+        }
+    }
+
+    /// The held length goes on, for 4, 16 or 64 windows.
+    fn end_challenge(&mut self) {
+        self.challenge = false;
+        self.window = Window::default();
+        self.windows = 0;
+        self.wait = 4u32.saturating_pow(self.losses).saturating_mul(WAIT).min(LONGEST_WAIT);
+    }
+}
+
+impl SpecPolicy for Arms {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.length()).up_to(self.lengths[0].max(self.lengths[1]))
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.length());
+    }
+
+    /// What comes late, of another length than the present one, is no round of its window.
+    fn observe(&mut self, outcome: &StepOutcome) {
+        let length = self.length();
+        if !outcome.drafted.is_empty() && outcome.drafted.iter().all(|&drafted| drafted == length) {
+            let accepted: u64 = outcome.accepted.iter().map(|&a| u64::from(a)).sum();
+            let seconds = outcome.draft_time.as_s() + outcome.verify_time.as_s();
+            self.round(accepted + outcome.accepted.len() as u64, seconds);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "measured_two_arm_tests.rs"]
+mod tests;

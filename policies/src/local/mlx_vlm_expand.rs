@@ -1,0 +1,167 @@
+//! `mlx-vlm-expand`: a request drafts the longer of two lengths while most of its last rounds accepted the whole shorter one.
+//!
+//! Source: mlx-vlm's `_effective_mtp_block_size`, kept beside its own rule by lablup/mlxcel (PR #1295, 2026-08-22). It knows no
+//! times; mlxcel's issue #1207 reports a load with 58.5 % where it never expands and loses 5 %.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::local::per_request::PerRequest;
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
+use serde::{Deserialize, Serialize};
+
+/// Rounds that are remembered of a request: the bits of a word.
+const WINDOW: u32 = u32::BITS;
+
+/// Parameters. The lengths are the user's; the rest are mlx-vlm's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MlxVlmExpand {
+    /// Draft tokens a request to start with.
+    pub configured: u32,
+    /// Draft tokens a request while it expands.
+    pub requested: u32,
+    /// Rounds of a request before it may expand.
+    pub warmup_rounds: u32,
+    /// Share of its last 32 rounds that must have accepted at least `configured` tokens.
+    pub least_share: f64,
+}
+
+impl Default for MlxVlmExpand {
+    fn default() -> Self {
+        MlxVlmExpand { configured: 2, requested: 4, warmup_rounds: 8, least_share: 0.65 }
+    }
+}
+
+impl Definition for MlxVlmExpand {
+    fn summary(&self) -> &'static str {
+        "each request drafts the longer of two lengths while most of its rounds accepted the whole shorter one"
+    }
+
+    fn source(&self) -> &'static str {
+        "mlx-vlm _effective_mtp_block_size, as kept in lablup/mlxcel PR #1295"
+    }
+
+    fn sees(&self) -> &'static str {
+        "accepted counts of a request's past steps"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the two lengths are the user's: 2 and 4 are an example. mlx-vlm serves one request at a time; here each has its own \
+         rounds. A round that had no room for the shorter length is left out"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("requested", self.requested))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("mlx-vlm-expand");
+        check.length("configured", self.configured)?;
+        check.that("requested", (self.configured + 1..=MAX_SPEC_LEN).contains(&self.requested), || {
+            format!("{} is not a draft length above `configured`, up to {MAX_SPEC_LEN}", self.requested)
+        })?;
+        check.that("warmup_rounds", (1..=WINDOW).contains(&self.warmup_rounds), || {
+            format!("{} is not a number of rounds from 1 to {WINDOW}", self.warmup_rounds)
+        })?;
+        check.share("least_share", self.least_share)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let longest = context.max_draft_len;
+        Speculation::Policy(Box::new(Running {
+            params: *self,
+            longest,
+            requests: PerRequest::new(context.max_num_seqs),
+        }))
+    }
+}
+
+/// The last rounds of a request.
+#[derive(Clone, Copy, Default)]
+struct Rounds {
+    /// The newest in the lowest bit: was the whole shorter length accepted?
+    whole: u32,
+    /// At most [`WINDOW`].
+    seen: u32,
+}
+
+/// The running policy.
+struct Running {
+    params: MlxVlmExpand,
+    longest: u32,
+    requests: PerRequest<Rounds>,
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.params.requested.min(self.longest))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let MlxVlmExpand { configured, requested, warmup_rounds, least_share } = self.params;
+        for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
+            let Rounds { whole, seen } = self.requests.get(id);
+            let expand = seen >= warmup_rounds && f64::from(whole.count_ones()) / f64::from(seen) >= least_share;
+            *len = if expand { requested } else { configured }.min(self.longest);
+        }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        self.requests.next_step();
+        let configured = self.params.configured.min(self.longest);
+        for ((&id, &verified), &accepted) in outcome.ids.iter().zip(outcome.verified).zip(outcome.accepted) {
+            if verified >= configured {
+                let rounds = self.requests.entry(id);
+                rounds.whole = rounds.whole << 1 | u32::from(accepted >= configured);
+                rounds.seen = (rounds.seen + 1).min(WINDOW);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run};
+
+    /// What one request drafts in each round, when so much of each draft is accepted.
+    fn lengths(accepted: impl IntoIterator<Item = u32>, limit: u32) -> Vec<u32> {
+        let mut run = Run::of(&MlxVlmExpand::default(), &CONTEXT);
+        let mut step = |a| run.step(&Batch::new(&[9], &[limit]), |_, _| 0.5, &[a]).draft_len[0];
+        accepted.into_iter().map(&mut step).collect()
+    }
+
+    #[test]
+    fn eight_rounds_and_a_share_of_the_last_thirty_two() {
+        // 8 of 8.
+        assert_eq!(lengths([2; 10], 8), [2, 2, 2, 2, 2, 2, 2, 2, 4, 4]);
+        // 5 of 8 is 0.625, 6 of 9 is 0.667; one token more changes nothing, one less does.
+        assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
+        // 21 of 32 is 0.656, 20 is 0.625: ten failures after 32 whole rounds still expand, the eleventh too, not the twelfth.
+        let mut rounds = vec![2; 32];
+        rounds.extend([1; 13]);
+        assert_eq!(lengths(rounds, 8)[40..], [4, 4, 4, 4, 2]);
+    }
+
+    #[test]
+    fn rounds_without_room_are_left_out() {
+        assert_eq!(lengths([2; 12], 1), [1; 12]);
+        let mut run = Run::of(&MlxVlmExpand::default(), &CONTEXT);
+        for _ in 0..20 {
+            run.step(&Batch::new(&[9], &[1]), |_, _| 0.5, &[1]);
+        }
+        assert_eq!(run.step(&Batch::new(&[9], &[8]), |_, _| 0.5, &[2]).draft_len, [2]);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let usual = MlxVlmExpand::default();
+        for (params, key) in [
+            (MlxVlmExpand { configured: 0, ..usual }, "configured"),
+            (MlxVlmExpand { requested: 2, ..usual }, "requested"),
+            (MlxVlmExpand { warmup_rounds: 33, ..usual }, "warmup_rounds"),
+            (MlxVlmExpand { least_share: -0.1, ..usual }, "least_share"),
+        ] {
+            assert_eq!(params.check().map_err(|e| e.key), Err(key));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Names of policies.
+
+/// A name that no policy can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadName {
+    /// Not in kebab-case.
+    #[error("`{name}` is no name for a policy: {why}")]
+    Malformed {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another policy has it, or one that differs in hyphens alone.
+    #[error("`{name}` is taken: there is a policy `{by}`")]
+    Taken {
+        /// What was given.
+        name: String,
+        /// Who has it.
+        by: String,
+    },
+}
+
+/// The most characters of a name: labels, files and tables have room for so many.
+const LONGEST: usize = 40;
+
+/// Refuses what is not in kebab-case: words of lower-case letters and digits with single hyphens between them, the
+/// first beginning with a letter.
+///
+/// # Errors
+/// [`BadName::Malformed`].
+pub(crate) fn kebab_case(name: &str) -> Result<(), BadName> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > LONGEST {
+        "it has more than 40 characters"
+    } else if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        "only lower-case letters, digits and hyphens may be in it, as in `my-policy`"
+    } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        "it must begin with a letter"
+    } else if name.ends_with('-') || name.contains("--") {
+        "hyphens stand singly, between words"
+    } else {
+        return Ok(());
+    };
+    Err(BadName::Malformed { name: name.into(), why })
+}
+
+/// Refuses a name that somebody has, hyphens apart: `fixed` and `fi-xed` would be one name in prose and in code.
+///
+/// # Errors
+/// [`BadName::Taken`].
+pub(crate) fn free<'a>(name: &str, taken: impl IntoIterator<Item = &'a str>) -> Result<(), BadName> {
+    let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+    match taken.into_iter().find(|other| plain(other) == plain(name)) {
+        Some(by) => Err(BadName::Taken { name: name.into(), by: by.into() }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_kebab_case() {
+        for good in ["a", "fixed", "sglang-gen1", "my-2nd-policy", &"a".repeat(40)] {
+            assert_eq!(kebab_case(good), Ok(()));
+        }
+        for (bad, why) in [
+            ("", "empty"),
+            (&*"a".repeat(41), "40"),
+            ("Fixed", "lower-case"),
+            ("my_policy", "lower-case"),
+            ("my policy", "lower-case"),
+            ("../up", "lower-case"),
+            ("größe", "lower-case"),
+            ("2nd", "begin with a letter"),
+            ("-a", "begin with a letter"),
+            ("a-", "hyphens"),
+            ("a--b", "hyphens"),
+        ] {
+            let error = kebab_case(bad).expect_err(bad).to_string();
+            assert!(error.contains(why) && error.contains(&format!("`{bad}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_that_read_alike_are_taken() {
+        assert_eq!(free("mine", ["fixed"]), Ok(()));
+        for alike in ["ema-tier", "ematier", "e-ma-tier"] {
+            let taken = BadName::Taken { name: alike.into(), by: "ema-tier".into() };
+            assert_eq!(free(alike, ["fixed", "ema-tier"]), Err(taken));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `autoregressive`: no speculation; the plain engine, without a drafter (invariant 7). The baseline of every
+//! comparison.
+
+use crate::definition::{BadParameter, Definition, PolicyContext};
+use foretoken_sim::Speculation;
+use serde::{Deserialize, Serialize};
+
+/// No parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Autoregressive {}
+
+impl Definition for Autoregressive {
+    fn summary(&self) -> &'static str {
+        "never drafts; one token a request and step, and the whole KV pool for the target"
+    }
+
+    fn source(&self) -> &'static str {
+        "the plain engine"
+    }
+
+    fn sees(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        Ok(())
+    }
+
+    fn build(&self, _: &PolicyContext) -> Speculation {
+        Speculation::Off
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::CONTEXT;
+
+    #[test]
+    fn it_has_no_drafter() {
+        assert!(matches!(Autoregressive {}.build(&CONTEXT), Speculation::Off));
+    }
+}

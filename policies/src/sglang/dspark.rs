@@ -1,0 +1,227 @@
+//! `dspark`: SGLang's DSpark scheduler. Drafts whole blocks; a budget of draft tokens for the batch comes from a table of
+//! steps per second, and the tokens most likely to survive get it.
+//!
+//! Source: DSpark (arXiv 2607.05147) as SGLang 0.5.23 implements it, `srt/speculative/dspark_components/dspark_planner.py`
+//! and `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`, executed for the fixture that this is held to
+//! (`tests/policies`). With n requests and s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens, the budget is
+//! argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest on a tie, from confidences two rounds old; who gets it is decided
+//! by those of the drafts at hand. SGLang's own defaults do none of it, twice over: `SGLANG_RAGGED_VERIFY_MODE` is `static`,
+//! and without a table a step takes the same time whatever is verified, so that everything is. That is a fixed length under
+//! another name and refused here unless it is asked for.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::sglang::dspark_relay::Relay;
+use crate::sglang::dspark_table::{CostTable, SpsTable};
+use crate::shared::profile::{capture_sizes, padded};
+use crate::shared::survival::{Slots, best_budget, survivals};
+use crate::shared::weighed::Weighed;
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Survivals below this are no candidates; it is compared in single precision.
+const SURVIVAL_EPS: f64 = 1e-6f32 as f64;
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dspark {
+    /// Tokens of a block, drafted for every request; absent is the engine's longest draft.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gamma: Option<u32>,
+    /// What a step costs.
+    pub table: SpsTable,
+    /// Rounds by which the budget's confidences are late (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`), at least 2 where
+    /// scheduling is overlapped.
+    pub lag_steps: u32,
+    /// Is scheduling overlapped with the device? Then the first two rounds have no budget and verify everything.
+    pub overlap_schedule: bool,
+    /// Run with a flat table, which verifies everything?
+    pub allow_degenerate: bool,
+    /// Raise the budget to what fills the captured graph that the pass is padded to?
+    pub align_to_graph: bool,
+    /// Tokens of KV a request when steps are timed.
+    pub profile_context_len: u32,
+}
+
+impl Default for Dspark {
+    fn default() -> Self {
+        Dspark {
+            gamma: None,
+            table: SpsTable::Profiled,
+            lag_steps: 2,
+            overlap_schedule: true,
+            allow_degenerate: false,
+            align_to_graph: false,
+            profile_context_len: 2048,
+        }
+    }
+}
+
+impl Definition for Dspark {
+    fn summary(&self) -> &'static str {
+        "drafts whole blocks; verifies the tokens most likely to survive, as many as pay by a table of steps per second"
+    }
+
+    fn source(&self) -> &'static str {
+        "DSpark (arXiv 2607.05147) as in SGLang 0.5.23, srt/speculative/dspark_components/dspark_planner.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size and prefill tokens; the confidence of each drafted token, now and some rounds ago; step times at start-up"
+    }
+
+    fn differences(&self) -> &'static str {
+        "SGLang's defaults (static verification, no table) verify everything; here a table is profiled. Confidences are the \
+         draft's probabilities, not those of DSpark's trained head, and are not recalibrated (STS). A preempted request keeps \
+         its last confidences, where SGLang starts it over, and batches beyond the captured sizes are trimmed too. SGLang \
+         does not mix prefill into decode steps; here its tokens count as tokens of the pass. SGLang's additive table comes \
+         from a file; here it is drafting by requests plus the target pass by tokens. The context at which steps are timed \
+         is not given by the source: 2048; `decide` tabulates passes over the state's own requests. That the draft makes a \
+         block in one pass is a setting of the draft, not of the policy"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.gamma.map(|gamma| ("gamma", gamma))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("dspark");
+        if let Some(gamma) = self.gamma {
+            check.length("gamma", gamma)?;
+        }
+        check.that("lag_steps", (1..=16).contains(&self.lag_steps), || {
+            format!("{} is not a number of rounds from 1 to 16", self.lag_steps)
+        })?;
+        check.that("table", self.table != SpsTable::Flat || self.allow_degenerate, || {
+            "with a flat table every draft token always pays, so that this is a fixed length; use \"profiled\", or set \
+             allow_degenerate = true to run it all the same"
+                .into()
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Scheduler::new(*self, context)))
+    }
+}
+
+/// The running policy.
+struct Scheduler {
+    gamma: u32,
+    align: bool,
+    table: CostTable,
+    capture_sizes: Vec<u32>,
+    relay: Relay,
+    /// The late confidences of one request.
+    late: Vec<f64>,
+    /// The given confidences serve the budget too.
+    told: bool,
+    slots: Slots,
+    own_estimate: Option<f64>,
+    weighed: Weighed,
+}
+
+/// In single precision, in which SGLang ranks: it decides what is a tie.
+fn single(survival: f64) -> f64 {
+    f64::from(survival as f32)
+}
+
+impl Scheduler {
+    fn new(params: Dspark, context: &PolicyContext) -> Scheduler {
+        let gamma = params.gamma.unwrap_or(context.max_draft_len).min(context.max_draft_len);
+        Scheduler {
+            gamma,
+            align: params.align_to_graph,
+            table: CostTable::build(params.table, context, gamma, params.profile_context_len),
+            capture_sizes: capture_sizes(context.max_num_seqs),
+            relay: Relay::new(params.lag_steps, params.overlap_schedule, gamma, context.max_num_seqs),
+            late: vec![1.0; gamma as usize],
+            told: context.told.is_some(),
+            slots: Slots::default(),
+            own_estimate: None,
+            weighed: Weighed::default(),
+        }
+    }
+
+    fn push_live(&mut self, drafts: &Drafts) {
+        self.slots.clear();
+        for (i, &len) in drafts.draft_len.iter().enumerate() {
+            let survivals = survivals((0..len as usize).map(|j| drafts.confidence(i, j)));
+            match self.told {
+                true => self.slots.push_draft(i, survivals, SURVIVAL_EPS),
+                false => self.slots.push_draft(i, survivals.map(single), SURVIVAL_EPS),
+            }
+        }
+    }
+
+    /// The late survivals of the batch's drafts.
+    fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
+        self.slots.clear();
+        for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
+            let live = (0..len as usize).map(|j| drafts.confidence(i, j));
+            self.relay.late(id, live, &mut self.late);
+            let late = self.late[..len as usize].iter().copied();
+            self.slots.push_draft(i, survivals(late).map(single), SURVIVAL_EPS);
+        }
+        self.relay.budget_computed();
+    }
+
+    /// How many draft tokens to verify; `None` while no confidences can have come.
+    fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
+        if self.told {
+            self.push_live(drafts);
+        } else if self.relay.is_ready() {
+            self.push_late(batch, drafts);
+        } else {
+            return None;
+        }
+        self.weighed.begin();
+        let (requests, fixed) = (batch.len(), batch.len() + batch.prefill.tokens as usize);
+        let table = &self.table;
+        let rate = |expected: f64, b: usize| table.rate(expected, requests, fixed + b);
+        let best = best_budget(requests as f64, self.slots.descending(), rate, &mut self.weighed);
+        self.own_estimate = Some(best.rate);
+        let total = fixed + best.tokens;
+        let filled = if self.align { padded(&self.capture_sizes, total as u32) as usize } else { total };
+        Some(filled - fixed)
+    }
+}
+
+impl SpecPolicy for Scheduler {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.gamma)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.gamma);
+        self.own_estimate = None;
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        // A table of one rate counts as none, and all is verified, survivals below the floor too.
+        if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
+            self.push_live(drafts);
+            self.slots.allocate(budget, &mut drafts.verify_len);
+        }
+        if !self.told {
+            for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
+                self.relay.record(id, (0..len as usize).map(|j| drafts.confidence(i, j)));
+            }
+            self.relay.next_round();
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        self.weighed.explain(self.own_estimate)
+    }
+}
+
+#[cfg(test)]
+#[path = "dspark_recorded.rs"]
+mod recorded;
+
+#[cfg(test)]
+#[path = "dspark_tests.rs"]
+mod tests;

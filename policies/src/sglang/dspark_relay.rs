@@ -1,0 +1,184 @@
+//! How DSpark's confidences reach the host: through a ring of copies of the whole table of confidences, which is two rounds
+//! late, and, where more lag is asked for, through a carry by request on top of it.
+//!
+//! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and `HostConfidenceBudgetPlanner._shift_to_lag`
+//! in `srt/speculative/dspark_components/dspark_planner.py`. Copies are of all requests, so one that sat a round out is seen
+//! as it last was; the carry is written for a round's own requests only, in so many turns.
+
+use crate::shared::slots::Slots;
+use foretoken_sim::RequestId;
+
+/// Rounds by which the ring is late (`CONFIDENCE_RELAY_RING_LAG`).
+const RING: u64 = 2;
+
+/// The confidences on their way.
+pub(crate) struct Relay {
+    /// Is scheduling overlapped with the device? If not there is no ring, and the newest confidences enter the carry.
+    overlap: bool,
+    width: usize,
+    /// Turns of the carry.
+    carry: usize,
+    slots: Slots,
+    /// Rounds recorded so far.
+    rounds: u64,
+    /// Budgets computed so far.
+    budgets: usize,
+    /// The rounds of a place's last two rows, one after the other; `u64::MAX` is none.
+    recorded: Vec<[u64; 2]>,
+    /// Has a turn of a place's carry anything in it?
+    carried: Vec<bool>,
+    /// Two rows a place, then `carry` rows.
+    rows: Vec<f32>,
+}
+
+impl Relay {
+    /// Rounds of up to `width` tokens come `lag` rounds late, for about `most` requests at a time.
+    pub(crate) fn new(lag: u32, overlap: bool, width: u32, most: u32) -> Relay {
+        let ring = if overlap { RING as u32 } else { 0 };
+        Relay {
+            overlap,
+            width: width as usize,
+            carry: lag.max(1).saturating_sub(ring) as usize,
+            slots: Slots::new(most),
+            rounds: 0,
+            budgets: 0,
+            recorded: Vec::new(),
+            carried: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Can a budget be computed in this round? Not while the ring fills for the first time.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.overlap || self.rounds >= RING
+    }
+
+    /// Writes the late confidences of a request of this round, which are certain where nothing of it has come so far; `live`
+    /// are those of the drafts at hand. Called once a request in every round with a budget.
+    pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
+        late.fill(1.0);
+        let place = self.place(id);
+        let (width, base) = (self.width, place * (2 + self.carry) * self.width);
+        let rows = &mut self.rows[base..][..(2 + self.carry) * width];
+        let (seen, carried) = rows.split_at_mut(2 * width);
+        let ring = self.recorded[place].into_iter().enumerate();
+        let newest = ring.filter(|&(_, at)| at != u64::MAX && at + RING <= self.rounds).max_by_key(|&(_, at)| at);
+        if self.carry == 0 {
+            if let Some((row, _)) = newest {
+                late.iter_mut().zip(&seen[row * width..]).for_each(|(to, &c)| *to = f64::from(c));
+            }
+            return;
+        }
+        let turn = self.budgets % self.carry;
+        let kept = &mut carried[turn * width..][..width];
+        let full = &mut self.carried[place * self.carry + turn];
+        if *full {
+            late.iter_mut().zip(&*kept).for_each(|(to, &c)| *to = f64::from(c));
+        }
+        *full = !self.overlap || newest.is_some();
+        if !self.overlap {
+            kept.fill(1.0);
+            kept.iter_mut().zip(live).for_each(|(to, c)| *to = c as f32);
+        } else if let Some((row, _)) = newest {
+            kept.copy_from_slice(&seen[row * width..][..width]);
+        }
+    }
+
+    /// All requests of this round have been asked for.
+    pub(crate) fn budget_computed(&mut self) {
+        self.budgets += 1;
+    }
+
+    /// Records what a request drafted in this round. What was not drafted counts as certain.
+    pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
+        let place = self.place(id);
+        let recorded = &mut self.recorded[place];
+        let older = usize::from(recorded[0] != u64::MAX && (recorded[1] == u64::MAX || recorded[1] < recorded[0]));
+        recorded[older] = self.rounds;
+        let row = &mut self.rows[(place * (2 + self.carry) + older) * self.width..][..self.width];
+        row.fill(1.0);
+        row.iter_mut().zip(confidences).for_each(|(to, c)| *to = c as f32);
+    }
+
+    /// The round is over.
+    pub(crate) fn next_round(&mut self) {
+        self.rounds += 1;
+        self.slots.next_step();
+    }
+
+    /// The place of a request, emptied when it is new there.
+    fn place(&mut self, id: RequestId) -> usize {
+        let (place, new) = self.slots.see(id);
+        if self.recorded.len() <= place {
+            self.recorded.resize(place + 1, [u64::MAX; 2]);
+            self.carried.resize((place + 1) * self.carry, false);
+            self.rows.resize((place + 1) * (2 + self.carry) * self.width, 1.0);
+        }
+        if new {
+            self.recorded[place] = [u64::MAX; 2];
+            self.carried[place * self.carry..][..self.carry].fill(false);
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What of request 5 arrives in each round: `c` in the n-th round that it takes part in is n / 8.
+    fn arrivals(lag: u32, overlap: bool, takes_part: &[bool]) -> Vec<f64> {
+        let mut relay = Relay::new(lag, overlap, 1, 8);
+        let mut seen = Vec::new();
+        let mut mine = 0.0;
+        for &here in takes_part {
+            let mut late = [9.0];
+            if relay.is_ready() {
+                if here {
+                    relay.late(5, [mine].into_iter(), &mut late);
+                    seen.push(late[0]);
+                }
+                relay.late(6, [0.5].into_iter(), &mut late);
+                relay.budget_computed();
+            }
+            if here {
+                relay.record(5, [mine].into_iter());
+                mine += 0.125;
+            }
+            relay.record(6, [0.5].into_iter());
+            relay.next_round();
+        }
+        seen
+    }
+
+    #[test]
+    fn the_ring_is_two_rounds_late_and_the_carry_adds_to_it() {
+        assert_eq!(arrivals(2, true, &[true; 6]), [0.0, 0.125, 0.25, 0.375]);
+        assert_eq!(arrivals(1, true, &[true; 4]), [0.0, 0.125], "no lag is shorter than the ring's");
+        assert_eq!(arrivals(4, true, &[true; 6]), [1.0, 1.0, 0.0, 0.125]);
+        assert_eq!(arrivals(2, false, &[true; 5]), [1.0, 1.0, 0.0, 0.125, 0.25]);
+        assert_eq!(arrivals(1, false, &[true; 3]), [1.0, 0.0, 0.125]);
+    }
+
+    #[test]
+    fn who_sat_rounds_out_is_seen_as_it_last_was() {
+        let rounds = [true, true, true, false, false, true, true];
+        // Round 5: the copy of round 3 still has the drafts of round 2; so has the one of round 4 in round 6.
+        assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
+        // The carry has two turns: rounds 2, 4, 6 and 3, 5. In round 5 that turn is empty.
+        assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_trace() {
+        let mut relay = Relay::new(3, true, 8, 1);
+        for id in 0..200_000 {
+            relay.record(id, [0.5; 8].into_iter());
+            relay.next_round();
+            let mut late = [0.0; 8];
+            relay.late(id + 1, [0.5; 8].into_iter(), &mut late);
+            assert_eq!(late, [1.0; 8], "a place that is used again knows nothing of the request before");
+        }
+        assert!(relay.recorded.len() < 50_000, "{}", relay.recorded.len());
+    }
+}

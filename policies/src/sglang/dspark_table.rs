@@ -1,0 +1,182 @@
+//! What a step costs, as DSpark's two forms of table have it: steps per second by tokens, or a step's seconds as a sum.
+//!
+//! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first is constant from each probe up to the
+//! next. The second is a bias, an amount by the requests and one by the tokens of the pass, both interpolated between probes
+//! and level beyond them.
+
+use crate::definition::PolicyContext;
+use crate::shared::profile::capture_sizes;
+use crate::shared::timed_batch::TimedBatch;
+use serde::{Deserialize, Serialize};
+
+/// Where the cost of a step comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpsTable {
+    /// Steps per second, timed at start-up.
+    #[default]
+    Profiled,
+    /// Drafting by requests and the target pass by tokens, each timed at start-up, added up.
+    Additive,
+    /// One constant: no table was given.
+    Flat,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub(crate) enum CostTable {
+    /// Steps per second from each number of tokens on.
+    Steps { tokens: Vec<u32>, steps_per_s: Vec<f64> },
+    /// Seconds: a bias, and points by requests and by tokens.
+    Sum { bias_s: f64, by_requests: Vec<(u32, f64)>, by_tokens: Vec<(u32, f64)> },
+}
+
+impl CostTable {
+    /// The table of blocks of `gamma` tokens, `kv` tokens of KV a request where no batch is given.
+    pub(crate) fn build(table: SpsTable, context: &PolicyContext, gamma: u32, kv: u32) -> CostTable {
+        match table {
+            SpsTable::Flat => CostTable::Steps { tokens: vec![1], steps_per_s: vec![1.0] },
+            SpsTable::Profiled => {
+                let tokens = sizes(context);
+                let times = |&n: &u32| {
+                    let (requests, batch) = passes(context, n.div_ceil(gamma + 1), kv);
+                    1.0 / (drafting_s(context, batch, requests, gamma) + target_s(context, batch, n))
+                };
+                let steps_per_s = tokens.iter().map(times).collect();
+                CostTable::Steps { tokens, steps_per_s }
+            }
+            SpsTable::Additive => {
+                let by_requests = sizes(context).into_iter().filter(|&n| n <= context.max_num_seqs).map(|n| {
+                    let (requests, batch) = passes(context, n, kv);
+                    (n, drafting_s(context, batch, requests, gamma))
+                });
+                let by_tokens = sizes(context).into_iter().map(|n| {
+                    let (_, batch) = passes(context, n.div_ceil(gamma + 1), kv);
+                    (n, target_s(context, batch, n))
+                });
+                CostTable::Sum { bias_s: 0.0, by_requests: by_requests.collect(), by_tokens: by_tokens.collect() }
+            }
+        }
+    }
+
+    /// Is it one number of steps per second?
+    pub(crate) fn is_flat(&self) -> bool {
+        matches!(self, CostTable::Steps { tokens, .. } if tokens.len() == 1)
+    }
+
+    /// `expected` tokens a second, where a step of so many requests verifies `tokens`.
+    #[inline]
+    pub(crate) fn rate(&self, expected: f64, requests: usize, tokens: usize) -> f64 {
+        match self {
+            CostTable::Steps { tokens: probes, steps_per_s } => {
+                let above = probes.partition_point(|&probe| probe as usize <= tokens);
+                expected * steps_per_s[above.saturating_sub(1)]
+            }
+            CostTable::Sum { bias_s, by_requests, by_tokens } => {
+                expected / (bias_s + interpolated(by_requests, requests) + interpolated(by_tokens, tokens))
+            }
+        }
+    }
+}
+
+/// Between the points of a curve; the ends go on level.
+fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
+    let after = curve.partition_point(|&(x, _)| x as usize <= at);
+    let (Some(&(x0, y0)), Some(&(x1, y1))) = (curve.get(after.wrapping_sub(1)), curve.get(after)) else {
+        return curve[after.saturating_sub(1)].1;
+    };
+    y0 + (at as f64 - f64::from(x0)) / f64::from(x1 - x0) * (y1 - y0)
+}
+
+/// SGLang's sweep: dense for small passes, sparse for large ones.
+fn sweep(most: u32) -> Vec<u32> {
+    let ranges =
+        [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
+    let steps = ranges.into_iter().flat_map(|(from, to, by)| (from..to.max(from)).step_by(by));
+    let mut sweep: Vec<u32> = [1, 2, 4, 8].into_iter().chain(steps).filter(|&n| n <= most).collect();
+    if sweep.last() != Some(&most) {
+        sweep.push(most);
+    }
+    sweep
+}
+
+/// The sizes that are timed: the sweep; of a given batch the captured sizes, up to the largest.
+fn sizes(context: &PolicyContext) -> Vec<u32> {
+    let mut tokens = sweep(context.max_num_batched_tokens.max(1));
+    if context.told.is_some() {
+        let captured = capture_sizes(context.max_num_seqs);
+        tokens.retain(|n| captured.last() < Some(n));
+        tokens.splice(..0, captured);
+    }
+    tokens
+}
+
+/// The batch whose passes are timed: a given one, or so many requests where the engine runs as many; where it does not, they
+/// have more tokens each.
+fn passes<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
+    match TimedBatch::of(context, kv) {
+        TimedBatch::MadeUp { context, most } => {
+            let requests = requests.min(most);
+            (requests, TimedBatch::MadeUp { most: requests, context })
+        }
+        TimedBatch::Given(contexts) => (contexts.len() as u32, TimedBatch::Given(contexts)),
+    }
+}
+
+fn drafting_s(context: &PolicyContext, batch: TimedBatch, requests: u32, gamma: u32) -> f64 {
+    batch.drafting_s(context.profile, context.belief.drafting, requests, gamma)
+}
+
+fn target_s(context: &PolicyContext, batch: TimedBatch, tokens: u32) -> f64 {
+    context.profile.target_s(batch.target_pass(tokens, context.profile.context_reads()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{CONTEXT, close};
+
+    #[test]
+    fn the_sweep_is_sglangs() {
+        let made = sweep(2500);
+        assert_eq!(made[..6], [1, 2, 4, 8, 12, 16]);
+        assert_eq!(made[made.len() - 3..], [2048, 2304, 2500]);
+        assert!(made.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!((sweep(1), sweep(10)), (vec![1], vec![1, 2, 4, 8, 10]));
+    }
+
+    #[test]
+    fn rates_hold_from_each_probe_on() {
+        let table = CostTable::Steps { tokens: vec![2, 8, 12], steps_per_s: vec![30.0, 20.0, 10.0] };
+        let rates = [0, 1, 2, 7, 8, 11, 12, 99].map(|n| table.rate(1.0, 1, n));
+        assert_eq!(rates, [30.0, 30.0, 30.0, 30.0, 20.0, 20.0, 10.0, 10.0]);
+    }
+
+    #[test]
+    fn sums_are_interpolated_and_level_at_the_ends() {
+        let table = CostTable::Sum {
+            bias_s: 0.5,
+            by_requests: vec![(2, 0.25), (4, 0.75)],
+            by_tokens: vec![(4, 1.0), (8, 2.0)],
+        };
+        let seconds = |requests, tokens| 1.0 / table.rate(1.0, requests, tokens);
+        for (requests, tokens, expected) in [(1, 1, 1.75), (3, 4, 2.0), (4, 6, 2.75), (9, 99, 3.25)] {
+            assert!(close(seconds(requests, tokens), expected), "{requests} requests, {tokens} tokens");
+        }
+    }
+
+    #[test]
+    fn measured_rates_are_those_of_whole_blocks() {
+        let table = CostTable::build(SpsTable::Profiled, &CONTEXT, 3, 2048);
+        // 8 tokens: two requests with a block of 3 and their newest token.
+        let drafting = |n: f64| (0..3).map(|j| 0.5e-3 + 2e-6 * n + 1e-9 * n * (2048.0 + f64::from(j))).sum::<f64>();
+        let target = |n: f64, tokens: f64| 8e-3 + 40e-6 * tokens + 1e-7 * n * 2048.0;
+        let step_s = drafting(2.0) + target(2.0, 8.0);
+        assert!(close(table.rate(1.0, 2, 8), 1.0 / step_s) && close(table.rate(1.0, 2, 11), 1.0 / step_s));
+        // The sum has the same two parts, by requests and by tokens.
+        let table = CostTable::build(SpsTable::Additive, &CONTEXT, 3, 2048);
+        assert!(close(table.rate(3.0, 4, 8), 3.0 / (drafting(4.0) + target(2.0, 8.0))));
+        let between = (target(2.0, 8.0) + target(3.0, 12.0)) / 2.0;
+        assert!(close(table.rate(3.0, 4, 10), 3.0 / (drafting(4.0) + between)));
+    }
+}

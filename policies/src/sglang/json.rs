@@ -1,0 +1,447 @@
+//! SGLang's `adaptive_spec.json` (`--speculative-adaptive-config`) as it is, read and written.
+//!
+//! Generations 1 and 2 have flat keys. From generation 3 on, keys that are whole numbers are batch sizes, and the other
+//! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file does not hold
+//! the length to start from, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
+//! `load_adaptive_config` in sgl-project/sglang `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and
+//! `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in policies.md 1.1 to 1.4.
+//!
+//! SGLang sorts candidates and ignores keys that it does not know; here both are errors, since the file then does not
+//! say what runs.
+
+use crate::PolicySpec;
+use crate::sglang::ema_tier::EmaTier;
+use crate::sglang::gen3::{SglangGen3, Slot};
+use crate::sglang::throughput::{CandidateSlot, SglangThroughput};
+use foretoken_sim::MAX_SPEC_LEN;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Something in an `adaptive_spec.json` that cannot be read, or a policy that has no such file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {why}")]
+pub struct BadSglangJson {
+    /// The key (`8.candidate_steps`), or what stands for the whole file.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub why: String,
+}
+
+fn bad<T>(key: impl Into<String>, why: impl Into<String>) -> Result<T, BadSglangJson> {
+    Err(BadSglangJson { key: key.into(), why: why.into() })
+}
+
+/// Numbers that both the file and a slot of it may set.
+const NUMBERS: [&str; 5] = ["ema_alpha", "warmup_batches", "update_interval", "down_hysteresis", "up_hysteresis"];
+const CANDIDATES: &str = "candidate_steps";
+const CEILING: &str = "ceiling_coeff";
+
+/// Reads the text of an `adaptive_spec.json`: flat keys are `sglang-gen1` (of which `sglang-gen2` reads the same file),
+/// batch-size keys `sglang-gen3`, or `sglang-throughput` where `strategy` says so. Lengths to start from are the
+/// presets'.
+pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
+    let file = match serde_json::from_str(text) {
+        Ok(Value::Object(file)) => file,
+        Ok(other) => return bad("the file", format!("must be a JSON object, not {}", kind(&other))),
+        Err(e) => return bad("the file", format!("is not JSON: {e}")),
+    };
+    let (slots, mut rest): (Map<_, _>, Map<_, _>) = file.into_iter().partition(|(key, _)| is_batch_size(key));
+    let strategy = rest.remove("strategy");
+    let policy = match strategy.as_ref().map(Value::as_str) {
+        None if slots.is_empty() => PolicySpec::SglangGen1(flat(rest)?),
+        None | Some(Some("ema")) => PolicySpec::SglangGen3(by_batch_size(sorted(slots)?, rest)?),
+        Some(Some("throughput_aware")) => PolicySpec::SglangThroughput(throughput(sorted(slots)?, rest)?),
+        Some(_) => return bad("strategy", "must be \"ema\" or \"throughput_aware\""),
+    };
+    match policy.check() {
+        Ok(()) => Ok(policy),
+        Err(e) => bad(e.key, e.why),
+    }
+}
+
+/// Writes a policy as an `adaptive_spec.json`. Only SGLang's policies have one.
+pub fn to_sglang_json(policy: &PolicySpec) -> Result<String, BadSglangJson> {
+    if let Err(e) = policy.check() {
+        return bad(e.key, e.why);
+    }
+    let file = match policy {
+        PolicySpec::EmaTier(p) | PolicySpec::SglangGen1(p) | PolicySpec::SglangGen2(p) => {
+            let mut file = numbers(p, &NUMBERS);
+            let mut candidates = p.candidates.clone();
+            candidates.sort_unstable();
+            candidates.dedup();
+            file.insert(CANDIDATES.into(), json!(candidates));
+            file
+        }
+        PolicySpec::SglangGen3(p) => {
+            let mut file = numbers(p, &NUMBERS);
+            file.insert(CEILING.into(), json!(p.ceiling_coeff));
+            for slot in &p.slots {
+                let mut entry = numbers(slot, &NUMBERS);
+                entry.extend(numbers(slot, &[CEILING]));
+                entry.insert(CANDIDATES.into(), json!(slot.candidates));
+                file.insert(slot.batch_size.to_string(), Value::Object(entry));
+            }
+            file
+        }
+        PolicySpec::SglangThroughput(p) => {
+            let mut file = numbers(p, &THROUGHPUT_KEYS);
+            file.insert("strategy".into(), json!("throughput_aware"));
+            for slot in &p.slots {
+                file.insert(slot.batch_size.to_string(), json!({ CANDIDATES: slot.candidates }));
+            }
+            file
+        }
+        other => return bad(other.name(), "has no adaptive_spec.json; SGLang's policies are ema-tier and sglang-*"),
+    };
+    Ok(serde_json::to_string_pretty(&Value::Object(file)).expect("plain values"))
+}
+
+/// The settings called `keys`, as they are written.
+fn numbers(settings: &impl Serialize, keys: &[&str]) -> Map<String, Value> {
+    let Ok(Value::Object(all)) = serde_json::to_value(settings) else { unreachable!("settings are a table") };
+    all.into_iter().filter(|(key, _)| keys.contains(&key.as_str())).collect()
+}
+
+const THROUGHPUT_KEYS: [&str; 6] = [
+    "window_size",
+    "update_interval",
+    "switch_hysteresis",
+    "profile_run_seq_len",
+    "profile_run_batch_sizes",
+    "max_profile_run_batch_size",
+];
+
+fn is_batch_size(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The entries of batch sizes, in their order.
+fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson> {
+    let mut found = Vec::new();
+    for (key, value) in slots {
+        let size = match key.parse::<u32>() {
+            Ok(size) if size > 0 => size,
+            _ => return bad(key, "is not a batch size from 1 on"),
+        };
+        let Value::Object(settings) = value else {
+            return bad(key, format!("must be an object with {CANDIDATES}, not {}", kind(&value)));
+        };
+        if found.iter().any(|&(other, _)| other == size) {
+            return bad(key, "is given twice");
+        }
+        found.push((size, Entry { of: format!("{key}."), settings }));
+    }
+    if found.is_empty() {
+        return bad("the file", format!("has no batch-size key, such as {{\"1\": {{\"{CANDIDATES}\": [1, 3, 7]}}}}"));
+    }
+    found.sort_by_key(|&(size, _)| size);
+    Ok(found)
+}
+
+/// An object of the file whose settings are taken out one by one.
+struct Entry {
+    /// What stands before its keys in errors.
+    of: String,
+    settings: Map<String, Value>,
+}
+
+impl Entry {
+    fn at(&self, key: &str) -> String {
+        format!("{}{key}", self.of)
+    }
+
+    fn number(&mut self, key: &str) -> Result<Option<f64>, BadSglangJson> {
+        match self.settings.remove(key) {
+            None => Ok(None),
+            Some(Value::Number(n)) => Ok(n.as_f64()),
+            Some(other) => bad(self.at(key), format!("must be a number, not {}", kind(&other))),
+        }
+    }
+
+    fn count(&mut self, key: &str) -> Result<Option<u32>, BadSglangJson> {
+        match self.settings.remove(key) {
+            None => Ok(None),
+            Some(value) => match whole(&value) {
+                Some(n) => Ok(Some(n)),
+                None => bad(self.at(key), format!("must be a whole number of 0 or more, not {value}")),
+            },
+        }
+    }
+
+    /// Like [`count`](Entry::count), for keys that may be `null`.
+    fn optional_count(&mut self, key: &str) -> Result<Option<u32>, BadSglangJson> {
+        if self.settings.get(key) == Some(&Value::Null) {
+            self.settings.remove(key);
+        }
+        self.count(key)
+    }
+
+    fn counts(&mut self, key: &str) -> Result<Option<Vec<u32>>, BadSglangJson> {
+        let Some(value) = self.settings.remove(key) else { return Ok(None) };
+        match value.as_array().and_then(|list| list.iter().map(whole).collect::<Option<Vec<u32>>>()) {
+            Some(list) => Ok(Some(list)),
+            None => bad(self.at(key), format!("must be a list of whole numbers of 0 or more, not {value}")),
+        }
+    }
+
+    /// `candidate_steps`: at least `fewest`, ascending, from `shortest` on.
+    fn candidates(&mut self, fewest: usize, shortest: u32) -> Result<Option<Vec<u32>>, BadSglangJson> {
+        let Some(list) = self.counts(CANDIDATES)? else { return Ok(None) };
+        let at = self.at(CANDIDATES);
+        if !list.is_sorted_by(|a, b| a < b) {
+            let mut right = list.clone();
+            right.sort_unstable();
+            right.dedup();
+            return bad(at, format!("{list:?} is not ascending; SGLang runs {right:?}, so write that"));
+        }
+        if let Some(other) = list.iter().find(|&&c| c < shortest || c > MAX_SPEC_LEN) {
+            return bad(at, format!("{other} is not a draft length from {shortest} to {MAX_SPEC_LEN}"));
+        }
+        if list.len() < fewest {
+            return bad(at, format!("{list:?} leaves nothing to choose; at least {fewest} needed"));
+        }
+        Ok(Some(list))
+    }
+
+    /// Everything must have been taken out.
+    fn end(self, known: &str) -> Result<(), BadSglangJson> {
+        match self.settings.keys().next() {
+            None => Ok(()),
+            Some(key) => bad(self.at(key), format!("is no key of this file; known are {known}")),
+        }
+    }
+}
+
+fn whole(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|n| u32::try_from(n).ok())
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn flat(settings: Map<String, Value>) -> Result<EmaTier, BadSglangJson> {
+    let mut file = Entry { of: String::new(), settings };
+    let usual = EmaTier::default();
+    let policy = EmaTier {
+        candidates: file.candidates(2, 1)?.unwrap_or(usual.candidates),
+        ema_alpha: file.number("ema_alpha")?.unwrap_or(usual.ema_alpha),
+        warmup_batches: file.count("warmup_batches")?.unwrap_or(usual.warmup_batches),
+        update_interval: file.count("update_interval")?.unwrap_or(usual.update_interval),
+        down_hysteresis: file.number("down_hysteresis")?.unwrap_or(usual.down_hysteresis),
+        up_hysteresis: file.number("up_hysteresis")?.unwrap_or(usual.up_hysteresis),
+        initial_steps: usual.initial_steps,
+        off_list: usual.off_list,
+    };
+    file.end(&format!("{CANDIDATES}, {}, and batch sizes", NUMBERS.join(", ")))?;
+    Ok(policy)
+}
+
+fn by_batch_size(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Result<SglangGen3, BadSglangJson> {
+    let known = format!("{}, {CEILING}", NUMBERS.join(", "));
+    let mut policy = SglangGen3::default();
+    policy.slots.clear();
+    for (batch_size, mut entry) in slots {
+        let Some(candidates) = entry.candidates(1, 0)? else { return bad(entry.at(CANDIDATES), "is missing") };
+        policy.slots.push(Slot {
+            batch_size,
+            candidates,
+            ema_alpha: entry.number("ema_alpha")?,
+            warmup_batches: entry.count("warmup_batches")?,
+            update_interval: entry.count("update_interval")?,
+            down_hysteresis: entry.number("down_hysteresis")?,
+            up_hysteresis: entry.number("up_hysteresis")?,
+            ceiling_coeff: entry.number(CEILING)?,
+        });
+        entry.end(&format!("{CANDIDATES}, {known}"))?;
+    }
+    let mut file = Entry { of: String::new(), settings };
+    policy.ema_alpha = file.number("ema_alpha")?.unwrap_or(policy.ema_alpha);
+    policy.warmup_batches = file.count("warmup_batches")?.unwrap_or(policy.warmup_batches);
+    policy.update_interval = file.count("update_interval")?.unwrap_or(policy.update_interval);
+    policy.down_hysteresis = file.number("down_hysteresis")?.unwrap_or(policy.down_hysteresis);
+    policy.up_hysteresis = file.number("up_hysteresis")?.unwrap_or(policy.up_hysteresis);
+    policy.ceiling_coeff = file.number(CEILING)?.unwrap_or(policy.ceiling_coeff);
+    if file.settings.contains_key(CANDIDATES) {
+        return bad(CANDIDATES, "stands beside batch sizes, which have their own; SGLang would not look at it");
+    }
+    file.end(&format!("{known}, strategy and batch sizes"))?;
+    Ok(policy)
+}
+
+fn throughput(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Result<SglangThroughput, BadSglangJson> {
+    let mut policy = SglangThroughput::default();
+    policy.slots.clear();
+    for (batch_size, mut entry) in slots {
+        let Some(candidates) = entry.candidates(1, 1)? else { return bad(entry.at(CANDIDATES), "is missing") };
+        policy.slots.push(CandidateSlot { batch_size, candidates });
+        entry.end(CANDIDATES)?;
+    }
+    let mut file = Entry { of: String::new(), settings };
+    policy.window_size = file.count("window_size")?.unwrap_or(policy.window_size);
+    policy.update_interval = file.count("update_interval")?.unwrap_or(policy.update_interval);
+    policy.switch_hysteresis = file.number("switch_hysteresis")?.unwrap_or(policy.switch_hysteresis);
+    policy.profile_run_seq_len = file.optional_count("profile_run_seq_len")?.unwrap_or(policy.profile_run_seq_len);
+    policy.max_profile_run_batch_size = file.optional_count("max_profile_run_batch_size")?;
+    if file.settings.get("profile_run_batch_sizes") == Some(&Value::Null) {
+        file.settings.remove("profile_run_batch_sizes");
+    }
+    policy.profile_run_batch_sizes = file.counts("profile_run_batch_sizes")?;
+    // How often a measurement is repeated does not matter where it is exact.
+    file.count("profile_run_n_warmup")?;
+    file.count("profile_run_n_measure")?;
+    let known = THROUGHPUT_KEYS.join(", ");
+    file.end(&format!("{known}, profile_run_n_warmup, profile_run_n_measure, strategy and batch sizes"))?;
+    Ok(policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sglang::ema_tier::OffList;
+
+    #[test]
+    fn flat_files_are_generation_1() {
+        let text = r#"{"candidate_steps": [1, 2, 5], "ema_alpha": 0.3, "warmup_batches": 0, "up_hysteresis": 1}"#;
+        let expected = EmaTier {
+            candidates: vec![1, 2, 5],
+            ema_alpha: 0.3,
+            warmup_batches: 0,
+            up_hysteresis: 1.0,
+            ..EmaTier::default()
+        };
+        assert_eq!(from_sglang_json(text), Ok(PolicySpec::SglangGen1(expected)));
+        // Any subset of the keys will do.
+        assert_eq!(from_sglang_json("{}"), Ok(PolicySpec::SglangGen1(EmaTier::default())));
+    }
+
+    #[test]
+    fn sglangs_default_table_is_the_presets() {
+        let text = r#"{
+            "1": {"candidate_steps": [1, 3, 5, 7], "up_hysteresis": 0.0, "down_hysteresis": -0.25, "ceiling_coeff": 0},
+            "64": {"candidate_steps": [0], "up_hysteresis": 0.0, "down_hysteresis": 0.0, "ceiling_coeff": 0},
+            "8": {"candidate_steps": [0, 1, 3], "up_hysteresis": 0.0, "down_hysteresis": 0.0, "ceiling_coeff": 0},
+            "32": {"candidate_steps": [0, 1], "up_hysteresis": 0.0, "down_hysteresis": 0.0, "ceiling_coeff": 0}
+        }"#;
+        let mut expected = SglangGen3::default();
+        for slot in &mut expected.slots {
+            (slot.up_hysteresis, slot.ceiling_coeff) = (Some(0.0), Some(0.0));
+        }
+        assert_eq!(from_sglang_json(text), Ok(PolicySpec::SglangGen3(expected)));
+    }
+
+    #[test]
+    fn top_level_keys_are_defaults_below_each_batch_size() {
+        let text = r#"{"strategy": "ema", "update_interval": 9, "down_hysteresis": -1.5,
+                       "1": {"candidate_steps": [1, 4]}, "16": {"candidate_steps": [1], "update_interval": 2}}"#;
+        let Ok(PolicySpec::SglangGen3(p)) = from_sglang_json(text) else { panic!("generation 3") };
+        assert_eq!((p.update_interval, p.down_hysteresis), (9, -1.5));
+        assert_eq!([p.slots[0].update_interval, p.slots[1].update_interval], [None, Some(2)]);
+        assert_eq!([p.slots[0].batch_size, p.slots[1].batch_size], [1, 16]);
+    }
+
+    #[test]
+    fn the_throughput_example_is_the_preset() {
+        let text = r#"{"strategy": "throughput_aware", "window_size": 20, "update_interval": 10,
+            "profile_run_batch_sizes": null, "max_profile_run_batch_size": 128, "profile_run_n_warmup": 5,
+            "profile_run_n_measure": 10, "profile_run_seq_len": null,
+            "1": {"candidate_steps": [1, 3, 5, 7]}, "8": {"candidate_steps": [1, 3, 5]},
+            "32": {"candidate_steps": [1, 3]}, "128": {"candidate_steps": [1]}}"#;
+        let expected = SglangThroughput { max_profile_run_batch_size: Some(128), ..SglangThroughput::default() };
+        assert_eq!(from_sglang_json(text), Ok(PolicySpec::SglangThroughput(expected)));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let read = |policy: &PolicySpec| from_sglang_json(&to_sglang_json(policy).unwrap()).unwrap();
+        let tiers = EmaTier { candidates: vec![2, 4, 8], ema_alpha: 0.1, update_interval: 3, ..EmaTier::default() };
+        assert_eq!(read(&PolicySpec::SglangGen1(tiers.clone())), PolicySpec::SglangGen1(tiers.clone()));
+        // The other presets of the flat file have the same text; candidates are put in order.
+        let second = EmaTier { candidates: vec![8, 2, 4], off_list: OffList::Add, ..tiers.clone() };
+        for other in [PolicySpec::SglangGen2(second), PolicySpec::EmaTier(tiers.clone())] {
+            assert_eq!(read(&other), PolicySpec::SglangGen1(tiers.clone()));
+        }
+        let mut third = SglangGen3 { ceiling_coeff: 1.5, warmup_batches: 0, ..SglangGen3::default() };
+        third.slots[1].ema_alpha = Some(0.5);
+        third.slots[2].warmup_batches = Some(7);
+        let throughput = SglangThroughput {
+            switch_hysteresis: 0.1,
+            profile_run_batch_sizes: Some(vec![1, 8]),
+            profile_run_seq_len: 128,
+            ..SglangThroughput::default()
+        };
+        for policy in [
+            PolicySpec::SglangGen3(SglangGen3::default()),
+            PolicySpec::SglangGen3(third),
+            PolicySpec::SglangThroughput(SglangThroughput::default()),
+            PolicySpec::SglangThroughput(throughput),
+        ] {
+            assert_eq!(read(&policy), policy);
+        }
+        let error = to_sglang_json(&PolicySpec::Fixed(crate::Fixed { k: 3 })).expect_err("no such file");
+        assert!(error.key == "fixed" && error.why.contains("sglang-*"), "{error}");
+        let bad = EmaTier { ema_alpha: 3.0, ..EmaTier::default() };
+        assert_eq!(to_sglang_json(&PolicySpec::SglangGen1(bad)).expect_err("bad").key, "ema_alpha");
+    }
+
+    #[test]
+    fn bad_files_name_the_key() {
+        for (text, key, why) in [
+            ("[1, 3]", "the file", "must be a JSON object, not a list"),
+            ("{", "the file", "is not JSON"),
+            (r#"{"candidate_steps": [3, 1, 7]}"#, "candidate_steps", "SGLang runs [1, 3, 7]"),
+            (r#"{"candidate_steps": [1, 3, 3]}"#, "candidate_steps", "is not ascending"),
+            (r#"{"candidate_steps": [3]}"#, "candidate_steps", "at least 2"),
+            (r#"{"candidate_steps": [0, 3]}"#, "candidate_steps", "0 is not a draft length from 1"),
+            (r#"{"candidate_steps": [1, 3.5]}"#, "candidate_steps", "whole numbers"),
+            (r#"{"candidate_steps": 3}"#, "candidate_steps", "must be a list"),
+            (r#"{"candidate_steps": [1, true]}"#, "candidate_steps", "whole numbers"),
+            (r#"{"candidates": [1, 3]}"#, "candidates", "is no key"),
+            (r#"{"ema_alpha": "0.2"}"#, "ema_alpha", "must be a number, not a string"),
+            (r#"{"ema_alpha": 2}"#, "ema_alpha", "not a share"),
+            (r#"{"warmup_batches": -1}"#, "warmup_batches", "whole number"),
+            (r#"{"update_interval": 0}"#, "update_interval", "at least 1"),
+            (r#"{"strategy": "ema"}"#, "the file", "has no batch-size key"),
+            (r#"{"strategy": "best", "1": {}}"#, "strategy", "\"throughput_aware\""),
+            (r#"{"strategy": 1, "1": {}}"#, "strategy", "\"ema\""),
+            (r#"{"1": [1, 3]}"#, "1", "must be an object"),
+            (r#"{"0": {"candidate_steps": [1, 3]}}"#, "0", "not a batch size"),
+            (r#"{"8": {"candidate_steps": [1]}, "08": {"candidate_steps": [2]}}"#, "8", "twice"),
+            (r#"{"8": {}}"#, "8.candidate_steps", "is missing"),
+            (r#"{"8": {"candidate_steps": []}}"#, "8.candidate_steps", "at least 1"),
+            (
+                r#"{"1": {"candidate_steps": [1, 3]}, "8": {"candidate_steps": [3, 1]}}"#,
+                "8.candidate_steps",
+                "not ascending",
+            ),
+            (r#"{"1": {"candidate_steps": [3]}, "8": {"candidate_steps": [3]}}"#, "slots", "use fixed"),
+            (r#"{"1": {"candidate_steps": [1, 3], "steps": 3}}"#, "1.steps", "is no key"),
+            (r#"{"1": {"candidate_steps": [1, 3], "ema_alpha": 2}}"#, "slots", "batch size 1: ema_alpha"),
+            (r#"{"1": {"candidate_steps": [1, 3]}, "candidate_steps": [1]}"#, "candidate_steps", "beside batch sizes"),
+            (r#"{"1": {"candidate_steps": [1, 3]}, "window_size": 3}"#, "window_size", "is no key"),
+            (r#"{"strategy": "throughput_aware"}"#, "the file", "has no batch-size key"),
+            (r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [0, 1]}}"#, "1.candidate_steps", "from 1"),
+            (
+                r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [1, 2]}, "ema_alpha": 1}"#,
+                "ema_alpha",
+                "is no key",
+            ),
+            (
+                r#"{"strategy": "throughput_aware", "1": {"candidate_steps": [1, 2]}, "window_size": 0}"#,
+                "window_size",
+                "1",
+            ),
+        ] {
+            let error = from_sglang_json(text).expect_err(text);
+            assert!(error.key.contains(key) && error.why.contains(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! `sglang-throughput`: SGLang's throughput-aware strategy. The length with the most expected tokens per measured time
+//! of a decode round at this batch size.
+//!
+//! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
+//! `throughput_aware_spec_params.py` (@23570745); restated in policies.md 1.4. The pull request is open, and 0.5.23 has nothing of it.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::sglang::gen3::{check_candidates, check_keys};
+use crate::sglang::router::{Router, captured_sizes};
+use crate::shared::profile::{PassTimes, uniform_pass};
+use crate::shared::weighed::Weighed;
+use foretoken_sim::{
+    BatchView, ContextReads, DraftLimits, DraftPlan, Drafting, Explanation, MAX_SPEC_LEN, SpecPolicy, Speculation,
+    StepOutcome,
+};
+use serde::{Deserialize, Serialize};
+
+/// The candidates of a range of batch sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CandidateSlot {
+    /// Smallest batch size, after padding to a captured size, that the slot is for.
+    pub batch_size: u32,
+    /// Draft lengths it may use (`candidate_steps`), ascending, from 1 on.
+    pub candidates: Vec<u32>,
+}
+
+/// Parameters. The slots are the example in SGLang's code, which has no default; the rest are its defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SglangThroughput {
+    /// One slot for each range of batch sizes, ascending.
+    pub slots: Vec<CandidateSlot>,
+    /// Verify batches that a position's acceptance rate is the mean of.
+    pub window_size: u32,
+    /// Verify batches between decisions.
+    pub update_interval: u32,
+    /// A challenger must beat the present length's score by this share. The code has it and does not use it: 0.
+    pub switch_hysteresis: f64,
+    /// Tokens of context of each request in the start-up profile.
+    pub profile_run_seq_len: u32,
+    /// Batch sizes to profile, of the captured ones; all of them when left out.
+    pub profile_run_batch_sizes: Option<Vec<u32>>,
+    /// Largest batch size to profile.
+    pub max_profile_run_batch_size: Option<u32>,
+    /// Length to start from (`speculative_num_steps`); when no slot has it, the middle candidate of the first.
+    pub initial_steps: u32,
+}
+
+impl Default for SglangThroughput {
+    fn default() -> Self {
+        let slot = |batch_size, candidates: &[u32]| CandidateSlot { batch_size, candidates: candidates.to_vec() };
+        SglangThroughput {
+            slots: vec![slot(1, &[1, 3, 5, 7]), slot(8, &[1, 3, 5]), slot(32, &[1, 3]), slot(128, &[1])],
+            window_size: 20,
+            update_interval: 10,
+            switch_hysteresis: 0.0,
+            profile_run_seq_len: 2048,
+            profile_run_batch_sizes: None,
+            max_profile_run_batch_size: None,
+            initial_steps: 3,
+        }
+    }
+}
+
+impl SglangThroughput {
+    fn longest(&self) -> u32 {
+        self.slots.iter().flat_map(|s| &s.candidates).copied().max().unwrap_or(0)
+    }
+}
+
+impl Definition for SglangThroughput {
+    fn summary(&self) -> &'static str {
+        "the length with the most expected tokens per profiled time of a round at this batch size"
+    }
+
+    fn source(&self) -> &'static str {
+        "SGLang PR #28045 (open), srt/speculative/throughput_aware_controller.py @088c5abe; in no release (absent from 0.5.23)"
+    }
+
+    fn sees(&self) -> &'static str {
+        "number of decode requests; accepted counts of past steps; a cost table profiled at the start"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the slots are the example in SGLang's code, which has no default. The profile is exact, of S draft passes and \
+         a verify pass without prefill, at 2048 tokens of context (SGLang takes less where the model's context is \
+         short). A position's rate is over the requests that had it verified; in SGLang all have. Scores are in tokens \
+         a second"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("slots", self.longest()))
+    }
+
+    fn learns_from_counts(&self) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("sglang-throughput");
+        check_keys(&check, self.slots.iter().map(|s| s.batch_size))?;
+        for slot in &self.slots {
+            check_candidates(&check, slot.batch_size, &slot.candidates, 1)?;
+        }
+        let longest = self.longest();
+        let choice = self.slots.iter().flat_map(|s| &s.candidates).any(|&c| c != longest);
+        check.that("slots", choice, || format!("the only draft length is {longest}; use fixed"))?;
+        check.that("window_size", (1..=10_000).contains(&self.window_size), || {
+            format!("{} is not a number of batches from 1 to 10000", self.window_size)
+        })?;
+        check.that("update_interval", self.update_interval > 0, || "must be at least 1 batch".into())?;
+        let why = || format!("{} is not a share of 0 or more", self.switch_hysteresis);
+        check.that("switch_hysteresis", self.switch_hysteresis >= 0.0 && self.switch_hysteresis.is_finite(), why)?;
+        check.that("profile_run_seq_len", self.profile_run_seq_len > 0, || "must be at least 1 token".into())?;
+        if let Some(sizes) = &self.profile_run_batch_sizes {
+            let good = !sizes.is_empty() && sizes.iter().all(|&s| s > 0);
+            check.that("profile_run_batch_sizes", good, || format!("{sizes:?} are not batch sizes from 1 on"))?;
+        }
+        let why = || "must be at least 1; leave it out for all".into();
+        check.that("max_profile_run_batch_size", self.max_profile_run_batch_size != Some(0), why)?;
+        let why = || format!("{} is more than {MAX_SPEC_LEN} draft tokens", self.initial_steps);
+        check.that("initial_steps", self.initial_steps <= MAX_SPEC_LEN, why)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(BestScore::new(self, context)))
+    }
+}
+
+/// The acceptance rate of each draft position over the last verify batches.
+struct Tracker {
+    window: usize,
+    positions: Vec<Window>,
+}
+
+/// The last rates of one position; a ring once it is full.
+#[derive(Default)]
+struct Window {
+    rates: Vec<f64>,
+    oldest: usize,
+}
+
+impl Tracker {
+    fn new(window: usize, positions: usize) -> Tracker {
+        let empty = || Window { rates: Vec::with_capacity(window), oldest: 0 };
+        Tracker { window, positions: (0..positions).map(|_| empty()).collect() }
+    }
+
+    /// Takes in a verify batch: each position below `steps` of the requests that had it verified.
+    fn take_in(&mut self, outcome: &StepOutcome, steps: u32) {
+        for (j, position) in (0..steps).zip(&mut self.positions) {
+            let verified = outcome.verified.iter().filter(|&&v| v > j).count();
+            if verified == 0 {
+                return;
+            }
+            let accepted = outcome.accepted.iter().filter(|&&a| a > j).count();
+            let rate = accepted as f64 / verified as f64;
+            if position.rates.len() < self.window {
+                position.rates.push(rate);
+            } else {
+                position.rates[position.oldest] = rate;
+                position.oldest = (position.oldest + 1) % self.window;
+            }
+        }
+    }
+
+    /// Forgets the positions from `steps` on.
+    fn clear_from(&mut self, steps: u32) {
+        self.positions.iter_mut().skip(steps as usize).for_each(|p| {
+            p.rates.clear();
+            p.oldest = 0;
+        });
+    }
+
+    /// Is the window of every position below `steps` full?
+    fn warm(&self, steps: u32) -> bool {
+        self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
+    }
+
+    /// Expected tokens of a round with `steps` drafts: 1 + the positions' rates. Deeper positions than were ever
+    /// verified get a geometric tail. `None` while nothing is known. policies.md 1.4.
+    fn expected_tokens(&self, steps: u32) -> Option<f64> {
+        let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
+        for j in 0..steps as usize {
+            let known = self.positions.get(j).map_or(&[][..], |p| &p.rates);
+            let rate = match (known.len(), j) {
+                (0, 0) => return None,
+                (0, 1) => last,
+                (0, _) if first <= 0.0 => 0.0,
+                (0, _) => f64::min(last, last * f64::powf(last / first, 1.0 / (j as f64 - 1.0))).max(0.0),
+                (n, _) => known.iter().sum::<f64>() / n as f64,
+            };
+            if j == 0 {
+                first = rate;
+            }
+            last = rate;
+            sum += rate;
+        }
+        Some(sum)
+    }
+}
+
+/// Seconds of a decode round by batch size and draft length, measured at the start.
+struct CostTable {
+    /// Profiled batch sizes, ascending.
+    batch_sizes: Vec<u32>,
+    /// Seconds at `[batch size index][length]`; NaN where the length was not profiled.
+    seconds: Vec<Vec<f64>>,
+}
+
+impl CostTable {
+    /// Profiles each captured batch size at the lengths that its slot may use.
+    fn profile(params: &SglangThroughput, router: &Router, longest: u32, context: &PolicyContext) -> CostTable {
+        let wanted = |size: &u32| {
+            params.profile_run_batch_sizes.as_ref().is_none_or(|sizes| sizes.contains(size))
+                && params.max_profile_run_batch_size.is_none_or(|most| *size <= most)
+        };
+        let batch_sizes: Vec<u32> = router.captured().iter().copied().filter(wanted).collect();
+        let reads = context.profile.context_reads();
+        let row = |&size: &u32| {
+            let mut row = vec![f64::NAN; longest as usize + 1];
+            for &steps in &params.slots[router.slot(size)].candidates {
+                row[steps as usize] =
+                    round_s(context.profile, size, steps, params.profile_run_seq_len, reads, context.belief.drafting);
+            }
+            row
+        };
+        let seconds = batch_sizes.iter().map(row).collect();
+        CostTable { batch_sizes, seconds }
+    }
+
+    /// Seconds at the next profiled batch size up, or the largest one. `None` when the length was not profiled there.
+    fn at(&self, batch_size: u32, steps: u32) -> Option<f64> {
+        let last = self.batch_sizes.len().checked_sub(1)?;
+        let i = self.batch_sizes.partition_point(|&s| s < batch_size).min(last);
+        self.seconds[i].get(steps as usize).copied().filter(|s| *s > 0.0)
+    }
+}
+
+/// A decode round of `requests` requests with `context` tokens each: `steps` drafts and their verification.
+fn round_s(
+    profile: &dyn PassTimes,
+    requests: u32,
+    steps: u32,
+    context: u32,
+    reads: ContextReads,
+    drafting: Drafting,
+) -> f64 {
+    let (requests, steps, context) = (requests.into(), u64::from(steps), u64::from(context));
+    let draft = |each, context| profile.draft_s(uniform_pass(requests, each, context, ContextReads::Once));
+    let drafts: f64 = match drafting {
+        Drafting::Parallel => draft(steps, context),
+        _ => (0..steps).map(|j| draft(1, context + j)).sum(),
+    };
+    drafts + profile.target_s(uniform_pass(requests, steps + 1, context, reads))
+}
+
+/// The running policy.
+struct BestScore {
+    params: SglangThroughput,
+    max_draft_len: u32,
+    router: Router,
+    table: CostTable,
+    tracker: Tracker,
+    /// The length in use at every batch size, until the next decision.
+    steps: u32,
+    batches: u64,
+    /// The last batch size.
+    batch_size: u32,
+    weighed: Weighed,
+}
+
+impl BestScore {
+    fn new(params: &SglangThroughput, context: &PolicyContext) -> BestScore {
+        let router =
+            Router::new(params.slots.iter().map(|s| s.batch_size).collect(), captured_sizes(context.max_num_seqs));
+        let longest = params.longest();
+        let listed = params.slots.iter().any(|s| s.candidates.contains(&params.initial_steps));
+        let first = &params.slots[0].candidates;
+        BestScore {
+            table: CostTable::profile(params, &router, longest, context),
+            tracker: Tracker::new(params.window_size as usize, longest as usize),
+            steps: if listed { params.initial_steps } else { first[first.len() / 2] },
+            params: params.clone(),
+            max_draft_len: context.max_draft_len,
+            router,
+            batches: 0,
+            batch_size: 0,
+            weighed: Weighed::default(),
+        }
+    }
+
+    /// Is it time to decide, and is everything known?
+    fn due(&self) -> bool {
+        self.batches > 0
+            && self.batches.is_multiple_of(self.params.update_interval.into())
+            && self.tracker.warm(self.steps)
+            && !self.table.batch_sizes.is_empty()
+    }
+
+    /// Expected tokens a second of one request in a batch of this size.
+    fn score(&self, steps: u32, batch_size: u32) -> Option<f64> {
+        Some(self.tracker.expected_tokens(steps)? / self.table.at(batch_size, steps)?)
+    }
+
+    /// The best of the slot's candidates, the shortest one on a tie; the present length when none has a score.
+    fn decide(&mut self, batch_size: u32) {
+        self.weighed.begin();
+        let mut best = (f64::NEG_INFINITY, self.steps);
+        let mut present = f64::NEG_INFINITY;
+        for &steps in &self.params.slots[self.router.slot(batch_size)].candidates {
+            let Some(score) = self.score(steps, batch_size) else { continue };
+            if score > best.0 {
+                best = (score, steps);
+            }
+            if steps == self.steps {
+                present = score;
+            }
+            self.weighed.note(score, || format!("{steps} steps"));
+        }
+        let margin = self.params.switch_hysteresis;
+        if margin > 0.0 && best.0 <= present * (1.0 + margin) {
+            return;
+        }
+        if best.1 < self.steps {
+            self.tracker.clear_from(best.1);
+        }
+        self.steps = best.1;
+    }
+}
+
+impl SpecPolicy for BestScore {
+    /// The length in use; before a decision, the longest it may bring.
+    fn limits(&self) -> DraftLimits<'_> {
+        let most = if self.due() { self.params.longest() } else { self.steps };
+        DraftLimits::chain(most.min(self.max_draft_len))
+            .up_to(self.params.longest().max(self.steps).min(self.max_draft_len))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.batch_size = batch.len() as u32;
+        self.weighed.begin();
+        if self.due() {
+            self.decide(self.batch_size);
+        }
+        plan.fill(self.steps.min(self.max_draft_len));
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if outcome.verified.iter().any(|&v| v > 0) {
+            self.tracker.take_in(outcome, self.steps);
+            self.batches += 1;
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        match self.table.batch_sizes.is_empty() {
+            true => vec![format!("sglang-throughput profiled no batch size, so it stays at {} steps", self.steps)],
+            false => Vec::new(),
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        let estimate = self.score(self.steps, self.batch_size);
+        self.weighed.explain(estimate)
+    }
+}
+
+#[cfg(test)]
+#[path = "throughput_tests.rs"]
+mod tests;

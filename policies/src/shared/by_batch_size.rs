@@ -1,0 +1,109 @@
+//! What the policies with a table from batch size to draft length share: the look-up, and the engine's budget.
+
+use foretoken_sim::engine::BatchRange;
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
+
+/// Which requests make up the batch size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Those scheduled in the step: decodes and prefill chunks.
+    Scheduled,
+    /// The whole running list.
+    Running,
+}
+
+impl Counted {
+    fn of(self, batch: &BatchView) -> u32 {
+        match self {
+            Counted::Scheduled => batch.len() as u32 + batch.prefill.chunks,
+            Counted::Running => batch.num_running,
+        }
+    }
+}
+
+/// The running policy: one length for the whole batch, by its size alone.
+pub(crate) struct ByBatchSize {
+    counted: Counted,
+    /// (first batch size, draft length) of each range, ascending; the first one starts at 0 or 1.
+    ranges: Vec<(u32, u32)>,
+    /// What the last batch got.
+    last: Option<u32>,
+    /// The longest length of the table.
+    longest: u32,
+    /// The ranges as vLLM's scheduler takes them, where the table is vLLM's.
+    vllm: Option<Vec<BatchRange>>,
+}
+
+impl ByBatchSize {
+    /// A policy that drafts the length of the last of `ranges` that starts at or below the batch size.
+    pub fn build(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> Speculation {
+        Speculation::Policy(Box::new(ByBatchSize::new(counted, ranges, max_draft_len)))
+    }
+
+    /// The same, of vLLM's `num_speculative_tokens_per_batch_size`, which its scheduler knows of.
+    pub fn build_vllm(ranges: &[(u32, u32, u32)], max_draft_len: u32) -> Speculation {
+        // Gaps and what is beyond the last range inherit, so a range counts from its first batch size on.
+        let starts = ranges.iter().map(|&(first, _, k)| (first, k)).collect();
+        let vllm = ranges.iter().map(|&(first, last, k)| (first.into(), last.into(), k.into())).collect();
+        let policy = ByBatchSize::new(Counted::Scheduled, starts, max_draft_len);
+        Speculation::Policy(Box::new(ByBatchSize { vllm: Some(vllm), ..policy }))
+    }
+
+    /// The running policy itself.
+    pub fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
+        let ranges: Vec<_> = ranges.into_iter().map(|(from, k)| (from, k.min(max_draft_len))).collect();
+        let longest = ranges.iter().map(|r| r.1).max().unwrap_or(0);
+        ByBatchSize { counted, ranges, last: None, longest, vllm: None }
+    }
+
+    fn length(&self, batch_size: u32) -> u32 {
+        let after = self.ranges.partition_point(|&(from, _)| from <= batch_size);
+        self.ranges[after.saturating_sub(1)].1
+    }
+}
+
+impl SpecPolicy for ByBatchSize {
+    /// The budget is charged before the batch is known. The longest length of the table would take room from prompts
+    /// just where the table drafts nothing, so the last batch's length is charged.
+    fn limits(&self) -> DraftLimits<'_> {
+        let now = DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest);
+        DraftLimits { vllm: self.vllm.as_deref(), ..now }
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let length = self.length(self.counted.of(batch));
+        plan.fill(length);
+        self.last = Some(length);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::definition::Definition;
+    use crate::testing::{Batch, CONTEXT};
+
+    /// The lengths that a new policy gives to batches of these numbers of decodes and of prefill chunks.
+    pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
+        policy.check().unwrap();
+        let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };
+        let mut lengths = Vec::new();
+        for &(decodes, chunks) in batches {
+            let mut batch = Batch::new(&vec![100; decodes], &vec![8; decodes]);
+            (0..chunks).for_each(|_| batch.prefill.add(0, 10));
+            let mut plan = DraftPlan { draft_len: vec![0; decodes], ..DraftPlan::default() };
+            running.propose(&batch.view(), &mut plan);
+            assert!(plan.draft_len.iter().all(|&d| d == plan.draft_len[0]), "one length for the batch");
+            assert_eq!(running.limits().depth, plan.draft_len[0], "what is charged next");
+            lengths.push(plan.draft_len[0]);
+        }
+        lengths
+    }
+
+    #[test]
+    fn the_longest_length_is_charged_before_the_first_batch() {
+        let policy = ByBatchSize::new(Counted::Running, vec![(1, 2), (5, 3), (9, 0)], 8);
+        assert_eq!(policy.limits().depth, 3);
+        assert_eq!([0, 1, 4, 5, 8, 9, 1000].map(|n| policy.length(n)), [2, 2, 2, 3, 3, 0, 0]);
+    }
+}

@@ -1,0 +1,226 @@
+//! Section 12 of policies.md as a running sum: a step's believed time, grown one draft depth at a time.
+//!
+//! Every policy with a cost model weighs many lengths in every step; growing the estimate makes that O(requests +
+//! depths) a step. It must agree with [`Belief::step_s`], the plain reading, and must never see the true cost.
+
+use crate::shared::belief::{Belief, pass_s};
+use foretoken_sim::{BatchView, ContextReads, Drafting, PassShape, shape};
+
+/// The decode requests that would draft at one depth: sums over them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// How many.
+    pub requests: u64,
+    /// Sum of their contexts c_i, tokens.
+    pub context: u64,
+    /// Sum of their catch-up tokens g_i, charged in the first pass only; 0 where the draft always extends, because
+    /// the whole batch's catch-up is charged then.
+    pub catch_up: u64,
+}
+
+/// [`Depth`] for every depth from 1 up to a longest one. Keeps its buffer between steps.
+#[derive(Clone, Debug, Default)]
+pub struct Depths {
+    at: Vec<Depth>,
+}
+
+impl Depths {
+    /// Counts who could draft how deep when request i may draft up to `min(limit_i, longest)` tokens.
+    pub fn fill(&mut self, batch: &BatchView, longest: u32) {
+        self.clear(longest);
+        for ((&limit, &context), &gap) in batch.limit.iter().zip(batch.context).zip(batch.draft_gap) {
+            let at = &mut self.at[limit.min(longest) as usize];
+            at.requests += 1;
+            at.context += u64::from(context);
+            at.catch_up += if batch.always_extend { 0 } else { u64::from(gap) };
+        }
+        // Whoever reaches a depth also drafts at every lesser one.
+        for j in (1..longest as usize).rev() {
+            let deeper = self.at[j + 1];
+            self.at[j].requests += deeper.requests;
+            self.at[j].context += deeper.context;
+            self.at[j].catch_up += deeper.catch_up;
+        }
+    }
+
+    /// Nobody yet, and depths up to `longest`.
+    pub(crate) fn clear(&mut self, longest: u32) {
+        self.at.clear();
+        self.at.resize(longest as usize + 1, Depth::default());
+    }
+
+    /// Adds the request at batch index `i` to what [`clear`](Depths::clear) left: one by one, what `fill` does at once.
+    pub(crate) fn add(&mut self, batch: &BatchView, i: usize) {
+        let most = batch.limit[i].min(self.at.len() as u32 - 1) as usize;
+        for at in &mut self.at[1..=most] {
+            at.requests += 1;
+            at.context += u64::from(batch.context[i]);
+            at.catch_up += if batch.always_extend { 0 } else { u64::from(batch.draft_gap[i]) };
+        }
+    }
+
+    /// The requests that would draft their `depth`-th token, `depth` from 1; nobody beyond the longest.
+    #[inline]
+    pub fn at(&self, depth: u32) -> Depth {
+        self.at.get(depth as usize).copied().unwrap_or_default()
+    }
+}
+
+/// The believed time of a step, grown depth by depth while everything drafted is verified, then shrunk token by token
+/// when something drafted is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    belief: Belief,
+    /// Draft prefill, and with always-extend every gap: rides in draft pass 1, or runs alone when nobody drafts.
+    riders: PassShape,
+    passes: u32,
+    draft_s: f64,
+    verify_s: f64,
+}
+
+impl Estimate {
+    /// The step without drafts. One walk over the batch.
+    pub fn undrafted(belief: &Belief, batch: &BatchView) -> Estimate {
+        Estimate::of_passes(belief, shape::draft_idle_pass(batch), shape::plain_pass(batch))
+    }
+
+    /// The step without drafts whose passes are known: the draft's idle one, where there is one, and the target's.
+    pub(crate) fn of_passes(belief: &Belief, idle: Option<PassShape>, plain: PassShape) -> Estimate {
+        Estimate {
+            belief: *belief,
+            riders: idle.unwrap_or_default(),
+            passes: 0,
+            draft_s: idle.map_or(0.0, |s| pass_s(&belief.draft, s)),
+            verify_s: pass_s(&belief.target, plain),
+        }
+    }
+
+    /// One more draft pass, over the requests `at` the next depth, whose tokens are verified. Nobody there: no pass.
+    pub fn deepen(&mut self, at: Depth) {
+        if at.requests == 0 {
+            return;
+        }
+        let (n, before) = (at.requests, u64::from(self.passes));
+        let mut pass = PassShape { batched: n, context: at.context + n * before, pairs: 0 };
+        if self.passes == 0 {
+            pass.batched += self.riders.batched + at.catch_up;
+            pass.context += self.riders.context;
+            self.draft_s = 0.0;
+        }
+        self.passes += 1;
+        self.draft_s += match self.belief.drafting {
+            // The one pass was paid for with the first depth: deeper tokens ride in it.
+            Drafting::Parallel if before > 0 => self.belief.draft.gamma_s * n as f64,
+            _ => pass_s(&self.belief.draft, pass),
+        };
+        self.verify_s += self.verify_tokens_s(n, at.context + n * (before + 1));
+    }
+
+    /// One draft token fewer to verify; its draft time stays. `position` = c_i + j of the j-th token (from 1) of
+    /// request i.
+    pub fn drop_token(&mut self, position: u64) {
+        self.drop_tokens(1, position);
+    }
+
+    /// `n` draft tokens fewer to verify, whose positions c_i + j add up to `positions`.
+    pub(crate) fn drop_tokens(&mut self, n: u64, positions: u64) {
+        self.verify_s -= self.verify_tokens_s(n, positions);
+    }
+
+    /// Draft passes of the step.
+    pub fn passes(&self) -> u32 {
+        self.passes
+    }
+
+    /// Believed time of the step, seconds.
+    pub fn step_s(&self) -> f64 {
+        self.draft_s + self.verify_s
+    }
+
+    /// What `n` more positions cost in the verify pass when their contexts add up to `context`.
+    fn verify_tokens_s(&self, n: u64, context: u64) -> f64 {
+        let read = match self.belief.context_reads {
+            ContextReads::Once => 0.0,
+            ContextReads::PerPosition => self.belief.target.alpha_s * context as f64,
+        };
+        self.belief.target.gamma_s * n as f64 + read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, any_batch, any_belief, close};
+    use foretoken_sim::{Coefficients, LatencyModel, Linear};
+    use itertools::Itertools;
+    use proptest::prelude::*;
+
+    /// AdaSpec Eq. 5: with equal lengths and `per-position` the step time is quadratic in the length; its second
+    /// difference is B·(α_d + α_v) at every length.
+    #[test]
+    fn adaspec_equation_5_is_quadratic_in_the_length() {
+        let belief = Belief {
+            draft: Coefficients { alpha_s: 2e-9, gamma_s: 3e-7, delta_s: 1e-3 },
+            target: Coefficients { alpha_s: 5e-8, gamma_s: 2e-5, delta_s: 7e-3 },
+            context_reads: ContextReads::PerPosition,
+            drafting: Drafting::Autoregressive,
+        };
+        let batch = Batch::new(&[100, 900, 350], &[8; 3]);
+        let time = |k: u32| belief.step_s(&batch.view(), &[k; 3], &[k; 3]);
+        for k in 0..7 {
+            // From k = 0 to 1 nothing irregular happens: the model has no cost of its own for "any draft at all".
+            let second = time(k + 2) - 2.0 * time(k + 1) + time(k);
+            assert!((second - 3.0 * (2e-9 + 5e-8)).abs() < 1e-14, "k {k}: {second}");
+        }
+        // The constant and linear terms, by hand at k = 1 (a_sum = 1350): one draft pass and two positions each.
+        let by_hand = (2e-9 * 1350.0 + 3e-7 * 3.0 + 1e-3) + (5e-8 * (1350.0 + 1353.0) + 2e-5 * 6.0 + 7e-3);
+        assert!(close(time(1), by_hand));
+    }
+
+    proptest! {
+        /// Growing depth by depth equals the plain reading of section 12, at every length and whatever the limits,
+        /// chunks and gaps; shrinking equals it too.
+        #[test]
+        fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
+            let view = batch.view();
+            let mut depths = Depths::default();
+            depths.fill(&view, 8);
+            let mut grown = Estimate::undrafted(&belief, &view);
+            for k in 0..=8u32 {
+                if k > 0 {
+                    grown.deepen(depths.at(k));
+                }
+                let lens: Vec<u32> = view.limit.iter().map(|&l| l.min(k)).collect();
+                prop_assert!(close(grown.step_s(), belief.step_s(&view, &lens, &lens)));
+                prop_assert_eq!(grown.passes(), lens.iter().copied().max().unwrap_or(0));
+
+                let mut shrunk = grown;
+                let kept: Vec<u32> = lens.iter().map(|&d| d.saturating_sub(cut)).collect();
+                for ((&d, &v), &c) in lens.iter().zip_eq(&kept).zip_eq(view.context) {
+                    (v + 1..=d).for_each(|j| shrunk.drop_token(u64::from(c + j)));
+                }
+                prop_assert!(close(shrunk.step_s(), belief.step_s(&view, &lens, &kept)));
+            }
+        }
+
+        /// A belief with the truth's coefficients gives the executor's time: the same shapes, rounded to picoseconds.
+        #[test]
+        fn the_right_belief_is_the_truth(batch in any_batch(12, 8), belief in any_belief()) {
+            let view = batch.view();
+            let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));
+            let lens: Vec<u32> = view.limit.to_vec();
+            let passes = lens.iter().copied().max().unwrap_or(0);
+            let mut truth = target.pass(shape::verify_pass(&view, &lens, belief.context_reads));
+            match belief.drafting {
+                Drafting::Parallel if passes > 0 => truth += draft.pass(shape::draft_block(&view, &lens)),
+                _ => (1..=passes).for_each(|pass| truth += draft.pass(shape::draft_pass(&view, &lens, pass))),
+            }
+            if passes == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
+                truth += draft.pass(idle);
+            }
+            // Half a picosecond a coefficient and token.
+            let tokens: u64 = 200 * u64::from(u16::MAX);
+            prop_assert!((truth.as_s() - belief.step_s(&view, &lens, &lens)).abs() < tokens as f64 * 1e-12);
+        }
+    }
+}

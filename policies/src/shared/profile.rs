@@ -1,0 +1,83 @@
+//! What engines measure when they start: the time of passes at the sizes they will run. Policies with a cost table build
+//! it from this, once; the measuring cannot be kept, so that no policy can look at the true costs while it runs.
+
+use crate::shared::belief::{Belief, pass_s};
+use foretoken_sim::{ContextReads, PassShape};
+
+/// Passes that can be timed before serving starts.
+pub trait PassTimes {
+    /// Seconds of a draft pass.
+    fn draft_s(&self, shape: PassShape) -> f64;
+
+    /// Seconds of a target pass.
+    fn target_s(&self, shape: PassShape) -> f64;
+
+    /// How the context of a target pass is counted that is asked for.
+    fn context_reads(&self) -> ContextReads;
+}
+
+/// A linear belief tabulates itself.
+impl PassTimes for Belief {
+    fn draft_s(&self, shape: PassShape) -> f64 {
+        pass_s(&self.draft, shape)
+    }
+
+    fn target_s(&self, shape: PassShape) -> f64 {
+        pass_s(&self.target, shape)
+    }
+
+    fn context_reads(&self) -> ContextReads {
+        self.context_reads
+    }
+}
+
+/// The shape of a pass over `requests` requests with `each` new tokens after `context` tokens of KV each.
+pub(crate) fn uniform_pass(requests: u64, each: u64, context: u64, reads: ContextReads) -> PassShape {
+    let tokens = requests * each;
+    // Sum over requests of sum_{j=0..each-1} (context + j).
+    let positions = tokens * context + requests * (each * each.saturating_sub(1) / 2);
+    PassShape {
+        batched: tokens,
+        context: match reads {
+            ContextReads::Once => requests * context,
+            ContextReads::PerPosition => positions,
+        },
+        pairs: positions + tokens,
+    }
+}
+
+/// vLLM's CUDA graph capture sizes: 1, 2, 4, then multiples of 8 up to `min(2 · max_num_seqs, 512)` (policies.md 4.1).
+pub(crate) fn capture_sizes(max_num_seqs: u32) -> Vec<u32> {
+    let most = (2 * max_num_seqs).min(512);
+    let mut sizes: Vec<u32> = [1, 2, 4].into_iter().chain((8..=512).step_by(8)).filter(|&s| s <= most).collect();
+    if sizes.is_empty() {
+        sizes.push(1);
+    }
+    sizes
+}
+
+/// The captured size that `n` is padded to: the next one up, `n` itself beyond the largest.
+pub(crate) fn padded(sizes: &[u32], n: u32) -> u32 {
+    sizes[..].get(sizes.partition_point(|&s| s < n)).copied().unwrap_or(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_vllms() {
+        assert_eq!(capture_sizes(1), [1, 2]);
+        assert_eq!(capture_sizes(12), [1, 2, 4, 8, 16, 24]);
+        assert_eq!(capture_sizes(1024).last(), Some(&512));
+        let sizes = capture_sizes(12);
+        assert_eq!([1, 3, 5, 24, 25].map(|n| padded(&sizes, n)), [1, 4, 8, 24, 25]);
+    }
+
+    #[test]
+    fn uniform_passes_are_section_12s() {
+        let once = uniform_pass(3, 4, 100, ContextReads::Once);
+        assert_eq!((once.batched, once.context, once.pairs), (12, 300, 3 * (100 + 101 + 102 + 103) + 12));
+        assert_eq!(uniform_pass(3, 4, 100, ContextReads::PerPosition).context, 3 * 406);
+    }
+}

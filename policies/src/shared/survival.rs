@@ -1,0 +1,177 @@
+//! Survival: the probability that a draft token and all before it are accepted, and the two decisions that engines take by
+//! it: how many draft tokens of a batch to verify, and which.
+//!
+//! Survival never rises along a request, so the most promising tokens of a batch are prefixes of its drafts as long as
+//! ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (policies.md 6 and 7.1).
+
+use crate::shared::weighed::Weighed;
+
+/// Draft tokens of a batch and their survival. Keeps its buffer between steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
+    /// Survival, then position, then request, so that the most promising is the smallest.
+    keys: Vec<u128>,
+}
+
+impl Slots {
+    /// Forgets all tokens.
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+    }
+
+    /// The draft of the request at batch index `request`, by the [`survivals`] of its tokens. It ends where survival falls
+    /// below `least`.
+    #[inline]
+    pub(crate) fn push_draft(&mut self, request: usize, survivals: impl Iterator<Item = f64>, least: f64) {
+        for (position, survival) in survivals.enumerate() {
+            if survival < least {
+                return;
+            }
+            // Bits of numbers that are not negative order as the numbers do.
+            self.keys.push((u128::from(!survival.to_bits()) << 64) | ((position as u128) << 32) | request as u128);
+        }
+    }
+
+    /// Writes how many of the `budget` most promising tokens each request has: ties go to the smaller position, then to the
+    /// smaller request.
+    pub(crate) fn allocate(&mut self, budget: usize, verify_len: &mut [u32]) {
+        verify_len.fill(0);
+        let kept = match budget < self.keys.len() {
+            true => {
+                self.keys.select_nth_unstable(budget);
+                &self.keys[..budget]
+            }
+            false => &self.keys[..],
+        };
+        for &key in kept {
+            verify_len[key as u32 as usize] += 1;
+        }
+    }
+
+    /// Survivals from the greatest down.
+    pub(crate) fn descending(&mut self) -> impl Iterator<Item = f64> + '_ {
+        self.keys.sort_unstable();
+        self.keys.iter().map(|&key| f64::from_bits(!((key >> 64) as u64)))
+    }
+}
+
+/// The survival of each token of a draft, from the probability of each to be accepted if all before it are.
+#[inline]
+pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    confidences.scan(1.0, |survival, confidence| {
+        *survival *= confidence;
+        Some(*survival)
+    })
+}
+
+/// A number of draft tokens to verify.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Budget {
+    /// Draft tokens.
+    pub tokens: usize,
+    /// Expected tokens a second, by the policy's own tables.
+    pub rate: f64,
+}
+
+/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. Expected are `sure`, the tokens that
+/// come without drafts, and the b greatest survivals. What was weighed goes to `weighed`.
+pub(crate) fn best_budget(
+    sure: f64,
+    descending: impl Iterator<Item = f64>,
+    rate: impl Fn(f64, usize) -> f64,
+    weighed: &mut Weighed,
+) -> Budget {
+    // Summed apart from what is sure, as the engines do: near ties turn on the last bit.
+    let mut survive = 0.0;
+    let mut best = Budget { tokens: 0, rate: f64::NEG_INFINITY };
+    for (b, survival) in std::iter::once(0.0).chain(descending).enumerate() {
+        survive += survival;
+        let rate = rate(sure + survive, b);
+        if rate > best.rate {
+            best = Budget { tokens: b, rate };
+        }
+        weighed.note(rate, || format!("{b} draft tokens verified"));
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use itertools::Itertools;
+    use proptest::prelude::*;
+
+    /// Slots of these confidences.
+    fn slots(confidence: &[Vec<f64>]) -> Slots {
+        let mut slots = Slots::default();
+        for (i, row) in confidence.iter().enumerate() {
+            slots.push_draft(i, survivals(row.iter().copied()), 0.0);
+        }
+        slots
+    }
+
+    /// Policies.md 10, adaptive verification.
+    #[test]
+    fn the_reference_vectors() {
+        let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];
+        let mut slots = slots(&confidence);
+        let sorted: Vec<f64> = slots.descending().collect();
+        for (ours, expected) in sorted.iter().zip_eq([0.9, 0.72, 0.6, 0.36, 0.3, 0.12]) {
+            assert!((ours - expected).abs() < 1e-12, "{ours} for {expected}");
+        }
+        let cases = [
+            (16.0, 2, vec![2, 0], [0.1667, 0.2417, 0.3017, 0.2344, 0.2544, 0.2711, 0.2778]),
+            (14.0, 6, vec![3, 3], [0.1667, 0.2417, 0.3017, 0.2637, 0.2863, 0.305, 0.3125]),
+        ];
+        for (dear, tokens, lens, rates) in cases {
+            let verify = |total: usize| if total <= 4 { 10.0 } else { dear };
+            let mut weighed = Weighed::default();
+            weighed.explain(None);
+            let rate = |expected: f64, b: usize| expected / (2.0 + verify(2 + b));
+            let best = best_budget(2.0, sorted.iter().copied(), rate, &mut weighed);
+            assert_eq!(best.tokens, tokens);
+            for (candidate, rate) in weighed.explain(None).candidates.iter().zip_eq(rates) {
+                assert!((candidate.estimate - rate).abs() < 5.1e-5, "{candidate:?} for {rate}");
+            }
+            let mut verify_len = vec![9; 2];
+            slots.allocate(best.tokens, &mut verify_len);
+            assert_eq!(verify_len, lens);
+        }
+    }
+
+    proptest! {
+        /// Selection equals sorting all tokens with the rule's own words, is a prefix of each draft, and no other choice
+        /// of as many prefix tokens has more survival in total.
+        #[test]
+        fn allocation_is_the_top_of_all(
+            rows in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1.0), Just(0.5), 0.0f64..=1.0], 0..5), 1..5),
+            budget in 0usize..20,
+        ) {
+            let mut ours = vec![0; rows.len()];
+            slots(&rows).allocate(budget, &mut ours);
+            let survival = |i: usize, n: u32| rows[i][..n as usize].iter().product::<f64>();
+            let mut all: Vec<(f64, usize, usize)> = Vec::new();
+            for (i, row) in rows.iter().enumerate() {
+                all.extend((0..row.len()).map(|j| (survival(i, j as u32 + 1), j, i)));
+            }
+            all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+            let mut theirs = vec![0; rows.len()];
+            for &(_, j, i) in all.iter().take(budget) {
+                prop_assert_eq!(theirs[i], j as u32, "a prefix");
+                theirs[i] += 1;
+            }
+            prop_assert_eq!(&ours, &theirs);
+            let total = |lens: &[u32]| lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| survival(i, m)).sum::<f64>()).sum::<f64>();
+            let most = total(&ours);
+            let mut lens = vec![0u32; rows.len()];
+            // Counts through all prefix vectors.
+            while let Some(i) = (0..lens.len()).find(|&i| (lens[i] as usize) < rows[i].len()) {
+                lens[i] += 1;
+                lens[..i].fill(0);
+                if lens.iter().sum::<u32>() as usize <= budget {
+                    prop_assert!(total(&lens) <= most + 1e-12, "{lens:?} beats {ours:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The batch that engines time passes of before they serve: made up, of some context a request; or, when a policy is asked
+//! about one state, the batch of that state.
+
+use crate::definition::PolicyContext;
+use crate::shared::profile::{PassTimes, uniform_pass};
+use foretoken_sim::{ContextReads, Drafting, PassShape};
+
+/// Whose passes are timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimedBatch<'a> {
+    /// As many requests as a pass has tokens for, up to `most`, each with `context` tokens of KV.
+    MadeUp {
+        /// `max_num_seqs`.
+        most: u32,
+        /// Tokens of KV of each.
+        context: u64,
+    },
+    /// The requests of a state, by their context: all of them are in every pass, whatever its size. What a pass is padded
+    /// with has no context.
+    Given(&'a [u32]),
+}
+
+impl<'a> TimedBatch<'a> {
+    /// The state's batch where there is one, else requests with `context` tokens each.
+    pub(crate) fn of(policy: &PolicyContext<'a>, context: u32) -> TimedBatch<'a> {
+        match policy.told {
+            Some(told) => TimedBatch::Given(told.contexts),
+            None => TimedBatch::MadeUp { most: policy.max_num_seqs, context: context.into() },
+        }
+    }
+
+    /// A target pass over `tokens` new tokens, spread evenly over the requests.
+    pub(crate) fn target_pass(self, tokens: u32, reads: ContextReads) -> PassShape {
+        match self {
+            TimedBatch::MadeUp { most, context } => spread_pass(tokens, most, context, reads),
+            TimedBatch::Given(contexts) => {
+                let (n, tokens) = (contexts.len() as u64, u64::from(tokens));
+                let (each, longer) = (tokens / n, (tokens % n) as usize);
+                let sum: u64 = contexts.iter().map(|&c| u64::from(c)).sum();
+                let positions: u64 = contexts
+                    .iter()
+                    .enumerate()
+                    .map(|(i, &c)| {
+                        let own = (each + u64::from(i < longer)).max(1);
+                        own * u64::from(c) + own * (own - 1) / 2
+                    })
+                    .sum();
+                let context = if reads == ContextReads::Once { sum } else { positions };
+                PassShape { batched: tokens, context, pairs: positions + tokens }
+            }
+        }
+    }
+
+    /// Seconds the draft takes to draft `len` tokens for each of `requests` requests, a padded number of them.
+    pub(crate) fn drafting_s(self, profile: &dyn PassTimes, drafting: Drafting, requests: u32, len: u32) -> f64 {
+        // The pass that drafts `each` tokens a request when `drafted` are there.
+        let pass = |each: u32, drafted: u32| {
+            let (each, drafted, rows) = (u64::from(each), u64::from(drafted), u64::from(requests));
+            profile.draft_s(match self {
+                TimedBatch::MadeUp { context, .. } => uniform_pass(rows, each, context + drafted, ContextReads::Once),
+                TimedBatch::Given(contexts) => {
+                    let context = contexts.iter().map(|&c| u64::from(c) + drafted).sum();
+                    let of = |&c: &u32| uniform_pass(1, each, u64::from(c) + drafted, ContextReads::Once).pairs;
+                    PassShape { batched: rows * each, context, pairs: contexts.iter().map(of).sum() }
+                }
+            })
+        };
+        match drafting {
+            Drafting::Parallel => pass(len, 0),
+            Drafting::Autoregressive => (0..len).map(|j| pass(1, j)).sum(),
+        }
+    }
+}
+
+/// A target pass over `tokens` new tokens, spread evenly over as many of `most_requests` requests as there are tokens for,
+/// each with `context` tokens of KV.
+fn spread_pass(tokens: u32, most_requests: u32, context: u64, reads: ContextReads) -> PassShape {
+    let requests = u64::from(tokens.min(most_requests).max(1));
+    let (each, longer) = (u64::from(tokens) / requests, u64::from(tokens) % requests);
+    let (some, others) =
+        (uniform_pass(longer, each + 1, context, reads), uniform_pass(requests - longer, each, context, reads));
+    PassShape {
+        batched: some.batched + others.batched,
+        context: some.context + others.context,
+        pairs: some.pairs + others.pairs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::BELIEF;
+
+    #[test]
+    fn tokens_spread_over_requests() {
+        let pass = spread_pass(10, 4, 100, ContextReads::Once);
+        assert_eq!((pass.batched, pass.context), (10, 400));
+        // Two requests with 3 tokens and two with 2.
+        let positions = 2 * (100 + 101 + 102) + 2 * (100 + 101);
+        assert_eq!(spread_pass(10, 4, 100, ContextReads::PerPosition).context, positions);
+        assert_eq!((pass.pairs, spread_pass(3, 4, 100, ContextReads::Once).context), (positions + 10, 300));
+    }
+
+    #[test]
+    fn a_given_batch_is_in_every_pass() {
+        let batch = TimedBatch::Given(&[100, 7]);
+        for tokens in [1, 2, 8] {
+            let pass = batch.target_pass(tokens, ContextReads::Once);
+            assert_eq!((pass.batched, pass.context), (tokens.into(), 107));
+        }
+        // Three tokens after 100 and two after 7.
+        let pass = batch.target_pass(5, ContextReads::PerPosition);
+        assert_eq!((pass.context, pass.pairs), (100 + 101 + 102 + 7 + 8, 318 + 5));
+    }
+
+    #[test]
+    fn drafting_follows_section_12() {
+        // Three passes, padded to four rows; the contexts grow by one token a request and pass.
+        let per_pass = |context: f64| 0.5e-3 + 2e-6 * 4.0 + 1e-9 * context;
+        let expected = per_pass(107.0) + per_pass(109.0) + per_pass(111.0);
+        let given = TimedBatch::Given(&[100, 7]);
+        assert!((given.drafting_s(&BELIEF, Drafting::Autoregressive, 4, 3) - expected).abs() < 1e-15);
+        let block = given.drafting_s(&BELIEF, Drafting::Parallel, 2, 3);
+        assert!((block - (0.5e-3 + 2e-6 * 6.0 + 1e-9 * 107.0)).abs() < 1e-15);
+        let made_up = TimedBatch::MadeUp { most: 8, context: 50 };
+        let expected = (0.5e-3 + 2e-6 * 2.0 + 1e-9 * 100.0) + (0.5e-3 + 2e-6 * 2.0 + 1e-9 * 102.0);
+        assert!((made_up.drafting_s(&BELIEF, Drafting::Autoregressive, 2, 2) - expected).abs() < 1e-15);
+    }
+}

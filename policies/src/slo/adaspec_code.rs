@@ -1,0 +1,284 @@
+//! `adaspec-code`: AdaSpec as its published code runs, not as its paper says.
+//!
+//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer, spec_decode_worker}.py`
+//! (policies.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts: costs are looked up in tables; not
+//! drafting is compared with drafting, and a step that disappoints ends drafting; tokens are dropped by a whole graph
+//! bucket or not at all. No SLO is enforced: that code is commented out. Its slips are kept, since they are what was
+//! measured:
+//! - the request whose last token is least promising is drained to nothing before the next one is looked at, because the
+//!   list of confidences is never shortened;
+//! - a size that is a capture size already is still lowered by a full bucket;
+//! - after a predicted stop the draft time that elimination is judged by is that of one pass more than ran.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::weighed::Weighed;
+use crate::slo::adaspec_code_cost::CodeCosts;
+use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
+use serde::{Deserialize, Serialize};
+
+/// What is dropped before verification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Eliminate {
+    /// As many tokens as reach the next lower capture size, if that is no worse (`--rsd`).
+    #[default]
+    CodeBucket,
+    /// Nothing (`--ssd`).
+    Off,
+}
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdaspecCode {
+    /// What is dropped before verification.
+    pub eliminate: Eliminate,
+    /// Confidence expected of a token before any was seen.
+    pub prev_confidence: f64,
+    /// Longest draft (`num_speculative_tokens`).
+    pub cap: u32,
+}
+
+impl Default for AdaspecCode {
+    fn default() -> Self {
+        AdaspecCode { eliminate: Eliminate::CodeBucket, prev_confidence: 0.6, cap: 8 }
+    }
+}
+
+impl Definition for AdaspecCode {
+    fn summary(&self) -> &'static str {
+        "AdaSpec's published code: cost tables, lifetime mean of confidences, elimination by whole graph buckets, no SLO"
+    }
+
+    fn source(&self) -> &'static str {
+        "cerebellumking/AdaSpec @f3f2f481, vllm/spec_decode/draft_model_runner.py, top1_proposer.py, spec_decode_worker.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size, contexts and limits; the confidence of each drafted token; pass times at start-up"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the code's batches have one length and no prefill: a request that may not draft so far is counted with what it \
+         may, and prefill chunks and catch-up are not counted. Graphs are timed whole, so its overhead table (full run less \
+         graph replay) is 0. In its vLLM a request that is once not drafted for is never drafted for again: \
+         draft_gap = \"permanent\" does that"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("adaspec-code");
+        check.share("prev_confidence", self.prev_confidence)?;
+        check.length("cap", self.cap)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Running::new(*self, context)))
+    }
+}
+
+/// Tokens to drop from `rows` scored tokens to reach the next strictly lower capture point: a power of two up to 32, a
+/// multiple of 32 above.
+fn bucket_delta(rows: u32) -> u32 {
+    match rows {
+        0 | 1 => 0,
+        2..=32 => rows - (1 << (rows - 1).ilog2()),
+        _ => rows - (rows - 1) / 32 * 32,
+    }
+}
+
+/// Mean of all confidences taken in, from a value to start with.
+#[derive(Clone, Debug)]
+struct LifetimeMean {
+    value: f64,
+    sum: f64,
+    count: u64,
+}
+
+/// The running policy. What it expects of confidences it learns while it drafts, as the code does: that is known in time
+/// even where outcomes come late.
+struct Running {
+    params: AdaspecCode,
+    costs: CodeCosts,
+    cap: u32,
+    expected: LifetimeMean,
+    /// The expected confidence is given, not learned.
+    told: bool,
+    /// Of the step in progress: goodput of what was drafted so far, tokens a second.
+    goodput: f64,
+    /// Draft time of the last goodput that was worked out, seconds.
+    draft_s: f64,
+    /// One token a request and the cumulative confidences so far.
+    tokens: f64,
+    /// Cumulative confidence of each request's last token, 1 before the first.
+    last: Vec<f64>,
+    /// Cumulative confidence of the j-th token (from 0) of request i at `i * cap + j`.
+    cumulative: Vec<f64>,
+    lens: Vec<u32>,
+    order: Vec<usize>,
+    weighed: Weighed,
+}
+
+impl Running {
+    fn new(params: AdaspecCode, context: &PolicyContext) -> Running {
+        let value = context.told.map_or(params.prev_confidence, |told| told.prev_confidence);
+        Running {
+            costs: CodeCosts::measure(context.profile),
+            cap: params.cap.min(context.max_draft_len),
+            expected: LifetimeMean { value, sum: 0.0, count: 0 },
+            told: context.told.is_some(),
+            goodput: 0.0,
+            draft_s: 0.0,
+            tokens: 0.0,
+            last: Vec::new(),
+            cumulative: Vec::new(),
+            lens: Vec::new(),
+            order: Vec::new(),
+            weighed: Weighed::default(),
+            params,
+        }
+    }
+
+    /// Tokens a second when `self.lens` are verified, `tokens` of them expected, at the draft time worked out last.
+    fn ragged_goodput(&self, batch: &BatchView, tokens: f64) -> f64 {
+        let (mut rows, mut context) = (0, 0);
+        for (&k, &c) in self.lens.iter().zip(batch.context) {
+            let (k, c) = (u64::from(k), u64::from(c));
+            rows += k as u32 + 1;
+            context += (k * k + k) / 2 + (k + 1) * c;
+        }
+        tokens / (self.draft_s + self.costs.verify_s(rows, context))
+    }
+
+    /// Tokens a second when everybody drafts and has verified `k` tokens, or what they may, `tokens` of them expected.
+    fn goodput(&mut self, batch: &BatchView, k: u32, tokens: f64) -> f64 {
+        self.lens.clear();
+        self.lens.extend(batch.limit.iter().map(|&limit| limit.min(k)));
+        let (mut requests, mut context) = (0, 0);
+        for (&k, &c) in self.lens.iter().zip(batch.context).filter(|(k, _)| **k > 0) {
+            requests += 1;
+            context += u64::from(c) + u64::from(k);
+        }
+        self.draft_s = self.costs.draft_s(k, requests, context);
+        self.ragged_goodput(batch, tokens)
+    }
+
+    /// Goodput of one token more for everybody who may, if each is as confident as expected; `None` if nobody may.
+    fn predicted(&mut self, batch: &BatchView, k: u32) -> Option<f64> {
+        let may = || batch.limit.iter().zip(&self.last).filter(|&(&limit, _)| limit >= k && k <= self.cap);
+        may().next()?;
+        let gain: f64 = may().map(|(_, last)| last * self.expected.value).sum();
+        let predicted = self.goodput(batch, k, self.tokens + gain);
+        self.weighed.note(predicted, || format!("{k} tokens a request, predicted"));
+        Some(predicted)
+    }
+
+    /// Takes in the confidences of pass `k`: their sum and number.
+    fn take_in(&mut self, drafts: &Drafts, k: u32) -> (f64, u64) {
+        let (mut sum, mut count) = (0.0, 0);
+        for i in (0..self.last.len()).filter(|&i| drafts.draft_len[i] >= k) {
+            let confidence = drafts.confidence(i, k as usize - 1);
+            self.last[i] *= confidence;
+            self.cumulative[i * self.cap as usize + k as usize - 1] = self.last[i];
+            self.tokens += self.last[i];
+            sum += confidence;
+            count += 1;
+        }
+        (sum, count)
+    }
+
+    fn learn(&mut self, (sum, count): (f64, u64)) {
+        if self.told || count == 0 {
+            return;
+        }
+        let mean = &mut self.expected;
+        mean.sum += sum;
+        mean.count += count;
+        mean.value = mean.sum / mean.count as f64;
+    }
+
+    /// Drops a whole bucket of tokens, or nothing.
+    fn eliminate(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        let rows: u32 = drafts.draft_len.iter().map(|&k| k + 1).sum();
+        let mut delta = bucket_delta(rows);
+        self.lens.clear();
+        self.lens.extend_from_slice(&drafts.draft_len);
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(0..self.lens.len());
+        order.sort_unstable_by(|&a, &b| self.last[a].total_cmp(&self.last[b]).then(a.cmp(&b)));
+        let mut tokens = self.tokens;
+        for &i in &order {
+            let kept = self.lens[i] - delta.min(self.lens[i]);
+            let row = &self.cumulative[i * self.cap as usize..];
+            tokens -= row[kept as usize..self.lens[i] as usize].iter().sum::<f64>();
+            delta -= self.lens[i] - kept;
+            self.lens[i] = kept;
+        }
+        self.order = order;
+        let ragged = self.ragged_goodput(batch, tokens);
+        self.weighed.note(ragged, || "the next lower graph size".into());
+        if ragged >= self.goodput {
+            self.goodput = ragged;
+            drafts.verify_len.copy_from_slice(&self.lens);
+        }
+    }
+}
+
+impl SpecPolicy for Running {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.cap)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        let n = batch.len();
+        self.last.clear();
+        self.last.resize(n, 1.0);
+        if self.cumulative.len() < n * self.cap as usize {
+            self.cumulative.resize(n * self.cap as usize, 0.0);
+        }
+        self.weighed.begin();
+        self.tokens = n as f64;
+        let plain = self.goodput(batch, 0, self.tokens);
+        self.goodput = plain;
+        self.weighed.note(plain, || "no draft".into());
+        if self.predicted(batch, 1).is_some_and(|one| one > plain) {
+            plan.fill(self.cap);
+        }
+    }
+
+    fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
+        let k = drafts.passes;
+        let seen = self.take_in(drafts, k);
+        let (before, tokens) = (self.goodput, self.tokens);
+        self.goodput = self.goodput(batch, k, tokens);
+        let now = self.goodput;
+        self.weighed.note(now, || format!("{k} tokens a request"));
+        if now < before {
+            return Continue::Stop;
+        }
+        self.learn(seen);
+        match self.predicted(batch, k + 1) {
+            Some(predicted) if predicted < now => Continue::Stop,
+            _ => Continue::Yes,
+        }
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        match self.params.eliminate {
+            Eliminate::CodeBucket => self.eliminate(batch, drafts),
+            Eliminate::Off => drafts.nothing_to_decide(),
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        self.weighed.explain(Some(self.goodput))
+    }
+}
+
+#[cfg(test)]
+#[path = "adaspec_code_tests.rs"]
+mod tests;

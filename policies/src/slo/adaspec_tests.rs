@@ -1,0 +1,275 @@
+//! Tests of [`super`]: the drafter and the verifier against plain readings of Alg. 1 and 2, and the SLO.
+
+use super::*;
+use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
+use foretoken_sim::ContextReads;
+use proptest::prelude::*;
+
+fn adaspec(drafter: Drafter, verifier: bool, slo: SloMode) -> Adaspec {
+    Adaspec { drafter, verifier, slo, ..Adaspec::default() }
+}
+
+/// Section 12's estimate in plain words: −1 when the SLO is missed.
+fn plain_estimate(
+    belief: &Belief,
+    batch: &Batch,
+    drafted: &[u32],
+    verified: &[u32],
+    confidence: &dyn Fn(usize, usize) -> f64,
+    slo: SloMode,
+) -> f64 {
+    let view = batch.view();
+    let expected: Vec<f64> = verified
+        .iter()
+        .enumerate()
+        .map(|(i, &v)| 1.0 + (1..=v as usize).map(|n| (0..n).map(|j| confidence(i, j)).product::<f64>()).sum::<f64>())
+        .collect();
+    let time = belief.step_s(&view, drafted, verified);
+    let missed = |i: usize| match slo {
+        SloMode::Off => false,
+        SloMode::Step => time > view.slo_tpot_s[i],
+        SloMode::Expected => time > view.slo_tpot_s[i] * expected[i],
+    };
+    if drafted.iter().any(|&d| d > 0) && (0..view.len()).any(missed) {
+        return -1.0;
+    }
+    expected.iter().sum::<f64>() / time
+}
+
+/// Alg. 1 in plain words: how many passes.
+fn plain_drafter(belief: &Belief, batch: &Batch, confidence: &dyn Fn(usize, usize) -> f64, slo: SloMode) -> u32 {
+    let lens = |k: u32| batch.limit.iter().map(|&l| l.min(k)).collect::<Vec<u32>>();
+    let (mut best, mut k) = (-1.0, 0);
+    while k < 8 && lens(k + 1) != lens(k) {
+        let guess = |i: usize, j: usize| if j == k as usize { 0.6 } else { confidence(i, j) };
+        if plain_estimate(belief, batch, &lens(k + 1), &lens(k + 1), &guess, slo) <= best {
+            break;
+        }
+        k += 1;
+        best = plain_estimate(belief, batch, &lens(k), &lens(k), confidence, slo);
+    }
+    k
+}
+
+/// Alg. 2 in plain words: what is left to verify.
+fn plain_verifier(
+    belief: &Belief,
+    batch: &Batch,
+    drafted: &[u32],
+    confidence: &dyn Fn(usize, usize) -> f64,
+    slo: SloMode,
+) -> Vec<u32> {
+    let mut kept = drafted.to_vec();
+    let mut best = plain_estimate(belief, batch, drafted, &kept, confidence, slo);
+    loop {
+        let tails = (0..kept.len()).filter(|&i| kept[i] > 0).map(|i| {
+            let cumulative: f64 = (0..kept[i] as usize).map(|j| confidence(i, j)).product();
+            (cumulative, std::cmp::Reverse(kept[i]), std::cmp::Reverse(i))
+        });
+        let Some((_, _, i)) = tails.min_by(|a, b| a.partial_cmp(b).expect("no NaN")) else { return kept };
+        kept[i.0] -= 1;
+        let shorter = plain_estimate(belief, batch, drafted, &kept, confidence, slo);
+        // The policy removes in another order of additions: differences of rounding are no improvement.
+        if shorter <= best || close(shorter, best) {
+            kept[i.0] += 1;
+            return kept;
+        }
+        best = shorter;
+    }
+}
+
+fn any_slo() -> impl Strategy<Value = SloMode> {
+    prop_oneof![Just(SloMode::Off), Just(SloMode::Step), Just(SloMode::Expected)]
+}
+
+/// Confidences of 12 requests × 8 depths.
+fn any_confidences() -> impl Strategy<Value = Vec<f64>> {
+    prop::collection::vec(0.01f64..=1.0, 96)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// The incremental drafter and verifier do what the plain readings do.
+    #[test]
+    fn equals_the_plain_readings(
+        batch in any_batch(12, 8),
+        belief in any_belief(),
+        confidences in any_confidences(),
+        slo in any_slo(),
+        limits in prop::collection::vec(prop_oneof![Just(f64::INFINITY), 0.001f64..0.1], 12),
+    ) {
+        let mut batch = batch;
+        batch.slo_tpot_s = limits[..batch.context.len()].to_vec();
+        let look = |i: usize, j: usize| confidences[8 * i + j];
+        let exact = |i: usize, j: usize| look(i, j);
+        let params = adaspec(Drafter::Paper, true, slo);
+        let context = PolicyContext { belief, ..CONTEXT };
+        let step = Run::of(&params, &context).step(&batch, look, &[8; 12]);
+        let passes = plain_drafter(&belief, &batch, &exact, slo);
+        let drafted: Vec<u32> = batch.limit.iter().map(|&l| l.min(passes)).collect();
+        prop_assert_eq!(&step.draft_len, &drafted);
+        let kept = plain_verifier(&belief, &batch, &drafted, &exact, slo);
+        let ours = plain_estimate(&belief, &batch, &drafted, &step.verify_len, &exact, slo);
+        let theirs = plain_estimate(&belief, &batch, &drafted, &kept, &exact, slo);
+        prop_assert!(step.verify_len == kept || close(ours, theirs), "{:?} for {kept:?}", step.verify_len);
+    }
+
+    /// With context read once every token costs the same, so greedy elimination finds the best of all subsets.
+    #[test]
+    fn greedy_elimination_is_exhaustive_when_context_is_read_once(
+        batch in any_batch(4, 3),
+        belief in any_belief(),
+        confidences in any_confidences(),
+    ) {
+        let belief = Belief { context_reads: ContextReads::Once, ..belief };
+        let look = |i: usize, j: usize| confidences[8 * i + j];
+        let exact = |i: usize, j: usize| look(i, j);
+        let params = adaspec(Drafter::Off, true, SloMode::Off);
+        let step = Run::of(&params, &PolicyContext { belief, ..CONTEXT }).step(&batch, look, &[8; 4]);
+        let rate = |kept: &[u32]| plain_estimate(&belief, &batch, &step.draft_len, kept, &exact, SloMode::Off);
+        let ours = rate(&step.verify_len);
+        let mut kept = vec![0; batch.limit.len()];
+        // Counts through all vectors up to the drafted lengths.
+        while let Some(i) = (0..kept.len()).find(|&i| kept[i] < step.draft_len[i]) {
+            kept[i] += 1;
+            kept[..i].fill(0);
+            prop_assert!(rate(&kept) <= ours * (1.0 + 1e-9), "{kept:?} beats {:?}", step.verify_len);
+        }
+        prop_assert!(rate(&vec![0; kept.len()]) <= ours * (1.0 + 1e-9));
+    }
+}
+
+/// One step of `policy` by hand, everybody with the same confidence at a depth.
+fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize) -> f64) -> Drafts {
+    let n = batch.ids.len();
+    let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
+    policy.propose(&batch.view(), &mut plan);
+    let mut drafts = Drafts::default();
+    drafts.reset(n, 8);
+    for k in 1..=plan.draft_len.iter().copied().max().unwrap_or(0) {
+        for i in (0..n).filter(|&i| batch.limit[i] >= k) {
+            drafts.set_confidence(i, k as usize - 1, confidence(i, k as usize - 1));
+            drafts.draft_len[i] = k;
+        }
+        drafts.passes = k;
+        if policy.keep_drafting(&batch.view(), &mut drafts) == Continue::Stop {
+            break;
+        }
+    }
+    drafts.verify_len = drafts.draft_len.clone();
+    if drafts.passes > 0 {
+        policy.select(&batch.view(), &mut drafts);
+    }
+    drafts
+}
+
+#[test]
+fn its_own_estimate_is_that_of_what_it_decided() {
+    let confidence = |i: usize, j: usize| 0.95 - 0.2 * i as f64 - 0.03 * j as f64;
+    let exact = |i: usize, j: usize| confidence(i, j);
+    let mut context = CONTEXT;
+    context.belief.target.gamma_s = 1e-3;
+    let mut batch = Batch::new(&[100, 300, 50], &[8, 3, 8]);
+    for (verifier, slo_s) in [(true, f64::INFINITY), (false, f64::INFINITY), (true, 1e-3), (false, 0.016)] {
+        batch.slo_tpot_s = vec![slo_s; 3];
+        let mut policy = Running::new(adaspec(Drafter::Paper, verifier, SloMode::Step), &context);
+        policy.explain();
+        let made = by_hand(&mut policy, &batch, confidence);
+        let plain = plain_estimate(&context.belief, &batch, &made.draft_len, &made.verify_len, &exact, SloMode::Step);
+        assert!(close(policy.explain().estimate.expect("it has one"), plain), "{plain}");
+        // Everything weighed is remembered: a prediction and an outcome each pass, then each token dropped or kept.
+        let weighed = policy.explain().candidates;
+        assert_eq!(weighed[0].what, "1 tokens a request, predicted");
+        assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);
+        assert_eq!(slo_s == 1e-3, made.passes == 0);
+    }
+    // A step that is over the limit although it drafts nothing is not −1; one that drafts regardless is.
+    batch.slo_tpot_s = vec![1e-3; 3];
+    let mut policy = Running::new(adaspec(Drafter::Off, false, SloMode::Step), &context);
+    by_hand(&mut policy, &batch, confidence);
+    assert_eq!(policy.explain().estimate, None, "nothing is looked at");
+    let mut policy = Running::new(adaspec(Drafter::Off, true, SloMode::Step), &context);
+    by_hand(&mut policy, &batch, confidence);
+    assert_eq!(policy.explain().estimate, Some(-1.0));
+}
+
+fn even(confidence: f64) -> impl Fn(usize, usize) -> f64 {
+    move |_, _| confidence
+}
+
+#[test]
+fn without_an_slo_one_token_is_always_drafted() {
+    // Hopeless confidences and a dear draft: Alg. 1 starts from −1 and never compares with not drafting.
+    let mut context = CONTEXT;
+    context.belief.draft.delta_s = 1.0;
+    let batch = Batch::new(&[100; 3], &[8; 3]);
+    let minus = adaspec(Drafter::Paper, false, SloMode::Step);
+    assert_eq!(Run::of(&minus, &context).step(&batch, even(0.01), &[0; 3]).draft_len, [1; 3]);
+}
+
+#[test]
+fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
+    let params = adaspec(Drafter::Paper, true, SloMode::Step);
+    let mut batch = Batch::new(&[100; 4], &[8; 4]);
+    let drafted = |batch: &Batch| Run::of(&params, &CONTEXT).step(batch, even(0.9), &[8; 4]).draft_len[0];
+    let free = drafted(&batch);
+    assert!(free > 2);
+    // Exactly two passes fit.
+    let view = batch.view();
+    let two = CONTEXT.belief.step_s(&view, &[2; 4], &[2; 4]);
+    batch.slo_tpot_s[2] = two * (1.0 + 1e-12);
+    assert_eq!(drafted(&batch), 2);
+    // Not even the plain step fits: no speculation, but the step runs.
+    batch.slo_tpot_s[2] = 1e-3;
+    assert_eq!(drafted(&batch), 0);
+}
+
+#[test]
+fn expected_mode_lets_a_longer_step_pass_when_it_brings_more() {
+    let mut batch = Batch::new(&[100; 4], &[8; 4]);
+    let plain = CONTEXT.belief.step_s(&batch.view(), &[0; 4], &[0; 4]);
+    batch.slo_tpot_s = vec![plain; 4];
+    let drafted = |slo| {
+        let params = adaspec(Drafter::Paper, false, slo);
+        Run::of(&params, &CONTEXT).step(&batch, even(0.95), &[8; 4]).draft_len[0]
+    };
+    assert_eq!(drafted(SloMode::Step), 0);
+    assert!(drafted(SloMode::Expected) > 0);
+}
+
+#[test]
+fn the_expected_confidence_is_the_mean_of_all_drafted_so_far() {
+    let batch = Batch::new(&[100; 2], &[8; 2]);
+    let mut running = Running::new(Adaspec::default(), &CONTEXT);
+    let mut drafts = Drafts::default();
+    drafts.reset(2, 8);
+    running.begin(&batch.view());
+    for (i, j, c) in [(0, 0, 0.9), (1, 0, 0.5), (0, 1, 0.8), (1, 1, 0.4)] {
+        drafts.set_confidence(i, j, c);
+    }
+    drafts.draft_len = vec![2, 2];
+    drafts.verify_len = vec![2, 2];
+    drafts.passes = 2;
+    running.take_in(&batch.view(), &drafts);
+    assert_eq!(running.expected.value(), 0.6, "constant during the step");
+    // Eliminated tokens count: they were drafted.
+    running.select(&batch.view(), &mut drafts);
+    let seen = |drafts, drafted| StepOutcome { drafted, ..crate::testing::outcome(drafts, &[1, 1], &[1, 0]) };
+    running.observe(&seen(&drafts, &[2, 2]));
+    assert!((running.expected.value() - 2.6 / 4.0).abs() < 1e-7, "{}", running.expected.value());
+    running.observe(&seen(&drafts, &[0, 0]));
+    assert!((running.expected.value() - 2.6 / 4.0).abs() < 1e-7, "nothing new was seen");
+}
+
+#[test]
+fn bad_settings_are_named() {
+    for (params, key) in [
+        (Adaspec { prev_confidence: -0.1, ..Adaspec::default() }, "prev_confidence"),
+        (Adaspec { prev_confidence: f64::NAN, ..Adaspec::default() }, "prev_confidence"),
+        (Adaspec { window: Some(0), ..Adaspec::default() }, "window"),
+        (Adaspec { cap: 33, ..Adaspec::default() }, "cap"),
+    ] {
+        assert_eq!(params.check().map_err(|e| e.key), Err(key));
+    }
+}

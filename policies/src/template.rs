@@ -1,0 +1,264 @@
+//! A new policy from a template: writes its file and its row of the table into a source tree, or nothing.
+
+use crate::name::{self, BadName};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const TEMPLATE: &str = include_str!("template/policy.txt");
+
+/// The family of policies for which none is named.
+pub const USUAL_FAMILY: &str = "plain";
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPolicy {
+    /// The policy's file: a policy that works, to be changed into another.
+    pub file: PathBuf,
+    /// The table, which has its row now, and names its module.
+    pub table: PathBuf,
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotWrite {
+    /// Its name.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// Its name as a module or a type is somebody else's.
+    #[error("`{name}` cannot be the name of a policy: `{word}` is {whose}")]
+    Word {
+        /// What was given.
+        name: String,
+        /// What it would be called in code.
+        word: String,
+        /// Who has this name.
+        whose: &'static str,
+    },
+    /// No such family.
+    #[error("there is no family `{family}`; there are {}", known.join(", "))]
+    Family {
+        /// What was given.
+        family: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The policy's file is there already.
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    /// A file that is no table of policies.
+    #[error("{} has no {what}: is this Foretoken's source?", path.display())]
+    NoTable {
+        /// The file.
+        path: PathBuf,
+        /// What is missing in it.
+        what: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("cannot {doing} {}: {cause}", path.display())]
+    Io {
+        /// `read` or `write`.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+}
+
+/// Writes a policy called `name` into the source tree at `root` (the folder of the workspace): its file in the folder
+/// of `family` ([`USUAL_FAMILY`] where none is given), and its module and row in the table. What is left to do is to
+/// change it, and to accept its line of the golden snapshots.
+///
+/// # Errors
+/// A name that is not in kebab-case, that is taken, or that is none in Rust; a family that is not there; a tree that is
+/// not Foretoken's; what the system says of its files. Nothing is written then.
+pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPolicy, CannotWrite> {
+    name::kebab_case(name)?;
+    let source = root.join("policies/src");
+    let path = source.join("lib.rs");
+    let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
+    let table = Table::parse(&text).map_err(|what| CannotWrite::NoTable { path: path.clone(), what })?;
+    name::free(name, table.names())?;
+    let word = |word: &str, whose| CannotWrite::Word { name: name.into(), word: word.into(), whose };
+    let module = name.replace('-', "_");
+    if KEYWORDS.contains(&&*module) {
+        return Err(word(&module, "a keyword of Rust"));
+    }
+    let settings = camel_case(name);
+    let code = text.lines().filter(|l| !l.trim_start().starts_with("//"));
+    if code.flat_map(words).chain(PRELUDE.iter().copied()).any(|w| w == settings) {
+        return Err(word(&settings, "something else already"));
+    }
+    if words(TEMPLATE).any(|w| w == settings) {
+        return Err(word(&settings, "a name that a policy's file uses"));
+    }
+    let family = family.unwrap_or(USUAL_FAMILY);
+    let known = table.families();
+    if !known.iter().any(|f| f == family) {
+        return Err(CannotWrite::Family { family: family.into(), known });
+    }
+    let file = source.join(family).join(format!("{module}.rs"));
+    if table.modules(family).any(|m| m == module) || file.exists() {
+        return Err(CannotWrite::Exists(file));
+    }
+    let row = Row { name, family, module: &module, settings: &settings };
+    write_both(&file, &row.policy(), &path, &table.with(&row))?;
+    Ok(NewPolicy { file, table: path })
+}
+
+/// Writes a new file, then changes another; the first is taken back when the second cannot be written.
+fn write_both(new: &Path, text: &str, old: &Path, changed: &str) -> Result<(), CannotWrite> {
+    let created = OpenOptions::new().write(true).create_new(true).open(new);
+    let mut file = created.map_err(|cause| match cause.kind() {
+        io::ErrorKind::AlreadyExists => CannotWrite::Exists(new.into()),
+        _ => CannotWrite::Io { doing: "write", path: new.into(), cause },
+    })?;
+    let beside = old.with_extension("rs.tmp");
+    let mut write = || {
+        file.write_all(text.as_bytes()).map_err(io_error("write", new))?;
+        fs::write(&beside, changed).and_then(|()| fs::rename(&beside, old)).map_err(io_error("write", old))
+    };
+    write().inspect_err(|_| {
+        // What cannot be taken back either is named by the error that follows.
+        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(new);
+    })
+}
+
+fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CannotWrite {
+    move |cause| CannotWrite::Io { doing, path: path.into(), cause }
+}
+
+/// The words of a text: what an identifier could be.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+/// `my-policy` as `MyPolicy`.
+fn camel_case(name: &str) -> String {
+    let word = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    name.split('-').map(word).collect()
+}
+
+/// A policy to be added.
+struct Row<'a> {
+    name: &'a str,
+    family: &'a str,
+    module: &'a str,
+    settings: &'a str,
+}
+
+impl Row<'_> {
+    /// The policy's file.
+    fn policy(&self) -> String {
+        TEMPLATE.replace("{{name}}", self.name).replace("{{Type}}", self.settings)
+    }
+
+    /// Its row of the table.
+    fn line(&self) -> String {
+        let Row { name, family, module, settings } = self;
+        let (path, row) = (format!("{family}::{module}::{settings}"), format!("{settings} = \"{name}\";"));
+        let line = format!("    {path} {{ {row} }}");
+        if line.len() <= 120 { line } else { format!("    {path} {{\n        {row}\n    }}") }
+    }
+}
+
+/// The table's file, as far as a new policy changes it.
+struct Table<'a> {
+    lines: Vec<&'a str>,
+    /// The line of `policies! {`, and that of its end.
+    rows: (usize, usize),
+}
+
+impl<'a> Table<'a> {
+    /// An error says what is missing.
+    fn parse(text: &'a str) -> Result<Table<'a>, String> {
+        let lines: Vec<&str> = text.lines().collect();
+        let start = lines.iter().position(|l| *l == "policies! {").ok_or("table `policies! { … }`")?;
+        let len = lines[start..].iter().position(|l| *l == "}").ok_or("end of the table `policies! { … }`")?;
+        Ok(Table { lines, rows: (start, start + len) })
+    }
+
+    fn rows(&self) -> &[&'a str] {
+        &self.lines[self.rows.0..self.rows.1]
+    }
+
+    /// The names of the policies.
+    fn names(&self) -> impl Iterator<Item = &'a str> {
+        let quoted = |line: &&'a str| line.split_once(" = \"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
+        self.rows().iter().filter_map(quoted)
+    }
+
+    /// The family of the rows that begin on a line.
+    fn family_of(line: &str) -> Option<&str> {
+        let path = line.strip_prefix("    ")?;
+        (!path.starts_with([' ', '/', '}'])).then(|| path.split_once("::"))?.map(|(family, _)| family)
+    }
+
+    /// The families that policies are in, in order.
+    fn families(&self) -> Vec<String> {
+        let mut families: Vec<String> = Vec::new();
+        for family in self.rows().iter().filter_map(|l| Table::family_of(l)) {
+            if !families.iter().any(|f| f == family) && self.block(family).is_some() {
+                families.push(family.into());
+            }
+        }
+        families
+    }
+
+    /// The lines between `mod family {` and its end.
+    fn block(&self, family: &str) -> Option<(usize, usize)> {
+        let start = 1 + self.lines.iter().position(|l| *l == format!("mod {family} {{"))?;
+        let len = self.lines[start..].iter().position(|l| *l == "}")?;
+        Some((start, start + len))
+    }
+
+    fn module(line: &str) -> Option<&str> {
+        line.trim_start().strip_prefix("pub(crate) mod ")?.strip_suffix(';')
+    }
+
+    /// The modules of a family.
+    fn modules(&self, family: &str) -> impl Iterator<Item = &'a str> {
+        let (start, end) = self.block(family).unwrap_or_default();
+        self.lines[start..end].iter().filter_map(|l| Table::module(l))
+    }
+
+    /// The file with a policy more: its module among the family's, in order, and its row behind the family's last.
+    fn with(&self, new: &Row) -> String {
+        let (start, end) = self.block(new.family).unwrap_or_default();
+        let after = |line: &&str| Table::module(line).is_some_and(|m| m > new.module);
+        let module_at = self.lines[start..end].iter().position(after).map_or(end, |i| start + i);
+        let of_family = |i: &usize| Table::family_of(self.lines[*i]) == Some(new.family);
+        let last = (self.rows.0..self.rows.1).rev().find(of_family).unwrap_or(self.rows.1 - 1);
+        let one_line = self.lines[last].ends_with('}');
+        let row_at =
+            if one_line { last } else { (last..self.rows.1).find(|&i| self.lines[i] == "    }").unwrap_or(last) };
+        let mut text = String::new();
+        for (i, line) in self.lines.iter().enumerate() {
+            if i == module_at {
+                text += &format!("    pub(crate) mod {};\n", new.module);
+            }
+            text += &format!("{line}\n");
+            if i == row_at {
+                text += &format!("{}\n", new.line());
+            }
+        }
+        text
+    }
+}
+
+/// The words that Rust keeps for itself, which no module can have.
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+/// Names that the table itself needs.
+const PRELUDE: &[&str] = &["PolicySpec", "None", "Vec", "String"];
+
+#[cfg(test)]
+#[path = "template/tests.rs"]
+mod tests;

@@ -1,0 +1,358 @@
+//! `adaserve-like`: token trees by latency target. Every request's beam is drafted alike; which nodes are verified is decided
+//! across the batch, first what each request needs to keep its TPOT, then what promises the most tokens.
+//!
+//! Source: Li et al., "AdaServe" (arXiv 2501.12162v2), Algorithms 1 and 2, with the settings of its artefact
+//! (zikun-li/AdaServe-Artifact-Evaluation, Llama-3.1-70B: depth 4 to 8, width up to 3, 512 tokens verified, 96 drafted a
+//! pass) and the errata of policies.md 7.2: path probabilities throughout, requests in descending order of need, and a
+//! budget that ends at 0.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::belief::{Belief, pass_s};
+use crate::shared::estimator::Depths;
+use foretoken_sim::{
+    BatchView, ContextReads, DraftLimits, DraftPlan, DraftShape, DraftTree, Drafting, Drafts, Explanation, Growth,
+    MAX_TREE_TOKENS, SpecPolicy, Speculation, Time, shape,
+};
+use serde::{Deserialize, Serialize};
+
+/// Parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Adaserve {
+    /// Shallowest beam.
+    pub min_depth: u32,
+    /// Deepest beam.
+    pub max_depth: u32,
+    /// Widest beam.
+    pub max_width: u32,
+    /// B₁: tokens verified in a step, the requests' roots included.
+    pub verify_budget: u32,
+    /// B₂: tokens drafted in a pass, over the batch.
+    pub draft_budget: u32,
+    /// c₁ of the depth, `floor(B₁ / (n + c₁)) − 1` for n requests. The paper leaves it open.
+    pub depth_offset: u32,
+    /// c₂ of the width, `floor(B₂ / n) + c₂`. The paper leaves it open.
+    pub width_offset: u32,
+    /// n_max: most nodes a request gets towards its target.
+    pub max_slo_nodes: u32,
+}
+
+impl Default for Adaserve {
+    fn default() -> Self {
+        Adaserve {
+            min_depth: 4,
+            max_depth: 8,
+            max_width: 3,
+            verify_budget: 512,
+            draft_budget: 96,
+            depth_offset: 0,
+            width_offset: 0,
+            max_slo_nodes: MAX_TREE_TOKENS,
+        }
+    }
+}
+
+impl Adaserve {
+    /// Depth and width of the beams of `n` requests.
+    fn beam(&self, n: u32) -> (u32, u32) {
+        let depth = (self.verify_budget / n.saturating_add(self.depth_offset).max(1)).saturating_sub(1);
+        let width = (self.draft_budget / n.max(1)).saturating_add(self.width_offset);
+        (depth.clamp(self.min_depth, self.max_depth), width.clamp(1, self.max_width))
+    }
+}
+
+impl Definition for Adaserve {
+    fn summary(&self) -> &'static str {
+        "beams by load; verifies what each request needs for its TPOT limit, then the most probable nodes of the batch"
+    }
+
+    fn source(&self) -> &'static str {
+        "AdaServe (arXiv 2501.12162v2) Alg. 1 and 2, errata corrected; settings of its artefact for Llama-3.1-70B"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size; each request's TPOT limit, time since its first decode step and tokens emitted since; path probabilities"
+    }
+
+    fn differences(&self) -> &'static str {
+        "Alg. 2 line 15 adds conditional probabilities: path probabilities here, as its text says. The offsets c1, c2 and the \
+         cap n_max are not published: 0, 0 and no cap. The step time is the belief's for the beams and the whole budget, \
+         where the artefact has two tables. Code seen second-hand also stops at path probabilities of 0.04 and 0.02: not here"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("max_depth", self.max_depth))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("adaserve-like");
+        check.length("min_depth", self.min_depth)?;
+        check.length("max_depth", self.max_depth)?;
+        check.that("max_depth", self.min_depth <= self.max_depth, || {
+            format!("{} is below min_depth = {}", self.max_depth, self.min_depth)
+        })?;
+        let widest = MAX_TREE_TOKENS / self.max_depth;
+        check.that("max_width", (1..=widest).contains(&self.max_width), || {
+            format!("{} is not a width from 1 to {widest}: a tree has at most {MAX_TREE_TOKENS} tokens", self.max_width)
+        })?;
+        let positive = [("draft_budget", self.draft_budget), ("max_slo_nodes", self.max_slo_nodes)];
+        check.that("verify_budget", self.verify_budget >= 2, || "must be at least 2: a root and a draft".into())?;
+        for (key, value) in positive {
+            check.that(key, value > 0, || "must be at least 1 token".into())?;
+        }
+        check.that("width_offset", self.width_offset <= MAX_TREE_TOKENS, || {
+            format!("{} is more than any width", self.width_offset)
+        })?;
+        check.that("depth_offset", self.depth_offset <= self.verify_budget, || {
+            format!("{} is more than verify_budget: every beam has min_depth", self.depth_offset)
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(TwoPhases::new(*self, context)))
+    }
+}
+
+/// A node that may be verified.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    score: f64,
+    /// Batch index.
+    request: u32,
+    /// Index in the request's tree.
+    node: u32,
+}
+
+/// Higher scores first; equal ones in the order of requests, then of nodes, so that parents come before their children.
+fn better_first(a: &Choice, b: &Choice) -> std::cmp::Ordering {
+    b.score.total_cmp(&a.score).then(a.request.cmp(&b.request)).then(a.node.cmp(&b.node))
+}
+
+/// When a request was first seen decoding, and what it had emitted then: its TPOT counts from there.
+#[derive(Clone, Copy, Debug)]
+struct FirstSeen {
+    at: Time,
+    emitted: u32,
+}
+
+/// The running policy; the fields after `seen` are the step in progress.
+struct TwoPhases {
+    params: Adaserve,
+    belief: Belief,
+    longest: u32,
+    /// By request id.
+    seen: Vec<Option<FirstSeen>>,
+    /// Width of this step's beams.
+    width: u32,
+    /// Candidates, request after request; `bounds[i]..bounds[i + 1]` are those of the i-th.
+    pool: Vec<Choice>,
+    bounds: Vec<usize>,
+    /// Tokens of KV that all candidates together attend to.
+    positions: u64,
+    /// Requests that the root alone does not serve: need and batch index.
+    needy: Vec<(f64, u32)>,
+    /// How many of each request's candidates the first phase took: they come first in its part of the pool.
+    taken: Vec<usize>,
+    /// What the first phase left.
+    rest: Vec<Choice>,
+    /// Which nodes are verified, tree after tree, and where each tree begins.
+    kept: Vec<bool>,
+    first_node: Vec<usize>,
+    depths: Depths,
+    /// Expected tokens of the step: the roots and the path probabilities of what is verified.
+    expected: f64,
+}
+
+impl TwoPhases {
+    fn new(params: Adaserve, context: &PolicyContext) -> TwoPhases {
+        TwoPhases {
+            params,
+            belief: context.belief,
+            longest: params.max_depth.min(context.max_draft_len),
+            seen: Vec::new(),
+            width: 1,
+            pool: Vec::new(),
+            bounds: Vec::new(),
+            positions: 0,
+            needy: Vec::new(),
+            taken: Vec::new(),
+            rest: Vec::new(),
+            kept: Vec::new(),
+            first_node: Vec::new(),
+            depths: Depths::default(),
+            expected: 0.0,
+        }
+    }
+
+    /// Remembers requests that decode for the first time.
+    fn see(&mut self, batch: &BatchView) {
+        for (&id, &emitted) in batch.ids.iter().zip(batch.emitted) {
+            let id = id as usize;
+            if self.seen.len() <= id {
+                self.seen.resize(id + 1, None);
+            }
+            self.seen[id].get_or_insert(FirstSeen { at: batch.now, emitted });
+        }
+    }
+
+    /// Lists the candidates: of each level the `width` most probable nodes, which are those the beam consists of, and of
+    /// these the best that a request's limit allows.
+    fn gather(&mut self, batch: &BatchView, trees: &[DraftTree]) {
+        self.pool.clear();
+        self.bounds.clear();
+        self.bounds.push(0);
+        self.positions = 0;
+        self.kept.clear();
+        self.first_node.clear();
+        for (i, tree) in trees.iter().enumerate() {
+            self.first_node.push(self.kept.len());
+            self.kept.resize(self.kept.len() + tree.nodes().len(), false);
+            let mut node = 0;
+            for level in tree.nodes().chunk_by(|a, b| a.depth == b.depth) {
+                let start = self.pool.len();
+                for n in level {
+                    self.pool.push(Choice { score: n.score, request: i as u32, node });
+                    node += 1;
+                }
+                keep_first(&mut self.pool, start, self.width as usize);
+            }
+            let start = self.bounds[i];
+            keep_first(&mut self.pool, start, batch.limit[i] as usize);
+            let context = u64::from(batch.context[i]);
+            let position = |c: &Choice| context + u64::from(tree.nodes()[c.node as usize].depth);
+            self.positions += self.pool[start..].iter().map(position).sum::<u64>();
+            self.bounds.push(self.pool.len());
+        }
+    }
+
+    /// Believed time of the step, seconds, when `nodes` of the candidates are verified.
+    fn step_s(&mut self, batch: &BatchView, draft_len: &[u32], passes: u32, nodes: usize) -> f64 {
+        let Belief { draft, target, context_reads, drafting } = self.belief;
+        let draft_s = match drafting {
+            Drafting::Parallel => pass_s(&draft, shape::draft_block(batch, draft_len)),
+            Drafting::Autoregressive => {
+                self.depths.fill(batch, self.longest);
+                let first = pass_s(&draft, shape::draft_pass(batch, draft_len, 1));
+                let deeper = (2..=passes).map(|pass| {
+                    let at = self.depths.at(pass);
+                    // The root and the levels before the one the pass runs over.
+                    let ran = 1 + u64::from((pass - 2) * self.width);
+                    draft.pass_s((at.context + at.requests * ran) as f64, (at.requests * u64::from(self.width)) as f64)
+                });
+                first + deeper.sum::<f64>()
+            }
+        };
+        let share = if self.pool.is_empty() { 0.0 } else { nodes as f64 / self.pool.len() as f64 };
+        let read = match context_reads {
+            ContextReads::Once => 0.0,
+            ContextReads::PerPosition => target.alpha_s * self.positions as f64 * share,
+        };
+        draft_s + pass_s(&target, shape::plain_pass(batch)) + target.gamma_s * nodes as f64 + read
+    }
+
+    /// A_i of every request: how many tokens it must gain in this step to have kept its TPOT at the step's end. Those with
+    /// more than one, which every step brings, become `needy`, most needy first.
+    fn weigh_needs(&mut self, batch: &BatchView, step_s: f64) {
+        self.needy.clear();
+        for (i, &id) in batch.ids.iter().enumerate() {
+            let Some(seen) = self.seen[id as usize] else { continue };
+            let elapsed_s = (batch.now - seen.at).as_s();
+            let gained = f64::from(batch.emitted[i] - seen.emitted);
+            let need = (elapsed_s + step_s) / batch.slo_tpot_s[i] - gained;
+            if need > 1.0 {
+                self.needy.push((need, i as u32));
+            }
+        }
+        self.needy.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    }
+
+    /// Phase 1: the most probable nodes of each needy request until they promise what it needs. Returns what is left of
+    /// the budget.
+    fn toward_slo(&mut self, draft_len: &[u32], mut left: usize) -> usize {
+        self.taken.clear();
+        self.taken.resize(draft_len.len(), 0);
+        for &(need, i) in &self.needy {
+            let i = i as usize;
+            let wanted = need.min(f64::from(draft_len[i] + 1));
+            let own = &mut self.pool[self.bounds[i]..self.bounds[i + 1]];
+            own.sort_unstable_by(better_first);
+            let most = left.min(self.params.max_slo_nodes as usize);
+            let mut promised = 1.0;
+            for choice in own.iter().take(most) {
+                if promised >= wanted {
+                    break;
+                }
+                promised += choice.score;
+                self.taken[i] += 1;
+            }
+            left -= self.taken[i];
+        }
+        left
+    }
+
+    /// Phase 2: the most probable nodes of the whole batch.
+    fn toward_throughput(&mut self, left: usize) {
+        self.rest.clear();
+        for (bounds, &taken) in self.bounds.windows(2).zip(&self.taken) {
+            self.rest.extend_from_slice(&self.pool[bounds[0] + taken..bounds[1]]);
+        }
+        keep_first(&mut self.rest, 0, left);
+    }
+
+    /// Tells the trees what is verified.
+    fn keep(&mut self, trees: &mut [DraftTree]) {
+        let first = self.bounds.iter().zip(&self.taken);
+        let first = first.flat_map(|(&start, &taken)| &self.pool[start..start + taken]);
+        self.expected = trees.len() as f64;
+        for choice in first.chain(&self.rest) {
+            self.kept[self.first_node[choice.request as usize] + choice.node as usize] = true;
+            self.expected += choice.score;
+        }
+        for (tree, &first) in trees.iter_mut().zip(&self.first_node) {
+            tree.keep(|at, _| self.kept[first + at]);
+        }
+    }
+}
+
+/// Leaves the `most` best of the choices from `start` on, in any order.
+fn keep_first(choices: &mut Vec<Choice>, start: usize, most: usize) {
+    if choices.len() - start > most {
+        choices[start..].select_nth_unstable_by(most, better_first);
+        choices.truncate(start + most);
+    }
+}
+
+impl SpecPolicy for TwoPhases {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.longest, (self.longest * self.params.max_width).min(self.params.verify_budget - 1))
+    }
+
+    fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
+        self.see(batch);
+        let (depth, width) = self.params.beam(batch.len() as u32);
+        self.width = width;
+        self.expected = batch.len() as f64;
+        plan.shape = DraftShape::Tree(Growth::Beam { topk: width });
+        plan.fill(depth.min(self.longest));
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        let n = batch.len();
+        self.gather(batch, &drafts.trees[..n]);
+        let budget = (self.params.verify_budget as usize).saturating_sub(n);
+        let step_s = self.step_s(batch, &drafts.draft_len, drafts.passes, budget.min(self.pool.len()));
+        self.weigh_needs(batch, step_s);
+        let left = self.toward_slo(&drafts.draft_len, budget);
+        self.toward_throughput(left);
+        self.keep(&mut drafts.trees[..n]);
+    }
+
+    /// Expected tokens of the step, the draft's path probabilities taken for true (the objective of Eq. 1).
+    fn explain(&mut self) -> Explanation {
+        Explanation { estimate: Some(self.expected), candidates: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+#[path = "adaserve_tests.rs"]
+mod tests;

@@ -1,0 +1,236 @@
+//! `eagle2`: a draft tree of its own shape for each request and step. The `topk` most probable nodes of each level grow on,
+//! and of all nodes drafted the most probable are verified.
+//!
+//! Source: Li et al., "EAGLE-2" (arXiv 2406.16858), sections 4.1 (expansion) and 4.2 (rerank), with the numbers and names of
+//! SGLang, which builds these trees for every EAGLE draft: its automatic choice is 5 steps, top 4, 8 draft tokens
+//! (policies.md 1.6).
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{
+    BatchView, DraftLimits, DraftPlan, DraftShape, Drafts, Growth, MAX_TREE_TOKENS, SpecPolicy, Speculation,
+};
+use serde::{Deserialize, Serialize};
+
+/// Parameters, under SGLang's names (`--speculative-num-steps` and so on).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Eagle2 {
+    /// Levels of the tree; as many draft passes.
+    pub num_steps: u32,
+    /// Nodes of a level that are expanded, and children of each.
+    pub topk: u32,
+    /// Tokens verified, the root included. With `topk = 1` it is `num_steps + 1` whatever is given.
+    pub num_draft_tokens: u32,
+}
+
+impl Default for Eagle2 {
+    fn default() -> Self {
+        Eagle2 { num_steps: 5, topk: 4, num_draft_tokens: 8 }
+    }
+}
+
+impl Eagle2 {
+    /// Nodes drafted in `steps` levels: topk, and topk² in each further one.
+    fn pool(&self, steps: u32) -> u64 {
+        let topk = u64::from(self.topk);
+        if steps == 0 { 0 } else { topk + u64::from(steps - 1) * topk * topk }
+    }
+
+    /// Nodes verified beside the root.
+    fn verified(&self) -> u32 {
+        if self.topk == 1 { self.num_steps } else { self.num_draft_tokens - 1 }
+    }
+}
+
+impl Definition for Eagle2 {
+    fn summary(&self) -> &'static str {
+        "a draft tree that grows where the draft is confident; its most probable nodes are verified"
+    }
+
+    fn source(&self) -> &'static str {
+        "EAGLE-2 (arXiv 2406.16858) 4.1 and 4.2; numbers of SGLang's automatic choice (5 steps, top 4, 8 draft tokens)"
+    }
+
+    fn sees(&self) -> &'static str {
+        "the draft's probability of each node"
+    }
+
+    fn differences(&self) -> &'static str {
+        "verification is greedy. SGLang draws the first level in the draft's extension over what was accepted: here that is \
+         draft pass 1. A tree is cut to a request's limit, where SGLang always verifies num_draft_tokens"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        Some(("num_steps", self.num_steps))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("eagle2");
+        check.length("num_steps", self.num_steps)?;
+        check.that("topk", (1..=MAX_TREE_TOKENS).contains(&self.topk), || {
+            format!("{} is not a width from 1 to {MAX_TREE_TOKENS}", self.topk)
+        })?;
+        check.that("num_draft_tokens", (2..=MAX_TREE_TOKENS).contains(&self.num_draft_tokens), || {
+            format!("{} is not a number from 2 (the root and one draft) to {MAX_TREE_TOKENS}", self.num_draft_tokens)
+        })?;
+        let pool = self.pool(self.num_steps);
+        check.that("num_draft_tokens", u64::from(self.verified()) <= pool, || {
+            format!(
+                "{} is more than the {pool} nodes that {} steps of top {} draft, and the root",
+                self.num_draft_tokens, self.num_steps, self.topk
+            )
+        })
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let depth = self.num_steps.min(context.max_draft_len);
+        Speculation::Policy(Box::new(DynamicTree {
+            params: *self,
+            depth,
+            verified: u64::from(self.verified()).min(self.pool(depth)) as u32,
+            order: Vec::new(),
+        }))
+    }
+}
+
+/// The running policy.
+struct DynamicTree {
+    params: Eagle2,
+    depth: u32,
+    /// Nodes verified beside the root.
+    verified: u32,
+    /// Scratch.
+    order: Vec<u32>,
+}
+
+impl SpecPolicy for DynamicTree {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::tree(self.depth, self.verified)
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.shape = DraftShape::Tree(Growth::Beam { topk: self.params.topk });
+        plan.fill(self.depth);
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        for (tree, &limit) in drafts.trees.iter_mut().zip(batch.limit) {
+            tree.keep_best(self.verified.min(limit), &mut self.order);
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let Eagle2 { num_steps, topk, num_draft_tokens } = self.params;
+        if topk > 1 || num_draft_tokens == num_steps + 1 {
+            return Vec::new();
+        }
+        vec![format!(
+            "eagle2 with topk 1 drafts a chain: it verifies num_steps + 1 = {} tokens, not num_draft_tokens = \
+             {num_draft_tokens}, as SGLang does",
+            num_steps + 1
+        )]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run};
+    use foretoken_sim::DraftTree;
+    use proptest::prelude::*;
+
+    fn policy(params: Eagle2, max_draft_len: u32) -> Box<dyn SpecPolicy> {
+        params.check().expect("good settings");
+        match params.build(&PolicyContext { max_draft_len, ..CONTEXT }) {
+            Speculation::Policy(policy) => policy,
+            _ => panic!("a policy"),
+        }
+    }
+
+    #[test]
+    fn the_automatic_choice_verifies_eight_tokens_of_a_pool_of_68() {
+        let auto = Eagle2::default();
+        assert_eq!(auto.pool(auto.num_steps), 68);
+        let policy = policy(auto, 8);
+        assert_eq!((policy.limits().depth, policy.limits().tree_tokens), (5, 7));
+        let drafts = Run::of(&auto, &CONTEXT).step(&Batch::new(&[50, 60, 70], &[7, 2, 0]), |_, _| 0.6, &[0; 3]);
+        assert_eq!(drafts.draft_len, [5, 2, 0]);
+        assert_eq!([0, 1, 2].map(|i| drafts.trees[i].nodes().len()), [68, 20, 0]);
+        assert_eq!([0, 1, 2].map(|i| drafts.trees[i].kept()), [7, 2, 0]);
+    }
+
+    /// Four nodes, by hand, with further guesses worth .28, .122 and .078 of what the first one leaves. At .6 they are the
+    /// chain .6, .36, .216, .1296: the best branch has .112. At .3 they are .3, .196, .3² = .09 and the third guess's .086.
+    #[test]
+    fn it_is_deep_where_the_draft_is_sure_and_wide_where_it_is_not() {
+        let four = Eagle2 { num_draft_tokens: 5, ..Eagle2::default() };
+        let ranks_and_depths = |confidence: f64| -> Vec<(u32, u32)> {
+            let drafts = Run::of(&four, &CONTEXT).step(&Batch::new(&[50], &[7]), |_, _| confidence, &[0]);
+            drafts.trees[0].nodes().iter().filter(|n| n.kept).map(|n| (n.rank, n.depth)).collect()
+        };
+        assert_eq!(ranks_and_depths(0.6), [(1, 1), (1, 2), (1, 3), (1, 4)]);
+        assert_eq!(ranks_and_depths(0.3), [(1, 1), (2, 1), (3, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn a_width_of_one_is_a_chain_of_num_steps() {
+        let chain = Eagle2 { num_steps: 4, topk: 1, num_draft_tokens: 8 };
+        let policy = policy(chain, 8);
+        assert_eq!((policy.limits().depth, policy.limits().tree_tokens), (4, 4));
+        assert!(policy.warnings()[0].contains("num_steps + 1 = 5"));
+        let drafts = Run::of(&chain, &CONTEXT).step(&Batch::new(&[50, 60], &[8, 3]), |_, _| 0.2, &[9, 9]);
+        assert_eq!((drafts.draft_len, drafts.verify_len), (vec![4, 3], vec![4, 3]));
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let of =
+            |num_steps, topk, num_draft_tokens| Eagle2 { num_steps, topk, num_draft_tokens }.check().map_err(|e| e.key);
+        assert_eq!(of(5, 0, 8), Err("topk"));
+        assert_eq!(of(0, 4, 8), Err("num_steps"));
+        assert_eq!(of(5, 4, 1), Err("num_draft_tokens"));
+        assert_eq!(of(1, 4, 5), Ok(()));
+        assert_eq!(of(1, 4, 6), Err("num_draft_tokens"));
+        assert_eq!(of(2, 3, 13), Ok(()));
+        assert_eq!(of(2, 3, 14), Err("num_draft_tokens"));
+    }
+
+    /// Is every kept node's parent kept?
+    fn closed(tree: &DraftTree, kept: u32) -> bool {
+        let has = |at: u32| kept >> at & 1 == 1;
+        tree.nodes().iter().enumerate().all(|(at, n)| !has(at as u32) || n.depth == 1 || has(n.parent))
+    }
+
+    proptest! {
+        /// Rerank keeps the ancestor-closed set of its size with the highest sum of path probabilities, which is the
+        /// expected number of accepted tokens; every subset of small trees is tried.
+        #[test]
+        fn the_kept_set_is_the_best_of_its_size(
+            steps in 1u32..=3, topk in 1u32..=2, most in 1u32..=8,
+            quality in prop::collection::vec(0.01f64..1.0, 12),
+        ) {
+            let mut tree = DraftTree::default();
+            for _ in 0..steps {
+                let mut at = tree.nodes().len();
+                let mut left = 1.0;
+                tree.grow(&Growth::Beam { topk }, |_, rank| {
+                    left = if rank == 1 { 1.0 } else { left };
+                    let p = left * quality[at % quality.len()];
+                    left -= p;
+                    at += 1;
+                    (p, 0)
+                });
+            }
+            let n = tree.nodes().len() as u32;
+            let most = most.min(n);
+            tree.keep_best(most, &mut Vec::new());
+            let gain = |kept: u32| -> f64 {
+                (0..n).filter(|at| kept >> at & 1 == 1).map(|at| tree.nodes()[at as usize].score).sum()
+            };
+            let ours = tree.nodes().iter().enumerate().fold(0u32, |kept, (at, n)| kept | u32::from(n.kept) << at);
+            prop_assert!(closed(&tree, ours) && ours.count_ones() == most);
+            let best = (0..1u32 << n).filter(|&k| k.count_ones() == most && closed(&tree, k)).map(gain).fold(0.0, f64::max);
+            prop_assert!((gain(ours) - best).abs() < 1e-12, "{} against {best}", gain(ours));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window; then a budget of draft tokens for
+//! the batch is chosen by a cost table measured at start-up, and the most promising tokens get it.
+//!
+//! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
+//! generalised to every drafter by PR #52228), executed for the fixture that this is held to (`tests/policies`). With s₁ ≥ s₂ ≥ … the survival of the
+//! batch's draft tokens, N_s requests that sample and T tokens that are no drafts, the budget is
+//! argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on a tie, as far as the logits to verify
+//! fit one chunk of the sampler. The budget is sized by a copy of the confidences that is one step older than the drafts at
+//! hand; who gets it is decided by those of the drafts themselves. Trimming starts at once.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use crate::shared::survival::{Slots, best_budget, survivals};
+use crate::shared::weighed::Weighed;
+use crate::vllm::acceptance_estimator::AcceptanceEstimator;
+use crate::vllm::confidence_history::{History, Known};
+use crate::vllm::cost_table::{CostLookup, CostTables};
+use foretoken_sim::{
+    BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, StepOutcome, Wants,
+};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of single-precision logits in a chunk of vLLM's rejection sampler (`MAX_CHUNK_BYTES`).
+const CHUNK_BYTES: u32 = 1 << 30;
+
+/// Parameters, with vLLM's defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VllmAdaptive {
+    /// Tokens every request drafts (`num_speculative_tokens`); absent is the engine's longest draft.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub k: Option<u32>,
+    /// Tokens of KV a request when passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
+    pub profile_context_len: u32,
+    /// What a size costs that was not timed.
+    pub cost_lookup: CostLookup,
+    /// Steps between refits of the acceptance estimator.
+    pub refit_interval: u32,
+    /// Refits before anything is trimmed. No release waits; an earlier revision verified whole drafts for 3 refits.
+    pub warmup_refits: u32,
+    /// Tokens of the model's vocabulary, which say how many logits are verified at once: 2,093 with Llama 3's.
+    pub vocab_size: u32,
+}
+
+impl Default for VllmAdaptive {
+    fn default() -> Self {
+        VllmAdaptive {
+            k: None,
+            profile_context_len: 8192,
+            cost_lookup: CostLookup::Staircase,
+            refit_interval: 100,
+            warmup_refits: 0,
+            vocab_size: 128_256,
+        }
+    }
+}
+
+impl Definition for VllmAdaptive {
+    fn summary(&self) -> &'static str {
+        "drafts whole windows; verifies the tokens most likely to survive, as many as pay by a measured cost table"
+    }
+
+    fn source(&self) -> &'static str {
+        "vLLM 0.33.0 (PRs #47808, #52228), v1/worker/gpu/spec_decode/adaptive_verification.py, acceptance_estimator.py"
+    }
+
+    fn sees(&self) -> &'static str {
+        "batch size and prefill tokens; the confidence of each drafted token, now and one round ago; accepted counts; \
+         pass times at start-up"
+    }
+
+    fn differences(&self) -> &'static str {
+        "vLLM counts a prompt that ends in this step as a sampling request: the view does not say which end, so none \
+         does. It drafts whole windows and schedules what fits, here a request that may draft less drafts less. In the step \
+         after a prompt that took several chunks, vLLM's budget sees confidences drafted in the middle of the prompt, here \
+         that request counts as certain; a preempted request keeps its last confidences, where vLLM starts it over. vLLM \
+         scores the likeliest token, which is the drafted one where the draft is greedy, as here. It predicts when it \
+         drafts, here when the step is verified: a refit between shows at once. Each shape is timed once, where vLLM takes \
+         the median of five. `decide` tabulates passes over the state's own requests instead of such of \
+         profile_context_len tokens"
+    }
+
+    fn asks_for(&self) -> Option<(&'static str, u32)> {
+        self.k.map(|k| ("k", k))
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("vllm-adaptive");
+        if let Some(k) = self.k {
+            check.length("k", k)?;
+        }
+        check.that("vocab_size", self.vocab_size > 0, || "must be at least 1 token".into())?;
+        check.that("refit_interval", self.refit_interval > 0, || "must be at least 1 step".into())
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(Adaptive::new(*self, context)))
+    }
+}
+
+/// The running policy.
+struct Adaptive {
+    params: VllmAdaptive,
+    k: u32,
+    tables: CostTables,
+    estimator: AcceptanceEstimator,
+    history: History,
+    /// Most logits to verify in a step.
+    max_total_logits: usize,
+    /// Confidences are given, calibrated and fresh: no estimator, no warm-up, no history.
+    told: bool,
+    /// Confidences of the batch, the one of token j of request i at `i * k + j`.
+    confidence: Vec<f64>,
+    slots: Slots,
+    own_estimate: Option<f64>,
+    weighed: Weighed,
+}
+
+impl Adaptive {
+    fn new(params: VllmAdaptive, context: &PolicyContext) -> Adaptive {
+        let k = params.k.unwrap_or(context.max_draft_len).min(context.max_draft_len);
+        Adaptive {
+            k,
+            tables: CostTables::measure(context, k, params.profile_context_len, params.cost_lookup),
+            estimator: AcceptanceEstimator::new(k, params.refit_interval),
+            history: History::new(k, context.max_num_seqs),
+            max_total_logits: (CHUNK_BYTES / params.vocab_size.saturating_mul(4)).max(1) as usize,
+            told: context.told.is_some(),
+            confidence: Vec::new(),
+            slots: Slots::default(),
+            own_estimate: None,
+            weighed: Weighed::default(),
+            params,
+        }
+    }
+
+    /// Turns what the draft says into acceptance probabilities.
+    fn predict(&mut self, drafts: &Drafts) {
+        let k = self.k as usize;
+        self.confidence.resize(drafts.draft_len.len() * k, 0.0);
+        for (i, &len) in drafts.draft_len.iter().enumerate() {
+            for j in 0..len as usize {
+                let q = drafts.confidence(i, j);
+                self.confidence[i * k + j] = if self.told { q } else { self.estimator.predict(q, j) };
+            }
+        }
+    }
+
+    /// How many draft tokens to verify, by what was known a round ago.
+    fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
+        let Adaptive { slots, confidence, history, tables, .. } = self;
+        let k = self.k as usize;
+        slots.clear();
+        for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
+            let known = if self.told { Known::Fresh } else { history.known(id) };
+            let live = &confidence[i * k..];
+            let row = (0..len as usize).map(|j| match known {
+                Known::Nothing => 1.0,
+                Known::Before(row) => row[j],
+                Known::Fresh => live[j],
+            });
+            slots.push_draft(i, survivals(row), 0.0);
+        }
+        let requests = batch.len() + batch.prefill.chunks as usize;
+        let fixed = batch.len() + batch.prefill.tokens as usize;
+        let draft_s = tables.draft.s(requests);
+        let rate = |expected: f64, b: usize| expected / (draft_s + tables.verify.s(fixed + b));
+        self.weighed.begin();
+        let most = self.max_total_logits.saturating_sub(requests);
+        let best = best_budget(batch.len() as f64, slots.descending().take(most), rate, &mut self.weighed);
+        self.own_estimate = Some(best.rate);
+        best.tokens
+    }
+}
+
+impl SpecPolicy for Adaptive {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.k)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.k);
+        self.own_estimate = None;
+    }
+
+    fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
+        self.predict(drafts);
+        if self.told || self.estimator.refits() >= self.params.warmup_refits {
+            let budget = self.budget(batch, drafts);
+            self.slots.clear();
+            for (i, &len) in drafts.draft_len.iter().enumerate() {
+                let row = &self.confidence[i * self.k as usize..][..len as usize];
+                self.slots.push_draft(i, survivals(row.iter().copied()), 0.0);
+            }
+            self.slots.allocate(budget, &mut drafts.verify_len);
+        }
+        if !self.told {
+            self.history.next_step();
+            for (i, &id) in batch.ids.iter().enumerate() {
+                let row = &self.confidence[i * self.k as usize..][..drafts.draft_len[i] as usize];
+                self.history.record(id, row.iter().copied());
+            }
+        }
+    }
+
+    fn observe(&mut self, outcome: &StepOutcome) {
+        if !self.told {
+            self.estimator.observe(outcome);
+        }
+    }
+
+    fn explain(&mut self) -> Explanation {
+        self.weighed.explain(self.own_estimate)
+    }
+}
+
+#[cfg(test)]
+#[path = "adaptive_recorded.rs"]
+mod recorded;
+
+#[cfg(test)]
+#[path = "adaptive_tests.rs"]
+mod tests;

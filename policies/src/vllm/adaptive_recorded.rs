@@ -1,0 +1,164 @@
+//! vLLM's manager and estimator, as they were recorded, against [`super`]: tables, coefficients, every budget and who got it.
+
+use super::*;
+use crate::recorded::{draw, lines, near, read};
+use crate::testing::{Batch, CONTEXT, outcome};
+use crate::vllm::cost_table::CostTable;
+
+#[derive(Deserialize)]
+struct Palette {
+    /// Σ exp(logit − greatest) by temperature and level.
+    sums: Vec<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    seed: u64,
+    k: u32,
+    interval: u32,
+    captured: u32,
+    logits: usize,
+    draft: Vec<(u32, f64)>,
+    verify: Vec<(u32, f64)>,
+    draft_ms: Vec<f64>,
+    verify_ms: Vec<f64>,
+    temperatures: Vec<usize>,
+    steps: String,
+    fits: Vec<Vec<f64>>,
+    /// What was predicted last of each position, of the step's first request.
+    last: Vec<f64>,
+}
+
+/// A decoding request of a step: slot, drafts, and how many of them vLLM verified and accepted.
+type Row = [u32; 4];
+
+/// `AT:ROWS|CHUNK`.
+fn step(text: &str) -> (u64, Vec<Row>, u32) {
+    let (at, text) = text.split_once(':').expect("a step has a number");
+    let (rows, chunk) = text.split_once('|').unwrap_or((text, "0"));
+    let digits: Vec<u32> = rows.chars().map(|c| c.to_digit(10).expect("a digit")).collect();
+    let rows = digits.chunks(4).map(|row| row.try_into().expect("four digits")).collect();
+    (at.parse().expect("a number"), rows, chunk.parse().expect("a number"))
+}
+
+struct Replay<'a> {
+    h: &'a Recorded,
+    sums: &'a [Vec<f64>],
+    policy: Adaptive,
+    /// By slot: its request, and the step its drafts were made in.
+    id: [u32; 8],
+    drafted: [u64; 8],
+    ties: u32,
+}
+
+impl Replay<'_> {
+    fn q(&self, slot: u32, position: u64) -> f64 {
+        let level = draw(self.h.seed, 11, 64 * u64::from(slot) + position, self.drafted[slot as usize]) % 64;
+        1.0 / self.sums[self.h.temperatures[slot as usize]][level as usize]
+    }
+
+    fn drafts(&self, rows: &[Row]) -> Drafts {
+        let mut drafts = Drafts::default();
+        drafts.reset(rows.len(), self.h.k);
+        drafts.draft_len = rows.iter().map(|row| row[1]).collect();
+        drafts.verify_len = drafts.draft_len.clone();
+        for (i, row) in rows.iter().enumerate() {
+            (0..self.h.k).for_each(|j| drafts.set_confidence(i, j as usize, self.q(row[0], j.into())));
+        }
+        drafts
+    }
+
+    /// Decides as vLLM did, and learns.
+    fn verify(&mut self, at: u64, rows: &[Row], chunk: u32) {
+        let column = |n: usize| rows.iter().map(|row| row[n]).collect::<Vec<u32>>();
+        let mut batch = Batch::new(&vec![100; rows.len()], &column(1));
+        batch.ids = rows.iter().map(|row| self.id[row[0] as usize]).collect();
+        if chunk > 0 {
+            batch.prefill.add(0, chunk);
+        }
+        let mut drafts = self.drafts(rows);
+        self.policy.select(&batch.view(), &mut drafts);
+        let admitted = column(2);
+        if drafts.verify_len != admitted {
+            // Equal in total and in worth: a tie of vLLM's top-k.
+            let worth = |lens: &[u32]| -> f64 {
+                let row = |i: usize| &self.policy.confidence[i * self.h.k as usize..];
+                let one = |i: usize, n: u32| survivals(row(i).iter().copied()).take(n as usize).sum::<f64>();
+                lens.iter().enumerate().map(|(i, &n)| one(i, n)).sum()
+            };
+            let total = |lens: &[u32]| lens.iter().sum::<u32>();
+            let different = format!("history {}, step {at}: {:?} for {admitted:?}", self.h.seed, drafts.verify_len);
+            assert_eq!(total(&drafts.verify_len), total(&admitted), "{different}");
+            assert!(near(worth(&drafts.verify_len), worth(&admitted)), "{different}");
+            self.ties += 1;
+        }
+        self.policy.observe(&outcome(&drafts, &admitted, &column(3)));
+    }
+}
+
+/// The ties of a history.
+fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
+    let params = VllmAdaptive { k: Some(h.k), refit_interval: h.interval, ..VllmAdaptive::default() };
+    let mut policy = Adaptive::new(params, &CONTEXT);
+    let table = |curve: &[(u32, f64)], most| CostTable::new(curve, most, h.captured, CostLookup::Staircase);
+    policy.tables = CostTables { draft: table(&h.draft, 7), verify: table(&h.verify, 96) };
+    policy.max_total_logits = h.logits;
+    let tables = [(&policy.tables.draft, &h.draft_ms, 2), (&policy.tables.verify, &h.verify_ms, 7)];
+    for (table, ms, by) in tables {
+        for (n, &ms) in ms.iter().enumerate() {
+            assert!(near(table.s(by * n), ms), "history {}: {} for {ms} at {}", h.seed, table.s(by * n), by * n);
+        }
+    }
+    let mut replay = Replay { h, sums, policy, id: [0; 8], drafted: [0; 8], ties: 0 };
+    let (mut requests, mut fits) = (0, h.fits.iter());
+    for text in h.steps.split(' ') {
+        let refits = replay.policy.estimator.refits();
+        let at = match text.split_once(":+") {
+            Some((at, slots)) => {
+                let at = at.parse().expect("a number");
+                for slot in slots.chars().map(|c| c.to_digit(10).expect("a digit") as usize) {
+                    requests += 1;
+                    (replay.id[slot], replay.drafted[slot]) = (requests, at);
+                }
+                // A step of prompts alone: nothing to decide, and a step of the estimator's.
+                let drafts = Drafts::default();
+                replay.policy.select(&Batch::new(&[], &[]).view(), &mut Drafts::default());
+                replay.policy.observe(&outcome(&drafts, &[], &[]));
+                at
+            }
+            None => {
+                let (at, rows, chunk) = step(text);
+                replay.verify(at, &rows, chunk);
+                rows.iter().for_each(|row| replay.drafted[row[0] as usize] = at);
+                at
+            }
+        };
+        if replay.policy.estimator.refits() > refits {
+            let ours = replay.policy.estimator.coefficients();
+            let theirs = fits.next().expect("as many refits");
+            for (&ours, &theirs) in ours.iter().zip(theirs) {
+                assert!(near(ours.into(), theirs), "history {}, step {at}: {ours} for {theirs}", h.seed);
+            }
+        }
+    }
+    assert_eq!(fits.next(), None, "history {}: as many refits", h.seed);
+    let last = h.steps.rsplit(' ').next().and_then(|text| text.split_once(':')).expect("a last step");
+    if let Some(slot) = last.1.trim_start_matches('+').chars().next().and_then(|c| c.to_digit(10)) {
+        for (j, &theirs) in h.last.iter().enumerate() {
+            let ours = replay.policy.estimator.predict(replay.q(slot, j as u64), j);
+            assert!(near(ours, theirs), "history {}, last prediction {j}: {ours} for {theirs}", h.seed);
+        }
+    }
+    replay.ties
+}
+
+#[test]
+fn budgets_lengths_and_coefficients_are_vllms() {
+    let lines = lines("vllm-adaptive.jsonl.zst");
+    let palette: Palette = read(&lines[0]);
+    let all: Vec<Recorded> = lines[1..].iter().map(|line| read(line)).collect();
+    let ties: u32 = all.iter().map(|h| replay(h, &palette.sums)).sum();
+    let refits: usize = all.iter().map(|h| h.fits.len()).sum();
+    assert!(all.len() >= 300 && refits >= 400, "{} histories, {refits} refits", all.len());
+    println!("{} histories, {refits} refits, {ties} steps with a tie", all.len());
+}

@@ -1,0 +1,95 @@
+//! Confidences of earlier rounds, as vLLM's adaptive verification has them: it sizes a step's budget before the confidences
+//! of the newest drafts have reached the host, by a copy that is a step older (policies.md 6.2).
+
+use crate::shared::slots::Slots;
+use foretoken_sim::RequestId;
+
+/// What the older copy says of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Known<'a> {
+    /// It drafted for the first time since: its tokens count as certain.
+    Nothing,
+    /// The confidences of the drafts it had verified in the step before.
+    Before(&'a [f64]),
+    /// It sat the step before out, so that the copy is of the very drafts at hand.
+    Fresh,
+}
+
+/// The last round of every request that is still there.
+pub(crate) struct History {
+    width: usize,
+    slots: Slots,
+    step: u64,
+    /// The step of the last round, by place.
+    last: Vec<u64>,
+    /// `width` confidences a place.
+    rows: Vec<f64>,
+}
+
+impl History {
+    /// Remembers rounds of up to `width` tokens for about `most` requests at a time.
+    pub(crate) fn new(width: u32, most: u32) -> History {
+        History { width: width as usize, slots: Slots::new(most), step: 0, last: Vec::new(), rows: Vec::new() }
+    }
+
+    /// What is known of the request while this step is decided.
+    pub(crate) fn known(&self, id: RequestId) -> Known<'_> {
+        match self.slots.get(id) {
+            None => Known::Nothing,
+            Some(place) if self.last[place] == self.step => {
+                Known::Before(&self.rows[place * self.width..][..self.width])
+            }
+            Some(_) => Known::Fresh,
+        }
+    }
+
+    /// This step has been decided; its rounds are recorded next.
+    pub(crate) fn next_step(&mut self) {
+        self.step += 1;
+        self.slots.next_step();
+    }
+
+    /// Records a round. What was not drafted counts as certain: nothing is known of it.
+    pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
+        let (place, _) = self.slots.see(id);
+        if self.last.len() <= place {
+            self.last.resize(place + 1, 0);
+            self.rows.resize((place + 1) * self.width, 1.0);
+        }
+        self.last[place] = self.step;
+        let row = &mut self.rows[place * self.width..][..self.width];
+        row.fill(1.0);
+        row.iter_mut().zip(confidences).for_each(|(to, c)| *to = c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_known_in_the_next_step_and_the_drafts_themselves_later() {
+        let mut history = History::new(3, 8);
+        assert_eq!(history.known(5), Known::Nothing);
+        for round in 0..3 {
+            history.next_step();
+            history.record(5, [f64::from(round), 0.5].into_iter());
+            assert_eq!(history.known(5), Known::Before(&[f64::from(round), 0.5, 1.0]));
+            assert_eq!(history.known(4), Known::Nothing, "another request has its own");
+        }
+        history.next_step();
+        history.record(4, [0.25].into_iter());
+        assert_eq!((history.known(5), history.known(4)), (Known::Fresh, Known::Before(&[0.25, 1.0, 1.0])));
+    }
+
+    #[test]
+    fn memory_does_not_grow_with_the_trace() {
+        let mut history = History::new(8, 1);
+        for id in 0..200_000 {
+            history.next_step();
+            assert_eq!(history.known(id), Known::Nothing);
+            history.record(id, [0.5; 8].into_iter());
+        }
+        assert!(history.last.len() < 50_000, "{}", history.last.len());
+    }
+}

@@ -1,0 +1,155 @@
+//! `vllm-draft-confidence`: drafts to the end and verifies up to the first token at which the batch's mean confidence
+//! fell short.
+//!
+//! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`,
+//! @1447128d), which is in no release; restated in policies.md 4.6 (f). It is no setting of `threshold`, since the first draft's confidence is
+//! not looked at.
+
+use crate::definition::{BadParameter, Check, Definition, PolicyContext};
+use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
+use serde::{Deserialize, Serialize};
+
+/// Parameters. Off in vLLM by default; 10 tokens and 0.6 are the best setting its pull request reports.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DraftConfidence {
+    /// `draft_confidence_threshold`: mean confidence below which the rest is not verified.
+    pub tau: f64,
+    /// Longest draft (`num_speculative_tokens`).
+    pub cap: u32,
+}
+
+impl Default for DraftConfidence {
+    fn default() -> Self {
+        DraftConfidence { tau: 0.6, cap: 10 }
+    }
+}
+
+impl Definition for DraftConfidence {
+    fn summary(&self) -> &'static str {
+        "drafts to the end, verifies up to the first token whose mean confidence fell short"
+    }
+
+    fn source(&self) -> &'static str {
+        "vLLM PR #35301, v1/spec_decode/draft_length_policy.py; in no release (absent from 0.33.0)"
+    }
+
+    fn sees(&self) -> &'static str {
+        "confidences of the step's own drafts"
+    }
+
+    fn differences(&self) -> &'static str {
+        "the mean is over the requests that drafted the token; in vLLM all of them do. Off in vLLM by default: 0.6 and \
+         10 are from the pull request's table"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        let check = Check("vllm-draft-confidence");
+        let range = || format!("{} is not above 0 and at most 1", self.tau);
+        check.that("tau", self.tau > 0.0 && self.tau <= 1.0, range)?;
+        check.length("cap", self.cap)
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        Speculation::Policy(Box::new(RunsAll { tau: self.tau, cap: self.cap.min(context.max_draft_len) }))
+    }
+}
+
+/// The running policy. No state.
+struct RunsAll {
+    tau: f64,
+    cap: u32,
+}
+
+impl SpecPolicy for RunsAll {
+    fn limits(&self) -> DraftLimits<'_> {
+        DraftLimits::chain(self.cap)
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::CONFIDENCE
+    }
+
+    fn propose(&mut self, _: &BatchView, plan: &mut DraftPlan) {
+        plan.fill(self.cap);
+    }
+
+    fn select(&mut self, _: &BatchView, drafts: &mut Drafts) {
+        // From the second draft on: the first one, the seed, is kept whatever its confidence.
+        for depth in 1..drafts.passes as usize {
+            let (mut sum, mut n) = (0.0, 0u32);
+            for i in (0..drafts.draft_len.len()).filter(|&i| drafts.draft_len[i] as usize > depth) {
+                sum += drafts.confidence(i, depth);
+                n += 1;
+            }
+            if sum < self.tau * f64::from(n) {
+                // The token that fell short is still verified.
+                drafts.verify_len.iter_mut().for_each(|v| *v = (*v).min(depth as u32 + 1));
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Batch, CONTEXT, Run, any_batch};
+    use proptest::prelude::*;
+
+    fn verified(tau: f64, limit: &[u32], confidence: &[[f64; 4]]) -> Vec<u32> {
+        let mut run = Run::of(&DraftConfidence { tau, cap: 4 }, &CONTEXT);
+        let step = run.step(&Batch::new(&vec![50; limit.len()], limit), |i, j| confidence[i][j], &[4, 4, 4]);
+        let all: Vec<u32> = limit.iter().map(|&l| l.min(4)).collect();
+        assert_eq!(step.draft_len, all, "every pass runs");
+        step.verify_len
+    }
+
+    #[test]
+    fn the_seed_is_not_looked_at_and_the_short_one_is_kept() {
+        // A poor seed does not matter; means of the others are 0.75, 0.45, 0.9.
+        let confidence = [[0.1, 0.9, 0.5, 0.9], [0.1, 0.6, 0.4, 0.9]];
+        assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
+        assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);
+        assert_eq!(verified(0.8, &[4, 4], &confidence), [2, 2]);
+        // Where one request drafts a single token, the mean is the other's.
+        assert_eq!(verified(0.7, &[1, 4], &confidence), [1, 2]);
+        assert_eq!(verified(0.7, &[4, 1], &confidence), [3, 1]);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let default = DraftConfidence::default();
+        assert_eq!(DraftConfidence { tau: 0.0, ..default }.check().map_err(|e| e.key), Err("tau"));
+        assert_eq!(DraftConfidence { tau: f64::NAN, ..default }.check().map_err(|e| e.key), Err("tau"));
+        assert_eq!(DraftConfidence { cap: 0, ..default }.check().map_err(|e| e.key), Err("cap"));
+    }
+
+    proptest! {
+        /// vLLM's own way to it: `k_valid` starts at K and is frozen to s + 2 by the first extra draft s that falls
+        /// short.
+        #[test]
+        fn the_first_short_mean_freezes_the_length(
+            batch in any_batch(5, 8),
+            tau in 0.01f64..1.0,
+            confidence in prop::collection::vec(prop::collection::vec(0.0f64..1.0, 8), 5),
+        ) {
+            let mut run = Run::of(&DraftConfidence { tau, cap: 8 }, &CONTEXT);
+            let made = run.step(&batch, |i, j| confidence[i][j], &[0; 5]);
+            let drafted = *batch.limit.iter().max().unwrap();
+            let (mut k_valid, mut exited) = (drafted, false);
+            for s in 0..drafted.saturating_sub(1) {
+                let j = s as usize + 1;
+                let has = |&i: &usize| batch.limit[i] as usize > j;
+                let column: Vec<f64> = (0..batch.limit.len()).filter(has).map(|i| confidence[i][j]).collect();
+                let short = column.iter().sum::<f64>() < tau * column.len() as f64;
+                if short && !exited {
+                    k_valid = s + 2;
+                }
+                exited |= short;
+            }
+            let expected: Vec<u32> = batch.limit.iter().map(|&l| l.min(k_valid)).collect();
+            prop_assert_eq!(made.verify_len, expected);
+        }
+    }
+}

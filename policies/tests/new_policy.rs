@@ -1,0 +1,141 @@
+//! Adding a policy is two edits and one accepted snapshot: a policy from the template, in a copy of the sources,
+//! compiles, works and lacks nothing but its golden line.
+//!
+//! The copy is built in the target folder of the ordinary build, where what both depend on is built already; ours is
+//! built without optimisation. It stays there, so that nothing is built again until a source changes.
+
+use foretoken_policies::template::{NewPolicy, new_policy};
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const NAME: &str = "two-edits";
+const FILE: &str = "policies/src/confidence/two_edits.rs";
+const TABLE: &str = "policies/src/lib.rs";
+const SNAPSHOT: &str = "policies/src/snapshots/foretoken_policies__registry__tests__decisions.snap";
+
+/// Files by their paths in the workspace, as text.
+type Tree = BTreeMap<PathBuf, String>;
+
+/// The texts below `folder` of `root`; its paths are from `root`.
+fn read(root: &Path, folder: &Path, tree: &mut Tree) {
+    for entry in fs::read_dir(root.join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = folder.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            read(root, &path, tree);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            tree.insert(path, text);
+        }
+    }
+}
+
+fn all_of(root: &Path) -> Tree {
+    let mut tree = Tree::new();
+    read(root, Path::new(""), &mut tree);
+    tree
+}
+
+/// This crate and what it needs of the workspace: a workspace of its own.
+fn sources() -> Tree {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut tree = Tree::new();
+    for folder in ["policies/src", "policies/benches", "sim/src", "sim/benches", "tests/src"] {
+        read(root, Path::new(folder), &mut tree);
+    }
+    let manifests = ["Cargo.toml", "Cargo.lock", "policies/Cargo.toml", "sim/Cargo.toml", "tests/Cargo.toml"];
+    tree.extend(manifests.map(|path| (path.into(), fs::read_to_string(root.join(path)).unwrap())));
+    let mut edit = |path: &str, change: &dyn Fn(toml::Table) -> toml::Table| {
+        let text = tree.get_mut(Path::new(path)).unwrap();
+        *text = change(text.parse().unwrap()).to_string();
+    };
+    edit("Cargo.toml", &|mut manifest| {
+        let members = ["policies", "sim", "tests"];
+        manifest["workspace"]["members"] = members.to_vec().into();
+        manifest["workspace"].as_table_mut().unwrap().remove("default-members");
+        // Fast to build, and never taken for the ordinary build of the same crates: Cargo tells them apart by their
+        // profiles.
+        let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
+        for profile in ["dev", "release"] {
+            let profile = manifest["profile"][profile].as_table_mut().unwrap();
+            let packages = profile.entry("package").or_insert(toml::Table::new().into()).as_table_mut().unwrap();
+            packages.retain(|name, _| name == "*");
+            packages.extend(members.map(|member| (format!("foretoken-{member}"), quick.clone().into())));
+        }
+        manifest
+    });
+    edit("tests/Cargo.toml", &|mut manifest| {
+        manifest.remove("dev-dependencies");
+        manifest
+    });
+    tree
+}
+
+/// Makes `root` hold these files and no others. What is as it should be is not touched, so that it need not be built
+/// again.
+fn lay_out(root: &Path, tree: &Tree) {
+    fs::create_dir_all(root).unwrap();
+    for old in all_of(root).into_keys().filter(|path| !tree.contains_key(path)) {
+        fs::remove_file(root.join(old)).unwrap();
+    }
+    for (path, text) in tree {
+        let path = root.join(path);
+        if fs::read_to_string(&path).ok().as_ref() != Some(text) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+}
+
+/// Tests of the copy that these filters select: whether they pass, and what they say.
+fn test(copy: &Path, update: &str, filters: &[&str]) -> (bool, String) {
+    // target/<profile>/deps/<this test>
+    let exe = env::current_exe().unwrap();
+    let profile = exe.ancestors().nth(2).unwrap();
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    cargo.args(["test", "--offline", "-p", "foretoken-policies", "--lib"]).current_dir(copy);
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    cargo.arg("--target-dir").arg(profile.parent().unwrap()).arg("--").args(filters).env("INSTA_UPDATE", update);
+    let output = cargo.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.success(), said)
+}
+
+#[test]
+fn adding_a_policy_is_two_edits_and_one_accepted_snapshot() {
+    let before = sources();
+    let tree = TempDir::new().unwrap();
+    lay_out(tree.path(), &before);
+    let made = new_policy(tree.path(), NAME, Some("confidence")).unwrap();
+    assert_eq!(made, NewPolicy { file: tree.path().join(FILE), table: tree.path().join(TABLE) });
+    let after = all_of(tree.path());
+    let edited: Vec<&PathBuf> =
+        after.iter().filter(|(path, text)| before.get(*path) != Some(text)).map(|e| e.0).collect();
+    assert_eq!((edited, after.len()), (vec![&PathBuf::from(FILE), &PathBuf::from(TABLE)], before.len() + 1));
+
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-policy");
+    lay_out(&copy, &after);
+    // A policy without its line fails, and says which.
+    let (passed, said) = test(&copy, "no", &["registry::tests::golden"]);
+    assert!(!passed && said.contains(&format!("+{NAME}: ")), "{said}");
+    assert!(said.contains("1 failed") && said.contains("0 passed"), "{said}");
+    let (passed, said) = test(&copy, "always", &["registry::tests::golden"]);
+    assert!(passed, "{said}");
+    let snapshot = fs::read_to_string(copy.join(SNAPSHOT)).unwrap();
+    let (new, old): (Vec<&str>, Vec<&str>) = snapshot.lines().partition(|line| line.starts_with(NAME));
+    let lines =
+        |text: &str| text.lines().skip_while(|l| !l.starts_with("autoregressive: ")).map(str::to_owned).collect();
+    let (kept, expected): (Vec<String>, Vec<String>) = (lines(&old.join("\n")), lines(&before[Path::new(SNAPSHOT)]));
+    assert!(kept == expected && new == [format!("{NAME}: 11011/11011 11011/11011 11011/11011")], "{new:?}");
+    // It is as good as any other: its own tests, and those of all policies.
+    let own = "confidence::two_edits::";
+    let of_all = ["golden", "labels_", "names_and_", "every_preset_", "only_oracles_", "errors_say_"];
+    let (passed, said) = test(&copy, "no", &[&[own][..], &of_all].concat());
+    assert!(passed && said.contains("confidence::two_edits::tests::it_follows_what_is_accepted ... ok"), "{said}");
+}
