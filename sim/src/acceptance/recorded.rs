@@ -33,8 +33,8 @@ impl Recorded {
         &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
     }
 
-    /// Where the recording stands at an output position, if it reaches that far. Position 0 is the prefill's own token,
-    /// which no draft stands for: what begins again does so at 1.
+    /// Where the recording stands at an output position, if it reaches that far. Position 0 comes
+    /// from the prefill and is never drafted, so that a recording that wraps begins again at 1.
     fn at(&self, recording: &Recording, position: usize) -> Option<usize> {
         match recording.bits.len() {
             len if position < len => Some(position),
