@@ -77,7 +77,7 @@ pub trait Definition {
     /// Paper and section, or engine and file.
     fn source(&self) -> &'static str;
 
-    /// What it sees when it decides (policies.md 8).
+    /// What it sees when it decides (docs/model.md 8).
     fn sees(&self) -> &'static str;
 
     /// In what it differs from the published artefact, and why.

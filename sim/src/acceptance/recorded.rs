@@ -1,5 +1,5 @@
 //! `recorded` and `table`: bits of a real run. What was not drafted there is unknown, and is drawn once from the hazards of
-//! the recording; beyond its end everything is wrong (policies.md 13), or a table begins again.
+//! the recording; beyond its end everything is wrong (docs/model.md 13), or a table begins again.
 
 use super::TruthRow;
 use super::source::Bits;
