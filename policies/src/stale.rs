@@ -1,4 +1,4 @@
-//! Staleness: what a policy learns reaches it some steps late, as in overlapped schedulers (policies.md 0.7). A wrapper
+//! Staleness: what a policy learns reaches it some steps late, as in overlapped schedulers (docs/model.md 0.7). A wrapper
 //! around any policy; decisions of the step itself, made with its own confidences, are not delayed.
 
 use foretoken_sim::{Around, Drafts, RequestId, SpecPolicy, StepOutcome, Time};

@@ -127,7 +127,7 @@ pub fn any_belief() -> impl Strategy<Value = Belief> {
         .prop_map(|(draft, target, context_reads, drafting)| Belief { draft, target, context_reads, drafting })
 }
 
-/// Equal to 1e-9 of the value (policies.md 12).
+/// Equal to 1e-9 of the value (docs/model.md 12).
 pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }

@@ -1,6 +1,6 @@
 //! A belief with the truth's coefficients gives every step's real time, whatever policy runs: chains and trees, both ways
 //! of drafting, prompt lookups, both schedulers, every kind of gap. And in each of these worlds no chain beats the oracle
-//! on a state it visits (policies.md 13).
+//! on a state it visits (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};

@@ -12,7 +12,7 @@ pub const TRUSTED_ERROR: f64 = 0.10;
 /// Error of the table below which it is good in any case; above, it is compared with twice the repeatability.
 pub const TABLE_ERROR: f64 = 0.05;
 
-/// A sample so many times the median is not the pass's doing.
+/// Samples above this many times the median are taken to be interrupted, and left out.
 pub(crate) const INTERRUPTED: f64 = 3.0;
 
 /// The times of one shape.
@@ -69,8 +69,7 @@ pub(crate) fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Fits are judged so many times, each time on the shapes of one fold, by a fit to all others: every shape but the ends is held
-/// out once.
+/// Number of cross-validation folds. Each fold is judged by a fit to all others, so that every shape but the ends is held out once.
 pub const FOLDS: u8 = 5;
 
 /// The fold of each shape, from 1 on; a fifth of each region, chosen by the seed. 0 for those that every fit sees: the ends of

@@ -29,8 +29,8 @@ const NO_CACHE_HOLDS: u64 = 1 << 30;
 /// Draft passes that follow each other in a round; a sample is their mean. The first finds the target's weights in the
 /// caches, the others their own.
 const DRAFTED: u32 = 3;
-/// The passes that follow a prompt: in so many of them its mark on the caches is looked for, and as many after those say what a
-/// pass takes without it. (On a shared cache of 32 MiB it was gone after five.)
+/// Passes after a prompt that may still pay for what it evicted from the caches: they are compared with as many that follow. (On a
+/// shared cache of 32 MiB the effect was gone after five.)
 const RECOVERING: usize = 8;
 /// Requests of these passes, and their context: one batch stands for all.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);

@@ -1,4 +1,5 @@
-//! What is measured on what: it fixes the visits, tells two measurings apart, and turns finished visits into a profile.
+//! The configuration of a profiling run: determines the visits, detects a changed setup when a run is resumed, and turns finished
+//! visits into a profile.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;

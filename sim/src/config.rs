@@ -8,7 +8,7 @@ pub type BatchRange = (i64, i64, i64);
 /// The release of vLLM whose scheduler is replicated. It sets every rule at once; single keys override it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
-    /// vLLM's v0 engine as of 0.6.3, on which the papers ran: a step is a prefill step or a decode step (policies.md 14).
+    /// vLLM's v0 engine as of 0.6.3, on which the papers ran: a step is a prefill step or a decode step (docs/model.md 14).
     #[serde(rename = "vllm-v0")]
     V0,
     /// vLLM 0.32.
@@ -107,7 +107,7 @@ pub enum SchedulingPolicy {
     Priority,
 }
 
-/// What happens to tokens the draft has not seen because a request did not draft (policies.md 0.6).
+/// What happens to tokens the draft has not seen because a request did not draft (docs/model.md 0.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftGap {
@@ -120,7 +120,7 @@ pub enum DraftGap {
     Permanent,
 }
 
-/// What draft tokens charge to the token budget (policies.md 9.11).
+/// What draft tokens charge to the token budget (docs/model.md 9.11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetCharge {

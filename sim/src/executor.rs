@@ -95,7 +95,7 @@ impl StepPlan<'_> {
 /// What a draft pass runs over, for clocks that predict its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassCost {
-    /// What follows from `pass` and `draft_len` (policies.md 12).
+    /// What follows from `pass` and `draft_len` (docs/model.md 12).
     ByPass,
     /// This.
     Given(PassShape),
@@ -179,7 +179,7 @@ pub trait Executor {
     fn end(&mut self, id: RequestId);
 
     /// Lowers the draft limits of a batch to what there is to propose: a prompt lookup without a match proposes nothing
-    /// (policies.md 5.6). `emitted` is where each round would start.
+    /// (docs/model.md 5.6). `emitted` is where each round would start.
     fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]);
 
     /// Does one forward bring all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting))? The draft loop then only

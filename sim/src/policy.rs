@@ -10,7 +10,7 @@ use crate::{Drafts, RequestId, Time};
 pub struct ChunkTotals {
     /// Number of chunks.
     pub chunks: u32,
-    /// New prompt tokens (policies.md 12, sum of n_p).
+    /// New prompt tokens (docs/model.md 12, sum of n_p).
     pub tokens: u64,
     /// Tokens already in KV before them (sum of m_p).
     pub context: u64,
@@ -44,7 +44,7 @@ pub struct BatchView<'a> {
     pub emitted: &'a [u32],
     /// The most each may draft now (budget, KV and length limits applied).
     pub limit: &'a [u32],
-    /// Tokens of each that the draft has not seen before this step (its catch-up, policies.md 12 `g_i`).
+    /// Tokens of each that the draft has not seen before this step (its catch-up, docs/model.md 12 `g_i`).
     pub draft_gap: &'a [u32],
     /// Each request's own TPOT limit in seconds; infinity when it has none.
     pub slo_tpot_s: &'a [f64],

@@ -1,4 +1,4 @@
-//! The arithmetic of policies.md 12: which tokens a pass pushes through and how much KV it reads.
+//! The arithmetic of docs/model.md 12: which tokens a pass pushes through and how much KV it reads.
 //!
 //! The event clock charges these shapes to the true latency model; oracles weigh them, and a policy's own estimate
 //! must agree with them. Written once, so that truth and estimate cannot drift apart by accident.
@@ -136,7 +136,7 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
     shape.pairs += batch.draft_prefill.pairs;
 }
 
-/// Catch-up tokens count as batched only (policies.md 12): their context is the request's own, read once already.
+/// Catch-up tokens count as batched only (docs/model.md 12): their context is the request's own, read once already.
 fn add_catch_up(batch: &BatchView, runs: impl Fn(usize) -> bool, shape: &mut PassShape) {
     for (i, (&gap, &c)) in batch.draft_gap.iter().zip(batch.context).enumerate() {
         if gap > 0 && runs(i) {

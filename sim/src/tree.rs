@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn an_expansion_vector_has_the_sum_of_its_products() {
-        // SpecInfer's ⟨1,1,3,1,1,1,1,1⟩: 2 + 6·3 = 20 nodes (policies.md 5.3); Medusa's (3,2,3): 3 + 6 + 18 = 27.
+        // SpecInfer's ⟨1,1,3,1,1,1,1,1⟩: 2 + 6·3 = 20 nodes (docs/model.md 5.3); Medusa's (3,2,3): 3 + 6 + 18 = 27.
         assert_eq!(grown(&Growth::Expansion([1, 1, 3, 1, 1, 1, 1, 1].into()), 8).nodes().len(), 20);
         let tree = grown(&Growth::Expansion([3, 2, 3].into()), 3);
         assert_eq!((tree.nodes().len(), tree.kept(), tree.kept_depth()), (27, 27, 3));

@@ -1,5 +1,5 @@
 //! The comparison of policies: per-seed values paired with the baseline and the oracle of the same draws, and their
-//! means with 95 % intervals (Student t over seeds, policies.md 14). Pure arithmetic on summaries.
+//! means with 95 % intervals (Student t over seeds, docs/model.md 14). Pure arithmetic on summaries.
 
 use crate::inert::Inert;
 use crate::papers::PaperReport;

@@ -141,7 +141,7 @@ impl Setting {
     }
 
     /// What policies are ranked by: mean E2E where requests arrive by themselves, time for the tokens in a closed loop
-    /// (policies.md 14).
+    /// (docs/model.md 14).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
         match self.arrivals {

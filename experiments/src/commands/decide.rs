@@ -1,5 +1,5 @@
 //! `foretoken decide`: what would each policy do in a state written by hand? It runs the policies' own code through the
-//! engine's draft loop, and puts policies.md 12's estimate beside each decision.
+//! engine's draft loop, and puts docs/model.md 12's estimate beside each decision.
 
 use super::print;
 use crate::cli::DecideArgs;
@@ -139,7 +139,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
     Ok(decision)
 }
 
-/// Servers have defaults for what a state does not say (policies.md 4.1); cost tables reach so far.
+/// Servers have defaults for what a state does not say (docs/model.md 4.1); cost tables reach so far.
 const MAX_NUM_SEQS: u32 = 256;
 const MAX_NUM_BATCHED_TOKENS: u32 = 8192;
 
@@ -162,7 +162,7 @@ fn learn(policy: &mut dyn SpecPolicy, accepted: &[u32]) {
     });
 }
 
-/// Policies.md 12 for what was decided, and the expected tokens by the given confidences; for every policy alike.
+/// docs/model.md 12 for what was decided, and the expected tokens by the given confidences; for every policy alike.
 fn estimate(state: &State, belief: &Belief, view: &BatchView, drafts: &Drafts) -> Decision {
     let n = view.len();
     let (step_s, drafted_tokens) = if drafts.in_trees() {

@@ -114,7 +114,7 @@ fn smartspec_is_the_best_by_enumeration() {
     assert_eq!(decide(&state, &[])[0]["draft_len"], json!([2]));
 }
 
-/// policies.md 10, Leviathan: on a machine whose steps take a second whatever is drafted, goodput is E(a, k).
+/// docs/model.md 10, Leviathan: on a machine whose steps take a second whatever is drafted, goodput is E(a, k).
 #[test]
 fn expected_tokens_are_leviathans() {
     for (rate, k, expected) in [(0.7, 3, 2.533), (0.8, 7, 4.161_139_2), (1.0, 5, 6.0)] {
@@ -178,7 +178,7 @@ fn thresholds_compare_strictly() {
     assert_eq!(ask(json!({"tau": 0.45, "scope": "batch-mean"})), (json!([2, 2]), json!([2, 2])));
 }
 
-/// The two requests of policies.md 10, adaptive verification; survival .9, .72, .6, .36, .3, .12.
+/// The two requests of docs/model.md 10, adaptive verification; survival .9, .72, .6, .36, .3, .12.
 fn promising() -> Value {
     state((0.0, 1.0), (0.0, 10.0), &[&[0.9, 0.8, 0.5], &[0.6, 0.5, 0.4]])
 }
@@ -191,7 +191,7 @@ fn tetris_verifies_the_most_promising() {
     assert_eq!(lengths(&alone, json!({"tetris": {"k": 1, "extra": 2}})), (json!([1]), json!([1])));
 }
 
-/// policies.md 10: a draft that costs 2, and a verify pass that costs 10 up to four tokens and 16 or 14 up to eight.
+/// docs/model.md 10: a draft that costs 2, and a verify pass that costs 10 up to four tokens and 16 or 14 up to eight.
 #[test]
 fn adaptive_verification_by_given_tables() {
     let rates = [0.1667, 0.2417, 0.3017, 0.2344, 0.2544, 0.2711, 0.2778];
@@ -228,7 +228,7 @@ fn cost_tables_are_of_the_states_own_batch() {
     close(&dspark["own_estimate"], 4.88e3 / 17.2);
 }
 
-/// policies.md 10, SGLang generation 1: what a history leads to.
+/// docs/model.md 10, SGLang generation 1: what a history leads to.
 #[test]
 fn sglang_learns_from_the_history() {
     let steps = |policy: Value, history: Vec<Vec<u32>>| {

@@ -3,7 +3,10 @@
 //! Must refuse what the forward pass does not compute: a model that runs and answers nonsense is worse than an error.
 
 use super::{BadShape, LlamaShape, RopeScaling};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::error::Category;
 use std::path::{Path, PathBuf};
 
 /// A `config.json` that cannot be read, or describes a model that is not Llama-shaped.
@@ -48,12 +51,29 @@ pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
 
 /// Reads the text of a `config.json`, which messages call `file`.
 pub(super) fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
-    let json: Map<String, Value> =
-        serde_json::from_slice(text).map_err(|why| BadConfigFile::NotJson { file: file.into(), why })?;
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
-    let shape = shape(&json).map_err(named)?;
+    // Another architecture may mean other things by the keys that follow.
+    parse::<Architecture>(file, text)?.check().map_err(named)?;
+    let shape = parse::<Config>(file, text)?.shape().map_err(named)?;
     shape.check().map_err(|BadShape { key, why }| named(BadKey::new(key, why)))?;
     Ok(shape)
+}
+
+/// Reads what `T` knows of an object; what is wrong with a key is said of its path.
+fn parse<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Result<T, BadConfigFile> {
+    let not_json = |why| BadConfigFile::NotJson { file: file.into(), why };
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let key = error.path().to_string();
+        match error.into_inner() {
+            why if why.classify() == Category::Data && key != "." => {
+                BadConfigFile::Key { file: file.into(), key, why: why.to_string() }
+            }
+            why => not_json(why),
+        }
+    })?;
+    json.end().map_err(not_json)?;
+    Ok(read)
 }
 
 struct BadKey {
@@ -67,115 +87,155 @@ impl BadKey {
     }
 }
 
-/// The object's value, if it is there and not null: Hugging Face writes both for "not set".
-fn get<'a>(object: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
-    object.get(key).filter(|v| !v.is_null())
-}
-
-fn number(object: &Map<String, Value>, key: &str) -> Result<Option<f64>, BadKey> {
-    let number = |v: &Value| v.as_f64().ok_or_else(|| BadKey::new(key, format!("{v} is not a number")));
-    get(object, key).map(number).transpose()
-}
-
-fn size(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, BadKey> {
-    let size = |v: &Value| v.as_u64().and_then(|n| u32::try_from(n).ok());
-    get(object, key).map(|v| size(v).ok_or_else(|| BadKey::new(key, format!("{v} is not a size")))).transpose()
-}
-
 fn needed<T>(key: &str, value: Option<T>) -> Result<T, BadKey> {
     value.ok_or_else(|| BadKey::new(key, "is missing"))
 }
 
-fn shape(json: &Map<String, Value>) -> Result<LlamaShape, BadKey> {
-    refuse_what_is_not_computed(json)?;
-    let hidden = needed("hidden_size", size(json, "hidden_size")?)?;
-    let heads = needed("num_attention_heads", size(json, "num_attention_heads")?)?;
-    let head_dim = match size(json, "head_dim")? {
-        Some(dim) => dim,
-        None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
-        None => return Err(BadKey::new("head_dim", format!("is missing, and {heads} heads do not divide {hidden}"))),
-    };
-    let (rope_theta, rope_scaling) = rope(json)?;
-    let qk_norm = get(json, "model_type").is_some_and(|t| t == "qwen3");
-    Ok(LlamaShape {
-        layers: needed("num_hidden_layers", size(json, "num_hidden_layers")?)?,
-        hidden,
-        heads,
-        kv_heads: size(json, "num_key_value_heads")?.unwrap_or(heads),
-        head_dim,
-        intermediate: needed("intermediate_size", size(json, "intermediate_size")?)?,
-        vocab: needed("vocab_size", size(json, "vocab_size")?)?,
-        tied: get(json, "tie_word_embeddings").and_then(Value::as_bool).unwrap_or(false),
-        qk_norm,
-        rms_norm_eps: needed("rms_norm_eps", number(json, "rms_norm_eps")?)? as f32,
-        rope_theta,
-        rope_scaling,
-        max_positions: needed("max_position_embeddings", size(json, "max_position_embeddings")?)?,
-    })
+/// Which model it is.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct Architecture {
+    model_type: Option<String>,
 }
 
-fn refuse_what_is_not_computed(json: &Map<String, Value>) -> Result<(), BadKey> {
-    let model_type = get(json, "model_type").and_then(Value::as_str);
-    if !matches!(model_type, Some("llama" | "mistral" | "qwen3")) {
-        let why = format!("expected \"llama\", \"mistral\" or \"qwen3\", found {model_type:?}");
-        return Err(BadKey::new("model_type", why));
-    }
-    let activation = get(json, "hidden_act").and_then(Value::as_str).unwrap_or("silu");
-    if activation != "silu" {
-        return Err(BadKey::new("hidden_act", format!("expected \"silu\", found {activation:?}")));
-    }
-    for key in ["attention_bias", "mlp_bias"] {
-        if get(json, key).is_some_and(|v| v != &Value::Bool(false)) {
-            return Err(BadKey::new(key, "biases are not computed"));
+impl Architecture {
+    fn check(&self) -> Result<(), BadKey> {
+        match self.model_type.as_deref() {
+            Some("llama" | "mistral" | "qwen3") => Ok(()),
+            other => {
+                let why = format!("expected \"llama\", \"mistral\" or \"qwen3\", found {other:?}");
+                Err(BadKey::new("model_type", why))
+            }
         }
-    }
-    // Qwen's files may give a window and say elsewhere that it is not used.
-    let window_is_off = get(json, "use_sliding_window") == Some(&Value::Bool(false));
-    for key in ["quantization_config", "sliding_window"] {
-        if let Some(v) = get(json, key).filter(|_| !(key == "sliding_window" && window_is_off)) {
-            return Err(BadKey::new(key, format!("is not computed, found {v}")));
-        }
-    }
-    // Transformers 5 says it of each layer.
-    let layers = get(json, "layer_types").and_then(Value::as_array).into_iter().flatten();
-    match layers.into_iter().find(|l| *l != "full_attention") {
-        Some(other) => Err(BadKey::new("layer_types", format!("{other} is not computed"))),
-        None => Ok(()),
     }
 }
 
-/// `rope_theta` and `rope_scaling`, or transformers 5's `rope_parameters`, which holds both.
-fn rope(json: &Map<String, Value>) -> Result<(f64, Option<RopeScaling>), BadKey> {
-    let (key, nested) = match get(json, "rope_parameters") {
-        Some(v) => ("rope_parameters", Some(v)),
-        None => ("rope_scaling", get(json, "rope_scaling")),
-    };
-    let Some(nested) = nested else { return Ok((number(json, "rope_theta")?.unwrap_or(1e4), None)) };
-    let nested = nested.as_object().ok_or_else(|| BadKey::new(key, format!("{nested} is not an object")))?;
-    let under = |e: BadKey| BadKey::new(format!("{key}.{}", e.key), e.why);
-    let theta = match number(nested, "rope_theta").map_err(under)? {
-        Some(theta) => theta,
-        None => number(json, "rope_theta")?.unwrap_or(1e4),
-    };
-    let kind = get(nested, "rope_type").or_else(|| get(nested, "type")).and_then(Value::as_str);
-    match kind {
-        Some("default") => Ok((theta, None)),
-        Some("llama3") => {
-            let need = |key: &str| number(nested, key).and_then(|v| needed(key, v)).map_err(under);
-            let original = "original_max_position_embeddings";
-            Ok((
-                theta,
-                Some(RopeScaling {
-                    factor: need("factor")?,
-                    low_freq_factor: need("low_freq_factor")?,
-                    high_freq_factor: need("high_freq_factor")?,
-                    original_max_position_embeddings: size(nested, original)
-                        .and_then(|v| needed(original, v))
-                        .map_err(under)?,
-                }),
-            ))
+/// The keys that matter. Hugging Face leaves out what is not set, or writes null.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct Config {
+    model_type: Option<String>,
+    hidden_size: Option<u32>,
+    num_hidden_layers: Option<u32>,
+    num_attention_heads: Option<u32>,
+    num_key_value_heads: Option<u32>,
+    head_dim: Option<u32>,
+    intermediate_size: Option<u32>,
+    vocab_size: Option<u32>,
+    max_position_embeddings: Option<u32>,
+    rms_norm_eps: Option<f64>,
+    tie_word_embeddings: Option<bool>,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<Rope>,
+    /// Transformers 5's, which holds `rope_theta` too.
+    rope_parameters: Option<Rope>,
+    hidden_act: Option<String>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    quantization_config: Option<Value>,
+    sliding_window: Option<Value>,
+    use_sliding_window: Option<bool>,
+    /// Transformers 5 says of each layer whether it has a window.
+    layer_types: Option<Vec<String>>,
+}
+
+/// How positions are turned.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct Rope {
+    rope_theta: Option<f64>,
+    rope_type: Option<String>,
+    /// What `rope_type` was called before.
+    #[serde(rename = "type")]
+    old_type: Option<String>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<u32>,
+}
+
+impl Config {
+    fn shape(&self) -> Result<LlamaShape, BadKey> {
+        self.refuse_what_is_not_computed()?;
+        let hidden = needed("hidden_size", self.hidden_size)?;
+        let heads = needed("num_attention_heads", self.num_attention_heads)?;
+        let head_dim = match self.head_dim {
+            Some(dim) => dim,
+            None if heads > 0 && hidden.is_multiple_of(heads) => hidden / heads,
+            None => {
+                return Err(BadKey::new("head_dim", format!("is missing, and {heads} heads do not divide {hidden}")));
+            }
+        };
+        let (rope_theta, rope_scaling) = self.rope()?;
+        Ok(LlamaShape {
+            layers: needed("num_hidden_layers", self.num_hidden_layers)?,
+            hidden,
+            heads,
+            kv_heads: self.num_key_value_heads.unwrap_or(heads),
+            head_dim,
+            intermediate: needed("intermediate_size", self.intermediate_size)?,
+            vocab: needed("vocab_size", self.vocab_size)?,
+            tied: self.tie_word_embeddings.unwrap_or(false),
+            qk_norm: self.model_type.as_deref() == Some("qwen3"),
+            rms_norm_eps: needed("rms_norm_eps", self.rms_norm_eps)? as f32,
+            rope_theta,
+            rope_scaling,
+            max_positions: needed("max_position_embeddings", self.max_position_embeddings)?,
+        })
+    }
+
+    fn refuse_what_is_not_computed(&self) -> Result<(), BadKey> {
+        let activation = self.hidden_act.as_deref().unwrap_or("silu");
+        if activation != "silu" {
+            return Err(BadKey::new("hidden_act", format!("expected \"silu\", found {activation:?}")));
         }
-        _ => Err(BadKey::new(key, format!("expected rope_type \"default\" or \"llama3\", found {kind:?}"))),
+        for (key, bias) in [("attention_bias", self.attention_bias), ("mlp_bias", self.mlp_bias)] {
+            if bias == Some(true) {
+                return Err(BadKey::new(key, "biases are not computed"));
+            }
+        }
+        // Qwen's files may give a window and say elsewhere that it is not used.
+        let window = self.sliding_window.as_ref().filter(|_| self.use_sliding_window != Some(false));
+        for (key, value) in [("quantization_config", self.quantization_config.as_ref()), ("sliding_window", window)] {
+            if let Some(value) = value {
+                return Err(BadKey::new(key, format!("is not computed, found {value}")));
+            }
+        }
+        match self.layer_types.iter().flatten().find(|layer| *layer != "full_attention") {
+            Some(other) => Err(BadKey::new("layer_types", format!("{other:?} is not computed"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The base that positions turn by, and how it is scaled.
+    fn rope(&self) -> Result<(f64, Option<RopeScaling>), BadKey> {
+        let base = self.rope_theta.unwrap_or(1e4);
+        let (key, rope) = match (&self.rope_parameters, &self.rope_scaling) {
+            (Some(rope), _) => ("rope_parameters", rope),
+            (None, Some(rope)) => ("rope_scaling", rope),
+            (None, None) => return Ok((base, None)),
+        };
+        let theta = rope.rope_theta.unwrap_or(base);
+        let kind = rope.rope_type.as_deref().or(rope.old_type.as_deref());
+        match kind {
+            Some("default") => Ok((theta, None)),
+            Some("llama3") => Ok((theta, Some(rope.llama3(key)?))),
+            _ => Err(BadKey::new(key, format!("expected rope_type \"default\" or \"llama3\", found {kind:?}"))),
+        }
+    }
+}
+
+impl Rope {
+    /// The scaling of Llama 3.1; `key` is where it stands.
+    fn llama3(&self, key: &str) -> Result<RopeScaling, BadKey> {
+        let number = |name: &str, value: Option<f64>| needed(&format!("{key}.{name}"), value);
+        let original = format!("{key}.original_max_position_embeddings");
+        Ok(RopeScaling {
+            factor: number("factor", self.factor)?,
+            low_freq_factor: number("low_freq_factor", self.low_freq_factor)?,
+            high_freq_factor: number("high_freq_factor", self.high_freq_factor)?,
+            original_max_position_embeddings: needed(&original, self.original_max_position_embeddings)?,
+        })
     }
 }
 
@@ -234,7 +294,23 @@ mod tests {
             r#"`model_type`: expected "llama", "mistral" or "qwen3", found Some("qwen2")"#
         );
         assert_eq!(with("hidden_size", Value::Null), "`hidden_size`: is missing");
-        assert_eq!(with("hidden_size", json!(-1)), "`hidden_size`: -1 is not a size");
+        for (key, value, why) in [
+            ("hidden_size", json!(-1), "`hidden_size`: invalid value: integer `-1`, expected u32 at line 1 column "),
+            ("head_dim", json!(64.5), "`head_dim`: invalid type: floating point `64.5`, expected u32"),
+            ("rms_norm_eps", json!("small"), "`rms_norm_eps`: invalid type: string \"small\", expected f64"),
+            ("tie_word_embeddings", json!(1), "`tie_word_embeddings`: invalid type: integer `1`, expected a boolean"),
+            ("hidden_act", json!(["silu"]), "`hidden_act`: invalid type: sequence, expected a string"),
+            ("rope_scaling", json!(2), "`rope_scaling`: invalid type: integer `2`, expected an object"),
+            ("rope_scaling", json!({"factor": "x"}), "`rope_scaling.factor`: invalid type: string \"x\", expected f64"),
+            ("layer_types", json!([1]), "`layer_types[0]`: invalid type: integer `1`, expected a string"),
+        ] {
+            let found = with(key, value);
+            assert!(found.starts_with(why), "{found}");
+        }
+        // Of another architecture nothing else is read.
+        let mut other = llama_3_2_1b();
+        (other["model_type"], other["intermediate_size"]) = (json!("nemotron"), json!([1, 2]));
+        assert!(read(&other).unwrap_err().contains("`model_type`"));
         assert_eq!(with("vocab_size", json!(0)), "`vocab_size`: 0 is not a size between 1 and 16777216");
         assert_eq!(with("num_key_value_heads", json!(5)), "`num_key_value_heads`: 5 does not divide 32 heads");
         assert_eq!(with("attention_bias", json!(true)), "`attention_bias`: biases are not computed");
@@ -274,5 +350,10 @@ mod tests {
         std::fs::write(&file, "{\n  oops").unwrap();
         let error = read_config(&file).unwrap_err();
         assert!(error.to_string().contains("config.json: key must be a string at line 2"), "{error}");
+        for (text, why) in [("[]", "expected an object"), ("{\"model_type\": \"llama\"} x", "trailing characters")] {
+            std::fs::write(&file, text).unwrap();
+            let error = read_config(&file).unwrap_err();
+            assert!(matches!(&error, BadConfigFile::NotJson { .. }) && error.to_string().contains(why), "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! the throughput of the step.
 //!
 //! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
-//! `generate_utils.py`; restated in policies.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of *all*
+//! `generate_utils.py`; restated in docs/model.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of *all*
 //! arms: it is the same for each, so that after the first rounds the best mean always wins and a wrong early mean is
 //! never put right. `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as UCB does.
 

@@ -4,7 +4,7 @@
 //! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675):
 //! utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
 //! phases long; utility below one disables speculation. The constants, the back-off and the climb are our own, which
-//! the "-like" says (policies.md 7.7). A vLLM fork's rule, accepted/(1 + 0.1 k), knows no time and is not this one.
+//! the "-like" says (docs/model.md 7.7). A vLLM fork's rule, accepted/(1 + 0.1 k), knows no time and is not this one.
 
 use crate::bandits::bandit::{cut, has_room};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

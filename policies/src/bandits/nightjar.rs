@@ -1,6 +1,6 @@
 //! `nightjar-like`: a bandit over lengths for each size of batch, none included, that charges the way back from none.
 //!
-//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; policies.md 7.8. Time is cut into blocks
+//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. Time is cut into blocks
 //! of doubling length and these into bins of the root of it, for each batch size by itself. Bin b of a block explores
 //! with probability 1/√b, one length drawn evenly for the whole bin; the others take the length with the least time per
 //! token,

@@ -1,6 +1,6 @@
 //! `clairvoyant-static`: the best fixed length for a whole run, known only after all of them were tried.
 //!
-//! It is the bound on what choosing `num_speculative_tokens` well can bring without adapting (policies.md 7.12). Nobody can
+//! It is the bound on what choosing `num_speculative_tokens` well can bring without adapting (docs/model.md 7.12). Nobody can
 //! build it: whoever runs experiments runs what it [tries](Definition::tries) and keeps the best.
 
 use crate::PolicySpec;

@@ -1,8 +1,8 @@
 //! `oracle-goodput`: the lengths with the most accepted tokens per second in this step, given what will be accepted and
 //! the true cost. The best *myopic* choice for the state it is in: over a whole trace another policy visits other states
-//! and may end up ahead (policies.md 13).
+//! and may end up ahead (docs/model.md 13).
 //!
-//! Source: policies.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
+//! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
 //! Vector form. Request i drafts and verifies d_i ≤ its accepted run. For a given number of passes D and a truth that is
 //! linear in [`PassShape`](foretoken_sim::PassShape), the step time is a constant plus a cost for each request, so the

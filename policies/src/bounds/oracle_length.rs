@@ -1,7 +1,7 @@
 //! `oracle-length`: drafts exactly what will be accepted. It ignores cost, so under load cheap policies can beat it: it
 //! is no bound, and shows what perfect knowledge of acceptance alone is worth.
 //!
-//! Source: policies.md 7.12 (`oracle-k` there), 12.
+//! Source: docs/model.md 7.12 (`oracle-k` there), 12.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};

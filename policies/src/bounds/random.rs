@@ -1,5 +1,5 @@
 //! `random`: a length drawn uniformly from 0 to the longest draft: the floor that any policy with an idea should beat
-//! ("Random all" in the SmartSpec paper's Fig. 14; policies.md 7.12).
+//! ("Random all" in the SmartSpec paper's Fig. 14; docs/model.md 7.12).
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::look::{Look, Marker};

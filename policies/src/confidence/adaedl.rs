@@ -3,7 +3,7 @@
 //!
 //! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
 //! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
-//! policies.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request; the draft loop stops for all of
+//! docs/model.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request; the draft loop stops for all of
 //! them as soon as one falls short.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

@@ -3,7 +3,7 @@
 //!
 //! Source: DSDE (arXiv 2509.01083), `KLScheduler` and `coordinate_batch_k` in samsungsds-research-paper/DSDE
 //! (`vllm/spec_decode/dynamic_scheduler.py`, `spec_decode_worker.py`, defaults from `vllm/config.py`); restated in
-//! policies.md 7.6. After each verification, with x = WVIR · SF:
+//! docs/model.md 7.6. After each verification, with x = WVIR · SF:
 //!
 //! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over
 //!   that of its whole history, newer ones weighing more; 20 where the history hardly varies, 0 with fewer than two.

@@ -2,7 +2,7 @@
 //! confidence falls below its own threshold; the length may follow a heuristic, and the threshold tunes itself.
 //!
 //! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a and the defaults of its generation
-//! configuration (policies.md 5.1). transformers does this for one request at a time; here every request of a batch has a
+//! configuration (docs/model.md 5.1). transformers does this for one request at a time; here every request of a batch has a
 //! candidate generator of its own. The token that fell short is verified. `hf-heuristic` has the defaults of older
 //! releases: 5 tokens, "heuristic", no threshold.
 

@@ -1,7 +1,7 @@
 //! The self-tuning of Hugging Face's confidence threshold: the point of the ROC curve, of confidences against matches, with
 //! the least FPR + 3·FNR.
 //!
-//! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a, `update_candidate_strategy` (policies.md
+//! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a, `update_candidate_strategy` (docs/model.md
 //! 5.1), which calls scikit-learn's `roc_curve`. That starts at an infinite threshold (cost 3, never the least, since the
 //! lowest threshold costs 1) and drops points between equal steps, which cannot be the first least. Costs are compared
 //! exactly, as integers, so that no rounding breaks ties.

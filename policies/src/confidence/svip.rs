@@ -1,6 +1,6 @@
 //! `svip`: drafts until the draft model is unsure, by the entropy of the distribution it drafts from.
 //!
-//! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in policies.md 7.4. The square
+//! Source: SVIP (arXiv 2411.18462), and its repository Geralt-Targaryen/SVIP; restated in docs/model.md 7.4. The square
 //! root of the entropy bounds the acceptance probability from below up to constants, so the source compares √(0.15 · H)
 //! with 0.3.
 
@@ -138,7 +138,7 @@ mod tests {
         nats.len()
     }
 
-    /// Policies.md 10: H = 0.6 exactly does not stop; the token that stops is kept.
+    /// docs/model.md 10: H = 0.6 exactly does not stop; the token that stops is kept.
     #[test]
     fn the_boundary_is_strict() {
         assert_eq!(drafted(Svip::default(), &[0.6, 0.6, 0.600_001, 0.1]), 3);

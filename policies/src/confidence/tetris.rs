@@ -1,7 +1,7 @@
 //! `tetris`: drafts a few tokens more than can be verified, and verifies the best of the whole batch.
 //!
 //! Source: "TETRIS: Optimal Draft Token Selection for Batch Speculative Decoding" (arXiv 2502.15197) and its code,
-//! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (policies.md 7.1). Every request drafts k + extra tokens; of all of them
+//! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (docs/model.md 7.1). Every request drafts k + extra tokens; of all of them
 //! the k·B with the greatest cumulative log-probability are verified. The capacity is given, not weighed: there is no cost
 //! model.
 

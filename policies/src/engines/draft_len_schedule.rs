@@ -1,7 +1,7 @@
 //! `draft-len-schedule`: TensorRT-LLM's table of batch-size upper bounds and draft lengths.
 //!
 //! Source: NVIDIA/TensorRT-LLM PR #10860, `draft_len_schedule`, `_torch/speculative/utils.py`
-//! (`get_draft_len_for_batch_size`); restated in policies.md 4.6 (i). Its first form read the keys as lower bounds.
+//! (`get_draft_len_for_batch_size`); restated in docs/model.md 4.6 (i). Its first form read the keys as lower bounds.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};

@@ -1,7 +1,7 @@
 //! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn: what the SmartSpec family climbs.
 //!
 //! The family differs in how far it climbs (all lengths, or until the goodput stops rising) and in what it does at k = 0;
-//! the estimate is the same, section 12 of policies.md: tokens Σ E(a, min(k, limit_i)) over T_d + T_v.
+//! the estimate is the same, section 12 of docs/model.md: tokens Σ E(a, min(k, limit_i)) over T_d + T_v.
 
 use crate::shared::estimator::{Depths, Estimate};
 

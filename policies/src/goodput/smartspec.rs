@@ -2,11 +2,11 @@
 //! the acceptance rate and a linear belief of costs. `smartspec-joint` also chooses how many requests run.
 //!
 //! Source: Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput" (2024), Alg. 1
-//! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (policies.md 3.1, 12, 14). `smartspec` takes
+//! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (docs/model.md 3.1, 12, 14). `smartspec` takes
 //! the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served prefixes.
 //!
 //! Prompt lookup needs nothing of its own: a request without a match may draft 0 tokens and counts one, the m matched ones
-//! count E(a, k), and the belief's drafting is parallel (policies.md 3.1, 3.6).
+//! count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1, 3.6).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};

@@ -2,7 +2,7 @@
 //! with the best estimated goodput is taken, where a token counts as accepted when its confidence is above the threshold.
 //!
 //! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows P + 1
-//! steps (policies.md 3.1). The appendix has no value for the threshold T.
+//! steps (docs/model.md 3.1). The appendix has no value for the threshold T.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::belief::Belief;

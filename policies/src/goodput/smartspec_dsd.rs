@@ -2,7 +2,7 @@
 //! and a search that stops at the first length that is no better.
 //!
 //! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`; its rule for n-gram proposals is that of
-//! the earlier @647244ce (policies.md 3.3): always 8, none above a batch of 32, and at most 7 verified.
+//! the earlier @647244ce (docs/model.md 3.3): always 8, none above a batch of 32, and at most 7 verified.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::ladder::Ladder;

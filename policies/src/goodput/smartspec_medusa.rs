@@ -2,7 +2,7 @@
 //! goodput.
 //!
 //! Source: SmartSpec (arXiv 2406.14066), Alg. 1 and 2 in their tree form, 4.3, 4.4 and 7.2.2 (Medusa, dense connections: every
-//! token of a head follows every token of the one before). The expected length is the corrected one (policies.md 3.1):
+//! token of a head follows every token of the one before). The expected length is the corrected one (docs/model.md 3.1):
 //! E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}; Eq. 10 as printed omits the round in which nothing is accepted, and
 //! has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
 

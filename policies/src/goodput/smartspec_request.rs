@@ -2,7 +2,7 @@
 //! rates.
 //!
 //! Sources: SmartSpec (arXiv 2406.14066) 4.4 names request-level rates and lengths without saying how to find the lengths;
-//! the rule is that of the public req-dsd branch (policies.md 3.5): k is the batch's best length under the global rate, here
+//! the rule is that of the public req-dsd branch (docs/model.md 3.5): k is the batch's best length under the global rate, here
 //! found as [`smartspec`](crate::Smartspec) does, and request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean length stays k.
 //! Requests' rates are windowed and start at 0.5.
 

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the rule by hand, the vectors of policies.md 10, and brute force.
+//! Tests of [`super`]: the rule by hand, the vectors of docs/model.md 10, and brute force.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -20,7 +20,7 @@ fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch)
     Coefficients { alpha_s, gamma_s, delta_s: pass_s - gamma_s * batch.context.len() as f64 }
 }
 
-/// Policies.md 10: whether longer context means longer or shorter speculation hangs on how context is read.
+/// docs/model.md 10: whether longer context means longer or shorter speculation hangs on how context is read.
 #[test]
 fn context_sign() {
     for (reads, best) in [(ContextReads::Once, [5, 5, 5, 5, 6]), (ContextReads::PerPosition, [5, 4, 3, 1, 0])] {
@@ -34,7 +34,7 @@ fn context_sign() {
     }
 }
 
-/// Policies.md 10: TurboSpec's published coefficients for Llama-3.1-8B on H100, ms (its `config.py`), 5 % overhead
+/// docs/model.md 10: TurboSpec's published coefficients for Llama-3.1-8B on H100, ms (its `config.py`), 5 % overhead
 /// on steps that draft.
 #[test]
 fn turbospec_best_lengths() {
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// Policies.md 3.1 and 3.6: of 4 requests 2 have a match; they count E(a, k) and are the only ones drafted for and
+/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match; they count E(a, k) and are the only ones drafted for and
 /// verified beyond their base token, in one draft pass.
 #[test]
 fn prompt_lookup_counts_the_matched_requests_only() {

@@ -2,7 +2,7 @@
 //! until the next time.
 //!
 //! Source: "TurboSpec", v3 of arXiv 2406.14066, as its vLLM V1 code has it: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37,
-//! `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in policies.md 3.4. That branch is unrunnable as published;
+//! `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. That branch is unrunnable as published;
 //! this is its formulas, with what they get wrong as parameters.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

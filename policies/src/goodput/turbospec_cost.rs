@@ -1,6 +1,6 @@
 //! The step times that `turbospec-v1` believes: the branch's formula, over published coefficients or over a linear belief.
 //!
-//! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (policies.md 3.4).
+//! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md 3.4).
 //! The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests. It only
 //! interpolates verify steps of fewer than some 64 requests.
 
@@ -155,7 +155,7 @@ mod tests {
     use foretoken_sim::shape;
     use proptest::prelude::*;
 
-    /// Policies.md 10: the 8B formula on the points measured in dsd/vis.ipynb, tokens counted once.
+    /// docs/model.md 10: the 8B formula on the points measured in dsd/vis.ipynb, tokens counted once.
     #[test]
     fn published_points() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The caveat of policies.md 3.4: at context 512 a plain step takes 6.94 ms whatever the batch; below, more is faster.
+    /// The caveat of docs/model.md 3.4: at context 512 a plain step takes 6.94 ms whatever the batch; below, more is faster.
     #[test]
     fn the_published_fit_is_collinear() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);

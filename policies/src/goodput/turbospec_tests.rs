@@ -26,7 +26,7 @@ fn decided(params: Turbospec, longest: u32, batch: &Batch) -> Running {
     p
 }
 
-/// Policies.md 10: context 512, EAGLE draft, overhead 5 %, tokens counted once, k ≤ 10, by acceptance .5 to .9.
+/// docs/model.md 10: context 512, EAGLE draft, overhead 5 %, tokens counted once, k ≤ 10, by acceptance .5 to .9.
 #[test]
 fn turbospec_best_lengths() {
     for (requests, lengths) in [
@@ -46,7 +46,7 @@ fn turbospec_best_lengths() {
     }
 }
 
-/// Policies.md 3.4: with the base token counted twice the published coefficients no longer turn speculation off at 256.
+/// docs/model.md 3.4: with the base token counted twice the published coefficients no longer turn speculation off at 256.
 #[test]
 fn double_counting_hides_that_speculation_does_not_pay() {
     let batch = Batch::new(&[511; 256], &[10; 256]);

@@ -3,7 +3,7 @@
 //! hysteresis.
 //!
 //! Source: sgl-project/sglang PR #21599, `srt/speculative/adaptive_spec_params.py`, and the same file @13d3f642;
-//! restated in policies.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its
+//! restated in docs/model.md 1.1 and 1.2. The formula in SGLang's documentation, `clamp(round(ema) + 1)`, is only its
 //! motivation: no code computes it.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -202,7 +202,7 @@ mod tests {
     use foretoken_sim::Drafts;
     use proptest::prelude::*;
 
-    /// (after batch n, average, length) of policies.md 10.
+    /// (after batch n, average, length) of docs/model.md 10.
     type Vector = (u64, f64, u32);
 
     fn follow(initial_steps: u32, feeds: &[(f64, u32)], expected: &[Vector]) {

@@ -4,7 +4,7 @@
 //! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file does not hold
 //! the length to start from, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
 //! `load_adaptive_config` in sgl-project/sglang `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and
-//! `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in policies.md 1.1 to 1.4.
+//! `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1 to 1.4.
 //!
 //! SGLang sorts candidates and ignores keys that it does not know; here both are errors, since the file then does not
 //! say what runs.

@@ -1,7 +1,7 @@
 //! How SGLang finds the settings of a batch size: padded up to the captured size, then floored to the largest key.
 //!
 //! Source: sgl-project/sglang `srt/speculative/adaptive_step_router.py` (@a12239f6) and, for the captured sizes,
-//! `generate_decode_cuda_graph_batch_sizes` in its server arguments; restated in policies.md 1.3.
+//! `generate_decode_cuda_graph_batch_sizes` in its server arguments; restated in docs/model.md 1.3.
 
 use crate::shared::profile::padded;
 

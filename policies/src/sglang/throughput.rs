@@ -2,7 +2,7 @@
 //! of a decode round at this batch size.
 //!
 //! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
-//! `throughput_aware_spec_params.py` (@23570745); restated in policies.md 1.4. The pull request is open, and 0.5.23 has nothing of it.
+//! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open, and 0.5.23 has nothing of it.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::sglang::gen3::{check_candidates, check_keys};
@@ -179,7 +179,7 @@ impl Tracker {
     }
 
     /// Expected tokens of a round with `steps` drafts: 1 + the positions' rates. Deeper positions than were ever
-    /// verified get a geometric tail. `None` while nothing is known. policies.md 1.4.
+    /// verified get a geometric tail. `None` while nothing is known. docs/model.md 1.4.
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {

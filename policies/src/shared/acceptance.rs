@@ -12,14 +12,14 @@ pub fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// What counts as a try when a step's acceptance rate is taken (policies.md 14).
+/// What counts as a try when a step's acceptance rate is taken (docs/model.md 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rate {
     /// Drafts up to and including the first rejected one: consistent for the conditional rate that E(a, k) needs.
     #[default]
     Attempts,
-    /// Every verified draft (policies.md 0.2): biased low, because drafts after a rejection never had a chance.
+    /// Every verified draft (docs/model.md 0.2): biased low, because drafts after a rejection never had a chance.
     PerDraft,
 }
 

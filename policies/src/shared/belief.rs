@@ -21,7 +21,7 @@ pub struct Belief {
 
 impl Belief {
     /// Believed time of a whole step in seconds: `draft_len[i]` tokens drafted and `verify_len[i]` verified for
-    /// decode request i, this step's prefill chunks and the draft's catch-up included (policies.md 12).
+    /// decode request i, this step's prefill chunks and the draft's catch-up included (docs/model.md 12).
     ///
     /// The plain reading of section 12 over [`shape`]: O(requests × depth). Policies that weigh many lengths in a step
     /// grow an [`Estimate`](crate::Estimate) instead, which must agree with this.

@@ -1,4 +1,4 @@
-//! Section 12 of policies.md as a running sum: a step's believed time, grown one draft depth at a time.
+//! Section 12 of docs/model.md as a running sum: a step's believed time, grown one draft depth at a time.
 //!
 //! Every policy with a cost model weighs many lengths in every step; growing the estimate makes that O(requests +
 //! depths) a step. It must agree with [`Belief::step_s`], the plain reading, and must never see the true cost.

@@ -2,7 +2,7 @@
 //! it: how many draft tokens of a batch to verify, and which.
 //!
 //! Survival never rises along a request, so the most promising tokens of a batch are prefixes of its drafts as long as
-//! ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (policies.md 6 and 7.1).
+//! ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (docs/model.md 6 and 7.1).
 
 use crate::shared::weighed::Weighed;
 
@@ -110,7 +110,7 @@ mod tests {
         slots
     }
 
-    /// Policies.md 10, adaptive verification.
+    /// docs/model.md 10, adaptive verification.
     #[test]
     fn the_reference_vectors() {
         let confidence = [vec![0.9, 0.8, 0.5], vec![0.6, 0.5, 0.4]];

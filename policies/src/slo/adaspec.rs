@@ -3,7 +3,7 @@
 //! the SLO (SLO-Aware Efficiency Estimator).
 //!
 //! Source: "AdaSpec: Adaptive Speculative Decoding for Fast, SLO-Aware LLM Serving" (arXiv 2503.05096), Alg. 1 to 3 and
-//! Eq. 4 to 7, read as policies.md 2, 12 and 14 say: the prediction multiplies the last cumulative confidence (Eq. 7;
+//! Eq. 4 to 7, read as docs/model.md 2, 12 and 14 say: the prediction multiplies the last cumulative confidence (Eq. 7;
 //! Alg. 1 as printed does not), every request counts one bonus token (Eq. 6), and there is a cap on the length, which
 //! the algorithm lacks. The published code differs in all three parts; this is the paper. `verifier = false`
 //! is the paper's AdaSpec⁻.

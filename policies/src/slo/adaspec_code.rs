@@ -1,7 +1,7 @@
 //! `adaspec-code`: AdaSpec as its published code runs, not as its paper says.
 //!
 //! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer, spec_decode_worker}.py`
-//! (policies.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts: costs are looked up in tables; not
+//! (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts: costs are looked up in tables; not
 //! drafting is compared with drafting, and a step that disappoints ends drafting; tokens are dropped by a whole graph
 //! bucket or not at all. No SLO is enforced: that code is commented out. Its slips are kept, since they are what was
 //! measured:

@@ -1,6 +1,6 @@
 //! The cost tables of AdaSpec's published code: times of captured graphs by sequence bucket and graph size.
 //!
-//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (policies.md 2.2). It replays each captured decode graph
+//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (docs/model.md 2.2). It replays each captured decode graph
 //! at a few sequence lengths. A verify pass is looked up by its scored tokens, one row each, as vLLM v0's batch expansion
 //! runs it; the average length divides by the padded size, which makes it too short where much is padded. Above the
 //! largest graph a line fitted to the bucket's times goes on.

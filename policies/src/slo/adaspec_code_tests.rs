@@ -5,7 +5,7 @@ use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Policies.md 10.
+/// docs/model.md 10.
 #[test]
 fn bucket_vectors() {
     for (rows, delta) in [(40, 8), (24, 8), (32, 16), (64, 32), (66, 2), (33, 1), (2, 1), (3, 1), (1, 0)] {

@@ -1,6 +1,6 @@
 //! AdaSpec's confidence-prior verifier (Alg. 2): drops the least promising draft tokens before verification.
 //!
-//! The rule (policies.md 12): remove, one at a time, the token with the smallest cumulative confidence in the batch, the
+//! The rule (docs/model.md 12): remove, one at a time, the token with the smallest cumulative confidence in the batch, the
 //! deeper one on a tie and then the one of the larger batch index, while the estimated throughput strictly improves.
 //! Cumulative confidence never rises along a request, so the smallest is always some request's last token, and a heap of
 //! the tails finds it. With `context_reads = once` every token costs the same and the rule is exact; with `per-position`

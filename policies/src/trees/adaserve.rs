@@ -3,7 +3,7 @@
 //!
 //! Source: Li et al., "AdaServe" (arXiv 2501.12162v2), Algorithms 1 and 2, with the settings of its artefact
 //! (zikun-li/AdaServe-Artifact-Evaluation, Llama-3.1-70B: depth 4 to 8, width up to 3, 512 tokens verified, 96 drafted a
-//! pass) and the errata of policies.md 7.2: path probabilities throughout, requests in descending order of need, and a
+//! pass) and the errata of docs/model.md 7.2: path probabilities throughout, requests in descending order of need, and a
 //! budget that ends at 0.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

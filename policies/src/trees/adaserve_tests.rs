@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the rules by hand, and the selection against a second version written from policies.md 7.2.
+//! Tests of [`super`]: the rules by hand, and the selection against a second version written from docs/model.md 7.2.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, close};

@@ -3,7 +3,7 @@
 //!
 //! Source: Li et al., "EAGLE-2" (arXiv 2406.16858), sections 4.1 (expansion) and 4.2 (rerank), with the numbers and names of
 //! SGLang, which builds these trees for every EAGLE draft: its automatic choice is 5 steps, top 4, 8 draft tokens
-//! (policies.md 1.6).
+//! (docs/model.md 1.6).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{

@@ -3,7 +3,7 @@
 //! Source: Miao et al., "SpecInfer" (arXiv 2305.09781), section 3: the expansion configuration ⟨k₁ … k_m⟩ gives each node of
 //! depth ℓ−1 its k_ℓ best children; verification is one pass with tree attention (greedy: section 4). The default vector
 //! is what FlexFlow's spec_infer runs: widths 1, 1, then `expansion_degree` (3), then 1 down to `MAX_BEAM_DEPTH` (8), in all
-//! `max_spec_tree_token_num` = 20 nodes. AdaSpec compares with its chain, "SpecInfer*" (policies.md 5.3).
+//! `max_spec_tree_token_num` = 20 nodes. AdaSpec compares with its chain, "SpecInfer*" (docs/model.md 5.3).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{

@@ -1,5 +1,5 @@
 //! Confidences of earlier rounds, as vLLM's adaptive verification has them: it sizes a step's budget before the confidences
-//! of the newest drafts have reached the host, by a copy that is a step older (policies.md 6.2).
+//! of the newest drafts have reached the host, by a copy that is a step older (docs/model.md 6.2).
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;

@@ -1,7 +1,7 @@
 //! `confidence-stop`: the whole batch drafts on while any request's chain has been confident throughout.
 //!
 //! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88), restated in
-//! policies.md 4.6 (g). It is in no release: 0.33.0 has nothing of it.
+//! docs/model.md 4.6 (g). It is in no release: 0.33.0 has nothing of it.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{

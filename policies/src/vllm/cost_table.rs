@@ -1,6 +1,6 @@
 //! The cost tables of vLLM's adaptive verification: what a pass costs by its size, measured when the server starts.
 //!
-//! Source: vllm-project/vllm PR #47808, `v1/worker/gpu/spec_decode/adaptive_verification.py` and its docs (policies.md
+//! Source: vllm-project/vllm PR #47808, `v1/worker/gpu/spec_decode/adaptive_verification.py` and its docs (docs/model.md
 //! 6.2). Passes are timed at the captured sizes and, beyond them, at 1.5, 2, 4 … times the largest up to the token budget.
 //! A running maximum makes the times monotone. Up to the largest captured size a pass is padded, so a size costs what the
 //! next captured one does; above it nothing pads, and times are interpolated among the points that are above it

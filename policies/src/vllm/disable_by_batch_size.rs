@@ -1,7 +1,7 @@
 //! `disable-by-batch-size`: a fixed draft length, and none at all while many requests are running.
 //!
 //! Source: vllm-project/vllm PR #4592, `speculative_disable_by_batch_size` of the v0 engine (it is in 0.6.3), restated in
-//! policies.md 4.6 (a). V1 has nothing of it, 0.33.0 included.
+//! docs/model.md 4.6 (a). V1 has nothing of it, 0.33.0 included.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};

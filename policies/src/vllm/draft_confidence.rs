@@ -2,7 +2,7 @@
 //! fell short.
 //!
 //! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`,
-//! @1447128d), which is in no release; restated in policies.md 4.6 (f). It is no setting of `threshold`, since the first draft's confidence is
+//! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is no setting of `threshold`, since the first draft's confidence is
 //! not looked at.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};

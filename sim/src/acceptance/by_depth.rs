@@ -1,5 +1,5 @@
 //! `by-depth`: heads that feed on their own hidden states (EAGLE family): the deeper since the last verification, the
-//! worse. One keyed uniform a position, a threshold a depth: right iff u_n < a(depth) (policies.md 13).
+//! worse. One keyed uniform a position, a threshold a depth: right iff u_n < a(depth) (docs/model.md 13).
 
 use super::TruthRow;
 use super::source::{Bits, fill_constant};

@@ -1,5 +1,5 @@
 //! The confidence a draft reports: drawn after the bit, from its law given the bit, so that P(right | confidence) is the
-//! declared curve (policies.md 6.3 and 13).
+//! declared curve (docs/model.md 6.3 and 13).
 //!
 //! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at depth j. With
 //! z = w·x + b_j and a normal prior on z, its mean is solved so that the marginal P(right) is the position's own rate;

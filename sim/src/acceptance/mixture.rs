@@ -1,6 +1,6 @@
 //! `mixture`: every request has an acceptance rate of its own, drawn from a Beta law (of its task category), and its bits
 //! are autocorrelated by position. The conditional rate rises with depth although each request's is constant: deep
-//! positions are reached by easy requests (policies.md 6.5).
+//! positions are reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};

@@ -1,4 +1,4 @@
-//! What the draft would get right: fixed per request before any policy acts (policies.md 13).
+//! What the draft would get right: fixed per request before any policy acts (docs/model.md 13).
 
 mod by_depth;
 mod confidence;

@@ -1,5 +1,5 @@
 //! `prompt-lookup`: the proposal is text copied from the context. Whether there is a match, and how long it stays right,
-//! are properties of the position where the lookup starts (policies.md 13).
+//! are properties of the position where the lookup starts (docs/model.md 13).
 //!
 //! The output alternates between stretches that repeat earlier text and stretches that do not, a two-state chain by
 //! position. Inside a repeating stretch a lookup matches and is right to the stretch's end; outside it matches now and

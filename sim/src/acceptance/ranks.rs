@@ -1,5 +1,5 @@
 //! The draft's further guesses: when its first choice is wrong, which of the others is right, and what the draft thinks of
-//! them. Trees need it (policies.md 5.3, 13).
+//! them. Trees need it (docs/model.md 5.3, 13).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 //! `recorded` and `table`: bits of a real run. What was not drafted there is unknown, and is drawn once from the hazards of
-//! the recording; beyond its end everything is wrong (policies.md 13), or a table begins again.
+//! the recording; beyond its end everything is wrong (docs/model.md 13), or a table begins again.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -33,8 +33,8 @@ impl Recorded {
         &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
     }
 
-    /// Where the recording stands at an output position, if it reaches that far. Position 0 is the prefill's own token,
-    /// which no draft stands for: what begins again does so at 1.
+    /// Where the recording stands at an output position, if it reaches that far. Position 0 comes
+    /// from the prefill and is never drafted, so that a recording that wraps begins again at 1.
     fn at(&self, recording: &Recording, position: usize) -> Option<usize> {
         match recording.bits.len() {
             len if position < len => Some(position),

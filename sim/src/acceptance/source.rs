@@ -1,4 +1,4 @@
-//! What every source shares: bits come from the source, confidences from the one model of them (policies.md 13: first the
+//! What every source shares: bits come from the source, confidences from the one model of them (docs/model.md 13: first the
 //! bit, then the confidence from its conditional law given the bit).
 
 use super::confidence::ConfidenceModel;

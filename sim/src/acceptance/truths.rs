@@ -1,5 +1,5 @@
-//! The truth of the requests in the system: what a draft would say, and what of it would be accepted. Any executor that
-//! looks acceptance up, and does not compute it, looks here.
+//! The acceptance bits of the requests in the system, for executors that look acceptance up: the event clock, replay, and devices
+//! with a declared source.
 
 use super::{AcceptanceSource, TruthRow};
 use crate::drafts::Drafts;

@@ -29,7 +29,7 @@ pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
     if depth == 0 && crate::shape::draft_idle_pass(batch).is_some() {
-        // The draft may still have prompts or gaps to run over (policies.md 12).
+        // The draft may still have prompts or gaps to run over (docs/model.md 12).
         run.idle(executor, PassCost::ByPass)?;
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);

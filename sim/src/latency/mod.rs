@@ -21,9 +21,9 @@ pub use staircase::{Staircase, StaircaseSpec};
 /// One forward pass as a latency model sees it: sums over everything in the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
-    /// New tokens pushed through the model (policies.md 12 `batched`).
+    /// New tokens pushed through the model (docs/model.md 12 `batched`).
     pub batched: u64,
-    /// Tokens of KV read, after [`ContextReads`] was applied (policies.md 12 `context`).
+    /// Tokens of KV read, after [`ContextReads`] was applied (docs/model.md 12 `context`).
     pub context: u64,
     /// Query-key pairs attention computes: sum over new tokens of the KV each attends to.
     pub pairs: u64,

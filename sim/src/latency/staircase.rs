@@ -1,5 +1,5 @@
 //! `staircase`: engines run padded CUDA graphs, so a pass takes the time of the next captured size; above the largest one
-//! the time is linear in tokens, with a jump at the border (policies.md 0.9, 6.2).
+//! the time is linear in tokens, with a jump at the border (docs/model.md 0.9, 6.2).
 
 use super::bad::{BadLatency, bad};
 use super::{LatencyModel, PassShape};

@@ -132,7 +132,7 @@ impl RequestRecords {
         (self.finish[i] - self.arrival[i]).as_s()
     }
 
-    /// Time per output token after the first, seconds; `None` for a one-token output (policies.md 14).
+    /// Time per output token after the first, seconds; `None` for a one-token output (docs/model.md 14).
     pub fn tpot_s(&self, i: usize) -> Option<f64> {
         (self.emitted[i] > 1).then(|| (self.finish[i] - self.first_token[i]).as_s() / f64::from(self.emitted[i] - 1))
     }

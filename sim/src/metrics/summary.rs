@@ -1,4 +1,4 @@
-//! The numbers of a run, by the definitions of policies.md 4.8 and 14. "Goodput" never stands alone.
+//! The numbers of a run, by the definitions of docs/model.md 4.8 and 14. "Goodput" never stands alone.
 
 use super::{Outcome, Overload, RequestRecords, Totals, overload};
 use serde::{Deserialize, Serialize};
@@ -130,7 +130,7 @@ pub struct Summary {
     pub accepted_per_step: f64,
     /// accepted / drafted; `None` when nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// 1 + accepted / rounds; `None` when nothing was verified. Never rank policies by it (policies.md 4.8).
+    /// 1 + accepted / rounds; `None` when nothing was verified. Never rank policies by it (docs/model.md 4.8).
     pub mean_acceptance_length: Option<f64>,
     /// Counts at each draft position, up to the deepest verified.
     pub positions: Vec<PositionCounts>,

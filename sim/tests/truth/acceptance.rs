@@ -1,4 +1,4 @@
-//! The truth of a request against theory, from outside: what a run of drafts meets (policies.md 13). Each source on its own
+//! The truth of a request against theory, from outside: what a run of drafts meets (docs/model.md 13). Each source on its own
 //! is tested beside its code.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};

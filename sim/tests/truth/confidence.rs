@@ -1,5 +1,5 @@
 //! Confidences against their definition: P(right | confidence) is the declared curve, for every source; bits never
-//! depend on them (policies.md 13).
+//! depend on them (docs/model.md 13).
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};

@@ -1,4 +1,4 @@
-//! The oracle's provable claim (policies.md 13): on every state that a policy visits, its realised token goodput of that
+//! The oracle's provable claim (docs/model.md 13): on every state that a policy visits, its realised token goodput of that
 //! step is at least that policy's, or that of any fixed length. Over a whole trace nothing is provable.
 
 use crate::world::{World, poisson};
@@ -153,7 +153,7 @@ impl Around for Watched {
     }
 }
 
-/// Policies.md 13, for every policy that drafts chains: trees propose what a chain cannot.
+/// docs/model.md 13, for every policy that drafts chains: trees propose what a chain cannot.
 #[test]
 fn no_policy_beats_the_oracle_on_a_state_it_visits() {
     for seed in 1..=20 {

@@ -24,7 +24,7 @@ const GENERATION_CAP: f64 = 1024.0;
 const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
 
 /// Which draws are kept. The defaults are AdaSpec's: prompts and outputs of at least 4 tokens, prompts and outputs up
-/// to 1024, together up to 2048 (Huang et al., SoCC 2025, artifact; policies.md 2.1). Others are drawn again, category
+/// to 1024, together up to 2048 (Huang et al., SoCC 2025, artifact; docs/model.md 2.1). Others are drawn again, category
 /// included, as if the data set had been filtered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -1,5 +1,4 @@
 use super::*;
-use itertools::Itertools;
 use std::collections::HashSet;
 
 #[test]
@@ -57,16 +56,5 @@ fn families_are_known_by_name() {
 /// The weights that ship were trained on these texts; another text makes them answer something else.
 #[test]
 fn the_text_has_not_changed() {
-    for (family, expected) in Family::ALL.into_iter().zip_eq(GOLDEN) {
-        assert_eq!(document(family, 1, 0).text(), expected);
-    }
+    insta::assert_debug_snapshot!(Family::ALL.map(|family| document(family, 1, 0).text()));
 }
-
-const GOLDEN: [&str; 6] = [
-    "Cipher mirror: the baker brought the hammer and the hunter built the odd cup\nCode: gsv yzpvi yilftsg gsv sznnvi zmw gsv sfmgvi yfrog gsv lww xfk\n",
-    "Story: The golden weaver secretly touched the needle. The porter sadly brought the hungry candle on the stairs. The blue shepherd saw the chain under the oak.\nSummary: The weaver touched the needle, the porter brought the candle, the shepherd saw the chain.\n",
-    "Who was Boris Jukudel? Say: pet, town, trade.\nFact: Boris Jukudel kept a copper ferret, came from Fekith, worked as a toll keeper.\n",
-    "Sum: Start with 1731, take 50, take 28, add 4688.\nWork: 1731-50=1681; 1681-28=1653; 1653+4688=6341. It is 6341.\n",
-    "List: bread ce32, kite kg791, jewel jf742, pipe dn96.\nFind kite, bread, pipe, jewel: The kite has kg791, the bread has ce32, the pipe has dn96, the jewel has jf742.\n",
-    "Guest: Good evening, I am Simon. I would like a room for three on Thursday.\nHost: A fine evening, Simon. There is one room left, noted for three on Thursday. Do come again.\n",
-];

@@ -1,4 +1,4 @@
-//! vLLM's `KVCacheManager` (policies.md 4.4): what of a request is cached, and whether there are slots for its tokens.
+//! vLLM's `KVCacheManager` (docs/model.md 4.4): what of a request is cached, and whether there are slots for its tokens.
 //! Where the draft has a pool of its own, it has to have as many blocks.
 
 use super::block_pool::{BlockPool, Content};
@@ -48,7 +48,7 @@ impl<'a> KvCacheManager<'a> {
             DraftKv::Separate { blocks } if drafting => Some(pool(blocks)),
             _ => None,
         };
-        // One block is the null block (policies.md 4.1); v0 has none.
+        // One block is the null block (docs/model.md 4.1); v0 has none.
         let null = u32::from(rules.version != Version::V0);
         KvCacheManager {
             workload,

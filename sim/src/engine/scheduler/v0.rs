@@ -1,4 +1,4 @@
-//! vLLM v0 as the papers ran (policies.md 14; vLLM 0.6.3, `core/scheduler.py`): a step is a prefill step (waiting prompts, whole,
+//! vLLM v0 as the papers ran (docs/model.md 14; vLLM 0.6.3, `core/scheduler.py`): a step is a prefill step (waiting prompts, whole,
 //! never speculating) or, when none can start, a decode step of all running requests. Drafts do not charge the budget.
 
 use super::state::Scheduler;
