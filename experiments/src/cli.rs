@@ -148,6 +148,10 @@ const SHOW_EXAMPLES: &str = "Examples:
   foretoken policies show adaspec
   foretoken policies show sglang-gen3 --format json";
 
+const NEW_EXAMPLES: &str = "Examples:
+  foretoken policies new my-policy
+  foretoken policies new my-policy --family confidence --source ../foretoken";
+
 const DEFAULTS_EXAMPLES: &str = "Examples:
   foretoken policies defaults adaspec";
 
@@ -404,6 +408,18 @@ pub enum PoliciesCommand {
     Defaults {
         /// Its name
         name: String,
+    },
+    /// Write a new policy, which works and is to be changed, and its row of the table into Foretoken's source
+    #[command(after_help = NEW_EXAMPLES)]
+    New {
+        /// Its name, in kebab-case
+        name: String,
+        /// The folder of policies/src that it belongs to
+        #[arg(long, default_value = foretoken_policies::template::USUAL_FAMILY)]
+        family: String,
+        /// The source tree
+        #[arg(long, default_value = ".")]
+        source: PathBuf,
     },
 }
 

@@ -59,6 +59,9 @@ fn run(command: cli::Command) -> problem::Result<()> {
         cli::Command::Policies(cli::PoliciesCommand::List { format }) => commands::policies::list(format),
         cli::Command::Policies(cli::PoliciesCommand::Show { name, format }) => commands::policies::show(&name, format),
         cli::Command::Policies(cli::PoliciesCommand::Defaults { name }) => commands::policies::defaults(&name),
+        cli::Command::Policies(cli::PoliciesCommand::New { name, family, source }) => {
+            commands::policies::new(&name, &family, &source)
+        }
         cli::Command::Decide(args) => commands::decide::run(&args),
         cli::Command::Export(cli::ExportCommand::Sglang(args)) => commands::export::sglang(&args),
         cli::Command::Export(cli::ExportCommand::Vllm(args)) => commands::export::vllm(&args),

@@ -65,7 +65,7 @@ pub trait Definition {
     /// Paper and section, or engine and file.
     fn source(&self) -> &'static str;
 
-    /// What it sees when it decides (policies.md 8).
+    /// What it sees when it decides (docs/model.md 8).
     fn sees(&self) -> &'static str;
 
     /// In what it differs from the published artefact, and why.
@@ -83,6 +83,16 @@ pub trait Definition {
 
     /// Does it learn from accepted counts alone, so that a history of them is all it needs (`foretoken decide`)?
     fn learns_from_counts(&self) -> bool {
+        false
+    }
+
+    /// Do its lengths depend on nothing that it sees? Then nothing is drawn of what it learnt.
+    fn is_blind(&self) -> bool {
+        false
+    }
+
+    /// Does it stop speculating where a step would be over the TPOT bound?
+    fn stops_for_slo(&self) -> bool {
         false
     }
 

@@ -4,7 +4,6 @@
 use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
-use foretoken_policies::{PolicySpec, SloMode};
 use foretoken_report::Cell;
 use foretoken_sim::metrics::{Interval, Overload, Quantiles, Slo};
 use foretoken_sim::{DraftKv, Summary};
@@ -201,7 +200,7 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         policy: spec.label(),
         implied: plan.policies[at].implied,
         sees_hidden_truth: spec.sees_hidden_truth(),
-        stops_for_slo: matches!(spec, PolicySpec::Adaspec(a) | PolicySpec::AdaspecMinus(a) if a.slo == SloMode::Step),
+        stops_for_slo: spec.definition().stops_for_slo(),
         overload: fell_behind(&own),
         speedup_over_overload: own.iter().any(|c| c.over_overload),
         attains_by_definition: own.iter().all(|c| c.attains_by_definition()),

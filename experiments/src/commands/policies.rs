@@ -3,11 +3,13 @@
 use super::print;
 use crate::cli::Format;
 use foretoken_policies::PolicySpec;
+use foretoken_policies::template::{CannotWrite, NewPolicy, new_policy};
 use foretoken_run::load::with_defaults;
-use foretoken_spec::problem::Result;
+use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::read::unknown_policy;
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::Path;
 
 /// A policy as JSON.
 #[derive(Serialize)]
@@ -50,6 +52,25 @@ pub fn list(format: Format) -> Result<()> {
         writeln!(text, "{name:width$}  {}", spec.summary()).expect("writing to a string cannot fail");
     }
     print(&text)
+}
+
+/// Writes a new policy into a source tree, and says what is left to do.
+pub fn new(name: &str, family: &str, source: &Path) -> Result<()> {
+    let NewPolicy { file, table } = new_policy(source, name, Some(family)).map_err(|e| {
+        let problem = Problem::bad_input(e.to_string());
+        match e {
+            CannotWrite::NoTable { .. } | CannotWrite::Io { doing: "read", .. } => {
+                problem.help("name the folder of Foretoken's source with --source")
+            }
+            _ => problem,
+        }
+    })?;
+    print(&format!(
+        "{}: a policy that works; change it\n{}: its row of the table\nnext: INSTA_UPDATE=always cargo test --release -p \
+         foretoken-policies -p foretoken-tests, and look at the snapshots' new lines\n",
+        file.display(),
+        table.display()
+    ))
 }
 
 /// Shows a policy: what it does, its source, what it sees, how it differs from what was published, its settings.

@@ -35,6 +35,10 @@ impl Definition for Random {
         if self.per_request { Look { marker: Marker::Cross, ..usual } } else { usual }
     }
 
+    fn is_blind(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         Ok(())
     }

@@ -27,6 +27,10 @@ impl Definition for Autoregressive {
         "none"
     }
 
+    fn is_blind(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         Ok(())
     }

@@ -49,6 +49,10 @@ impl Definition for Fixed {
         Look::of_length(self.k)
     }
 
+    fn is_blind(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let why = || format!("{} is more than {MAX_SPEC_LEN} draft tokens", self.k);
         Check("fixed").that("k", self.k <= MAX_SPEC_LEN, why)

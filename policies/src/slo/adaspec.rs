@@ -103,6 +103,10 @@ impl Definition for Adaspec {
          confidence (Eq. 7), every request counts one bonus token (Eq. 6), lengths are capped at 8"
     }
 
+    fn stops_for_slo(&self) -> bool {
+        self.slo == SloMode::Step
+    }
+
     fn check(&self) -> Result<(), BadParameter> {
         let check = Check("adaspec");
         check.share("prev_confidence", self.prev_confidence)?;

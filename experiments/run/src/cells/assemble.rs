@@ -91,9 +91,6 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     Ok(Assembled { comparison, numbers })
 }
 
-/// Policies whose lengths do not depend on anything they see.
-const BLIND: [&str; 3] = ["autoregressive", "fixed", "random"];
-
 /// The cells of a plan, in its order, before they have results.
 pub fn entries(plan: &Plan) -> Vec<Entry> {
     let bounds: Vec<Option<ScaledBound>> = (0..plan.variants.len()).map(|v| scaled_bound(plan, v)).collect();
@@ -108,7 +105,7 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
                 _ if id.policy == plan.baseline => Role::Baseline,
                 _ => Role::Contender,
             },
-            blind: BLIND.contains(&entrant.spec.name()),
+            blind: entrant.spec.definition().is_blind(),
             implied: entrant.implied,
             bound: bounds[id.variant].clone(),
         }

@@ -81,7 +81,7 @@ mod tests {
     use foretoken_sim::{Coefficients, ContextReads, Drafting};
     use foretoken_spec::paper::At;
 
-    /// The context sign test of policies.md 10 at its first point, and its ends: free drafts are always worth it, dear ones
+    /// The context sign test of docs/model.md 10 at its first point, and its ends: free drafts are always worth it, dear ones
     /// never.
     #[test]
     fn the_best_length_in_a_belief() {
