@@ -1,5 +1,5 @@
-//! What a release of vLLM makes of settings that are left out, and the numbers that it derives from others: read where
-//! [`rules`](super::rules) were.
+//! What a release of vLLM makes of settings that are left out, and the numbers that it derives from others; read in the files that
+//! [`rules`](super::rules) names.
 
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
