@@ -1,6 +1,11 @@
 //! Experiments on a device: the same engine, scheduler and policies on a wall clock ([`serve`]), and how wrong the simulator is about
 //! them ([`validate`]).
 
+/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
+macro_rules! eprintln {
+    ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
+}
+
 pub mod gpu;
 pub mod models;
 pub mod serve;

@@ -2,6 +2,11 @@
 //! and in parallel ([`cells`]), what they say beside each other ([`compare`]), and all of that into a folder ([`complete`]). The program `foretoken` words and prints it; any
 //! other program can run an experiment as well (`examples/quickstart.rs`).
 
+/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
+macro_rules! eprintln {
+    ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
+}
+
 pub mod believed;
 mod bound;
 pub mod cells;

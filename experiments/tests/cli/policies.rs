@@ -175,3 +175,32 @@ fn sglangs_settings_come_in_and_go_out() {
     assert!(place.fails(&["export", "sglang", "adaspec"], 2).contains("adaspec"));
     assert!(place.fails(&["export", "sglang", "sglang-gen9"], 2).contains("did you mean"));
 }
+
+/// What is written compiles and passes its tests: `policies/tests/new_policy.rs`. Here: the command's words and exit codes.
+#[test]
+fn a_new_policy_is_written_into_a_source_tree_or_nothing_is() {
+    let place = Place::new();
+    let error = place.fails(&["policies", "new", "my-policy"], 2);
+    assert!(error.contains("policies/src/lib.rs") && error.contains("--source"), "{error}");
+    let table = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies/src/lib.rs");
+    std::fs::create_dir_all(place.path("tree/policies/src/confidence")).unwrap();
+    std::fs::copy(table, place.path("tree/policies/src/lib.rs")).unwrap();
+    let new =
+        |name: &'static str, family: &'static str| ["policies", "new", name, "--family", family, "--source", "tree"];
+    for (name, family, said) in [
+        ("fixed", "confidence", "fixed"),
+        ("My Policy", "confidence", "is no name for a policy"),
+        ("match", "confidence", "keyword"),
+        ("my-policy", "nowhere", "there is no family `nowhere`"),
+    ] {
+        let error = place.fails(&new(name, family), 2);
+        assert!(error.contains(said), "{name}: {error}");
+    }
+    assert_eq!(std::fs::read_dir(place.path("tree/policies/src/confidence")).unwrap().count(), 0);
+    let output = place.foretoken().args(new("my-policy", "confidence")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let policy = std::fs::read_to_string(place.path("tree/policies/src/confidence/my_policy.rs")).unwrap();
+    assert!(policy.starts_with("//! `my-policy`"), "{policy}");
+    let error = place.fails(&new("my-policy", "confidence"), 2);
+    assert!(error.contains("my-policy"), "{error}");
+}
