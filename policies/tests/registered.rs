@@ -62,7 +62,7 @@ impl SpecPolicy for Running {
     }
 
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
-        plan.fill(if batch.step % 2 == 0 { self.k } else { (f64::from(self.k) * self.share) as u32 });
+        plan.fill(if batch.step.is_multiple_of(2) { self.k } else { (f64::from(self.k) * self.share) as u32 });
     }
 }
 
