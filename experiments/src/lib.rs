@@ -5,11 +5,8 @@
 //!
 //! A program of one's own that registers policies calls [`main`] and is this program with them.
 
-/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
-macro_rules! eprintln {
-    ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
-}
-
+#[macro_use]
+mod told;
 mod cli;
 mod commands;
 mod state;

@@ -2,18 +2,19 @@
 //!
 //! Always read back from the store, one cell at a time, so that a resumed run goes through the very same bytes.
 
-use super::store::{Store, write_problem};
+use super::folder::Folder;
+use super::id::{CellId, ids, key, swept};
+use super::store::Store;
+use super::unwritten::write_problem;
 use super::warnings::Warnings;
-use super::{CellId, Folder};
 use crate::compare::Comparison;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, Swept, relate, write_calibration,
-    write_figures, write_lengths, write_positions, write_series, write_summary,
+    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration, write_figures,
+    write_lengths, write_positions, write_series, write_summary,
 };
-use foretoken_spec::document::Choice;
 use foretoken_spec::problem::{Problem, Result};
 
 /// The results of a complete run.
@@ -145,28 +146,6 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     }
     relate(&mut cells);
     Ok(Unfinished { cells, warnings: warnings.texts(), damaged })
-}
-
-/// All cells: swept values slowest, then seeds, then policies.
-pub(super) fn ids(plan: &Plan) -> impl Iterator<Item = CellId> + '_ {
-    let (seeds, policies) = (plan.seeds.len(), plan.policies.len());
-    (0..plan.cells()).map(move |i| CellId {
-        variant: i / (seeds * policies),
-        seed: i / policies % seeds,
-        policy: i % policies,
-    })
-}
-
-/// What tells a cell from the others.
-pub(super) fn key(plan: &Plan, id: CellId) -> Key {
-    let (policy, seed) = (plan.policies[id.policy].spec.label(), plan.seeds[id.seed]);
-    Key { policy, sweep: swept(plan, id.variant), seed }
-}
-
-fn swept(plan: &Plan, variant: usize) -> Vec<Swept> {
-    let one =
-        |c: &Choice| Swept { path: c.path.clone(), value: c.value.clone(), number: c.number.filter(|n| n.is_finite()) };
-    plan.variants[variant].choices.iter().map(one).collect()
 }
 
 fn draw(plan: &Plan, folder: &Folder, cells: Vec<Cell>) -> Result<()> {

@@ -1,8 +1,8 @@
 //! The results folder: when it may be used, and what is in it.
 
-use super::Speed;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
-use super::store::write_problem;
+use super::progress::Speed;
+use super::unwritten::write_problem;
 use crate::plan::Plan;
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Problem, Result};

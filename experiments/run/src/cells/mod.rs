@@ -5,17 +5,20 @@
 
 mod assemble;
 mod folder;
+mod id;
 mod manifest;
 mod progress;
 mod store;
+mod unwritten;
 mod warnings;
 
-use assemble::ids;
 pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
 pub use folder::{EXPERIMENT, Folder, LIVE_JSON, Mode, RUNS_JSON, TAPES};
+pub use id::CellId;
 pub use manifest::{AGAIN, Manifest, digest};
 pub use progress::Speed;
-pub use store::{Store, Stored, write_problem};
+pub use store::{Store, Stored};
+pub use unwritten::write_problem;
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -24,21 +27,11 @@ use foretoken_report::not_finite;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{Ending, Run, Summary};
 use foretoken_spec::problem::{Problem, Result};
+use id::{ids, key};
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// Which cell: indices into a plan's variants, seeds and policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellId {
-    /// Combination of swept values.
-    pub variant: usize,
-    /// Seed.
-    pub seed: usize,
-    /// Policy.
-    pub policy: usize,
-}
 
 /// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
 pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
@@ -119,7 +112,7 @@ impl Runner<'_> {
         let policy = &self.plan.policies[id.policy].spec;
         let Played { stored, slo, engine } = play(setting, policy, slo, self.interrupt)?;
         if let Some(fault) = fault(&stored.summary) {
-            let key = assemble::key(self.plan, id);
+            let key = key(self.plan, id);
             return Err(Problem::bad_input(format!("{key}: {fault}")).help(ABSURD));
         }
         self.progress.done(&policy.label(), &stored.summary, engine);

@@ -3,7 +3,9 @@
 //! A file starts with a digest over everything after it; what does not match (a damaged file, a cell of another
 //! plan) is told of, and the cell runs again.
 
-use super::{CellId, Folder};
+use super::folder::Folder;
+use super::id::CellId;
+use super::unwritten::write_problem;
 use foretoken_report::{Cell, Entry, ReportError, Staged};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
 use foretoken_sim::{RequestRecords, Run, StepRecord, Summary};
@@ -128,24 +130,6 @@ impl Store {
 fn name(id: CellId) -> String {
     format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
 }
-
-/// A result that could not be written, with what to do about it.
-pub fn write_problem(error: ReportError) -> Box<Problem> {
-    use std::io::ErrorKind::{OutOfMemory, PermissionDenied, ReadOnlyFilesystem};
-    let what = match &error {
-        ReportError::Write { cause, .. } => match cause.kind() {
-            PermissionDenied | ReadOnlyFilesystem => "make the folder writable or choose another with -o",
-            OutOfMemory => MORE_MEMORY,
-            _ => "free some space or choose another folder with -o",
-        },
-        // zstd and polars say so in words alone.
-        ReportError::Parquet { cause, .. } if cause.to_string().contains("memory") => MORE_MEMORY,
-        _ => "free some space or choose another folder with -o",
-    };
-    Problem::failed(error.to_string()).help(format!("{what}; finished cells are kept, and --resume goes on from them"))
-}
-
-const MORE_MEMORY: &str = "it ran out of memory: give it more, or run fewer cells at a time with --threads 1";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //!
 //! What it may cost is counted in simulated work, not in seconds: the same plan always gets the same answer.
 
+use super::found::Evidence;
 use super::trial::{Trial, alter};
 use crate::cells::{Numbers, play};
 use crate::plan::Plan;
@@ -12,25 +13,12 @@ use foretoken_policies::PolicySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
 /// Requests that a first look is taken at.
 const START: usize = 64;
 /// Request-steps that building a setting is worth: so many, and so many a request.
 const BUILD: (u64, u64) = (50_000, 20);
-
-/// How much of the run was run again without a setting, and came out the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Evidence {
-    /// All of it.
-    Whole,
-    /// So many of its comparisons: swept values and seeds.
-    Part { same: usize, of: usize },
-    /// The first requests of its first comparison.
-    Start { requests: usize },
-}
 
 /// Runs a plan again with other settings.
 pub struct Judge<'a> {

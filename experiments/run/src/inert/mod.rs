@@ -5,6 +5,7 @@
 //! leaving each out, or giving another value where it must be given (`trial.rs`), and comparing all numbers (`judge.rs`). A key
 //! that was given its own default is not looked at, and neither are `[live]` and `[validate]`, which are other commands'.
 
+mod found;
 mod judge;
 mod reasons;
 mod swept;
@@ -13,15 +14,16 @@ mod trial;
 #[cfg(test)]
 mod every_leaf;
 
+pub use found::{Evidence, Inert, NotTried, WithoutEffect};
+
 use crate::cells::Numbers;
 use crate::plan::Plan;
 use crate::setting::Setting;
 use foretoken_spec::document::Path;
 use foretoken_spec::paper::Measure;
 use foretoken_spec::problem::Result;
-use judge::{Evidence, Judge};
+use judge::Judge;
 use reasons::Facts;
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 use trial::Trials;
 
@@ -41,43 +43,6 @@ pub enum Check {
 const SMALL: u64 = 12_000_000;
 /// On a long run, this part of it.
 const PART: u64 = 4;
-
-/// The settings that did nothing, and those that nothing is known of.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Inert {
-    /// Settings that changed no number.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub without_effect: Vec<WithoutEffect>,
-    /// Settings that were not tried.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_tried: Vec<NotTried>,
-}
-
-/// A setting that changed no number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WithoutEffect {
-    /// Its key.
-    pub path: String,
-    /// What it was given, as TOML; absent when it was swept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// What was tried instead.
-    pub tried: String,
-    /// How much came out the same.
-    pub evidence: Evidence,
-    /// Why it did nothing, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-}
-
-/// A setting that was not tried.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NotTried {
-    /// Its key.
-    pub path: String,
-    /// Would `--check-settings always` try it? If not, it must be given and no other value is known to be valid.
-    pub for_its_cost: bool,
-}
 
 /// Finds the settings of a finished run that did nothing. `numbers`: of its cells, in the order of the plan.
 pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBool) -> Result<Inert> {
@@ -143,63 +108,4 @@ fn look_at(
     inert.not_tried =
         left.chain(impossible).map(|(path, for_its_cost)| NotTried { path: path.to_string(), for_its_cost }).collect();
     Ok(inert)
-}
-
-impl Inert {
-    /// What a user should be told: a line for each reason with the settings that did nothing for it, one for each setting
-    /// without a known reason, and one for those that were not tried for their cost.
-    pub fn lines(&self) -> Vec<String> {
-        let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
-        for one in &self.without_effect {
-            let like = |group: &&mut Vec<&WithoutEffect>| one.why.is_some() && group[0].like(one);
-            match groups.iter_mut().find(like) {
-                Some(group) => group.push(one),
-                None => groups.push(vec![one]),
-            }
-        }
-        let mut lines: Vec<String> = groups.iter().map(|group| line(group)).collect();
-        let left: Vec<&str> = self.not_tried.iter().filter(|n| n.for_its_cost).map(|n| n.path.as_str()).collect();
-        if !left.is_empty() {
-            lines.push(format!(
-                "whether these settings do anything was not tried, for what it costs (--check-settings always tries): {}",
-                left.join(", ")
-            ));
-        }
-        lines
-    }
-}
-
-impl WithoutEffect {
-    /// Did it come to nothing for the same reason, as far as is known?
-    fn like(&self, other: &WithoutEffect) -> bool {
-        (&self.why, self.evidence) == (&other.why, other.evidence)
-    }
-
-    fn given(&self) -> String {
-        match &self.value {
-            Some(value) if value.len() < 60 => format!("{} = {value}", self.path),
-            _ => self.path.clone(),
-        }
-    }
-}
-
-/// One line for settings that are alike.
-fn line(group: &[&WithoutEffect]) -> String {
-    let (first, given) = (group[0], group.iter().map(|one| one.given()).collect::<Vec<_>>().join(", "));
-    let why = first.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let tried = match group {
-        [one] => one.tried.as_str(),
-        _ => "without each, or with another value in its place",
-    };
-    match first.evidence {
-        Evidence::Whole => format!("{given} changed no number{why}; every result is the same {tried}"),
-        Evidence::Part { same, of } => format!(
-            "{given} changed no number in {same} of {of} comparisons{why}; tried {tried}, and --check-settings always \
-             tries all"
-        ),
-        Evidence::Start { requests } => format!(
-            "{given} changed no number of the first {requests} requests{why}; tried {tried}, and --check-settings always \
-             tries all"
-        ),
-    }
 }

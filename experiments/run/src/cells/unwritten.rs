@@ -1,0 +1,22 @@
+//! What could not be written.
+
+use foretoken_report::ReportError;
+use foretoken_spec::problem::Problem;
+
+/// A result that could not be written, with what to do about it.
+pub fn write_problem(error: ReportError) -> Box<Problem> {
+    use std::io::ErrorKind::{OutOfMemory, PermissionDenied, ReadOnlyFilesystem};
+    let what = match &error {
+        ReportError::Write { cause, .. } => match cause.kind() {
+            PermissionDenied | ReadOnlyFilesystem => "make the folder writable or choose another with -o",
+            OutOfMemory => MORE_MEMORY,
+            _ => "free some space or choose another folder with -o",
+        },
+        // zstd and polars say so in words alone.
+        ReportError::Parquet { cause, .. } if cause.to_string().contains("memory") => MORE_MEMORY,
+        _ => "free some space or choose another folder with -o",
+    };
+    Problem::failed(error.to_string()).help(format!("{what}; finished cells are kept, and --resume goes on from them"))
+}
+
+const MORE_MEMORY: &str = "it ran out of memory: give it more, or run fewer cells at a time with --threads 1";
