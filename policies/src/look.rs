@@ -1,10 +1,9 @@
 //! How a policy looks in every figure: a colour of the Okabe-Ito palette (told apart by colour-blind readers), and a
 //! dash and a marker, so that no figure leans on colour alone. It draws nothing.
 
-use crate::registry::Row;
+pub use foretoken_sim::look::{Colour, Dash, Look, Marker};
 
-/// Red, green, blue.
-pub type Colour = (u8, u8, u8);
+use crate::registry::Row;
 
 /// Okabe and Ito, "Color Universal Design" (2008).
 pub(crate) const BLACK: Colour = (0, 0, 0);
@@ -16,70 +15,19 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (204, 121, 167);
 
-/// Dash of a policy's lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dash {
-    /// ────
-    Solid,
-    /// ─ ─ ─
-    Dashed,
-    /// · · ·
-    Dotted,
-    /// ── ── ──
-    LongDash,
-}
-
-/// Marker of a policy's points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Marker {
-    /// ●
-    Circle,
-    /// ■
-    Square,
-    /// ▲
-    Triangle,
-    /// ▼
-    TriangleDown,
-    /// ◆
-    Diamond,
-    /// ×
-    Cross,
-    /// +
-    Plus,
-    /// ○
-    Ring,
-}
-
-/// Colour, dash and marker of a policy with its settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Look {
-    /// Colour of lines and points.
-    pub colour: Colour,
-    /// Dash of lines.
-    pub dash: Dash,
-    /// Marker of points.
-    pub marker: Marker,
-}
-
-impl Look {
-    pub(crate) const fn new(colour: Colour, dash: Dash, marker: Marker) -> Look {
-        Look { colour, dash, marker }
-    }
-
-    /// Of a fixed draft length. The papers' 1, 3 and 5 differ in dash as well.
-    pub(crate) const fn of_length(k: u32) -> Look {
-        const MARKERS: [Marker; 8] = [
-            Marker::Ring,
-            Marker::Circle,
-            Marker::Square,
-            Marker::Triangle,
-            Marker::TriangleDown,
-            Marker::Diamond,
-            Marker::Plus,
-            Marker::Cross,
-        ];
-        Look::new(BLUE, DASHES[k as usize / 2 % 4], MARKERS[k as usize % 8])
-    }
+/// Of a fixed draft length. The papers' 1, 3 and 5 differ in dash as well.
+pub(crate) const fn of_length(k: u32) -> Look {
+    const MARKERS: [Marker; 8] = [
+        Marker::Ring,
+        Marker::Circle,
+        Marker::Square,
+        Marker::Triangle,
+        Marker::TriangleDown,
+        Marker::Diamond,
+        Marker::Plus,
+        Marker::Cross,
+    ];
+    Look::new(BLUE, DASHES[k as usize / 2 % 4], MARKERS[k as usize % 8])
 }
 
 const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
@@ -117,7 +65,7 @@ fn colour(family: &str) -> Colour {
 fn by_settings() -> impl Iterator<Item = Look> {
     let batch = Look::new(SKY_BLUE, Dash::Dashed, Marker::Square);
     let per_request = Look::new(GREY, Dash::Dotted, Marker::Cross);
-    (0..8).map(Look::of_length).chain([batch, per_request])
+    (0..8).map(of_length).chain([batch, per_request])
 }
 
 /// The first look that nobody has: in the family's colour, while there is one.

@@ -13,7 +13,7 @@ pub const TRUSTED_ERROR: f64 = 0.10;
 pub const TABLE_ERROR: f64 = 0.05;
 
 /// Samples above this many times the median are taken to be interrupted, and left out.
-pub(crate) const INTERRUPTED: f64 = 3.0;
+pub const INTERRUPTED: f64 = 3.0;
 
 /// The times of one shape.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +60,7 @@ impl Timed {
 }
 
 /// The median; NaN without values.
-pub(crate) fn median(mut x: Vec<f64>) -> f64 {
+pub fn median(mut x: Vec<f64>) -> f64 {
     x.sort_unstable_by(f64::total_cmp);
     match x.len() {
         0 => f64::NAN,

@@ -10,8 +10,6 @@ mod linear;
 mod measure;
 mod modelled;
 mod nnls;
-#[cfg(feature = "device")]
-mod pair;
 mod partial;
 mod profile;
 mod setup;
@@ -20,14 +18,14 @@ mod table;
 #[cfg(test)]
 mod testing;
 
-pub use assess::{FOLDS, TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, folds};
+pub use assess::{
+    FOLDS, INTERRUPTED, TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, folds, median,
+};
 pub use busy::{Busy, CpuTime};
 pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};
 pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Visit, collect, drift, measure, schedule};
 pub use modelled::fit_truth;
-#[cfg(feature = "device")]
-pub use pair::{PairPasses, memory_needed};
 pub use partial::{Kept, Partial, PartialError};
 pub use profile::{
     ByRegion, DeviceInfo, Errors, LinearFit, Measurement, Measuring, ModelInfo, ModelProfile, OlsFit, Profile,

@@ -1,7 +1,7 @@
 //! A policy around another one: to delay, watch or write down what it does.
 
-use crate::drafts::Drafts;
-use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome, Wants};
+use crate::drafts::{Drafts, Wants};
+use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};
 use crate::workload::RequestId;
 
 /// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.

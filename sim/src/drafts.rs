@@ -1,7 +1,26 @@
 //! The drafts of a step: how long they are, what the draft says of them, and what of them is verified.
 
-use crate::policy::Wants;
 use crate::tree::DraftTree;
+
+/// What a policy looks at. It is made (and, on hardware, copied back) only then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// The draft's probability of each token it drafted.
+    pub confidence: bool,
+    /// The entropy, in nats, of the distribution each token was drafted from.
+    pub entropy: bool,
+    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one, known after verification.
+    pub divergence: bool,
+}
+
+impl Wants {
+    /// Confidences alone.
+    pub const CONFIDENCE: Wants = Wants { confidence: true, entropy: false, divergence: false };
+    /// Entropies alone.
+    pub const ENTROPY: Wants = Wants { confidence: false, entropy: true, divergence: false };
+    /// Divergences alone.
+    pub const DIVERGENCE: Wants = Wants { confidence: false, entropy: false, divergence: true };
+}
 
 /// What was drafted in this step, and what of it is to be verified.
 #[derive(Debug, Default)]

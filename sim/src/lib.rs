@@ -15,6 +15,7 @@ pub mod event_clock;
 pub mod executor;
 pub mod latency;
 pub mod live;
+pub mod look;
 pub mod luck;
 pub mod metrics;
 pub mod oracle;
@@ -34,7 +35,7 @@ pub use config::{
     BadConfig, BudgetCharge, DeliverAt, DraftAt, DraftGap, DraftKv, DraftMethod, EngineConfig, FirstDraftPass,
     MAX_SPEC_LEN, Runner, SchedulingPolicy, Version,
 };
-pub use drafts::Drafts;
+pub use drafts::{Drafts, Wants};
 pub use draws::Draws;
 pub use engine::{Ending, RejectReason};
 pub use executor::RequestTruth;
@@ -44,7 +45,7 @@ pub use metrics::{Outcome, RequestRecords, StepRecord, Summary, Totals};
 pub use oracle::{OraclePolicy, Truth};
 pub use policy::{
     BatchView, Candidate, ChunkTotals, Continue, DraftLimits, DraftPlan, DraftShape, Explanation, SpecPolicy,
-    StepOutcome, Wants,
+    StepOutcome,
 };
 pub use serving::{Run, Served, Serving};
 pub use simulation::{Simulation, Speculation};

@@ -2,8 +2,10 @@
 //! would not know.
 
 use crate::config::BatchRange;
+use crate::drafts::{Drafts, Wants};
+use crate::time::Time;
 use crate::tree::Growth;
-use crate::{Drafts, RequestId, Time};
+use crate::workload::RequestId;
 
 /// Prefill work that rides in a pass: sums over its chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,26 +160,6 @@ pub enum Continue {
     Yes,
     /// Stop drafting for the whole batch.
     Stop,
-}
-
-/// What a policy looks at. It is made (and, on hardware, copied back) only then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// The draft's probability of each token it drafted.
-    pub confidence: bool,
-    /// The entropy, in nats, of the distribution each token was drafted from.
-    pub entropy: bool,
-    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one, known after verification.
-    pub divergence: bool,
-}
-
-impl Wants {
-    /// Confidences alone.
-    pub const CONFIDENCE: Wants = Wants { confidence: true, entropy: false, divergence: false };
-    /// Entropies alone.
-    pub const ENTROPY: Wants = Wants { confidence: false, entropy: true, divergence: false };
-    /// Divergences alone.
-    pub const DIVERGENCE: Wants = Wants { confidence: false, entropy: false, divergence: true };
 }
 
 /// Something a policy weighed before it decided.

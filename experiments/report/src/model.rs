@@ -1,6 +1,7 @@
 //! What a report is made of: plain data, handed over by whoever ran the cells.
 
 use crate::Cdf;
+pub use foretoken_sim::look::{Dash, Look, Marker};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
 use foretoken_sim::{RequestRecords, Summary};
 use std::fmt;
@@ -38,51 +39,6 @@ impl fmt::Display for Source {
             Source::ProfiledRecorded => "simulated on profiled costs and recorded acceptance",
         })
     }
-}
-
-/// Dash of a policy's lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dash {
-    /// ────
-    Solid,
-    /// ─ ─ ─
-    Dashed,
-    /// · · ·
-    Dotted,
-    /// ── ── ──, longer than `Dashed`
-    LongDash,
-}
-
-/// Marker of a policy's points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Marker {
-    /// ●
-    Circle,
-    /// ■
-    Square,
-    /// ▲
-    Triangle,
-    /// ▼
-    TriangleDown,
-    /// ◆
-    Diamond,
-    /// ×
-    Cross,
-    /// +
-    Plus,
-    /// ○
-    Ring,
-}
-
-/// How a policy looks, in every figure of every report the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Look {
-    /// Red, green, blue.
-    pub colour: (u8, u8, u8),
-    /// Dash of its lines.
-    pub dash: Dash,
-    /// Marker of its points.
-    pub marker: Marker,
 }
 
 /// One swept setting of a cell.

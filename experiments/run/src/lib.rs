@@ -16,7 +16,6 @@ pub mod explorer;
 pub mod inert;
 pub mod interrupt;
 pub mod load;
-pub mod look;
 pub mod machine;
 pub mod papers;
 pub mod perfetto;

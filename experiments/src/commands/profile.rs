@@ -9,9 +9,10 @@ use foretoken_kernels::model::{LlamaShape, preset};
 use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
 use foretoken_live::gpu;
 use foretoken_live::models::{AnyWeights, Model};
+use foretoken_live::pair::PairPasses;
 use foretoken_profiler::{
-    CpuTime, Density, DeviceInfo, MeasureError, ModelInfo, PairPasses, Partial, PartialError, Profile, Region, Role,
-    Room, Setup, Visit, measure,
+    CpuTime, Density, DeviceInfo, MeasureError, ModelInfo, Partial, PartialError, Profile, Region, Role, Room, Setup,
+    Visit, measure,
 };
 use foretoken_report::Staged;
 use foretoken_run::{interrupt, machine};

@@ -2,7 +2,7 @@
 //! `--speculative-num-steps`; AdaSpec's experiments compare with k = 1, 3 and 5).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
-use crate::look::Look;
+use crate::look::{self, Look};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ impl Definition for Fixed {
     }
 
     fn look(&self, _: Look) -> Look {
-        Look::of_length(self.k)
+        look::of_length(self.k)
     }
 
     fn is_blind(&self) -> bool {

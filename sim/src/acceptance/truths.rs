@@ -2,9 +2,9 @@
 //! with a declared source.
 
 use super::{AcceptanceSource, TruthRow};
-use crate::drafts::Drafts;
+use crate::drafts::{Drafts, Wants};
 use crate::executor::{DraftPass, RequestTruth};
-use crate::policy::{BatchView, Wants};
+use crate::policy::BatchView;
 use crate::tree::{Growth, path_below};
 use crate::workload::RequestId;
 

@@ -37,7 +37,7 @@ impl HeldDrafts {
         }
         self.plan.reset(next.ids().len());
         self.drafts.reset(next.ids().len(), max_draft_len);
-        self.drafts.want(crate::policy::Wants::default());
+        self.drafts.want(crate::drafts::Wants::default());
         (self.time, self.trimmed) = (Time::ZERO, false);
     }
 

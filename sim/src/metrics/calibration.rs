@@ -58,7 +58,7 @@ mod tests {
     fn only_what_verification_shows_is_counted() {
         let mut drafts = Drafts::default();
         drafts.reset(2, 4);
-        drafts.want(crate::policy::Wants::CONFIDENCE);
+        drafts.want(crate::drafts::Wants::CONFIDENCE);
         drafts.verify_len = vec![3, 2];
         for (i, j, c) in [(0, 0, 0.93), (0, 1, 0.52), (0, 2, 0.11), (1, 0, 1.0), (1, 1, 0.97)] {
             drafts.set_confidence(i, j, c);

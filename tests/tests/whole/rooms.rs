@@ -33,8 +33,7 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 1;
 
 /// Crates with a bound of their own, and why.
-const BOUNDS: [(&str, usize, &str); 6] = [
-    ("sim", 2, "`Wants` stands beside `SpecPolicy`, and drafts hold what is wanted of them"),
+const BOUNDS: [(&str, usize, &str); 5] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
     ("experiments", 3, "what several commands' arguments share stands above them"),
     ("experiments/spec", 3, "a document, its leaves and its sweeps are one type in three files"),

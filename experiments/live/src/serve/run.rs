@@ -192,16 +192,7 @@ impl Runner<'_> {
         self.ran.speed.cells += 1;
         self.ran.speed.request_steps += summary.request_steps;
         let shown = summary.finished > 0;
-        let stored = Stored {
-            summary,
-            series: run.series,
-            records: run.records,
-            steps: run.steps,
-            warnings,
-            usable_blocks: run.usable_blocks,
-            lengths: run.totals.lengths.rows(),
-            calibration: run.totals.calibration.bins().to_vec(),
-        };
+        let stored = Stored::of(run, summary, warnings);
         if shown {
             self.store.save(id, &stored)?;
             self.ran.cells += 1;

@@ -1,6 +1,6 @@
 //! Is the machine after the runs the one that was profiled before them?
 
-use foretoken_profiler::{ModelProfile, Profile, Role};
+use foretoken_profiler::{ModelProfile, Profile, Role, median};
 use serde::{Deserialize, Serialize};
 
 /// How steady the machine was.
@@ -24,13 +24,9 @@ impl Drift {
 /// The median of the relative changes of shapes' times.
 fn change(before: &ModelProfile, after: &ModelProfile) -> Option<f64> {
     let was = |shape| before.measured.iter().find(|m| m.shape == shape);
-    median(after.measured.iter().filter_map(|now| Some(now.seconds / was(now.shape)?.seconds - 1.0)).collect())
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let n = values.len();
-    (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
+    let changes = after.measured.iter().filter_map(|now| Some(now.seconds / was(now.shape)?.seconds - 1.0));
+    let changes: Vec<f64> = changes.collect();
+    (!changes.is_empty()).then(|| median(changes))
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
         let entrant = &plan.policies[id.policy];
         Entry {
             key: key(plan, id),
-            look: crate::look::of(&entrant.spec),
+            look: entrant.spec.look(),
             role: match &entrant.spec {
                 PolicySpec::OracleGoodput(_) => Role::Bound,
                 spec if spec.sees_hidden_truth() => Role::Oracle,

@@ -9,15 +9,13 @@
 //! its end, and the target's next passes pay for it. That is the prompt's doing and counted as its time: once a chunk, as measured
 //! on one batch. What the draft's next passes pay is left out.
 
-use crate::assess::{INTERRUPTED, median};
-use crate::measure::Passes;
-use crate::shapes::{Kind, Role, Room, Shape};
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
 use foretoken_kernels::forward::{Limits, Llama, LoadError};
 use foretoken_kernels::model::{LlamaShape, MemoryNeeded};
 use foretoken_kernels::paged::{BLOCK_SIZE, Batch, Logits};
 use foretoken_kernels::weights::{Dtype, Weights};
+use foretoken_profiler::{INTERRUPTED, Kind, Passes, Role, Room, Shape, median};
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
 use std::time::{Duration, Instant};
@@ -72,7 +70,7 @@ fn limits(role: Role, room: &Room) -> Limits {
 }
 
 /// Memory that a model with this room takes.
-pub fn memory_needed<D: Device>(device: &D, role: Role, shape: &LlamaShape, dtype: Dtype, room: &Room) -> MemoryNeeded {
+fn memory_needed<D: Device>(device: &D, role: Role, shape: &LlamaShape, dtype: Dtype, room: &Room) -> MemoryNeeded {
     Llama::<D>::memory_needed(device, shape, dtype, limits(role, room))
 }
 

@@ -1,0 +1,56 @@
+//! How a policy looks in every figure: what the policies' table says and what reports draw. It draws nothing.
+
+/// Red, green, blue.
+pub type Colour = (u8, u8, u8);
+
+/// Dash of a policy's lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dash {
+    /// ────
+    Solid,
+    /// ─ ─ ─
+    Dashed,
+    /// · · ·
+    Dotted,
+    /// ── ── ──
+    LongDash,
+}
+
+/// Marker of a policy's points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Marker {
+    /// ●
+    Circle,
+    /// ■
+    Square,
+    /// ▲
+    Triangle,
+    /// ▼
+    TriangleDown,
+    /// ◆
+    Diamond,
+    /// ×
+    Cross,
+    /// +
+    Plus,
+    /// ○
+    Ring,
+}
+
+/// Colour, dash and marker of a policy with its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Look {
+    /// Colour of lines and points.
+    pub colour: Colour,
+    /// Dash of lines.
+    pub dash: Dash,
+    /// Marker of points.
+    pub marker: Marker,
+}
+
+impl Look {
+    /// In this colour, dash and marker.
+    pub const fn new(colour: Colour, dash: Dash, marker: Marker) -> Look {
+        Look { colour, dash, marker }
+    }
+}
