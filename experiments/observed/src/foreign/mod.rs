@@ -1,0 +1,1 @@
+//! Files of other tools, in the formats that released versions write. One reader a format.
