@@ -95,6 +95,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Behind the last frame.
+    pub fn at(&self) -> At {
+        self.at
+    }
+
     /// Hands what was written to the system.
     ///
     /// # Errors

@@ -42,6 +42,9 @@ COMMON = {
     "max_position_embeddings": 2048,
     "head_dim": 64,
     "torch_dtype": "bfloat16",
+    # Null, not left out: Llama's default begins texts with token 1 and ends them at token 2, here bytes like any other.
+    "bos_token_id": None,
+    "eos_token_id": None,
 }
 CONFIGS = {
     "target": COMMON | {

@@ -69,11 +69,4 @@ mod tests {
         let drift = Drift::between(&before, &after);
         assert!(drift.models.len() == 1 && drift.models[0].0 == "draft" && (drift.largest - 0.1).abs() < 1e-12);
     }
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between_two() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0]), Some(2.5));
-        assert_eq!(median(vec![]), None);
-    }
 }

@@ -1,0 +1,215 @@
+//! A recording on disk: frames (`foretoken_intact::frames`) with bodies in postcard, the [`Head`] first. It is appended to once a
+//! second, so that a killed process leaves all but its last second.
+
+use super::{Event, Head, Recording};
+use crate::Unread;
+use foretoken_intact::frames::{At, FrameError, Kind, Next, Reader, Writer};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const KIND: Kind = Kind { name: b"FTKOBSV", version: b'1' };
+
+/// Appends to a recording. What cannot be written, since the disk is full, waits in memory and is tried again with what follows.
+#[derive(Debug)]
+pub struct RecordingWriter {
+    path: PathBuf,
+    file: File,
+    /// How far it is on disk.
+    at: At,
+    /// Bodies of frames that are not on disk yet.
+    waiting: VecDeque<Vec<u8>>,
+}
+
+impl RecordingWriter {
+    /// Starts a recording in a new file.
+    ///
+    /// # Errors
+    /// When the file cannot be made or written.
+    pub fn create(path: &Path, head: &Head) -> io::Result<RecordingWriter> {
+        let mut file = File::create(path)?;
+        let mut writer = Writer::begin(Vec::new(), KIND)?;
+        writer.frame(&postcard::to_stdvec(head).map_err(io::Error::other)?)?;
+        let at = writer.at();
+        file.write_all(&writer.into_inner())?;
+        Ok(RecordingWriter { path: path.to_path_buf(), file, at, waiting: VecDeque::new() })
+    }
+
+    /// Adds events as one frame, and writes all that waits.
+    ///
+    /// # Errors
+    /// When the file cannot be written: the events wait, and the next call tries again.
+    pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
+        if !events.is_empty() {
+            self.waiting.push_back(postcard::to_stdvec(events).map_err(io::Error::other)?);
+        }
+        while let Some(body) = self.waiting.front() {
+            let mut writer = Writer::go_on(Vec::new(), self.at);
+            writer.frame(body)?;
+            let after = writer.at();
+            // Over what a failed write left behind the last whole frame.
+            self.file.seek(SeekFrom::Start(self.at.bytes))?;
+            self.file.write_all(&writer.into_inner())?;
+            self.at = after;
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Frames that are not on disk.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+const HINT: &str = "give a recording that `foretoken observe` wrote";
+const AGAIN: &str = "fetch the file again, or observe again";
+
+/// Reads a recording to its end, or to where it was cut.
+///
+/// # Errors
+/// When it cannot be read, is no recording, is of another version, or damaged anywhere.
+pub fn read_recording(path: &Path) -> Result<Recording, Unread> {
+    let file = File::open(path).map_err(|e| Unread::file(path, format!("cannot be read: {e}"), HINT))?;
+    parse(path, BufReader::with_capacity(1 << 18, file))
+}
+
+fn parse(path: &Path, input: impl Read) -> Result<Recording, Unread> {
+    let bad = |what: String, hint: &str| Unread::file(path, what, hint);
+    let frame_error = |e: FrameError| match e {
+        FrameError::Io(e) => bad(format!("cannot be read: {e}"), HINT),
+        FrameError::Foreign => bad("is no recording of an observed run".into(), HINT),
+        FrameError::Version { found } => {
+            let (found, ours) = (found.escape_ascii(), KIND.version.escape_ascii());
+            bad(format!("is a recording of layout `{found}`, and this version reads `{ours}`"), "update foretoken")
+        }
+        FrameError::Damaged(damage) => bad(damage.to_string(), AGAIN),
+    };
+    let no_head = || bad("ends before it says what it is of".into(), AGAIN);
+    let mut body = Vec::new();
+    let mut frames = Reader::begin(input, KIND).map_err(frame_error)?.ok_or_else(no_head)?;
+    let head: Head = match frames.next(&mut body).map_err(frame_error)? {
+        Next::Frame => understood(&body).map_err(|what| bad(format!("frame 0 {what}"), HINT))?,
+        Next::End | Next::Cut(_) => return Err(no_head()),
+    };
+    let mut events: Vec<Event> = Vec::new();
+    loop {
+        let frame = frames.at().frames;
+        match frames.next(&mut body).map_err(frame_error)? {
+            Next::Frame if matches!(events.last(), Some(Event::End { .. })) => {
+                return Err(bad(format!("frame {frame} follows the end"), AGAIN));
+            }
+            Next::Frame => {
+                let more: Vec<Event> = understood(&body).map_err(|what| bad(format!("frame {frame} {what}"), HINT))?;
+                if let Some(request) = more.iter().filter_map(request_of).find(|&r| r as usize >= head.asked.len()) {
+                    let what = format!("frame {frame} speaks of request {request} of {}", head.asked.len());
+                    return Err(bad(what, AGAIN));
+                }
+                events.extend(more);
+            }
+            Next::End | Next::Cut(_) => break,
+        }
+    }
+    let ending = match events.last() {
+        Some(Event::End { ending, .. }) => Some(ending.clone()),
+        _ => None,
+    };
+    Ok(Recording { head, events, ending })
+}
+
+fn request_of(event: &Event) -> Option<u32> {
+    match event {
+        Event::Sent { request, .. } | Event::Chunk { request, .. } | Event::Ended { request, .. } => Some(*request),
+        Event::Metrics { .. } | Event::Log { .. } | Event::Note { .. } | Event::End { .. } => None,
+    }
+}
+
+fn understood<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+    postcard::from_bytes(body).map_err(|e| format!("cannot be understood: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Asked, Ending, Tokens};
+    use super::*;
+    use foretoken_sim::Time;
+
+    fn head() -> Head {
+        Head { policy: "fixed-3".into(), asked: vec![Asked::default(); 2], ..Head::default() }
+    }
+
+    fn events() -> Vec<Vec<Event>> {
+        let at = Time::from_s;
+        vec![
+            vec![
+                Event::Sent { request: 0, at: at(0.5), attempt: 0 },
+                Event::Chunk { request: 0, at: at(0.6), tokens: Tokens::Ids(vec![7, 8]) },
+            ],
+            vec![Event::Sent { request: 1, at: at(1.5), attempt: 0 }],
+            vec![Event::End { at: at(2.0), ending: Ending::Done }],
+        ]
+    }
+
+    fn written(dir: &Path) -> PathBuf {
+        let path = dir.join("a.obs");
+        let mut writer = RecordingWriter::create(&path, &head()).unwrap();
+        events().iter().for_each(|e| writer.append(e).unwrap());
+        path
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_a_part_of_it_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let whole = read_recording(&path).unwrap();
+        assert_eq!((&whole.head, &whole.events, &whole.ending), (&head(), &events().concat(), &Some(Ending::Done)));
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            match read_recording(&path) {
+                Ok(part) => {
+                    assert_eq!(part.ending, None);
+                    assert!(whole.events.starts_with(&part.events), "cut at {cut}");
+                }
+                Err(e) => assert_eq!(e.what, "ends before it says what it is of", "cut at {cut}"),
+            }
+        }
+    }
+
+    #[test]
+    fn damage_anywhere_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        let bytes = std::fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 4;
+            std::fs::write(&path, &other).unwrap();
+            assert!(read_recording(&path).is_err(), "byte {at}");
+        }
+    }
+
+    /// A file that may not grow stands for a full disk.
+    #[test]
+    fn what_a_full_disk_refuses_is_written_when_there_is_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.obs");
+        let mut writer = RecordingWriter::create(&path, &head()).unwrap();
+        let all = events();
+        writer.append(&all[0]).unwrap();
+        let good = std::mem::replace(&mut writer.file, File::open("/dev/null").unwrap());
+        assert!(writer.append(&all[1]).is_err());
+        assert!(writer.append(&[]).is_err());
+        assert_eq!(writer.waiting(), 1);
+        writer.file = good;
+        writer.append(&all[2]).unwrap();
+        assert_eq!(writer.waiting(), 0);
+        assert_eq!(read_recording(&path).unwrap().events, all.concat());
+    }
+}

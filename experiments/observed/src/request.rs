@@ -1,0 +1,258 @@
+//! What became of each request of a recording: its instants, its tokens, its rounds of drafting.
+
+use crate::recording::{Asked, Ended, Event, Recording, Tokens};
+use foretoken_sim::Time;
+use serde::Deserialize;
+
+/// A request that was sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Its number in the recording.
+    pub request: u32,
+    /// As it was planned.
+    pub asked: Asked,
+    /// When it was sent (the last time, where it was sent again).
+    pub sent: Time,
+    /// How often it was sent again.
+    pub retries: u32,
+    /// When each chunk came, and how many tokens it had.
+    pub chunks: Vec<(Time, u32)>,
+    /// Ids of its tokens, where the server gives them.
+    pub ids: Vec<u32>,
+    /// Do the chunks' tokens come from the server? Otherwise each chunk is taken to have as many as make up the total.
+    pub counted: bool,
+    /// When it ended, and how; `None` where the recording ends before.
+    pub ended: Option<(Time, Ended)>,
+    /// Its rounds, where the server tells each.
+    pub rounds: Option<Rounds>,
+    /// What the server says of its times.
+    pub times: ServerTimes,
+}
+
+/// The rounds of a request, in order. Steps without drafts are not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rounds {
+    /// Draft tokens verified in each.
+    pub drafted: Vec<u32>,
+    /// Draft tokens accepted in each.
+    pub accepted: Vec<u32>,
+}
+
+/// A request's times as the server took them, seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServerTimes {
+    /// In the queue.
+    pub queue_s: Option<f64>,
+    /// From its arrival to its first token.
+    pub ttft_s: Option<f64>,
+}
+
+impl Answer {
+    /// Tokens that came.
+    pub fn tokens(&self) -> u32 {
+        self.chunks.iter().map(|c| c.1).sum()
+    }
+
+    /// Did the server end it, with an answer?
+    pub fn finished(&self) -> bool {
+        matches!(self.ended, Some((_, Ended::Finished { .. })))
+    }
+
+    /// Tokens of its prompt: as the server counts them, or as planned.
+    pub fn prompt_len(&self) -> u32 {
+        match self.ended {
+            Some((_, Ended::Finished { prompt_tokens: Some(n), .. })) => n,
+            _ => self.asked.prompt_len,
+        }
+    }
+
+    /// How late it was sent. In a closed loop nothing is due.
+    pub fn late(&self) -> Time {
+        self.sent.saturating_sub(self.asked.due)
+    }
+
+    /// Are the output positions of its rounds known? They are where every step but the first had drafts: otherwise
+    /// a step is missing, and all behind it is shifted.
+    pub fn rounds_are_whole(&self) -> bool {
+        let Some(rounds) = &self.rounds else { return false };
+        let emitted: u32 = rounds.accepted.iter().map(|a| a + 1).sum();
+        // What is accepted behind the end is not emitted.
+        let last = rounds.accepted.last().copied().unwrap_or(0);
+        let tokens = self.tokens();
+        tokens > 0 && 1 + emitted >= tokens && 1 + emitted <= tokens + last
+    }
+}
+
+/// What vLLM puts beside a completion (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ServerMetrics {
+    time_to_first_token_ms: Option<f64>,
+    queue_time_ms: Option<f64>,
+    speculative_decoding: Option<Speculative>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Speculative {
+    per_step_accepted: Option<Vec<u32>>,
+    per_step_drafted: Option<Vec<u32>>,
+}
+
+/// The requests of a recording that were sent, in the order of their numbers.
+pub fn answers(recording: &Recording) -> Vec<Answer> {
+    let mut all: Vec<Option<Answer>> = vec![None; recording.head.asked.len()];
+    // What each answer had so far, for servers that count so.
+    let mut so_far = vec![0u32; all.len()];
+    for event in &recording.events {
+        match event {
+            Event::Sent { request, at, attempt } => {
+                let i = *request as usize;
+                so_far[i] = 0;
+                all[i] = Some(Answer {
+                    request: *request,
+                    asked: recording.head.asked[i],
+                    sent: *at,
+                    retries: *attempt,
+                    chunks: Vec::new(),
+                    ids: Vec::new(),
+                    counted: true,
+                    ended: None,
+                    rounds: None,
+                    times: ServerTimes::default(),
+                });
+            }
+            Event::Chunk { request, at, tokens } => {
+                let Some(answer) = &mut all[*request as usize] else { continue };
+                let so_far = &mut so_far[*request as usize];
+                let n = match tokens {
+                    Tokens::Ids(ids) => {
+                        answer.ids.extend(ids);
+                        *so_far += ids.len() as u32;
+                        ids.len() as u32
+                    }
+                    Tokens::SoFar(all) => {
+                        let new = all.saturating_sub(*so_far);
+                        *so_far = (*so_far).max(*all);
+                        new
+                    }
+                    Tokens::Unknown => {
+                        answer.counted = false;
+                        1
+                    }
+                };
+                if n > 0 {
+                    answer.chunks.push((*at, n));
+                }
+            }
+            Event::Ended { request, at, how } => {
+                if let Some(answer) = &mut all[*request as usize] {
+                    end(answer, *at, how);
+                }
+            }
+            Event::Metrics { .. } | Event::Log { .. } | Event::Note { .. } | Event::End { .. } => {}
+        }
+    }
+    all.into_iter().flatten().collect()
+}
+
+fn end(answer: &mut Answer, at: Time, how: &Ended) {
+    if let Ended::Finished { completion_tokens, metrics, .. } = how {
+        if let Some(total) = completion_tokens.filter(|_| !answer.counted) {
+            spread(&mut answer.chunks, total);
+        }
+        let metrics = metrics.as_deref().and_then(|text| serde_json::from_str::<ServerMetrics>(text).ok());
+        let metrics = metrics.unwrap_or_default();
+        let seconds = |ms: Option<f64>| ms.filter(|ms| ms.is_finite() && *ms >= 0.0).map(|ms| ms / 1e3);
+        answer.times =
+            ServerTimes { queue_s: seconds(metrics.queue_time_ms), ttft_s: seconds(metrics.time_to_first_token_ms) };
+        let rounds = metrics.speculative_decoding.unwrap_or_default();
+        answer.rounds = rounds.per_step_drafted.zip(rounds.per_step_accepted).and_then(|(drafted, accepted)| {
+            let fits = drafted.len() == accepted.len() && drafted.iter().zip(&accepted).all(|(d, a)| a <= d);
+            fits.then_some(Rounds { drafted, accepted })
+        });
+    }
+    answer.ended = Some((at, how.clone()));
+}
+
+/// Gives `total` tokens to chunks of unknown size, evenly and the earlier ones first.
+fn spread(chunks: &mut [(Time, u32)], total: u32) {
+    let n = chunks.len() as u32;
+    for (chunk, i) in chunks.iter_mut().zip(0..) {
+        chunk.1 = total / n + u32::from(i < total % n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Head;
+
+    fn finished(metrics: Option<&str>, completion: Option<u32>) -> Ended {
+        Ended::Finished {
+            reason: "length".into(),
+            prompt_tokens: Some(12),
+            completion_tokens: completion,
+            cached_tokens: None,
+            metrics: metrics.map(str::to_owned),
+        }
+    }
+
+    fn recording(chunks: Vec<Tokens>, how: Ended) -> Recording {
+        let at = |i: usize| Time::from_s(i as f64);
+        let mut events = vec![Event::Sent { request: 0, at: at(0), attempt: 0 }];
+        let chunk = |(i, tokens)| Event::Chunk { request: 0, at: at(1 + i), tokens };
+        events.extend(chunks.into_iter().enumerate().map(chunk));
+        events.push(Event::Ended { request: 0, at: at(9), how });
+        let asked = vec![Asked { prompt_len: 10, output_len: 8, ..Asked::default() }; 2];
+        Recording { head: Head { asked, ..Head::default() }, events, ending: None }
+    }
+
+    fn only(recording: &Recording) -> Answer {
+        let mut all = answers(recording);
+        assert_eq!(all.len(), 1, "the other one was not sent");
+        all.remove(0)
+    }
+
+    #[test]
+    fn tokens_are_counted_however_the_server_tells() {
+        let sizes = |chunks, how| {
+            let answer = only(&recording(chunks, how));
+            (answer.chunks.iter().map(|c| c.1).collect::<Vec<_>>(), answer.counted)
+        };
+        let ids = vec![Tokens::Ids(vec![1]), Tokens::Ids(vec![2, 3, 4]), Tokens::Ids(vec![])];
+        assert_eq!(sizes(ids, finished(None, Some(4))), (vec![1, 3], true));
+        let so_far = vec![Tokens::SoFar(1), Tokens::SoFar(4), Tokens::SoFar(4)];
+        assert_eq!(sizes(so_far, finished(None, Some(4))), (vec![1, 3], true));
+        let unknown = vec![Tokens::Unknown; 3];
+        assert_eq!(sizes(unknown.clone(), finished(None, Some(7))), (vec![3, 2, 2], false));
+        assert_eq!(sizes(unknown, finished(None, None)), (vec![1, 1, 1], false));
+    }
+
+    #[test]
+    fn rounds_are_whole_when_they_make_up_the_answer() {
+        let of = |drafted: &str, accepted: &str| {
+            let metrics = format!(
+                r#"{{"queue_time_ms": 2.5, "speculative_decoding": {{"per_step_drafted": {drafted}, "per_step_accepted": {accepted}}}}}"#
+            );
+            only(&recording(vec![Tokens::Ids(vec![5; 8])], finished(Some(&metrics), Some(8))))
+        };
+        let answer = of("[3, 3, 3]", "[3, 0, 1]");
+        assert_eq!(answer.rounds, Some(Rounds { drafted: vec![3; 3], accepted: vec![3, 0, 1] }));
+        assert!(answer.rounds_are_whole() && answer.prompt_len() == 12);
+        assert_eq!(answer.times, ServerTimes { queue_s: Some(0.0025), ttft_s: None });
+        assert!(of("[3, 3]", "[3, 3]").rounds_are_whole(), "one was accepted behind the end");
+        assert!(!of("[3, 3]", "[3, 0]").rounds_are_whole(), "a step is missing");
+        assert_eq!(of("[3, 3]", "[3]").rounds, None);
+        assert_eq!(of("[3]", "[4]").rounds, None);
+        assert_eq!(of("7", "[4]").rounds, None);
+    }
+
+    #[test]
+    fn a_request_that_was_sent_again_starts_again() {
+        let mut r = recording(vec![Tokens::SoFar(2)], finished(None, None));
+        r.events.push(Event::Sent { request: 0, at: Time::from_s(10.0), attempt: 1 });
+        let answer = only(&r);
+        assert_eq!((answer.retries, answer.chunks.len(), answer.finished()), (1, 0, false));
+    }
+}
