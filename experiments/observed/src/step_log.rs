@@ -84,7 +84,8 @@ mod tests {
         assert_eq!((step.iteration, step.context_requests, step.context_tokens), (3, 0, 0));
         assert_eq!((step.generation_requests, step.generation_tokens), (1, 4));
         assert!((step.elapsed_s - 0.01935).abs() < 1e-12 && (step.kv_usage - 0.004).abs() < 1e-12);
-        let usual = line.replace("1763840000.123456 INFO vllm", "(APIServer pid=7) INFO 11-21 20:16:22 [loggers.py:199]");
+        let usual =
+            line.replace("1763840000.123456 INFO vllm", "(APIServer pid=7) INFO 11-21 20:16:22 [loggers.py:199]");
         assert_eq!(LoggedStep::read(&usual).unwrap().written_unix_s, None);
         let images = format!("{line}, encoder inputs: 1, encoder output embeddings: 5");
         assert_eq!(LoggedStep::read(&images).map(|s| s.iteration), Some(3));

@@ -15,6 +15,8 @@ pub enum Source {
     Profiled,
     /// Measured on hardware while serving.
     Live,
+    /// Measured from outside, of a server that was asked.
+    Observed,
     /// Predicted on the event clock, with acceptance that was recorded.
     Recorded,
     /// Predicted on the event clock, with costs that were measured and acceptance that was recorded.
@@ -22,10 +24,18 @@ pub enum Source {
 }
 
 impl Source {
+    const ALL: [Source; 6] = [
+        Source::Simulated,
+        Source::Profiled,
+        Source::Live,
+        Source::Observed,
+        Source::Recorded,
+        Source::ProfiledRecorded,
+    ];
+
     /// The one that is written like this; `None` when none is.
     pub fn named(name: &str) -> Option<Source> {
-        let all = [Source::Simulated, Source::Profiled, Source::Live, Source::Recorded, Source::ProfiledRecorded];
-        all.into_iter().find(|source| source.to_string() == name)
+        Source::ALL.into_iter().find(|source| source.to_string() == name)
     }
 }
 
@@ -35,6 +45,7 @@ impl fmt::Display for Source {
             Source::Simulated => "simulated",
             Source::Profiled => "simulated on profiled costs",
             Source::Live => "live",
+            Source::Observed => "observed",
             Source::Recorded => "simulated on recorded acceptance",
             Source::ProfiledRecorded => "simulated on profiled costs and recorded acceptance",
         })
@@ -238,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_written_of_a_source_is_read_back() {
-        for source in [Source::Simulated, Source::Profiled, Source::Live, Source::Recorded, Source::ProfiledRecorded] {
+        for source in Source::ALL {
             assert_eq!(Source::named(&source.to_string()), Some(source));
         }
         assert_eq!(Source::named("guessed"), None);

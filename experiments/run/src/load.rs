@@ -116,11 +116,7 @@ impl Plan {
                     relative.insert(given, path);
                 }
             }
-            let texts = experiment.live.iter_mut().flat_map(|live| live.texts_mut());
-            let of_acceptance = experiment.acceptance.source.path_mut();
-            for path in
-                experiment.workload.paths_mut().into_iter().chain(texts).chain(of_acceptance).filter(|_| with_files)
-            {
+            for path in paths(&mut experiment).filter(|_| with_files) {
                 let given = path.display().to_string();
                 let full = locate(&variant.document, &given)?;
                 *path = folder.join(&full);
@@ -141,7 +137,7 @@ impl Plan {
             seeds: first.seeds.clone(),
             policies,
             baseline,
-            live: false,
+            measured: None,
             folder: folder.to_path_buf(),
             document: whole,
             resolved: resolved.expect("the first variant was resolved"),
@@ -153,6 +149,16 @@ impl Plan {
         bound::check(&plan)?;
         Ok(plan)
     }
+}
+
+/// The files of an experiment but for its models' and its profile.
+fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
+    let Experiment { workload, acceptance, live, observe, .. } = experiment;
+    let texts = [
+        live.as_mut().and_then(|live| live.prompts.path_mut()),
+        observe.as_mut().and_then(|observe| observe.prompts.path_mut()),
+    ];
+    workload.paths_mut().into_iter().chain(texts.into_iter().flatten()).chain(acceptance.source.path_mut())
 }
 
 /// Puts the policy that an engine's own file describes in the place of `{ sglang-json = "FILE" }`.
@@ -262,7 +268,7 @@ fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<Stri
 }
 
 /// Is it the plain engine, without a drafter?
-fn is_autoregressive(policy: &PolicySpec) -> bool {
+pub(crate) fn is_autoregressive(policy: &PolicySpec) -> bool {
     policy.name() == "autoregressive"
 }
 

@@ -22,8 +22,8 @@ pub struct Plan {
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
-    /// Is it run on a device?
-    pub live: bool,
+    /// What measures it, where it is not simulated.
+    pub measured: Option<Measured>,
     /// Where relative paths start.
     pub(crate) folder: PathBuf,
     /// The experiment with its overrides, before sweeps were expanded.
@@ -34,6 +34,15 @@ pub struct Plan {
     pub(crate) relative: BTreeMap<String, PathBuf>,
     /// The files it reads, as the experiment names them, with the digest of their bytes.
     pub inputs: BTreeMap<String, String>,
+}
+
+/// What measures an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// A device, on which our engine runs it.
+    Live,
+    /// Somebody's server, which is asked.
+    Observed,
 }
 
 /// One combination of swept values.
@@ -94,12 +103,13 @@ impl Plan {
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
         let replays = |v: &Variant| v.experiment.acceptance.source.is_recorded();
-        match (self.live, profiled, self.variants.iter().any(replays)) {
-            (true, ..) => Source::Live,
-            (false, true, true) => Source::ProfiledRecorded,
-            (false, true, false) => Source::Profiled,
-            (false, false, true) => Source::Recorded,
-            (false, false, false) => Source::Simulated,
+        match (self.measured, profiled, self.variants.iter().any(replays)) {
+            (Some(Measured::Live), ..) => Source::Live,
+            (Some(Measured::Observed), ..) => Source::Observed,
+            (None, true, true) => Source::ProfiledRecorded,
+            (None, true, false) => Source::Profiled,
+            (None, false, true) => Source::Recorded,
+            (None, false, false) => Source::Simulated,
         }
     }
 
@@ -114,12 +124,35 @@ impl Plan {
     /// The resolved experiment with the paths in its workload and its acceptance, and that of its profile, renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        for table in ["workload", "live", "acceptance"] {
+        for table in ["workload", "live", "observe", "acceptance"] {
             value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
         }
         let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
         profile.into_iter().for_each(|profile| rename_strings(profile, rename));
         value
+    }
+
+    /// Leaves what a server runs: the one policy that is asked for, without the yardstick that simulations add.
+    ///
+    /// # Errors
+    /// Several policies, or a bound that follows from a run which no server makes.
+    pub fn observed(&mut self) -> Result<()> {
+        let at = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
+        if self.policies.iter().filter(|p| !p.implied).count() != 1 {
+            return Err(at("policies", "a server runs one policy at a time, and the experiment has several")
+                .help("name what this server does: --set 'policies=[{ fixed = { k = 3 } }]'"));
+        }
+        if self.variants.iter().any(|v| v.experiment.slo.adaspec_scale.is_some()) {
+            return Err(at(
+                "slo",
+                "slo.adaspec-scale is scaled from an autoregressive run, which this server does not make",
+            )
+            .help("give the bound itself: slo.tpot_s"));
+        }
+        self.policies.retain(|p| !p.implied);
+        self.baseline = 0;
+        self.measured = Some(Measured::Observed);
+        Ok(())
     }
 
     /// Puts the baseline first: it is what a bound may depend on and what all others are compared with.

@@ -50,8 +50,10 @@ impl Setting {
         let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
         let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
             .map_err(|err| trace_problem(&variant.document, &err))?;
-        if let Some(live) = &e.live {
-            crate::workload::shape_workload(live, &mut built.workload);
+        let asked = e.live.as_ref().map(|live| (&live.prompts, live.time_scale));
+        let asked = asked.or_else(|| e.observe.as_ref().map(|observe| (&observe.prompts, observe.time_scale)));
+        if let Some((prompts, time_scale)) = asked {
+            crate::workload::shape_workload(prompts, time_scale, &mut built.workload);
         }
         let document = &variant.document;
         crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;

@@ -1,7 +1,7 @@
 //! What is done to a workload as a whole.
 
 use foretoken_sim::{Time, Workload};
-use foretoken_spec::live::{LiveSpec, Prompts};
+use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::Family;
 
 /// The first requests of a workload.
@@ -14,13 +14,13 @@ pub fn first(workload: &Workload, requests: usize) -> Workload {
     cut
 }
 
-/// What a `[live]` table changes of a workload: arrivals are compressed, and requests belong to the family of their prompt.
-pub fn shape_workload(live: &LiveSpec, workload: &mut Workload) {
-    if live.time_scale != 1.0 {
-        let compressed = |at: &Time| Time::from_s(at.as_s() / live.time_scale);
+/// What is asked in earnest changes a workload: arrivals are compressed, and requests belong to the family of their prompt.
+pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
+    if time_scale != 1.0 {
+        let compressed = |at: &Time| Time::from_s(at.as_s() / time_scale);
         workload.arrival = workload.arrival.iter().map(compressed).collect();
     }
-    if live.prompts == Prompts::Families {
+    if *prompts == Prompts::Families {
         assign_families(workload);
     }
 }

@@ -1,6 +1,7 @@
 //! What an experiment file says, typed: the tables and their keys. [`crate::read`] reads and checks them.
 
 use crate::live::LiveSpec;
+use crate::observe::ObserveSpec;
 use crate::paper::{At, Paper};
 use crate::validate::ValidateSpec;
 use foretoken_policies::PolicySpec;
@@ -48,6 +49,9 @@ pub struct Experiment {
     /// How it is validated, and what counts as good enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validate: Option<ValidateSpec>,
+    /// What is asked of a real server, when one is observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observe: Option<ObserveSpec>,
     /// What is written.
     #[serde(default)]
     pub output: Output,

@@ -4,8 +4,10 @@
 pub mod document;
 pub mod experiment;
 pub mod live;
+pub mod observe;
 pub mod paper;
 pub mod problem;
+pub mod prompts;
 pub mod read;
 pub mod schema;
 pub mod shown;

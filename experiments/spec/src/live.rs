@@ -2,9 +2,9 @@
 
 use crate::document::{Document, Path};
 use crate::problem::{Problem, Result};
+use crate::prompts::Prompts;
 use foretoken_sim::latency::models::{SHIPPED, model};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// The `[live]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -48,22 +48,6 @@ pub enum WeightSource {
     Random,
 }
 
-/// What requests ask.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Prompts {
-    /// The shipped generator's text, its families in turn, of the workload's lengths. One byte is one token.
-    #[default]
-    Families,
-    /// Random token ids of the workload's lengths.
-    Random,
-    /// One JSON object a line with a `prompt`, in turn. Each has its own length; the workload's is not used.
-    Jsonl {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
 /// What decides which draft tokens are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -98,14 +82,6 @@ impl LiveSpec {
         [&mut self.target, &mut self.draft]
             .into_iter()
             .filter(|name| !SHIPPED.contains(&name.as_str()) && model(name).is_none())
-    }
-
-    /// The files of prompts.
-    pub fn texts_mut(&mut self) -> Option<&mut PathBuf> {
-        match &mut self.prompts {
-            Prompts::Jsonl { path } => Some(path),
-            Prompts::Families | Prompts::Random => None,
-        }
     }
 
     /// Checks every value that serde cannot.

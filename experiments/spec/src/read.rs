@@ -39,6 +39,7 @@ impl Experiment {
         self.slo.check(doc)?;
         self.live.as_ref().map_or(Ok(()), |live| live.check(doc))?;
         self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
+        self.observe.as_ref().map_or(Ok(()), |observe| observe.check(doc))?;
         self.check_policies(doc)
     }
 

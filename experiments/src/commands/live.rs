@@ -6,7 +6,7 @@ use foretoken_live::serve::{Ran, run_live};
 use foretoken_run::cells::LIVE_JSON;
 use foretoken_run::cells::{Folder, Mode, assemble};
 use foretoken_run::complete::keep_report;
-use foretoken_run::plan::Plan;
+use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::{interrupt, table};
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
@@ -17,7 +17,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     let mut plan = Plan::load(&args.file, &args.sets)?;
     let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
     plan.baseline_first();
-    plan.live = true;
+    plan.measured = Some(Measured::Live);
     let usual = || PathBuf::from("results").join(format!("live-{}-{}", plan.name, &plan.digest()[..8]));
     let path = args.output.clone().unwrap_or_else(usual);
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };

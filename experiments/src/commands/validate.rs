@@ -9,7 +9,7 @@ use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Partial, Profile};
 use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
 use foretoken_run::cells::{RUNS_JSON, TAPES};
-use foretoken_run::plan::Plan;
+use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::setting::Setting;
 use foretoken_run::{interrupt, profiled};
 use foretoken_spec::live::{LiveSpec, WeightSource, required, with_device};
@@ -96,7 +96,7 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
     one_setting(&plan)?;
     plan.baseline_first();
-    plan.live = true;
+    plan.measured = Some(Measured::Live);
     let models = Models::find(&live)?;
     let variant = &plan.variants[0];
     let setting = Setting::new(variant, plan.seeds[0])?;
@@ -126,7 +126,7 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     folder.write(PROFILE, text.as_bytes())?;
     let mut plan = Plan::load_with_profile(&args.path, &args.sets, &folder.path().join(PROFILE))?;
     plan.baseline_first();
-    plan.live = true;
+    plan.measured = Some(Measured::Live);
     folder.replan(&plan)?;
     let mut runs = serve(&plan, &live, &models, &mut *machine, &folder, &interrupt)?;
     // Kept before anything else can fail: what ran need not run again to be compared.

@@ -3,8 +3,8 @@
 use super::machine::Models;
 use crate::tokens::Tokens;
 use foretoken_sim::{Luck, Stream, Workload};
-use foretoken_spec::live::Prompts;
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::{Family, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;

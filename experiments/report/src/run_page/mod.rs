@@ -240,7 +240,7 @@ fn warnings(run: &RunFacts) -> Section {
 }
 
 fn speed(source: Source) -> Section {
-    let title = if source == Source::Live { "Time it took" } else { "Simulator speed" };
+    let title = if matches!(source, Source::Live | Source::Observed) { "Time it took" } else { "Simulator speed" };
     let mut section = Section::new("speed", title);
     let text = "How long it took is in manifest.json under `timing`, and here when timing.js lies beside this page.";
     section.parts.push(Part::Html(format!("<p id=\"timing\">{text}</p>")));

@@ -10,6 +10,7 @@ pub fn source(source: Source) -> &'static str {
         Source::Simulated => "simulated: predicted on the event clock",
         Source::Profiled => "simulated on profiled costs: predicted on the event clock, passes cost what was measured",
         Source::Live => "live: measured on hardware while serving",
+        Source::Observed => "observed: measured from outside, of a server that was asked",
         Source::Recorded => {
             "simulated on recorded acceptance: predicted on the event clock, drafts are right where they were recorded to be"
         }

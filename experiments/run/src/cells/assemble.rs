@@ -8,6 +8,7 @@ use super::store::Store;
 use super::unwritten::write_problem;
 use super::warnings::Warnings;
 use crate::compare::Comparison;
+use crate::load::is_autoregressive;
 use crate::papers::PaperReport;
 use crate::plan::Plan;
 use foretoken_policies::PolicySpec;
@@ -103,7 +104,7 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
             role: match &entrant.spec {
                 PolicySpec::OracleGoodput(_) => Role::Bound,
                 spec if spec.sees_hidden_truth() => Role::Oracle,
-                _ if id.policy == plan.baseline => Role::Baseline,
+                spec if id.policy == plan.baseline && is_autoregressive(spec) => Role::Baseline,
                 _ => Role::Contender,
             },
             blind: entrant.spec.definition().is_blind(),

@@ -34,8 +34,12 @@ pub struct Folder {
 pub const EXPERIMENT: &str = "experiment.toml";
 /// The tapes of live runs, one a cell.
 pub const TAPES: &str = "tapes";
+/// The recordings of observed runs, one a cell.
+pub const RECORDINGS: &str = "recordings";
 /// What a live run says besides its records.
 pub const LIVE_JSON: &str = "live.json";
+/// What an observed run says besides its records.
+pub const OBSERVED_JSON: &str = "observed.json";
 /// The runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
 const CELLS: &str = "cells";
@@ -43,7 +47,7 @@ const FIGURES: &str = "figures";
 /// Made from the other files, at any time: not a result of its own.
 const REPORT: &str = "report";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 22] = [
+const OURS: [&str; 24] = [
     MANIFEST,
     CELLS,
     FIGURES,
@@ -60,6 +64,8 @@ const OURS: [&str; 22] = [
     "report.json",
     LIVE_JSON,
     TAPES,
+    RECORDINGS,
+    OBSERVED_JSON,
     RUNS_JSON,
     "profile.toml",
     "profile-after.toml",
@@ -188,9 +194,9 @@ impl Folder {
 
     /// The result files that are there, with their digests.
     fn digests(&self) -> Result<BTreeMap<String, String>> {
-        let whole = OURS.iter().filter(|n| ![MANIFEST, CELLS, REPORT, FIGURES, TAPES].contains(n));
+        let whole = OURS.iter().filter(|n| ![MANIFEST, CELLS, REPORT, FIGURES, TAPES, RECORDINGS].contains(n));
         let mut names: Vec<String> = whole.map(|n| (*n).to_owned()).collect();
-        for folder in [FIGURES, TAPES] {
+        for folder in [FIGURES, TAPES, RECORDINGS] {
             let entries = std::fs::read_dir(self.path.join(folder)).into_iter().flatten().flatten();
             names.extend(entries.map(|e| format!("{folder}/{}", e.file_name().to_string_lossy())));
         }

@@ -13,7 +13,7 @@ mod unwritten;
 mod warnings;
 
 pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
-pub use folder::{EXPERIMENT, Folder, LIVE_JSON, Mode, RUNS_JSON, TAPES};
+pub use folder::{EXPERIMENT, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RECORDINGS, RUNS_JSON, TAPES};
 pub use id::CellId;
 pub use manifest::{AGAIN, Manifest, digest};
 pub use progress::Speed;

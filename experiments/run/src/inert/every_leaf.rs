@@ -1,6 +1,6 @@
 //! Every leaf of the schema in an experiment that gives it: either the results change, or it is named as doing nothing.
 //!
-//! What is not tried: the frame of an experiment (name, seeds, output, paper) and the tables of other commands (live,
+//! What is not tried: the frame of an experiment (name, seeds, output, paper) and the tables of other commands (live, observe,
 //! validate), which `look` leaves out by design; and what `REFUSED` and `NEEDS_A_FILE` list.
 
 use super::*;
@@ -28,7 +28,7 @@ requests = 24
 [belief]
 "#;
 
-const OTHER_TABLES: [&str; 6] = ["name", "seeds", "output", "paper", "live", "validate"];
+const OTHER_TABLES: [&str; 7] = ["name", "seeds", "output", "paper", "live", "validate", "observe"];
 /// Refused with a message wherever they stand: arrivals keep their file's order, and a Spec-Bench file has none.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];

@@ -51,7 +51,10 @@ impl Results {
             let message = format!("{}: no source of numbers is called `{}`", folder.display(), manifest.source);
             Problem::bad_input(message).help("another version of Foretoken wrote it: use that")
         })?;
-        let plan = Plan::of_results(folder)?;
+        let mut plan = Plan::of_results(folder)?;
+        if source == Source::Observed {
+            plan.observed()?;
+        }
         let mut part = None;
         let Unfinished { cells, warnings, damaged } = match manifest.has(SUMMARY) {
             true => {

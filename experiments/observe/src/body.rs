@@ -1,0 +1,50 @@
+//! What a request says.
+
+use crate::prompts::Prompt;
+use foretoken_spec::observe::ObserveSpec;
+use foretoken_spec::problem::{Problem, Result};
+use serde_json::{Map, Value, json};
+
+/// The JSON of a completion request for `output_len` tokens. `return_token_ids` and `continuous_usage_stats` are vLLM's: both say
+/// how many tokens a chunk has, and servers that do not know them pass over them.
+pub fn body(spec: &ObserveSpec, model: &str, prompt: &Prompt, output_len: u32) -> Result<String> {
+    let mut body = json!({
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": output_len,
+        "temperature": spec.temperature,
+        "stream": true,
+        "stream_options": { "include_usage": true, "continuous_usage_stats": true },
+        "return_token_ids": true,
+    });
+    let fields: &mut Map<String, Value> = body.as_object_mut().expect("it was written as an object");
+    if spec.ignore_eos {
+        fields.insert("ignore_eos".into(), true.into());
+    }
+    for (key, value) in &spec.extra {
+        let value = serde_json::to_value(value)
+            .map_err(|e| Problem::bad_input(format!("observe.extra.{key} cannot be sent: {e}")))?;
+        fields.insert(key.clone(), value);
+    }
+    Ok(body.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extras_come_before_what_is_usual() {
+        let extra = [("temperature".to_owned(), 0.7.into()), ("top_k".to_owned(), 5.into())];
+        let spec = ObserveSpec { extra: extra.into_iter().collect(), ..ObserveSpec::default() };
+        let text = body(&spec, "m", &Prompt::Ids(vec![1, 2]), 9).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&value["temperature"], &value["top_k"], &value["prompt"]),
+            (&json!(0.7), &json!(5), &json!([1, 2]))
+        );
+        assert_eq!((&value["max_tokens"], &value["ignore_eos"]), (&json!(9), &json!(true)));
+        let text = body(&ObserveSpec { ignore_eos: false, ..spec }, "m", &Prompt::Text("a\"b".into()), 1).unwrap();
+        assert!(text.contains(r#""prompt":"a\"b""#) && !text.contains("ignore_eos"), "{text}");
+    }
+}

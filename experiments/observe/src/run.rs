@@ -1,0 +1,331 @@
+//! All cells of a plan on a server, one after the other, each kept as it ends.
+
+use crate::body::body;
+use crate::client::Client;
+use crate::drive::{Load, drive};
+use crate::progress::Progress;
+use crate::prompts::{Prompt, prompts};
+use crate::recorder::Recorder;
+use crate::tail::Tail;
+use foretoken_observed::findings::findings;
+use foretoken_observed::recording::{Asked, Ended, Ending, Event, Head, RecordingWriter, Server, read_recording};
+use foretoken_observed::run::ObservedRun;
+use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::metrics::Summary;
+use foretoken_sim::{Arrivals, Workload};
+use foretoken_spec::observe::{ObserveSpec, Send};
+use foretoken_spec::problem::{Exit, Problem, Result};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+/// What `observed.json` says: what only an observed run knows.
+#[derive(Debug, Serialize)]
+pub struct ObserveReport {
+    /// The server.
+    pub url: String,
+    /// Its version, where it says so.
+    pub server: Option<String>,
+    /// The model that was asked.
+    pub model: String,
+    /// The runs, in their order.
+    pub cells: Vec<ObservedCell>,
+}
+
+/// A run.
+#[derive(Debug, Serialize)]
+pub struct ObservedCell {
+    /// Its recording, below the folder.
+    pub recording: String,
+    /// The seed.
+    pub seed: u64,
+    /// `done`, `interrupted`, or what was lost.
+    pub ended: String,
+    /// Requests that were sent.
+    pub sent: usize,
+    /// Of these, answered to their end.
+    pub answered: u64,
+    /// Steps that the server's log has of it.
+    pub steps: usize,
+    /// What whoever uses it should know.
+    pub findings: Vec<String>,
+}
+
+/// Where and how a server is asked.
+pub struct Site {
+    /// The connection.
+    pub client: Client,
+    /// The file that the server's steps are logged to.
+    pub step_log: Option<PathBuf>,
+}
+
+/// What was observed.
+pub struct Observed {
+    /// What only an observed run knows.
+    pub report: ObserveReport,
+    /// For the line at the end.
+    pub speed: Speed,
+    /// Cells that are in the store: a prefix of the plan's.
+    pub cells: usize,
+    /// Why it ended before its end.
+    pub ended: Option<Box<Problem>>,
+}
+
+/// Observes every cell of a plan that the folder does not hold yet.
+///
+/// # Errors
+/// The server cannot be asked at all; what was observed before an error is kept.
+pub fn observe(
+    plan: &Plan,
+    spec: &ObserveSpec,
+    site: &Site,
+    folder: &Folder,
+    interrupt: &Arc<AtomicBool>,
+) -> Result<Observed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| Problem::failed(format!("no runtime for connections: {e}")))?;
+    let server = runtime.block_on(site.client.server())?;
+    let model = model(spec, &server)?;
+    let store = Store::open(folder, &plan.digest())?;
+    std::fs::create_dir_all(folder.path().join(RECORDINGS))
+        .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
+    let report =
+        ObserveReport { url: site.client.url(), server: server.version.clone(), model: model.clone(), cells: vec![] };
+    let mut observed = Observed { report, speed: Speed::default(), cells: 0, ended: None };
+    let runner = Runner { plan, spec, site, folder, interrupt, runtime, server, model };
+    let started = Instant::now();
+    for variant in 0..plan.variants.len() {
+        for seed in 0..plan.seeds.len() {
+            let id = CellId { variant, seed, policy: 0 };
+            if store.has(id) {
+                observed.cells += 1;
+                continue;
+            }
+            let (cell, stored, ended) = runner.cell(id)?;
+            observed.speed.cells += 1;
+            observed.speed.request_steps += stored.summary.request_steps;
+            observed.report.cells.push(cell);
+            if stored.summary.finished > 0 {
+                store.save(id, &stored)?;
+                observed.cells += 1;
+            }
+            if ended.is_some() {
+                observed.ended = ended;
+                observed.speed.wall_s = started.elapsed().as_secs_f64();
+                return Ok(observed);
+            }
+        }
+    }
+    observed.speed.wall_s = started.elapsed().as_secs_f64();
+    Ok(observed)
+}
+
+/// The model to ask for.
+fn model(spec: &ObserveSpec, server: &Server) -> Result<String> {
+    let served = server.models.join("`, `");
+    match &spec.model {
+        Some(name) if server.models.contains(name) => Ok(name.clone()),
+        Some(name) => Err(Problem::bad_input(format!("the server has no model `{name}`"))
+            .help(format!("it serves `{served}`: set observe.model"))),
+        None if server.models.len() == 1 => Ok(server.models[0].clone()),
+        None => Err(Problem::bad_input(format!("the server has {} models", server.models.len()))
+            .help(format!("set observe.model to one of `{served}`"))),
+    }
+}
+
+/// The recording of a cell, below a results folder.
+pub fn recording_name(variant: usize, seed: usize) -> String {
+    format!("{RECORDINGS}/v{variant}-s{seed}.obs")
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    spec: &'a ObserveSpec,
+    site: &'a Site,
+    folder: &'a Folder,
+    interrupt: &'a Arc<AtomicBool>,
+    runtime: Runtime,
+    server: Server,
+    model: String,
+}
+
+impl Runner<'_> {
+    /// One run: warmed up, driven, read back and kept.
+    fn cell(&self, id: CellId) -> Result<(ObservedCell, Stored, Option<Box<Problem>>)> {
+        let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
+        let mut setting = Setting::new(variant, number)?;
+        let asked = prompts(self.spec, &mut setting.workload, number)?;
+        setting.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        self.refuse_lengths(&setting.workload);
+        let which =
+            format!("[{} of {}] {}", id.variant * self.plan.seeds.len() + id.seed + 1, self.plan.cells(), self.label());
+        let name = recording_name(id.variant, id.seed);
+        let path = self.folder.path().join(&name);
+        self.warm_up(&setting, &asked, &path, &which)?;
+        let load = self.load(&setting, &asked, format!("foretoken-v{}-s{number}", id.variant), usize::MAX)?;
+        let ending = self.drive(&path, self.head(&setting, number), load, Progress::new(which))?;
+        self.folder.enter(&[&name])?;
+        let recording = read_recording(&path).map_err(|e| Problem::failed(e.to_string()).help(e.hint.clone()))?;
+        let run = ObservedRun::of(&recording);
+        let mut warnings = findings(&recording, &run);
+        let slo = setting.slo(None);
+        let own = &run.workload.slo_tpot_s;
+        let block_size = run.metrics.block_size.unwrap_or(setting.engine(false).block_size);
+        let mut summary = Summary::new(&run.run.records, &run.run.totals, slo, own, run.run.usable_blocks, block_size);
+        if setting.arrivals() == Arrivals::Open && ending == Ending::Done {
+            summary = summary.with_overload(&run.run.records);
+        }
+        warnings.extend(summary.overload.as_ref().map(ToString::to_string));
+        let cell = ObservedCell {
+            recording: name,
+            seed: number,
+            ended: match &ending {
+                Ending::Done => "done".into(),
+                Ending::Interrupted => "interrupted".into(),
+                Ending::Lost(why) => format!("the server was lost: {why}"),
+            },
+            sent: run.answers.len(),
+            answered: summary.finished,
+            steps: run.steps.len(),
+            findings: warnings.clone(),
+        };
+        let problem = self.problem(&ending, &summary, &run);
+        Ok((cell, Stored::of(run.run, summary, warnings), problem))
+    }
+
+    fn label(&self) -> String {
+        self.plan.policies[0].spec.label()
+    }
+
+    /// Says which requests the server will refuse for their length.
+    fn refuse_lengths(&self, workload: &Workload) {
+        let Some(most) = self.server.max_model_len else { return };
+        let lengths = workload.prompt_len.iter().zip(&workload.output_len);
+        let long = lengths.filter(|(p, o)| u64::from(**p) + u64::from(**o) > u64::from(most)).count();
+        if long > 0 {
+            let all = workload.len();
+            eprintln!(
+                "warning: {long} of {all} requests are longer than the server's max_model_len of {most}: it will refuse them"
+            );
+        }
+    }
+
+    /// The first requests, one after the other, recorded in the file that the run's recording takes the place of.
+    fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
+        let n = self.spec.warm_up_requests as usize;
+        if n == 0 {
+            return Ok(());
+        }
+        let mut load = self.load(setting, asked, "foretoken-warm-up".into(), n)?;
+        (load.arrivals, load.metrics) = (Arrivals::Closed { clients: 1 }, false);
+        let head = self.head(setting, 0);
+        let ending = self.drive(path, head, load, Progress::new(format!("{which}, warming up")))?;
+        let recording = read_recording(path).map_err(|e| Problem::failed(e.to_string()))?;
+        let refused = recording.events.iter().find_map(|e| match e {
+            Event::Ended { how: how @ (Ended::Refused { .. } | Ended::Failed { .. }), .. } => Some(how),
+            _ => None,
+        });
+        let any = recording.events.iter().any(|e| matches!(e, Event::Ended { how: Ended::Finished { .. }, .. }));
+        match (ending, refused) {
+            (Ending::Interrupted, _) => Err(interrupted()),
+            (_, Some(how)) if !any => Err(self.refusal(how)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why not one request of the warm-up was answered.
+    fn refusal(&self, how: &Ended) -> Box<Problem> {
+        match how {
+            Ended::Refused { status, said, .. } => {
+                Problem::failed(format!("the server refuses what it is asked ({status}): {said}")).help(match status {
+                    401 | 403 => "put the server's key into the environment variable FORETOKEN_API_KEY, or name another with --api-key-env",
+                    404 => "it must have /v1/completions, and the model: set observe.model",
+                    429 | 503 => "it has too much to do; ask later, or set observe.retries",
+                    _ if self.spec.send == Send::TokenIds => {
+                        "not every server takes token ids as prompts: observe.send = \"text\"; what else is sent can be changed with observe.extra and observe.ignore_eos"
+                    }
+                    _ => "what is sent can be changed with observe.extra and observe.ignore_eos",
+                })
+            }
+            Ended::Failed { said, .. } => Problem::failed(format!("the server does not answer: {said}"))
+                .help("look into its log; a first request may take long: observe.timeout_s"),
+            Ended::Finished { .. } => Problem::failed("nothing was refused"),
+        }
+    }
+
+    fn load(&self, setting: &Setting, asked: &[Prompt], name: String, most: usize) -> Result<Load> {
+        let lengths = asked.iter().zip(&setting.workload.output_len).take(most);
+        let bodies = lengths.map(|(prompt, &n)| body(self.spec, &self.model, prompt, n)).collect::<Result<_>>()?;
+        let due = setting.workload.arrival.iter().take(most).map(|at| Duration::from_nanos(at.0 / 1000)).collect();
+        Ok(Load { bodies, due, arrivals: setting.arrivals(), name, metrics: self.server.metrics })
+    }
+
+    fn head(&self, setting: &Setting, seed: u64) -> Head {
+        let w = &setting.workload;
+        let clients = match setting.arrivals() {
+            Arrivals::Open => None,
+            Arrivals::Closed { clients } => Some(clients),
+        };
+        let asked = (0..w.len()).map(|i| Asked {
+            due: if clients.is_some() { Default::default() } else { w.arrival[i] },
+            prompt_len: w.prompt_len[i],
+            output_len: w.output_len[i],
+            category: w.category[i],
+        });
+        Head {
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            policy: self.label(),
+            seed,
+            url: self.site.client.url(),
+            model: self.model.clone(),
+            server: self.server.clone(),
+            started_unix_us: 0,
+            clients,
+            token_ids: self.spec.send == Send::TokenIds,
+            temperature: self.spec.temperature,
+            categories: w.categories.clone(),
+            asked: asked.collect(),
+        }
+    }
+
+    fn drive(&self, path: &Path, mut head: Head, load: Load, progress: Progress) -> Result<Ending> {
+        let log = self.site.step_log.as_deref().map(Tail::open).transpose()?;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        head.started_unix_us = unix.as_micros() as u64;
+        let writer = RecordingWriter::create(path, &head).map_err(|e| {
+            Problem::failed(format!("cannot write the recording {}: {e}", path.display()))
+                .help("free some space or choose another folder with -o")
+        })?;
+        let (recorder, writing) = Recorder::start(writer, log, progress);
+        let run = drive(self.site.client.clone(), recorder, load, self.spec.clone(), self.interrupt.clone());
+        let ending = LocalSet::new().block_on(&self.runtime, run);
+        writing.join().map_err(|_| Problem::failed("whoever wrote the recording ended early"))??;
+        Ok(ending)
+    }
+
+    fn problem(&self, ending: &Ending, summary: &Summary, run: &ObservedRun) -> Option<Box<Problem>> {
+        match ending {
+            Ending::Done if summary.finished == 0 => {
+                let first = run.answers.iter().find_map(|a| a.ended.as_ref());
+                Some(first.map_or_else(|| Problem::failed("nothing was sent"), |(_, how)| self.refusal(how)))
+            }
+            Ending::Done => None,
+            Ending::Interrupted => Some(interrupted()),
+            Ending::Lost(why) => Some(
+                Problem::failed(format!("the server does not answer any more: {why}"))
+                    .help("what was observed is kept; start the server and go on with --resume"),
+            ),
+        }
+    }
+}
+
+fn interrupted() -> Box<Problem> {
+    Problem::new(Exit::Interrupted, "interrupted: what was observed is kept".to_owned())
+        .help("`foretoken calibrate` reads the recordings of a part, too; --resume goes on")
+}

@@ -1,0 +1,71 @@
+//! A server's `/metrics`: which of its values are kept.
+
+use foretoken_observed::metrics::KEPT;
+use foretoken_observed::recording::Sample;
+use prometheus_parse::{Scrape, Value};
+
+/// The counters and gauges of a text in Prometheus' format that are about serving. Histograms are left out: what they are of is
+/// measured request by request.
+///
+/// # Errors
+/// It is not such a text.
+pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
+    let lines = text.lines().map(|line| Ok::<String, std::io::Error>(line.to_owned()));
+    let scrape = Scrape::parse(lines).map_err(|e| format!("/metrics cannot be read: {e}"))?;
+    let kept = |s: prometheus_parse::Sample| {
+        let value = match s.value {
+            Value::Counter(v) | Value::Gauge(v) | Value::Untyped(v) => v,
+            Value::Histogram(_) | Value::Summary(_) => return None,
+        };
+        let of_serving = KEPT.iter().any(|prefix| s.metric.starts_with(prefix)) && !s.metric.ends_with("_created");
+        (of_serving && value.is_finite()).then(|| {
+            let mut labels: Vec<String> = s.labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+            labels.sort_unstable();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            Sample { name: s.metric + &labels, value }
+        })
+    };
+    Ok(scrape.samples.into_iter().filter_map(kept).collect())
+}
+
+/// The samples that are not what they were: what is kept of every reading but the first.
+pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
+    now.iter().filter(|s| before.iter().find(|b| b.name == s.name) != Some(s)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# HELP vllm:num_preemptions_total Preemptions.
+# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total{engine=\"0\",model_name=\"m\"} 3.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.25
+# TYPE vllm:e2e_request_latency_seconds histogram
+vllm:e2e_request_latency_seconds_bucket{le=\"0.3\"} 1.0
+vllm:e2e_request_latency_seconds_bucket{le=\"+Inf\"} 2.0
+# TYPE process_cpu_seconds_total counter
+process_cpu_seconds_total 7.5
+";
+
+    #[test]
+    fn what_is_about_serving_is_kept() {
+        let all = samples(TEXT).unwrap();
+        let named: Vec<(&str, f64)> = all.iter().map(|s| (s.name.as_str(), s.value)).collect();
+        let expected = [
+            ("vllm:num_preemptions_total{engine=\"0\",model_name=\"m\"}", 3.0),
+            ("vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"}", 0.25),
+        ];
+        assert_eq!(named, expected);
+        let later = samples(&TEXT.replace(" 3.0", " 4.0")).unwrap();
+        assert_eq!(changed(&all, &later).len(), 1);
+        assert_eq!(changed(&all, &all), []);
+    }
+
+    #[test]
+    fn a_page_is_no_metrics() {
+        assert_eq!(samples("<html><body>404</body></html>").unwrap_or_default(), []);
+    }
+}

@@ -1,0 +1,209 @@
+//! What whoever uses an observed run should know of it: what the server did not tell, and what spoils its numbers.
+
+use crate::recording::{Ended, Ending, Event, Failure, Recording};
+use crate::request::Answer;
+use crate::run::ObservedRun;
+use foretoken_sim::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Later than this at the 99th percentile and arrivals are not those of the workload.
+const LATE: Time = Time(10_000_000_000);
+
+/// In words, most serious first.
+pub fn findings(recording: &Recording, run: &ObservedRun) -> Vec<String> {
+    let mut all = Vec::new();
+    ended(recording, run, &mut all);
+    answers(&run.answers, &mut all);
+    sending(recording, &run.answers, &mut all);
+    speculation(run, &mut all);
+    log(recording, run, &mut all);
+    server(recording, run, &mut all);
+    all
+}
+
+fn ended(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
+    let (sent, planned) = (run.answers.len(), recording.head.asked.len());
+    match &recording.ending {
+        Some(Ending::Done) => {}
+        Some(Ending::Interrupted) => {
+            all.push(format!("it was interrupted after {sent} of {planned} requests were sent"))
+        }
+        Some(Ending::Lost(why)) => all.push(format!("the server was lost after {sent} requests were sent: {why}")),
+        None => all.push(format!("the recording breaks off: {sent} of {planned} requests were sent by then")),
+    }
+}
+
+fn answers(answers: &[Answer], all: &mut Vec<String>) {
+    // The same thing once, with how often and what was said first.
+    let mut refused: BTreeMap<u16, (usize, &str, Option<f64>)> = BTreeMap::new();
+    let mut failed: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    let (mut short, mut silent) = (0, 0);
+    for a in answers {
+        match &a.ended {
+            Some((_, Ended::Refused { status, said, retry_after_s })) => {
+                refused.entry(*status).or_insert((0, said, *retry_after_s)).0 += 1;
+            }
+            Some((_, Ended::Failed { why, said })) => failed.entry(in_words(*why)).or_insert((0, said)).0 += 1,
+            Some((_, Ended::Finished { completion_tokens, .. })) => {
+                short += usize::from(a.tokens() < a.asked.output_len);
+                silent += usize::from(completion_tokens.is_none());
+            }
+            None => failed.entry("had not ended").or_insert((0, "the recording ends before")).0 += 1,
+        }
+    }
+    let n = answers.len();
+    for (status, (count, said, after)) in refused {
+        let after = after.map_or(String::new(), |s| format!("; it asks to come back after {s} s (observe.retries)"));
+        all.push(format!("{count} of {n} requests were refused with {status}: {said}{after}"));
+    }
+    for (why, (count, said)) in failed {
+        all.push(format!("{count} of {n} requests {why}: {said}"));
+    }
+    if short > 0 {
+        all.push(format!(
+            "{short} answers are shorter than asked for: the server ended them, so their lengths are the model's and not the workload's"
+        ));
+    }
+    if silent > 0 {
+        all.push(format!("{silent} answers came without usage: their tokens are counted by chunks"));
+    }
+    let guessed = answers.iter().filter(|a| a.finished() && !a.counted).count();
+    if guessed > 0 {
+        all.push(format!(
+            "the server does not say how many tokens a chunk has: those of {guessed} answers are spread evenly over their chunks"
+        ));
+    }
+}
+
+fn in_words(why: Failure) -> &'static str {
+    match why {
+        Failure::Connect => "got no connection",
+        Failure::Timeout => "took too long",
+        Failure::Cut => "broke off",
+        Failure::Garbled => "were answered with something else than a completion",
+        Failure::Abandoned => "were abandoned",
+    }
+}
+
+fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
+    if recording.head.clients.is_none() {
+        let mut late: Vec<Time> = answers.iter().filter(|a| a.retries == 0).map(Answer::late).collect();
+        late.sort_unstable();
+        let p99 = late.get((late.len() * 99 / 100).min(late.len().saturating_sub(1))).copied().unwrap_or_default();
+        if p99 > LATE {
+            all.push(format!(
+                "requests were sent late, {:.1} ms at the 99th percentile: a client in the way",
+                p99.as_s() * 1e3
+            ));
+        }
+    }
+    let again = answers.iter().filter(|a| a.retries > 0).count();
+    if again > 0 {
+        all.push(format!("{again} requests were sent again, and their times count from the last time"));
+    }
+    let other = answers.iter().filter(|a| a.finished() && a.prompt_len() != a.asked.prompt_len).count();
+    if other > 0 {
+        all.push(format!(
+            "{other} prompts have another length for the server than in the workload: its tokenizer counts otherwise, and its count is kept"
+        ));
+    }
+}
+
+fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
+    let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
+    // The last round of an answer may have fewer: what does not fit behind it is not drafted.
+    let lengths: BTreeSet<u32> =
+        rounds.clone().flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
+    if lengths.len() > 1 {
+        let lengths: Vec<String> = lengths.iter().map(u32::to_string).collect();
+        all.push(format!(
+            "drafts had several lengths ({}): K changed during the run, or the engine chooses it",
+            lengths.join(", ")
+        ));
+    }
+    let drafted: u64 = run.run.totals.drafted;
+    if drafted > 0 && run.run.totals.accepted() == 0 {
+        all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
+    }
+    // A step emits at most a token beyond its drafts.
+    let most = lengths.last().copied().unwrap_or(0).max(largest_of(run)) + 1;
+    let chunks = run.answers.iter().filter(|a| a.counted).flat_map(|a| a.chunks.iter().skip(1));
+    let (large, n) = chunks.fold((0u64, 0u64), |(l, n), c| (l + u64::from(c.1 > most), n + 1));
+    let told = drafted > 0 || run.steps.iter().any(|s| s.logged.generation_requests > 0);
+    if told && n > 0 && large * 20 > n {
+        all.push(format!(
+            "{:.0} % of chunks hold more tokens than a step can emit ({most}): the server sends several steps at once (--stream-interval above 1), so gaps between tokens are not steps",
+            100.0 * large as f64 / n as f64
+        ));
+    }
+}
+
+/// Most drafts a request, as the log's steps have them.
+fn largest_of(run: &ObservedRun) -> u32 {
+    let a_request = |s: &crate::steps::PlacedStep| {
+        let (requests, tokens) = (u64::from(s.logged.generation_requests), s.logged.generation_tokens);
+        (requests > 0).then(|| (tokens.div_ceil(requests) - 1) as u32)
+    };
+    run.steps.iter().filter_map(a_request).max().unwrap_or(0)
+}
+
+fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
+    let lines = recording.events.iter().filter_map(|e| match e {
+        Event::Log { lines, .. } => Some(lines.len()),
+        _ => None,
+    });
+    let lines: usize = lines.sum();
+    if lines == 0 {
+        return;
+    }
+    if run.steps.is_empty() {
+        return all.push(format!(
+            "{lines} steps of the log cannot be placed: their times are not seconds since 1970 with a fraction, or of another clock; start the server with the shipped logging configuration"
+        ));
+    }
+    // Tokens that the steps scheduled, and what came.
+    let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
+    let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
+    let cached = run.metrics.prefix_hits.unwrap_or(0);
+    if prompts + cached < asked - asked / 20 || prompts > asked + asked / 5 + 4096 {
+        all.push(format!(
+            "the log's steps prefilled {prompts} tokens and the answered prompts have {asked}: is it the log of this server, and was nobody else served?"
+        ));
+    }
+    let early = run
+        .answers
+        .iter()
+        .filter_map(|a| a.chunks.first())
+        .filter(|c| run.steps.first().is_none_or(|s| s.end > c.0 + Time(50_000_000_000)));
+    if early.count() > 0 {
+        all.push("tokens came before the log's first step: the server's clock and this one's disagree".into());
+    }
+}
+
+fn server(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
+    let m = &run.metrics;
+    if m.reset {
+        all.push("a counter of /metrics fell: the server was started again during the run".into());
+    }
+    if let Some(n) = m.preemptions.filter(|n| *n > 0) {
+        all.push(format!("{n} requests were preempted: their work was done twice"));
+    }
+    if let (Some(hits), Some(queries)) = (m.prefix_hits, m.prefix_queries)
+        && hits > 0
+        && queries > 0
+    {
+        let share = 100.0 * hits as f64 / queries as f64;
+        all.push(format!(
+            "{share:.0} % of prompt tokens were found in a warm prefix cache: prompts cost less than they would alone"
+        ));
+    }
+    let notes: BTreeSet<&str> = recording
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Note { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    all.extend(notes.into_iter().map(str::to_owned));
+}

@@ -1,0 +1,56 @@
+//! A file's bytes and text.
+
+use crate::unread::Unread;
+use std::io::Error;
+use std::path::Path;
+
+/// All bytes of a file that has some.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, Unread> {
+    let io = |e: Error| Unread::file(path, format!("cannot be read: {e}"), "check the path and its permissions");
+    // A file is read twice, to detect its format and to read it; a device may have no end.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Err(Unread::file(path, "is not a regular file", "save what it delivers to a file first"));
+    }
+    let bytes = std::fs::read(path).map_err(io)?;
+    match bytes.is_empty() {
+        true => Err(Unread::file(path, "is empty", "did the tool that wrote it end well?")),
+        false => Ok(bytes),
+    }
+}
+
+/// All of a file as text.
+pub(super) fn text(path: &Path) -> Result<String, Unread> {
+    utf8(path, bytes(path)?)
+}
+
+/// A file's bytes as text.
+pub(super) fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Unread> {
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let line = 1 + newlines(&e.as_bytes()[..at]);
+        let what = format!("is not UTF-8 text at byte {at}");
+        Unread::line(path, line, what, "give the file as it was written; unpack it if it is compressed")
+    })
+}
+
+/// How many lines end in `text`.
+pub(super) fn newlines(text: &[u8]) -> usize {
+    text.iter().filter(|&&b| b == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::testing::file;
+
+    #[test]
+    fn what_is_no_text_is_refused() {
+        let (latin, empty) = (file(b"{}\n{\"a\": \"\xe9\"}"), file(b""));
+        let bad = text(latin.path()).unwrap_err();
+        assert_eq!((bad.line, bad.what.as_str()), (Some(2), "is not UTF-8 text at byte 10"));
+        assert_eq!(text(empty.path()).unwrap_err().what, "is empty");
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(bytes(folder.path()).unwrap_err().what, "is not a regular file");
+        assert!(bytes(&folder.path().join("none")).unwrap_err().what.starts_with("cannot be read"));
+    }
+}

@@ -1,0 +1,124 @@
+//! The JSON values of a file: one, or one after another. Errors name line and field.
+
+use super::{file, python};
+use crate::unread::Unread;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Deserializer, Error};
+use std::path::Path;
+
+/// Every value of a file, with the line on which it begins. `hint` says what the file should be.
+///
+/// Values may take one line each, as tools append them, or several, as people print them.
+pub(super) fn values<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<Vec<(usize, T)>, Unread> {
+    let text = file::text(path)?;
+    let text = python::constants(&text);
+    let mut values = Vec::new();
+    let (mut start, mut line) = (0, 1);
+    // The first pass only finds where values end: an error of the second can then name a field.
+    let mut ends = Deserializer::from_str(&text).into_iter::<IgnoredAny>();
+    while let Some(value) = ends.next() {
+        value.map_err(|e| malformed(path, &e, hint))?;
+        let (space, value) = split_space(&text[start..ends.byte_offset()]);
+        line += file::newlines(space.as_bytes());
+        values.push((line, typed(path, line, value, hint)?));
+        line += file::newlines(value.as_bytes());
+        start = ends.byte_offset();
+    }
+    match values.is_empty() {
+        true => Err(Unread::file(path, "is empty but for white space", hint)),
+        false => Ok(values),
+    }
+}
+
+/// The only value of a file.
+pub(super) fn value<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<T, Unread> {
+    let mut values = values(path, hint)?;
+    match (values.pop(), values.is_empty()) {
+        (Some((_, value)), true) => Ok(value),
+        (last, _) => {
+            let line = last.map_or(1, |(line, _)| line);
+            Err(Unread::line(path, line, "is a second JSON value; there should be one", hint))
+        }
+    }
+}
+
+/// The error of text that is no JSON at all.
+pub(super) fn malformed(path: &Path, error: &Error, hint: &str) -> Unread {
+    match error.is_eof() {
+        true => Unread::line(path, error.line(), "is cut off: the JSON does not end", hint),
+        false => Unread::line(path, error.line(), format!("is not valid JSON: {}", reason(error)), hint),
+    }
+}
+
+fn typed<T: DeserializeOwned>(path: &Path, line: usize, text: &str, hint: &str) -> Result<T, Unread> {
+    serde_path_to_error::deserialize(&mut Deserializer::from_str(text)).map_err(|e| {
+        let field = e.path().to_string();
+        let why = reason(e.inner());
+        let what = if field == "." { why } else { format!("{field}: {why}") };
+        Unread::line(path, line + e.inner().line().saturating_sub(1), what, hint)
+    })
+}
+
+/// serde's words without the place: it counts lines from the start of the value.
+fn reason(error: &Error) -> String {
+    let message = error.to_string();
+    message.split(" at line ").next().unwrap_or(&message).to_owned()
+}
+
+fn split_space(text: &str) -> (&str, &str) {
+    text.split_at(text.len() - text.trim_start().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foreign::testing::file;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Row {
+        a: Vec<u32>,
+    }
+
+    fn read(text: &str) -> Result<Vec<(usize, Row)>, String> {
+        let file = file(text.as_bytes());
+        values(file.path(), "hint").map_err(|e| e.to_string().replace(&file.path().display().to_string(), "f"))
+    }
+
+    #[test]
+    fn values_know_their_lines() {
+        let rows = read("\n{\"a\": [1], \"more\": NaN}\n\n{\n\"a\":\n[2]\n}\n{\"a\":[]}").unwrap();
+        assert_eq!(rows, [(2, Row { a: vec![1] }), (4, Row { a: vec![2] }), (8, Row { a: vec![] })]);
+    }
+
+    #[test]
+    fn errors_name_line_and_field() {
+        for (text, error) in [
+            ("{\"a\": [1]}\n{\n\"a\": [1,\n-2]}", "f, line 4: a[1]: invalid value: integer `-2`, expected u32"),
+            ("{\"a\": [99999999999]}", "f, line 1: a[0]: invalid value: integer `99999999999`, expected u32"),
+            ("{\"a\": [NaN]}", "f, line 1: a[0]: invalid type: string \"NaN\", expected u32"),
+            ("{}", "f, line 1: missing field `a`"),
+            ("3", "f, line 1: invalid type: integer `3`, expected struct Row"),
+            ("{\"a\": [1]}\n{\"a\": [", "f, line 2: is cut off: the JSON does not end"),
+            ("{\"a\": [1]}\nvLLM", "f, line 2: is not valid JSON: expected value"),
+            (" \n", "f: is empty but for white space"),
+        ] {
+            assert_eq!(read(text), Err(error.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_breaks_nothing() {
+        let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(read(&format!("{{\"a\": [1], \"more\": {open}{close}}}")).unwrap().len(), 1);
+        assert!(read(&format!("{{\"a\": {open}{close}}}")).is_err());
+        assert!(read(&format!("{open}{close}")).is_err());
+    }
+
+    #[test]
+    fn a_second_value_is_refused() {
+        let (one, two) = (file(b"{\"a\": [1]}"), file(b"{\"a\": [1]}\n{\"a\": [2]}"));
+        assert_eq!(value::<Row>(one.path(), "hint").unwrap(), Row { a: vec![1] });
+        assert_eq!(value::<Row>(two.path(), "hint").unwrap_err().line, Some(2));
+    }
+}

@@ -1,0 +1,64 @@
+//! Numbers that mean something only in a range. Text with another one is refused where it stands.
+
+use serde::Deserialize;
+
+/// A finite number that is not negative: a time, a rate, a variance.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub(super) struct Amount(pub(super) f64);
+
+impl TryFrom<f64> for Amount {
+    type Error = &'static str;
+
+    fn try_from(x: f64) -> Result<Amount, &'static str> {
+        match x {
+            x if !x.is_finite() => Err("is not a finite number"),
+            x if x < 0.0 => Err("is negative"),
+            x => Ok(Amount(x)),
+        }
+    }
+}
+
+/// A probability: a number from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub(super) struct Probability(f64);
+
+impl TryFrom<f64> for Probability {
+    type Error = &'static str;
+
+    fn try_from(x: f64) -> Result<Probability, &'static str> {
+        match (0.0..=1.0).contains(&x) {
+            true => Ok(Probability(x)),
+            false => Err("is not between 0 and 1"),
+        }
+    }
+}
+
+/// The plain numbers.
+pub(super) fn amounts(list: Vec<Amount>) -> Vec<f64> {
+    list.into_iter().map(|x| x.0).collect()
+}
+
+/// The plain numbers.
+pub(super) fn probabilities(list: Vec<Probability>) -> Vec<f64> {
+    list.into_iter().map(|x| x.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold() {
+        assert_eq!(serde_json::from_str::<Vec<Amount>>("[0, 2.5]").map(amounts).unwrap(), [0.0, 2.5]);
+        assert_eq!(serde_json::from_str::<Vec<Probability>>("[0, 1]").map(probabilities).unwrap(), [0.0, 1.0]);
+        for bad in ["-1", "1e999", "\"NaN\"", "null"] {
+            assert!(serde_json::from_str::<Amount>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<Probability>(bad).is_err(), "{bad}");
+        }
+        assert!(Amount::try_from(f64::NAN).is_err());
+        assert!(Probability::try_from(f64::NAN).is_err());
+        assert!(Probability::try_from(1.001).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! JSON as Python's `json` writes it. Its `NaN`, `Infinity` and `-Infinity` are no JSON.
+
+use std::borrow::Cow;
+
+const CONSTANTS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
+
+/// The text with these constants as strings. A field that is ignored may then hold one; a field that must be a number
+/// is refused with the word that stands there.
+pub(super) fn constants(text: &str) -> Cow<'_, str> {
+    if !CONSTANTS.iter().any(|word| text.contains(word)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 64);
+    // What is copied up to, and where the search stands.
+    let (mut copied, mut at, mut quoted) = (0, 0, false);
+    while let Some(&byte) = text.as_bytes().get(at) {
+        match byte {
+            // The character behind a backslash ends no string.
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            b'N' | b'I' | b'-' if !quoted => {
+                if let Some(word) = CONSTANTS.iter().find(|word| text[at..].starts_with(**word)) {
+                    out.push_str(&text[copied..at]);
+                    out.push('"');
+                    out.push_str(word);
+                    out.push('"');
+                    at += word.len();
+                    copied = at;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_bare_constants_change() {
+        let given = r#"{"a": NaN, "NaN": [-Infinity, Infinity, -1], "b": "is \"NaN, é\\"}"#;
+        let wanted = r#"{"a": "NaN", "NaN": ["-Infinity", "Infinity", -1], "b": "is \"NaN, é\\"}"#;
+        assert_eq!(constants(given), wanted);
+        assert!(matches!(constants("{}"), Cow::Borrowed(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn json_stays_as_it_is(text in ".*") {
+            let json = serde_json::json!({ "NaN": text, "b": ["Infinity"] }).to_string();
+            prop_assert_eq!(constants(&json), json.as_str());
+        }
+
+        #[test]
+        fn nothing_panics(text in r#"(NaN|-|Infinity|"|\\|é|,)*"#) {
+            let _ = constants(&text);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `python -m sglang.benchmark.serving` (bench_serving): what a client of a server saw. One run a line.
+//!
+//! No SGLang was run: the format is from the released source of 0.5.23, `sglang/benchmark/serving.py` (`benchmark`). It
+//! writes no start times, so what it measures can be compared but not replayed.
+
+use super::arrays::same_length;
+use super::json;
+use super::number::{Amount, amounts};
+use super::rate::Rate;
+use crate::unread::Unread;
+use serde::Deserialize;
+use std::path::Path;
+
+const HINT: &str = "give what sglang.benchmark.serving wrote to its --output-file (SGLang 0.5.23)";
+
+/// A run of the benchmark.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchRun {
+    /// The line of the file on which it begins, from 1.
+    pub line: usize,
+    /// What was asked: `sglang`, `sglang-oai`, `vllm` and others.
+    pub backend: String,
+    /// The request rate asked for.
+    pub rate: Rate,
+    /// The most requests the client kept in flight, where there was a limit.
+    pub max_concurrency: Option<u32>,
+    /// Seconds from the first request to the end of the last.
+    pub duration_s: f64,
+    /// Requests that succeeded.
+    pub completed: usize,
+    /// Prompt tokens of these.
+    pub total_input_tokens: u64,
+    /// Output tokens of these.
+    pub total_output_tokens: u64,
+    /// Tokens a verify step, the target's own among them: the server's average since its start, so of this run only if
+    /// the server was new. Absent without speculation.
+    pub accept_length: Option<f64>,
+    /// Time to the first token.
+    pub ttft: Summary,
+    /// Time a token after the first.
+    pub tpot: Summary,
+    /// Time between the pieces of output.
+    pub itl: Summary,
+    /// Time from sending a request to its end.
+    pub e2e_latency: Summary,
+    /// Every request, where `--output-details` was given.
+    pub requests: Option<Vec<UntimedRequest>>,
+}
+
+/// A quantity over the requests that succeeded, in seconds. The file has milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The mean.
+    pub mean_s: f64,
+    /// The median.
+    pub median_s: f64,
+    /// The 99th percentile.
+    pub p99_s: f64,
+}
+
+/// A request, as the client saw it, but not when: the format has no start times. Requests stand in the order in which
+/// they were created, the turns of a conversation one behind the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UntimedRequest {
+    /// Prompt tokens.
+    pub input_len: u32,
+    /// Output tokens; 0 when it failed.
+    pub output_len: u32,
+    /// Seconds to the first token; 0 when none came.
+    pub ttft_s: f64,
+    /// Seconds between the pieces of output after the first; with speculation there are fewer than tokens.
+    pub itl_s: Vec<f64>,
+    /// Why it failed. A failure may also have no text: then `output_len` is 0.
+    pub error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    backend: String,
+    request_rate: Rate,
+    max_concurrency: Option<u32>,
+    duration: Amount,
+    completed: usize,
+    total_input_tokens: u64,
+    total_output_tokens: u64,
+    accept_length: Option<Amount>,
+    mean_ttft_ms: Amount,
+    median_ttft_ms: Amount,
+    p99_ttft_ms: Amount,
+    mean_tpot_ms: Amount,
+    median_tpot_ms: Amount,
+    p99_tpot_ms: Amount,
+    mean_itl_ms: Amount,
+    median_itl_ms: Amount,
+    p99_itl_ms: Amount,
+    mean_e2e_latency_ms: Amount,
+    median_e2e_latency_ms: Amount,
+    p99_e2e_latency_ms: Amount,
+    input_lens: Option<Vec<u32>>,
+    output_lens: Option<Vec<u32>>,
+    ttfts: Option<Vec<Amount>>,
+    itls: Option<Vec<Vec<Amount>>>,
+    errors: Option<Vec<String>>,
+}
+
+/// Reads the runs of a file.
+///
+/// # Errors
+/// A file of another kind, details that are not whole or do not fit together.
+pub fn read(path: &Path) -> Result<Vec<BenchRun>, Unread> {
+    json::values(path, HINT)?.into_iter().map(|(line, raw)| read_run(path, line, raw)).collect()
+}
+
+fn read_run(path: &Path, line: usize, mut raw: Raw) -> Result<BenchRun, Unread> {
+    Ok(BenchRun {
+        line,
+        requests: read_requests(path, line, &mut raw)?,
+        backend: raw.backend,
+        rate: raw.request_rate,
+        max_concurrency: raw.max_concurrency,
+        duration_s: raw.duration.0,
+        completed: raw.completed,
+        total_input_tokens: raw.total_input_tokens,
+        total_output_tokens: raw.total_output_tokens,
+        accept_length: raw.accept_length.map(|x| x.0),
+        ttft: summary(raw.mean_ttft_ms, raw.median_ttft_ms, raw.p99_ttft_ms),
+        tpot: summary(raw.mean_tpot_ms, raw.median_tpot_ms, raw.p99_tpot_ms),
+        itl: summary(raw.mean_itl_ms, raw.median_itl_ms, raw.p99_itl_ms),
+        e2e_latency: summary(raw.mean_e2e_latency_ms, raw.median_e2e_latency_ms, raw.p99_e2e_latency_ms),
+    })
+}
+
+fn summary(mean_ms: Amount, median_ms: Amount, p99_ms: Amount) -> Summary {
+    Summary { mean_s: mean_ms.0 / 1e3, median_s: median_ms.0 / 1e3, p99_s: p99_ms.0 / 1e3 }
+}
+
+fn read_requests(path: &Path, line: usize, raw: &mut Raw) -> Result<Option<Vec<UntimedRequest>>, Unread> {
+    let Some(input_lens) = raw.input_lens.take() else {
+        return Ok(None);
+    };
+    let missing = |name: &str| Unread::line(path, line, format!("has input_lens but no {name}"), HINT);
+    let output_lens = raw.output_lens.take().ok_or_else(|| missing("output_lens"))?;
+    let ttfts = raw.ttfts.take().ok_or_else(|| missing("ttfts"))?;
+    let mut itls = raw.itls.take().ok_or_else(|| missing("itls"))?;
+    let mut errors = raw.errors.take().ok_or_else(|| missing("errors"))?;
+    let n = same_length(
+        path,
+        line,
+        &[
+            ("input_lens", Some(input_lens.len())),
+            ("output_lens", Some(output_lens.len())),
+            ("ttfts", Some(ttfts.len())),
+            ("itls", Some(itls.len())),
+            ("errors", Some(errors.len())),
+        ],
+    )?;
+    let with_error = errors.iter().filter(|text| !text.is_empty()).count();
+    if raw.completed > n - with_error {
+        let what = format!("completed is {}, but {with_error} of {n} requests have an error", raw.completed);
+        return Err(Unread::line(path, line, what, "the file is damaged"));
+    }
+    let request = |i: usize| UntimedRequest {
+        input_len: input_lens[i],
+        output_len: output_lens[i],
+        ttft_s: ttfts[i].0,
+        itl_s: amounts(std::mem::take(&mut itls[i])),
+        error: Some(std::mem::take(&mut errors[i])).filter(|text| !text.is_empty()),
+    };
+    Ok(Some((0..n).map(request).collect()))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::foreign::testing::{damage, of, with};
+
+    /// Made up in the form of SGLang 0.5.23, `benchmark/serving.py`: `result | result_details` as `json.dumps` writes
+    /// it, with the `Infinity` of the default request rate.
+    pub(in crate::foreign) const GOOD: &str = r#"{"tag": null, "backend": "sglang", "dataset_name": "random", "request_rate": Infinity, "max_concurrency": null, "random_range_ratio": 0.5, "server_info": {"internal_states": [{"avg_spec_accept_length": 2.5}]}, "duration": 4.0, "completed": 1, "total_input_tokens": 20, "total_output_tokens": 5, "total_output_tokens_retokenized": 5, "mean_e2e_latency_ms": 500.0, "median_e2e_latency_ms": 500.0, "std_e2e_latency_ms": 0.0, "p99_e2e_latency_ms": 500.0, "mean_ttft_ms": 125.0, "median_ttft_ms": 125.0, "p99_ttft_ms": 125.0, "mean_tpot_ms": 93.75, "median_tpot_ms": 93.75, "p99_tpot_ms": 93.75, "mean_itl_ms": 187.5, "median_itl_ms": 187.5, "p99_itl_ms": 250.0, "concurrency": 0.125, "accept_length": 2.5, "input_lens": [20, 7], "output_lens": [5, 0], "ttfts": [0.125, 0.0], "itls": [[0.25, 0.125], []], "generated_texts": ["a b", ""], "errors": ["", "timed out"]}"#;
+
+    #[test]
+    fn runs_are_read() {
+        let runs = of(GOOD.as_bytes(), read).unwrap();
+        let all = |s| Summary { mean_s: s, median_s: s, p99_s: s };
+        let wanted = BenchRun {
+            line: 1,
+            backend: "sglang".to_owned(),
+            rate: Rate::AtOnce,
+            max_concurrency: None,
+            duration_s: 4.0,
+            completed: 1,
+            total_input_tokens: 20,
+            total_output_tokens: 5,
+            accept_length: Some(2.5),
+            ttft: all(0.125),
+            tpot: all(0.09375),
+            itl: Summary { p99_s: 0.25, ..all(0.1875) },
+            e2e_latency: all(0.5),
+            requests: Some(vec![
+                UntimedRequest { input_len: 20, output_len: 5, ttft_s: 0.125, itl_s: vec![0.25, 0.125], error: None },
+                UntimedRequest {
+                    input_len: 7,
+                    output_len: 0,
+                    ttft_s: 0.0,
+                    itl_s: vec![],
+                    error: Some("timed out".to_owned()),
+                },
+            ]),
+        };
+        assert_eq!(runs, [wanted]);
+    }
+
+    #[test]
+    fn runs_without_details_are_read() {
+        let totals = format!("{}}}", &GOOD[..GOOD.find(", \"input_lens\"").unwrap()])
+            .replace("Infinity", "\"trace\"")
+            .replace("\"accept_length\": 2.5", "\"accept_length\": null");
+        let runs = of(format!("{GOOD}\n{totals}\n").as_bytes(), read).unwrap();
+        assert_eq!((runs[1].line, runs[1].rate), (2, Rate::Trace));
+        assert_eq!((&runs[1].requests, runs[1].accept_length), (&None, None));
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        damage(GOOD.as_bytes(), &[], read);
+        for (from, to, error) in [
+            ("[20, 7]", "[20]", "output_lens has 2 values, but input_lens has 1"),
+            ("[20, 7]", "[20, -7]", "input_lens[1]: invalid value: integer `-7`"),
+            ("[0.125, 0.0]", "[0.125, NaN]", "ttfts[1]: invalid type: string \"NaN\""),
+            ("[[0.25, 0.125], []]", "[[0.25, -0.125], []]", "itls[0][1]: is negative"),
+            ("\"errors\"", "\"error\"", "has input_lens but no errors"),
+            ("\"completed\": 1", "\"completed\": 2", "completed is 2, but 1 of 2 requests have an error"),
+            ("\"p99_itl_ms\": 250.0, ", "", "missing field `p99_itl_ms`"),
+            ("\"duration\": 4.0", "\"duration\": \"4\"", "duration: invalid type: string"),
+        ] {
+            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! DSpark's step records: of each verify step the times of its parts, and of each request what was drafted with which
+//! confidence and what became of it. A server keeps them with `SGLANG_DSPARK_DEBUG_DUMP=all` and gives them in the answer of
+//! `GET /server_info`; this reads that answer, saved to a file.
+//!
+//! No SGLang was run: the format is from the released source of 0.5.23,
+//! `speculative/dspark_components/dspark_observability.py` (the records),
+//! `managers/scheduler_components/internal_state.py` and `entrypoints/http_server.py` (where they stand). At most the
+//! last 200,000 steps are kept.
+
+use super::json;
+use super::number::{Amount, Probability, probabilities};
+use crate::unread::Unread;
+use serde::Deserialize;
+use std::path::Path;
+
+const HINT: &str = "save the /server_info of the server that decodes (SGLang 0.5.23), for example with curl";
+
+/// The records of a data-parallel rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DsparkRecords {
+    /// Which of `internal_states` they are: the data-parallel rank.
+    pub rank: usize,
+    /// How verify lengths are used: `static`, `cap-accept` or `compact`.
+    pub mode: String,
+    /// Tokens drafted for a request each step.
+    pub gamma: u32,
+    /// Tokens verified for a request each step where nothing is trimmed: the drafts and the token before them.
+    pub verify_num_draft_tokens: u32,
+    /// Acceptance was not real but simulated, with so many tokens a step. Such records say nothing about acceptance.
+    pub simulated_accept_length: Option<f64>,
+    /// Which parts were recorded; what is not among them is absent from every step.
+    pub components: Vec<String>,
+    /// The steps, oldest first.
+    pub steps: Vec<DsparkStep>,
+}
+
+/// A verify step of a rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DsparkStep {
+    /// The server's count of passes.
+    pub forward_ct: u64,
+    /// Requests in it.
+    pub batch_size: Option<u32>,
+    /// Drafts that the planner allowed for the whole batch, where it planned.
+    pub budget: Option<u32>,
+    /// How many steps old the confidences were that it planned with.
+    pub lag_steps: Option<u32>,
+    /// Tokens in the pass that verified, padding of its graph included.
+    pub verify_tokens: Option<u32>,
+    /// Seconds that the planner predicted for the step.
+    pub predicted_s: Option<f64>,
+    /// Seconds by the host's clock since the step before. Absent after a prefill and when over a second.
+    pub cpu_s: Option<f64>,
+    /// Seconds on the GPU, all parts together.
+    pub gpu_s: Option<f64>,
+    /// Of these, seconds to draft.
+    pub draft_gpu_s: Option<f64>,
+    /// Of these, seconds for the target to verify.
+    pub verify_gpu_s: Option<f64>,
+    /// Its requests, where they were recorded.
+    pub requests: Option<Vec<DsparkRequest>>,
+}
+
+/// A request in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DsparkRequest {
+    /// The request's id.
+    pub id: Option<String>,
+    /// Its tokens in the KV cache before the step.
+    pub prefix_len: u32,
+    /// Tokens verified: the one before the drafts and `verify_len` - 1 drafts.
+    pub verify_len: u32,
+    /// Tokens it gained: `correct_drafts` and one of the target's own.
+    pub accept_len: u32,
+    /// Drafts accepted.
+    pub correct_drafts: u32,
+    /// Drafts that were right behind the last verified one (mode `cap-accept`, which verifies them all).
+    pub cap_trim: u32,
+    /// The drafts themselves, by id.
+    pub draft_tokens: Vec<u32>,
+    /// Of each draft, how likely the drafter held it if all before it are right. Absent without a confidence head.
+    pub confidence: Option<Vec<f64>>,
+    /// Of each draft, how likely it and all before it are right: the running product of `confidence`.
+    pub survival: Option<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+struct RawInfo {
+    internal_states: Vec<RawState>,
+}
+
+#[derive(Deserialize)]
+struct RawState {
+    dspark_info_record: Option<RawRecord>,
+}
+
+#[derive(Deserialize)]
+struct RawRecord {
+    mode: String,
+    gamma: u32,
+    verify_num_draft_tokens: u32,
+    simulate_acc_len: Option<Amount>,
+    components: Vec<String>,
+    records: Vec<RawStep>,
+}
+
+/// SGLang leaves out what has its default, so what is unknown is absent and not -1.
+#[derive(Deserialize)]
+struct RawStep {
+    forward_ct: u64,
+    bs: Option<u32>,
+    budget: Option<u32>,
+    lag_steps: Option<u32>,
+    num_verify_tokens: Option<u32>,
+    predicted_step_ms: Option<Amount>,
+    step_cpu_ms: Option<Amount>,
+    step_gpu_ms: Option<Amount>,
+    draft_gpu_ms: Option<Amount>,
+    target_verify_gpu_ms: Option<Amount>,
+    reqs: Option<Vec<RawRequest>>,
+}
+
+#[derive(Deserialize)]
+struct RawRequest {
+    rid: Option<String>,
+    prefix_len: u32,
+    verify_len: u32,
+    acc_len: u32,
+    correct_drafts: u32,
+    cap_trim: u32,
+    draft_tokens: Vec<u32>,
+    confidence: Option<Vec<Probability>>,
+    survival: Option<Vec<Probability>>,
+}
+
+/// Reads the records of all ranks that have some.
+///
+/// # Errors
+/// A file of another kind, a server that recorded nothing, numbers that contradict each other.
+pub fn read(path: &Path) -> Result<Vec<DsparkRecords>, Unread> {
+    let info: RawInfo = json::value(path, HINT)?;
+    let ranks = info.internal_states.into_iter().enumerate();
+    let records: Vec<DsparkRecords> = ranks
+        .filter_map(|(rank, state)| Some(read_record(rank, state.dspark_info_record?)))
+        .collect::<Result<_, _>>()
+        .map_err(|what| Unread::file(path, what, "the file is damaged, or of another version of SGLang"))?;
+    if records.is_empty() {
+        let hint =
+            "start the server with DSpark and SGLANG_DSPARK_DEBUG_DUMP=all, and save /server_info after the load";
+        return Err(Unread::file(path, "has no dspark_info_record in internal_states", hint));
+    }
+    Ok(records)
+}
+
+fn read_record(rank: usize, raw: RawRecord) -> Result<DsparkRecords, String> {
+    let real = raw.simulate_acc_len.is_none();
+    let mut steps = Vec::with_capacity(raw.records.len());
+    for (i, step) in raw.records.into_iter().enumerate() {
+        let bad = |what| format!("internal_states[{rank}].dspark_info_record.records[{i}]: {what}");
+        steps.push(read_step(step, raw.gamma, real).map_err(bad)?);
+    }
+    Ok(DsparkRecords {
+        rank,
+        mode: raw.mode,
+        gamma: raw.gamma,
+        verify_num_draft_tokens: raw.verify_num_draft_tokens,
+        simulated_accept_length: raw.simulate_acc_len.map(|x| x.0),
+        components: raw.components,
+        steps,
+    })
+}
+
+fn read_step(raw: RawStep, gamma: u32, real: bool) -> Result<DsparkStep, String> {
+    if let (Some(bs), Some(reqs)) = (raw.bs, &raw.reqs)
+        && bs as usize != reqs.len()
+    {
+        return Err(format!("bs is {bs}, but reqs has {}", reqs.len()));
+    }
+    let seconds = |ms: Option<Amount>| ms.map(|ms| ms.0 / 1e3);
+    let request = |(i, r)| read_request(r, gamma, real).map_err(|what| format!("reqs[{i}]: {what}"));
+    Ok(DsparkStep {
+        forward_ct: raw.forward_ct,
+        batch_size: raw.bs,
+        budget: raw.budget,
+        lag_steps: raw.lag_steps,
+        verify_tokens: raw.num_verify_tokens,
+        predicted_s: seconds(raw.predicted_step_ms),
+        cpu_s: seconds(raw.step_cpu_ms),
+        gpu_s: seconds(raw.step_gpu_ms),
+        draft_gpu_s: seconds(raw.draft_gpu_ms),
+        verify_gpu_s: seconds(raw.target_verify_gpu_ms),
+        requests: raw.reqs.map(|list| list.into_iter().enumerate().map(request).collect()).transpose()?,
+    })
+}
+
+fn read_request(raw: RawRequest, gamma: u32, real: bool) -> Result<DsparkRequest, String> {
+    let lengths = [
+        ("draft_tokens", Some(raw.draft_tokens.len())),
+        ("confidence", raw.confidence.as_ref().map(Vec::len)),
+        ("survival", raw.survival.as_ref().map(Vec::len)),
+    ];
+    for (name, length) in lengths {
+        if length.is_some_and(|length| length != gamma as usize) {
+            return Err(format!("{name} has {} values, but gamma is {gamma}", length.unwrap_or_default()));
+        }
+    }
+    if raw.correct_drafts.checked_add(1) != Some(raw.acc_len) {
+        return Err(format!("acc_len is {}, not one more than correct_drafts {}", raw.acc_len, raw.correct_drafts));
+    }
+    // A simulated length replaces the real one whatever was verified.
+    if real && raw.acc_len > raw.verify_len {
+        return Err(format!("acc_len is {}, but only {} tokens were verified", raw.acc_len, raw.verify_len));
+    }
+    Ok(DsparkRequest {
+        id: raw.rid,
+        prefix_len: raw.prefix_len,
+        verify_len: raw.verify_len,
+        accept_len: raw.acc_len,
+        correct_drafts: raw.correct_drafts,
+        cap_trim: raw.cap_trim,
+        draft_tokens: raw.draft_tokens,
+        confidence: raw.confidence.map(probabilities),
+        survival: raw.survival.map(probabilities),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::foreign::testing::{damage, of, with};
+
+    /// The records were written by SGLang 0.5.23's own `DecodeStepRecord` and `ReqDetail` through msgspec 0.22.0, from
+    /// made-up values; what stands around them is made up in the form of `DsparkInfoDumper.dump` and `/server_info`.
+    pub(in crate::foreign) const GOOD: &str = r#"{"model_path": "m", "version": "0.5.23", "internal_states": [{"avg_spec_accept_length": 3.0}, {"dspark_info_record": {"mode": "cap-accept", "gamma": 3, "verify_num_draft_tokens": 4, "components": ["core", "reqs"], "simulate_acc_len": null, "records": [{"forward_ct": 41, "bs": 2, "mode": "cap-accept", "budget": 6, "lag_steps": 1, "num_running_reqs": 2, "num_verify_tokens": 8, "verify_tokens_local": 8, "verify_tokens_graph_key": 8, "predicted_step_ms": 9.5, "step_cpu_ms": 10.25, "step_gpu_ms": 9.75, "draft_gpu_ms": 1.5, "target_verify_gpu_ms": 8.0, "reqs": [{"req_pool_index": 0, "prefix_len": 100, "verify_len": 4, "acc_len": 4, "correct_drafts": 3, "cap_trim": 0, "bonus_token": 9, "draft_tokens": [5, 6, 7], "rid": "a", "confidence": [0.9, 0.8, 0.5], "survival": [0.9, 0.72, 0.36]}, {"req_pool_index": 1, "prefix_len": 57, "verify_len": 2, "acc_len": 2, "correct_drafts": 1, "cap_trim": 1, "bonus_token": 9, "draft_tokens": [1, 2, 3], "rid": "b", "confidence": [0.6, 0.5, 0.0], "survival": [0.6, 0.3, 0.0]}]}, {"forward_ct": 42}]}}]}"#;
+
+    #[test]
+    fn records_are_read() {
+        let records = of(GOOD.as_bytes(), read).unwrap();
+        let first = DsparkRequest {
+            id: Some("a".to_owned()),
+            prefix_len: 100,
+            verify_len: 4,
+            accept_len: 4,
+            correct_drafts: 3,
+            cap_trim: 0,
+            draft_tokens: vec![5, 6, 7],
+            confidence: Some(vec![0.9, 0.8, 0.5]),
+            survival: Some(vec![0.9, 0.72, 0.36]),
+        };
+        let second = DsparkRequest {
+            id: Some("b".to_owned()),
+            prefix_len: 57,
+            verify_len: 2,
+            accept_len: 2,
+            correct_drafts: 1,
+            cap_trim: 1,
+            draft_tokens: vec![1, 2, 3],
+            confidence: Some(vec![0.6, 0.5, 0.0]),
+            survival: Some(vec![0.6, 0.3, 0.0]),
+        };
+        let bare = DsparkStep {
+            forward_ct: 42,
+            batch_size: None,
+            budget: None,
+            lag_steps: None,
+            verify_tokens: None,
+            predicted_s: None,
+            cpu_s: None,
+            gpu_s: None,
+            draft_gpu_s: None,
+            verify_gpu_s: None,
+            requests: None,
+        };
+        let full = DsparkStep {
+            forward_ct: 41,
+            batch_size: Some(2),
+            budget: Some(6),
+            lag_steps: Some(1),
+            verify_tokens: Some(8),
+            predicted_s: Some(0.0095),
+            cpu_s: Some(0.01025),
+            gpu_s: Some(0.00975),
+            draft_gpu_s: Some(0.0015),
+            verify_gpu_s: Some(0.008),
+            requests: Some(vec![first, second]),
+        };
+        let wanted = DsparkRecords {
+            rank: 1,
+            mode: "cap-accept".to_owned(),
+            gamma: 3,
+            verify_num_draft_tokens: 4,
+            simulated_accept_length: None,
+            components: vec!["core".to_owned(), "reqs".to_owned()],
+            steps: vec![full, bare],
+        };
+        assert_eq!(records, [wanted]);
+    }
+
+    #[test]
+    fn simulated_acceptance_shows_and_may_exceed_what_was_verified() {
+        let simulated = GOOD.replace("\"simulate_acc_len\": null", "\"simulate_acc_len\": 3.0");
+        let longer = with(&simulated, "\"verify_len\": 4", "\"verify_len\": 1");
+        let records = of(&longer, read).unwrap();
+        assert_eq!(records[0].simulated_accept_length, Some(3.0));
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        damage(GOOD.as_bytes(), &[], read);
+        for (from, to, error) in [
+            ("\"dspark_info_record\"", "\"x\"", "f: has no dspark_info_record in internal_states"),
+            ("\"internal_states\"", "\"x\"", "f, line 1: missing field `internal_states`"),
+            ("\"bs\": 2", "\"bs\": 3", "[1].dspark_info_record.records[0]: bs is 3, but reqs has 2"),
+            ("\"bs\": 2", "\"bs\": -2", "[1].dspark_info_record.records[0].bs: invalid value: integer `-2`"),
+            ("[5, 6, 7]", "[5, 6]", "records[0]: reqs[0]: draft_tokens has 2 values, but gamma is 3"),
+            ("[0.9, 0.8, 0.5]", "[0.9, 0.8]", "confidence has 2 values, but gamma is 3"),
+            ("[0.9, 0.8, 0.5]", "[0.9, 0.8, null]", "confidence[2]: invalid type: null"),
+            ("[0.9, 0.8, 0.5]", "[0.9, 0.8, 1.5]", "reqs[0].confidence[2]: is not between 0 and 1"),
+            ("\"acc_len\": 2", "\"acc_len\": 3", "reqs[1]: acc_len is 3, not one more than correct_drafts 1"),
+            ("\"correct_drafts\": 1", "\"correct_drafts\": 4294967295", "acc_len is 2, not one more than"),
+            ("\"verify_len\": 4", "\"verify_len\": 3", "reqs[0]: acc_len is 4, but only 3 tokens were verified"),
+            ("\"draft_gpu_ms\": 1.5", "\"draft_gpu_ms\": NaN", "draft_gpu_ms: invalid type: string \"NaN\""),
+        ] {
+            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
+    }
+}

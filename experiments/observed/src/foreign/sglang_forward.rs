@@ -1,0 +1,329 @@
+//! SGLang's forward-pass metrics: what each step of a scheduler held and how long the GPU took for it.
+//! `--enable-forward-pass-metrics` sends them over ZMQ PUB. SGLang stores them nowhere: a subscriber must, and this reads
+//! what it stored, either the payloads as they came, one behind the other, or the same as JSON, one a line.
+//!
+//! No SGLang was run: the format is from the released source of 0.5.23, `observability/forward_pass_metrics.py` (schema 1)
+//! and `managers/scheduler_components/metrics_reporter.py` (what is counted). Its comments call the msgpack positional, but
+//! its encoder writes maps with the names of fields. Both are read.
+//!
+//! The third frame of each ZMQ message is the payload; the topic and the sequence number before it do not belong into the
+//! file.
+
+use super::number::Amount;
+use super::{file, json};
+use crate::unread::Unread;
+use rmp_serde::decode::Error;
+use serde::Deserialize;
+use std::io::{Cursor, ErrorKind};
+use std::path::Path;
+
+const HINT: &str = "give the payloads of SGLang's forward-pass metrics (schema 1, SGLang 0.5.23), one behind the other";
+
+/// The only schema there is.
+const SCHEMA: u32 = 1;
+
+/// The depth to which fields may nest that are not known. Those that are known nest twice; damaged bytes can claim any.
+const DEPTH: usize = 32;
+
+/// A step of a scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardStep {
+    /// Whose step: `--forward-pass-metrics-worker-id`.
+    pub worker: String,
+    /// The data-parallel rank.
+    pub dp_rank: u32,
+    /// Counts the messages of a rank. A gap is messages that were lost.
+    pub counter: u64,
+    /// Seconds on the GPU from the start of the first pass to the end of the last, gaps between them included: with
+    /// speculation, draft and verify passes.
+    pub wall_s: f64,
+    /// What was in the step.
+    pub scheduled: Scheduled,
+    /// What waited.
+    pub queued: Queued,
+}
+
+impl ForwardStep {
+    /// Whether it is no step but the sign of an idle scheduler that it is alive.
+    pub fn is_heartbeat(&self) -> bool {
+        self.wall_s == 0.0 && self.scheduled.prefill_requests == 0 && self.scheduled.decode_requests == 0
+    }
+}
+
+/// Requests in a step. Variances are of the population.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scheduled {
+    /// Prompts, or chunks of them.
+    pub prefill_requests: u32,
+    /// Their tokens in this step.
+    pub prefill_tokens: u64,
+    /// Variance of the lengths of the whole prompts.
+    pub prefill_length_variance: f64,
+    /// Their tokens that were in the KV cache before.
+    pub prefill_kv_tokens: u64,
+    /// Requests past their prompt. What each drafted is not said.
+    pub decode_requests: u32,
+    /// Their tokens in the KV cache.
+    pub decode_kv_tokens: u64,
+    /// Variance of these.
+    pub decode_kv_variance: f64,
+}
+
+/// Requests that waited. Variances are of the population.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queued {
+    /// Those that wait for their prompt to be computed.
+    pub prefill_requests: u32,
+    /// Tokens of their prompts.
+    pub prefill_tokens: u64,
+    /// Variance of the lengths of their prompts.
+    pub prefill_length_variance: f64,
+    /// Those that wait to go on past their prompt.
+    pub decode_requests: u32,
+    /// Their tokens in the KV cache.
+    pub decode_kv_tokens: u64,
+    /// Variance of these.
+    pub decode_kv_variance: f64,
+}
+
+/// The order of fields is that of the schema: positional messages have no names.
+#[derive(Deserialize)]
+struct Raw {
+    version: u32,
+    worker_id: String,
+    dp_rank: u32,
+    counter_id: u64,
+    wall_time: Amount,
+    scheduled_requests: RawScheduled,
+    queued_requests: RawQueued,
+}
+
+#[derive(Deserialize)]
+struct RawScheduled {
+    num_prefill_requests: u32,
+    sum_prefill_tokens: u64,
+    var_prefill_length: Amount,
+    sum_prefill_kv_tokens: u64,
+    num_decode_requests: u32,
+    sum_decode_kv_tokens: u64,
+    var_decode_kv_tokens: Amount,
+}
+
+#[derive(Deserialize)]
+struct RawQueued {
+    num_prefill_requests: u32,
+    sum_prefill_tokens: u64,
+    var_prefill_length: Amount,
+    num_decode_requests: u32,
+    sum_decode_kv_tokens: u64,
+    var_decode_kv_tokens: Amount,
+}
+
+/// Reads the steps of a file, in its order.
+///
+/// # Errors
+/// A message that is cut off, of another schema or no such message.
+pub fn read(path: &Path) -> Result<Vec<ForwardStep>, Unread> {
+    let bytes = file::bytes(path)?;
+    match bytes.first() {
+        Some(&first) if is_message(first) => messages(path, &bytes).collect(),
+        _ => {
+            let lines: Vec<(usize, Raw)> = json::values(path, HINT)?;
+            let step = |(line, raw)| step(raw).map_err(|what| Unread::line(path, line, what, HINT));
+            lines.into_iter().map(step).collect()
+        }
+    }
+}
+
+/// Whether a file that begins so has msgpack in it: a small map or array. No UTF-8 text begins with such a byte.
+pub(super) fn is_message(first: u8) -> bool {
+    (0x80..=0x9f).contains(&first)
+}
+
+/// The steps of messages, one behind the other, up to the first that is none.
+pub(super) fn messages<'a>(path: &'a Path, bytes: &'a [u8]) -> impl Iterator<Item = Result<ForwardStep, Unread>> + 'a {
+    let (mut at, mut index) = (0, 0);
+    std::iter::from_fn(move || {
+        let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
+        let found = message(rest);
+        let found = match found {
+            Ok((step, length)) => {
+                at += length;
+                Ok(step)
+            }
+            Err(what) => {
+                let what = format!("message {index} (byte {at}): {what}");
+                // Where the next message begins is unknown.
+                at = bytes.len();
+                Err(Unread::file(path, what, HINT))
+            }
+        };
+        index += 1;
+        Some(found)
+    })
+}
+
+/// The first message of some bytes, and how many it takes.
+fn message(bytes: &[u8]) -> Result<(ForwardStep, usize), String> {
+    let mut reader = rmp_serde::Deserializer::new(Cursor::new(bytes));
+    reader.set_max_depth(DEPTH);
+    let raw: Raw = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
+        let (field, why) = (e.path().to_string(), reason(e.inner()));
+        if field == "." { why } else { format!("{field}: {why}") }
+    })?;
+    // A message ends within the bytes it was read from.
+    let length = usize::try_from(reader.position()).unwrap_or(bytes.len());
+    Ok((step(raw)?, length))
+}
+
+fn reason(error: &Error) -> String {
+    match error {
+        Error::InvalidMarkerRead(io) | Error::InvalidDataRead(io) if io.kind() == ErrorKind::UnexpectedEof => {
+            "is cut off".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn step(raw: Raw) -> Result<ForwardStep, String> {
+    if raw.version != SCHEMA {
+        return Err(format!("version: the schema is {}, only {SCHEMA} is known", raw.version));
+    }
+    let (scheduled, queued) = (raw.scheduled_requests, raw.queued_requests);
+    Ok(ForwardStep {
+        worker: raw.worker_id,
+        dp_rank: raw.dp_rank,
+        counter: raw.counter_id,
+        wall_s: raw.wall_time.0,
+        scheduled: Scheduled {
+            prefill_requests: scheduled.num_prefill_requests,
+            prefill_tokens: scheduled.sum_prefill_tokens,
+            prefill_length_variance: scheduled.var_prefill_length.0,
+            prefill_kv_tokens: scheduled.sum_prefill_kv_tokens,
+            decode_requests: scheduled.num_decode_requests,
+            decode_kv_tokens: scheduled.sum_decode_kv_tokens,
+            decode_kv_variance: scheduled.var_decode_kv_tokens.0,
+        },
+        queued: Queued {
+            prefill_requests: queued.num_prefill_requests,
+            prefill_tokens: queued.sum_prefill_tokens,
+            prefill_length_variance: queued.var_prefill_length.0,
+            decode_requests: queued.num_decode_requests,
+            decode_kv_tokens: queued.sum_decode_kv_tokens,
+            decode_kv_variance: queued.var_decode_kv_tokens.0,
+        },
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::foreign::testing::{damage, of, with};
+
+    /// Two messages of made-up values, a step and a heartbeat, by SGLang 0.5.23's own `encode` (msgspec 0.22.0).
+    const STEP: &str = "87a776657273696f6e01a9776f726b65725f6964a27730a764705f72616e6b01aa636f756e7465725f696407a977616c6c5f74696d65cb3f8999999999999ab27363686564756c65645f726571756573747387b46e756d5f70726566696c6c5f726571756573747301b273756d5f70726566696c6c5f746f6b656e73cd0200b27661725f70726566696c6c5f6c656e677468cb0000000000000000b573756d5f70726566696c6c5f6b765f746f6b656e7340b36e756d5f6465636f64655f726571756573747303b473756d5f6465636f64655f6b765f746f6b656e73ce00011170b47661725f6465636f64655f6b765f746f6b656e73cb4004000000000000af7175657565645f726571756573747386b46e756d5f70726566696c6c5f726571756573747302b273756d5f70726566696c6c5f746f6b656e73cd0384b27661725f70726566696c6c5f6c656e677468cb3fd0000000000000b36e756d5f6465636f64655f726571756573747300b473756d5f6465636f64655f6b765f746f6b656e7300b47661725f6465636f64655f6b765f746f6b656e73cb0000000000000000";
+    const HEARTBEAT: &str = "87a776657273696f6e01a9776f726b65725f6964a27730a764705f72616e6b01aa636f756e7465725f696408a977616c6c5f74696d65cb0000000000000000b27363686564756c65645f726571756573747387b46e756d5f70726566696c6c5f726571756573747300b273756d5f70726566696c6c5f746f6b656e7300b27661725f70726566696c6c5f6c656e677468cb0000000000000000b573756d5f70726566696c6c5f6b765f746f6b656e7300b36e756d5f6465636f64655f726571756573747300b473756d5f6465636f64655f6b765f746f6b656e7300b47661725f6465636f64655f6b765f746f6b656e73cb0000000000000000af7175657565645f726571756573747386b46e756d5f70726566696c6c5f726571756573747300b273756d5f70726566696c6c5f746f6b656e7300b27661725f70726566696c6c5f6c656e677468cb0000000000000000b36e756d5f6465636f64655f726571756573747300b473756d5f6465636f64655f6b765f746f6b656e7300b47661725f6465636f64655f6b765f746f6b656e73cb0000000000000000";
+
+    /// The same step by msgspec's JSON encoder.
+    pub(in crate::foreign) const JSON: &str = r#"{"version":1,"worker_id":"w0","dp_rank":1,"counter_id":7,"wall_time":0.0125,"scheduled_requests":{"num_prefill_requests":1,"sum_prefill_tokens":512,"var_prefill_length":0.0,"sum_prefill_kv_tokens":64,"num_decode_requests":3,"sum_decode_kv_tokens":70000,"var_decode_kv_tokens":2.5},"queued_requests":{"num_prefill_requests":2,"sum_prefill_tokens":900,"var_prefill_length":0.25,"num_decode_requests":0,"sum_decode_kv_tokens":0,"var_decode_kv_tokens":0.0}}"#;
+
+    /// A file with both messages.
+    pub(in crate::foreign) fn two_messages() -> Vec<u8> {
+        let hex = format!("{STEP}{HEARTBEAT}");
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    }
+
+    fn first_step() -> ForwardStep {
+        ForwardStep {
+            worker: "w0".to_owned(),
+            dp_rank: 1,
+            counter: 7,
+            wall_s: 0.0125,
+            scheduled: Scheduled {
+                prefill_requests: 1,
+                prefill_tokens: 512,
+                prefill_length_variance: 0.0,
+                prefill_kv_tokens: 64,
+                decode_requests: 3,
+                decode_kv_tokens: 70_000,
+                decode_kv_variance: 2.5,
+            },
+            queued: Queued {
+                prefill_requests: 2,
+                prefill_tokens: 900,
+                prefill_length_variance: 0.25,
+                decode_requests: 0,
+                decode_kv_tokens: 0,
+                decode_kv_variance: 0.0,
+            },
+        }
+    }
+
+    #[test]
+    fn messages_are_read() {
+        let steps = of(&two_messages(), read).unwrap();
+        assert_eq!(steps[0], first_step());
+        assert_eq!((steps.len(), steps[1].counter), (2, 8));
+        assert_eq!((steps[0].is_heartbeat(), steps[1].is_heartbeat()), (false, true));
+    }
+
+    #[test]
+    fn json_lines_are_read() {
+        let steps = of(format!("{JSON}\n{JSON}\n").as_bytes(), read).unwrap();
+        assert_eq!(steps, [first_step(), first_step()]);
+    }
+
+    /// The same values without names, as the comments of the source say.
+    fn positional(version: u32, wall_s: f64) -> Vec<u8> {
+        let scheduled = (1, 512, 0.0, 64, 3, 70_000, 2.5);
+        let queued = (2, 900, 0.25, 0, 0, 0.0);
+        rmp_serde::to_vec(&(version, "w0", 1, 7, wall_s, scheduled, queued)).unwrap()
+    }
+
+    #[test]
+    fn positional_messages_are_read() {
+        assert_eq!(of(&positional(1, 0.0125), read).unwrap(), [first_step()]);
+    }
+
+    #[test]
+    fn damaged_messages_are_refused() {
+        damage(&two_messages(), &[STEP.len() / 2], read);
+        damage(&positional(1, 0.0125), &[], read);
+        let cut = &two_messages()[..STEP.len() / 2 + 20];
+        assert_eq!(of(cut, read).unwrap_err(), "f: message 1 (byte 417): worker_id: is cut off");
+        // A field without a name is named by its place.
+        for (bytes, error) in [
+            (positional(2, 0.5), "message 0 (byte 0): version: the schema is 2, only 1 is known"),
+            (positional(1, f64::NAN), "message 0 (byte 0): [4]: is not a finite number"),
+            (positional(1, -1.0), "[4]: is negative"),
+            (rmp_serde::to_vec(&(1, "w0", -1)).unwrap(), "[2]: invalid value: integer `-1`"),
+            (rmp_serde::to_vec(&(1, "w0", 1)).unwrap(), "invalid length 3"),
+            (rmp_serde::to_vec(&[0u8; 15]).unwrap(), "[1]: invalid type: integer `0`"),
+            (vec![0x80], "missing field `version`"),
+            // A text that claims to be 4 GiB long.
+            (vec![0x92, 0x01, 0xdb, 0xff, 0xff, 0xff, 0xff, b'w'], "[1]: is cut off"),
+        ] {
+            let found = of(&bytes, read).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
+        // Deeper than any stack.
+        assert!(of(&vec![0x91; 1_000_000], read).is_err());
+        let mut deep = vec![0x81, 0xa1, b'x'];
+        deep.extend(vec![0x91; 1_000_000]);
+        assert!(of(&deep, read).is_err());
+    }
+
+    #[test]
+    fn damaged_json_is_refused() {
+        damage(JSON.as_bytes(), &[], read);
+        for (from, to, error) in [
+            ("\"version\":1", "\"version\":2", "f, line 1: version: the schema is 2"),
+            ("\"wall_time\":0.0125", "\"wall_time\":NaN", "wall_time: invalid type: string \"NaN\""),
+            (":64", ":-64", "scheduled_requests.sum_prefill_kv_tokens: invalid value: integer `-64`"),
+            ("\"sum_prefill_tokens\":900,", "", "queued_requests: missing field `sum_prefill_tokens`"),
+        ] {
+            let found = of(&with(JSON, from, to), read).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
+    }
+}

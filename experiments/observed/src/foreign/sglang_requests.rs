@@ -1,0 +1,264 @@
+//! `sglang-request-metrics-<hour>.log`: what an SGLang server says of each request it ended, one JSON object a line.
+//! It needs `--export-metrics-to-file --export-metrics-to-file-dir DIR`; most times need `--enable-metrics` too.
+//!
+//! No SGLang was run: the format is from the released source of 0.5.23, `observability/request_metrics_exporter.py` (the
+//! line), `managers/tokenizer_manager.py` (`meta_info` and `_calculate_spec_decoding_metrics`),
+//! `observability/req_time_stats.py` (times) and `managers/scheduler_components/batch_result_processor.py` (the counts).
+
+use super::json;
+use super::number::Amount;
+use crate::unread::Unread;
+use serde::Deserialize;
+use std::path::Path;
+
+const HINT: &str =
+    "give a sglang-request-metrics-*.log of --export-metrics-to-file (SGLang 0.5.23); remove a line that was cut off";
+
+/// A request that ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestRecord {
+    /// The line of the file, from 1.
+    pub line: usize,
+    /// The request's id.
+    pub id: String,
+    /// Why it ended: `stop`, `length` or `abort`.
+    pub finish_reason: String,
+    /// Prompt tokens. A request that was aborted while it waited has none.
+    pub prompt_tokens: Option<u32>,
+    /// Output tokens.
+    pub completion_tokens: u32,
+    /// Prompt tokens that were in the prefix cache.
+    pub cached_tokens: Option<u32>,
+    /// How often it was taken off the GPU and started again.
+    pub num_retractions: Option<u32>,
+    /// The data-parallel rank that served it.
+    pub dp_rank: Option<u32>,
+    /// Seconds from its arrival to its end.
+    pub e2e_latency_s: f64,
+    /// Seconds from its arrival to its first token. Needs `--enable-metrics`, as the times below do.
+    pub first_token_latency_s: Option<f64>,
+    /// Seconds that it waited to be scheduled.
+    pub queue_s: Option<f64>,
+    /// When it arrived, in seconds since 1970.
+    pub received_s: Option<f64>,
+    /// When it ended, in seconds since 1970.
+    pub finished_s: Option<f64>,
+    /// Tokens a second after the first token.
+    pub decode_throughput: Option<f64>,
+    /// What became of its drafts, where it had any.
+    pub speculation: Option<RequestSpeculation>,
+}
+
+/// What became of a request's drafts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestSpeculation {
+    /// Verify steps (`spec_verify_ct`).
+    pub verify_steps: u64,
+    /// Accepted drafts, without the token that the target adds each step (`spec_num_correct_drafts`).
+    pub correct_drafts: u64,
+    /// `[j]` is in how many steps j drafts were accepted. Its sum is `verify_steps`.
+    pub correct_drafts_histogram: Vec<u64>,
+    /// Drafts proposed (`spec_num_proposed_drafts`): steps times the *configured* width, so wrong where the width
+    /// adapts. Absent when that width is 0.
+    pub proposed_drafts: Option<u64>,
+    /// DSpark: mean verify length (`spec_cap_length`), the token before the drafts included.
+    pub cap_length: Option<f64>,
+    /// DSpark: `[v]` is in how many steps v tokens were verified (`spec_cap_lens_histogram`). Empty otherwise.
+    pub cap_lens_histogram: Vec<u64>,
+    /// DSpark: tokens a step if nothing had been trimmed (`spec_block_accept_length`).
+    pub block_accept_length: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    id: String,
+    finish_reason: RawReason,
+    prompt_tokens: Option<u32>,
+    completion_tokens: u32,
+    cached_tokens: Option<u32>,
+    num_retractions: Option<u32>,
+    dp_rank: Option<u32>,
+    e2e_latency: Amount,
+    first_token_latency: Option<Amount>,
+    queue_time: Option<Amount>,
+    request_received_ts: Option<Amount>,
+    request_finished_ts: Option<Amount>,
+    decode_throughput: Option<Amount>,
+    spec_verify_ct: Option<u64>,
+    spec_num_correct_drafts: Option<u64>,
+    spec_num_proposed_drafts: Option<u64>,
+    spec_correct_drafts_histogram: Option<Vec<u64>>,
+    spec_cap_length: Option<Amount>,
+    spec_cap_lens_histogram: Option<Vec<u64>>,
+    spec_block_accept_length: Option<Amount>,
+}
+
+#[derive(Deserialize)]
+struct RawReason {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// Reads the requests of a log, in the order in which they ended.
+///
+/// # Errors
+/// A line that is no such record, counts that contradict each other.
+pub fn read(path: &Path) -> Result<Vec<RequestRecord>, Unread> {
+    json::values(path, HINT)?.into_iter().map(|(line, raw)| read_record(path, line, raw)).collect()
+}
+
+fn read_record(path: &Path, line: usize, mut raw: Raw) -> Result<RequestRecord, Unread> {
+    if raw.prompt_tokens.is_none() && raw.finish_reason.kind != "abort" {
+        return Err(Unread::line(path, line, "has no prompt_tokens, but it was not aborted", HINT));
+    }
+    Ok(RequestRecord {
+        line,
+        speculation: read_speculation(&mut raw).map_err(|what| Unread::line(path, line, what, HINT))?,
+        id: raw.id,
+        finish_reason: raw.finish_reason.kind,
+        prompt_tokens: raw.prompt_tokens,
+        completion_tokens: raw.completion_tokens,
+        cached_tokens: raw.cached_tokens,
+        num_retractions: raw.num_retractions,
+        dp_rank: raw.dp_rank,
+        e2e_latency_s: raw.e2e_latency.0,
+        first_token_latency_s: raw.first_token_latency.map(|x| x.0),
+        queue_s: raw.queue_time.map(|x| x.0),
+        received_s: raw.request_received_ts.map(|x| x.0),
+        finished_s: raw.request_finished_ts.map(|x| x.0),
+        decode_throughput: raw.decode_throughput.map(|x| x.0),
+    })
+}
+
+/// SGLang leaves the histogram out where no step verified anything, and counts step, sum and histogram together.
+fn read_speculation(raw: &mut Raw) -> Result<Option<RequestSpeculation>, String> {
+    let Some(histogram) = raw.spec_correct_drafts_histogram.take() else {
+        return match raw.spec_verify_ct {
+            None => Ok(None),
+            Some(_) => Err("has spec_verify_ct but no spec_correct_drafts_histogram".to_owned()),
+        };
+    };
+    let steps = sum(histogram.iter().copied());
+    let correct = sum((0..).zip(&histogram).map(|(j, &n)| n.saturating_mul(j)));
+    for (name, counted, given) in [
+        ("spec_verify_ct", steps, raw.spec_verify_ct),
+        ("spec_num_correct_drafts", correct, raw.spec_num_correct_drafts),
+    ] {
+        if given.is_some_and(|given| given != counted) {
+            let given = given.unwrap_or_default();
+            return Err(format!("spec_correct_drafts_histogram makes {name} {counted}, but it is {given}"));
+        }
+    }
+    Ok(Some(RequestSpeculation {
+        verify_steps: steps,
+        correct_drafts: correct,
+        correct_drafts_histogram: histogram,
+        proposed_drafts: raw.spec_num_proposed_drafts,
+        cap_length: raw.spec_cap_length.map(|x| x.0),
+        cap_lens_histogram: raw.spec_cap_lens_histogram.take().unwrap_or_default(),
+        block_accept_length: raw.spec_block_accept_length.map(|x| x.0),
+    }))
+}
+
+/// A sum that damaged counts cannot overflow.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::foreign::testing::{damage, of, with};
+
+    /// Written by SGLang 0.5.23's own `FileRequestMetricsExporter` from made-up values; the fields that begin with
+    /// `spec_` come from its own `_calculate_spec_decoding_metrics`, with a width of 5, the second time as under `cap-accept`.
+    pub(in crate::foreign) const GOOD: &str = r#"{"request_parameters": "{\"rid\": \"r-0\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-0", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_correct_drafts_histogram": [2, 1, 0, 3]}
+{"request_parameters": "{\"rid\": \"r-1\", \"text\": \"h\\u00e9\\n\", \"sampling_params\": {\"max_new_tokens\": 16}, \"stream\": false}", "id": "r-1", "finish_reason": {"type": "length", "length": 16}, "prompt_tokens": 40, "weight_version": "default", "num_retractions": 0, "queue_time": 0.002, "reasoning_tokens": 0, "completion_tokens": 16, "cached_tokens": 8, "dp_rank": 0, "e2e_latency": 0.375, "spec_accept_rate": 0.4166666666666667, "spec_accept_length": 2.6666666666666665, "spec_num_correct_drafts": 10, "spec_num_proposed_drafts": 24, "spec_verify_ct": 6, "spec_cap_length": 4.0, "spec_block_accept_length": 3.1666666666666665, "spec_correct_drafts_histogram": [2, 1, 0, 3], "spec_cap_lens_histogram": [0, 0, 0, 1, 4, 1], "request_received_ts": 1700000000.25, "first_token_latency": 0.05, "request_finished_ts": 1700000000.625, "decode_throughput": 46.15}
+"#;
+
+    #[test]
+    fn records_are_read() {
+        let records = of(GOOD.as_bytes(), read).unwrap();
+        let first = RequestRecord {
+            line: 1,
+            id: "r-0".to_owned(),
+            finish_reason: "length".to_owned(),
+            prompt_tokens: Some(40),
+            completion_tokens: 16,
+            cached_tokens: Some(8),
+            num_retractions: Some(0),
+            dp_rank: Some(0),
+            e2e_latency_s: 0.375,
+            first_token_latency_s: None,
+            queue_s: Some(0.002),
+            received_s: None,
+            finished_s: None,
+            decode_throughput: None,
+            speculation: Some(RequestSpeculation {
+                verify_steps: 6,
+                correct_drafts: 10,
+                correct_drafts_histogram: vec![2, 1, 0, 3],
+                proposed_drafts: Some(24),
+                cap_length: None,
+                cap_lens_histogram: vec![],
+                block_accept_length: None,
+            }),
+        };
+        let second = RequestRecord {
+            line: 2,
+            id: "r-1".to_owned(),
+            first_token_latency_s: Some(0.05),
+            received_s: Some(1_700_000_000.25),
+            finished_s: Some(1_700_000_000.625),
+            decode_throughput: Some(46.15),
+            speculation: first.speculation.clone().map(|s| RequestSpeculation {
+                cap_length: Some(4.0),
+                cap_lens_histogram: vec![0, 0, 0, 1, 4, 1],
+                block_accept_length: Some(19.0 / 6.0),
+                ..s
+            }),
+            ..first.clone()
+        };
+        assert_eq!(records, [first, second]);
+    }
+
+    /// The fields of `tokenizer_manager.py::_handle_abort_req`.
+    #[test]
+    fn aborted_and_plain_requests_are_read() {
+        let abort = r#"{"request_parameters": "{}", "id": "a", "finish_reason": {"type": "abort", "message": "m"}, "weight_version": "default", "e2e_latency": 1.5, "completion_tokens": 0}"#;
+        let record = of(abort.as_bytes(), read).unwrap().remove(0);
+        assert_eq!((record.prompt_tokens, record.completion_tokens, record.speculation), (None, 0, None));
+        let found = of(&with(abort, "abort", "stop"), read).unwrap_err();
+        assert_eq!(found, "f, line 1: has no prompt_tokens, but it was not aborted");
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let first = GOOD.find('\n').unwrap();
+        // What is cut where a line ends cannot be told from a shorter log.
+        damage(GOOD.as_bytes(), &[first, first + 1, GOOD.len() - 1], read);
+        for (from, to, error) in [
+            (
+                "[2, 1, 0, 3]",
+                "[2, 1, 0, 4]",
+                "line 1: spec_correct_drafts_histogram makes spec_verify_ct 7, but it is 6",
+            ),
+            ("[2, 1, 0, 3]", "[2, 1, 3]", "makes spec_num_correct_drafts 7, but it is 10"),
+            ("[2, 1, 0, 3]", "[2, 1, 0, -3]", "spec_correct_drafts_histogram[3]: invalid value: integer `-3`"),
+            (
+                "[2, 1, 0, 3]",
+                "[18446744073709551615, 18446744073709551615]",
+                "makes spec_verify_ct 18446744073709551615",
+            ),
+            ("\"spec_correct_drafts_histogram\"", "\"x\"", "has spec_verify_ct but no spec_correct_drafts_histogram"),
+            ("\"prompt_tokens\": 40", "\"prompt_tokens\": 4e1", "prompt_tokens: invalid type: floating point `40.0`"),
+            ("\"e2e_latency\": 0.375", "\"e2e_latency\": NaN", "e2e_latency: invalid type: string \"NaN\""),
+            ("\"e2e_latency\": 0.375", "\"e2e_latency\": -1", "e2e_latency: is negative"),
+            ("{\"type\": \"length\", \"length\": 16}", "null", "finish_reason: invalid type: null"),
+            ("\"id\": \"r-0\", ", "", "line 1: missing field `id`"),
+        ] {
+            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! `vllm bench forward --output-json`: the GPU time of exact batches, and the `--shapes` file that asks for them.
+//!
+//! The format is that of vLLM 0.33.0: `vllm/benchmarks/forward/main.py` (the list of cases), `capture.py` and
+//! `pipeline.py` (a rank's `latency_us`), `shapes.py` (requests, and what `--shapes` takes). The benchmark was not run.
+//! It replays one CUDA graph a case: no sampling, no host time. Unless `--kv-len-jitter 0` is given, the lengths in the
+//! results are drawn around those asked for; the results have the lengths that ran.
+
+use super::json;
+use super::number::Amount;
+use crate::unread::Unread;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+const HINT: &str = "give what `vllm bench forward --output-json` wrote (vLLM 0.33)";
+
+/// Requests of a batch that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardRequest {
+    /// Tokens of each request in this pass: those of a prompt's chunk, or one and the drafts.
+    pub query_len: u32,
+    /// Tokens of each in the KV cache after the pass, `query_len` among them.
+    pub kv_len: u32,
+    /// Drafts that the pass verifies for each: 0, or `query_len` less one.
+    #[serde(default)]
+    pub num_draft_tokens: u32,
+    /// The tokens before the query were earlier chunks of the same prompt. Otherwise those before a prompt's query are
+    /// a hit in the prefix cache.
+    #[serde(default)]
+    pub chunked: bool,
+    /// How many such requests. Results list each by itself.
+    #[serde(default = "one")]
+    pub count: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl ForwardRequest {
+    /// What vLLM would refuse in it: the rules of `BenchRequest`.
+    fn check(&self) -> Result<(), &'static str> {
+        let prefix = self.kv_len.saturating_sub(self.query_len);
+        let decode = prefix > 0 && self.num_draft_tokens.checked_add(1) == Some(self.query_len);
+        match self {
+            r if r.query_len == 0 => Err("query_len is 0"),
+            r if r.count == 0 => Err("count is 0"),
+            r if r.kv_len < r.query_len => Err("kv_len is less than query_len, which it includes"),
+            r if r.num_draft_tokens > 0 && !decode => Err("drafts need query_len = 1 + num_draft_tokens and a prefix"),
+            r if r.chunked && (decode || prefix == 0) => Err("a chunk needs a prompt with a prefix"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A batch to time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForwardShape {
+    /// Its name; vLLM draws the jitter of lengths from it.
+    pub name: String,
+    /// What is in it: at least one request.
+    pub requests: Vec<ForwardRequest>,
+}
+
+impl ForwardShape {
+    fn check(&self) -> Result<(), String> {
+        if self.requests.is_empty() {
+            return Err("has no requests".to_owned());
+        }
+        let bad = |(i, r): (usize, &ForwardRequest)| Some(format!("requests[{i}]: {}", r.check().err()?));
+        self.requests.iter().enumerate().find_map(bad).map_or(Ok(()), Err)
+    }
+}
+
+/// A batch and the time it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardCase {
+    /// The batch that ran, with the lengths that ran.
+    pub shape: ForwardShape,
+    /// Median time of a pass in seconds; of each replay the slowest rank counts.
+    pub median_s: f64,
+    /// The spread of the medians of its samples, as a share of the median; the largest of all ranks. vLLM warns above
+    /// 0.005.
+    pub spread: f64,
+    /// Tokens that were scheduled: the queries, and what a prefix hit replays on models with bounded replay.
+    pub num_tokens: u64,
+    /// GPUs that took part.
+    pub ranks: usize,
+    /// Whether the drafter's proposal is in the time. Some versions do not say.
+    pub drafter: Option<bool>,
+    /// How tokens were sent to experts, in vLLM's words.
+    pub routing: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawCase {
+    case: String,
+    requests: Vec<ForwardRequest>,
+    median_us: Amount,
+    ranks: Vec<RawRank>,
+}
+
+#[derive(Deserialize)]
+struct RawRank {
+    num_tokens: u64,
+    routing: Option<String>,
+    timing_scope: Option<String>,
+    latency_us: RawLatency,
+}
+
+#[derive(Deserialize)]
+struct RawLatency {
+    median: Amount,
+    sample_spread_pct: Amount,
+}
+
+/// Reads the results of `vllm bench forward`.
+///
+/// # Errors
+/// A file that is not such a list, lengths that no batch can have, a case without ranks or time.
+pub fn read(path: &Path) -> Result<Vec<ForwardCase>, Unread> {
+    let raw: Vec<RawCase> = json::value(path, HINT)?;
+    if raw.is_empty() {
+        return Err(Unread::file(path, "has no cases", "did vllm bench forward end well?"));
+    }
+    raw.into_iter().enumerate().map(|(i, case)| read_case(path, i, case)).collect()
+}
+
+fn read_case(path: &Path, index: usize, raw: RawCase) -> Result<ForwardCase, Unread> {
+    let bad = |name: &str, what: &str| Unread::file(path, format!("case {index} ({name}): {what}"), HINT);
+    let shape = ForwardShape { name: raw.case, requests: raw.requests };
+    shape.check().map_err(|what| bad(&shape.name, &what))?;
+    let Some(first) = raw.ranks.first() else {
+        return Err(bad(&shape.name, "has no ranks"));
+    };
+    if raw.median_us.0 == 0.0 {
+        return Err(bad(&shape.name, "median_us is 0"));
+    }
+    // vLLM copies one into the other.
+    if first.latency_us.median != raw.median_us {
+        return Err(bad(&shape.name, "median_us is not that of the first rank"));
+    }
+    let drafter = match first.timing_scope.as_deref() {
+        None => None,
+        Some("target_and_drafter") => Some(true),
+        Some("target_only") => Some(false),
+        Some(other) => return Err(bad(&shape.name, &format!("ranks[0].timing_scope: \"{other}\" is not known"))),
+    };
+    Ok(ForwardCase {
+        median_s: raw.median_us.0 / 1e6,
+        spread: raw.ranks.iter().map(|r| r.latency_us.sample_spread_pct.0).fold(0.0, f64::max) / 100.0,
+        num_tokens: first.num_tokens,
+        ranks: raw.ranks.len(),
+        drafter,
+        routing: first.routing.clone(),
+        shape,
+    })
+}
+
+/// A batch that vLLM would refuse.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("case {name}: {what}")]
+pub struct BadShape {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The text of a file for `vllm bench forward --shapes FILE.json`.
+///
+/// # Errors
+/// The first batch that vLLM would refuse.
+pub fn shapes(cases: &[ForwardShape]) -> Result<String, BadShape> {
+    #[derive(Serialize)]
+    struct Shapes<'a> {
+        cases: &'a [ForwardShape],
+    }
+    for case in cases {
+        case.check().map_err(|what| BadShape { name: case.name.clone(), what })?;
+    }
+    Ok(serde_json::to_string_pretty(&Shapes { cases }).expect("names and numbers are JSON") + "\n")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::foreign::testing::{damage, of, with};
+
+    /// Made up in the form of vLLM 0.33.0: the `requests` are what its `parse_case("verify=2*4@100:3")` and
+    /// `parse_case("chunk=8@20c")` give through `asdict`, the keys of a rank are those of `main.py::run_case` and `capture.py`.
+    pub(in crate::foreign) const GOOD: &str = r#"[
+  {"case": "verify",
+   "requests": [{"query_len": 4, "kv_len": 100, "num_draft_tokens": 3, "chunked": false},
+                {"query_len": 4, "kv_len": 100, "num_draft_tokens": 3, "chunked": false}],
+   "median_us": 1250.5,
+   "ranks": [{"num_tokens": 8, "kv_blocks": 15, "routing": "real", "num_local_tokens": 8,
+              "timing_scope": "target_and_drafter", "graph_deterministic": true, "finite": true,
+              "latency_us": {"timer": "graph_events_rank_max", "median": 1250.5, "sample_spread_pct": 0.25,
+                             "mean": 1251.0, "std": NaN, "count": 100, "samples_us": [1250.5]}},
+             {"num_tokens": 8, "kv_blocks": 15, "routing": "real",
+              "timing_scope": "target_and_drafter",
+              "latency_us": {"median": 1250.5, "sample_spread_pct": 0.5}}]},
+  {"case": "chunk",
+   "requests": [{"query_len": 8, "kv_len": 20, "num_draft_tokens": 0, "chunked": true}],
+   "median_us": 300,
+   "ranks": [{"num_tokens": 8, "latency_us": {"median": 300.0, "sample_spread_pct": 0}}]}
+]"#;
+
+    #[test]
+    fn cases_are_read() {
+        let cases = of(GOOD.as_bytes(), read).unwrap();
+        let verify = ForwardRequest { query_len: 4, kv_len: 100, num_draft_tokens: 3, chunked: false, count: 1 };
+        let chunk = ForwardRequest { query_len: 8, kv_len: 20, num_draft_tokens: 0, chunked: true, count: 1 };
+        let wanted = [
+            ForwardCase {
+                shape: ForwardShape { name: "verify".to_owned(), requests: vec![verify, verify] },
+                median_s: 0.001_250_5,
+                spread: 0.005,
+                num_tokens: 8,
+                ranks: 2,
+                drafter: Some(true),
+                routing: Some("real".to_owned()),
+            },
+            ForwardCase {
+                shape: ForwardShape { name: "chunk".to_owned(), requests: vec![chunk] },
+                median_s: 0.0003,
+                spread: 0.0,
+                num_tokens: 8,
+                ranks: 1,
+                drafter: None,
+                routing: None,
+            },
+        ];
+        assert_eq!(cases, wanted);
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        damage(GOOD.as_bytes(), &[], read);
+        for (from, to, error) in [
+            ("\"kv_len\": 100", "\"kv_len\": -1", "line 3: [0].requests[0].kv_len: invalid value: integer `-1`"),
+            ("\"kv_len\": 100", "\"kv_len\": 3", "case 0 (verify): requests[0]: kv_len is less than query_len"),
+            ("\"kv_len\": 100, ", "", "line 3: [0].requests[0]: missing field `kv_len`"),
+            ("\"query_len\": 4", "\"query_len\": 0", "case 0 (verify): requests[0]: query_len is 0"),
+            ("\"query_len\": 4", "\"query_len\": 5", "requests[0]: drafts need query_len"),
+            ("\"query_len\": 4", "\"query_len\": 4.5", "query_len: invalid type: floating point `4.5`"),
+            ("\"kv_len\": 20", "\"kv_len\": 8", "case 1 (chunk): requests[0]: a chunk needs"),
+            ("\"kv_len\": 20", "\"kv_len\": 20, \"count\": 0", "case 1 (chunk): requests[0]: count is 0"),
+            ("\"median_us\": 300", "\"median_us\": 301", "case 1 (chunk): median_us is not that of the first rank"),
+            ("\"median_us\": 300", "\"median_us\": NaN", "[1].median_us: invalid type: string \"NaN\""),
+            ("\"median_us\": 300", "\"median_us\": 1e999", "[1].median_us: number out of range"),
+            ("\"median_us\": 1250.5", "\"median_us\": 0", "case 0 (verify): median_us is 0"),
+            ("_and_drafter", "_and_more", "ranks[0].timing_scope: \"target_and_more\" is not known"),
+            ("0.25", "-0.25", "[0].ranks[0].latency_us.sample_spread_pct: is negative"),
+        ] {
+            let found = of(&with(GOOD, from, to), read).unwrap_err();
+            assert!(found.contains(error), "{found}");
+        }
+        assert_eq!(of(b"[]", read).unwrap_err(), "f: has no cases");
+        let none = br#"[{"case": "a", "requests": [], "median_us": 1, "ranks": []}]"#;
+        assert_eq!(of(none, read).unwrap_err(), "f: case 0 (a): has no requests");
+    }
+
+    fn shape(name: &str, requests: &[ForwardRequest]) -> ForwardShape {
+        ForwardShape { name: name.to_owned(), requests: requests.to_vec() }
+    }
+
+    /// vLLM 0.33.0's own `shapes.py::load_cases` read this text and gave the batches back, counts expanded.
+    #[test]
+    fn shapes_are_written() {
+        let verify = ForwardRequest { query_len: 4, kv_len: 4096, num_draft_tokens: 3, chunked: false, count: 16 };
+        let chunk = ForwardRequest { query_len: 512, kv_len: 1024, num_draft_tokens: 0, chunked: true, count: 1 };
+        let text = shapes(&[shape("mix \"a\"", &[verify, chunk])]).unwrap();
+        let wanted = r#"{
+  "cases": [
+    {
+      "name": "mix \"a\"",
+      "requests": [
+        {
+          "query_len": 4,
+          "kv_len": 4096,
+          "num_draft_tokens": 3,
+          "chunked": false,
+          "count": 16
+        },
+        {
+          "query_len": 512,
+          "kv_len": 1024,
+          "num_draft_tokens": 0,
+          "chunked": true,
+          "count": 1
+        }
+      ]
+    }
+  ]
+}
+"#;
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn shapes_that_vllm_refuses_are_not_written() {
+        let prefill = ForwardRequest { query_len: 8, kv_len: 8, num_draft_tokens: 0, chunked: false, count: 1 };
+        assert!(shapes(&[shape("a", &[prefill])]).is_ok());
+        for bad in [
+            shape("b", &[]),
+            shape("b", &[prefill, ForwardRequest { chunked: true, ..prefill }]),
+            shape("b", &[ForwardRequest { num_draft_tokens: 7, ..prefill }]),
+            shape("b", &[ForwardRequest { num_draft_tokens: u32::MAX, ..prefill }]),
+            shape("b", &[ForwardRequest { query_len: 0, ..prefill }]),
+            shape("b", &[ForwardRequest { count: 0, ..prefill }]),
+        ] {
+            assert_eq!(shapes(&[bad]).unwrap_err().name, "b");
+        }
+    }
+}

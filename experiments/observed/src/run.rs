@@ -1,0 +1,206 @@
+//! An observed run in the form that simulated and live ones have, as far as a server lets see: what tables, figures and pages need.
+//!
+//! Arrival is when a request was sent, and what came of it is when its tokens were read. When a request was first scheduled, what
+//! was accepted and what a step held comes from the server where it tells: per-request metrics and the step log.
+
+use crate::metrics::Metrics;
+use crate::recording::{Ended, Recording};
+use crate::request::{Answer, answers};
+use crate::steps::{PlacedStep, steps};
+use foretoken_sim::metrics::Series;
+use foretoken_sim::{Ending, MAX_SPEC_LEN, Outcome, Request, RequestRecords, Run, StepRecord, Time, Totals, Workload};
+
+/// An observed run.
+#[derive(Debug)]
+pub struct ObservedRun {
+    /// What was sent: arrivals, lengths as they came out, categories.
+    pub workload: Workload,
+    /// Its requests, in the order of the workload.
+    pub answers: Vec<Answer>,
+    /// The steps of its log, placed on the run's clock.
+    pub steps: Vec<PlacedStep>,
+    /// What the server's metrics said before and after.
+    pub metrics: Metrics,
+    /// Its facts.
+    pub run: Run,
+}
+
+/// Tokens of a KV block where the server does not say.
+const BLOCK: u32 = 16;
+
+impl ObservedRun {
+    /// Of a recording. Requests are in the order in which they were sent.
+    pub fn of(recording: &Recording) -> ObservedRun {
+        let mut answers = answers(recording);
+        answers.sort_by_key(|a| (a.sent, a.request));
+        let steps = steps(recording);
+        let metrics = Metrics::of(recording);
+        let records = records(&answers);
+        let (blocks, block_size) = (metrics.num_gpu_blocks.unwrap_or(1), metrics.block_size.unwrap_or(BLOCK));
+        let mut totals = Totals::default();
+        let mut series = Series::default();
+        let mut kept = Vec::new();
+        if steps.is_empty() {
+            without_a_log(&answers, &mut totals, &mut series);
+        }
+        for (index, step) in steps.iter().enumerate() {
+            let record = step_record(index as u64, step, blocks, block_size);
+            totals.step(&record);
+            series.step(&record);
+            kept.push(record);
+        }
+        rounds(&answers, &metrics, &mut totals);
+        totals.preemptions = metrics.preemptions.unwrap_or(0);
+        let gap = |pair: &[(Time, u32)]| pair[1].0.saturating_sub(pair[0].0);
+        for gap in answers.iter().flat_map(|a| a.chunks.windows(2).map(gap)) {
+            totals.gaps.record(gap, 1);
+        }
+        let ending =
+            if recording.ending == Some(crate::recording::Ending::Done) { Ending::Done } else { Ending::Interrupted };
+        let run = Run {
+            records,
+            totals,
+            series,
+            steps: kept,
+            rejected: Vec::new(),
+            warnings: Vec::new(),
+            ending,
+            usable_blocks: blocks,
+        };
+        ObservedRun { workload: workload(recording, &answers), answers, steps, metrics, run }
+    }
+}
+
+/// What was sent, as a workload. An answer that ended has the length that it came to have; others the one that was asked for.
+fn workload(recording: &Recording, answers: &[Answer]) -> Workload {
+    let request = |a: &Answer| Request {
+        category: a.asked.category,
+        ..Request::new(a.sent, a.prompt_len().max(1), if a.finished() { a.tokens() } else { a.asked.output_len }.max(1))
+    };
+    let mut workload: Workload = answers.iter().map(request).collect();
+    workload.categories.clone_from(&recording.head.categories);
+    workload
+}
+
+fn records(answers: &[Answer]) -> RequestRecords {
+    let mut r = RequestRecords::new(answers.len());
+    for (i, a) in answers.iter().enumerate() {
+        r.arrival[i] = a.sent;
+        r.emitted[i] = a.tokens();
+        if let Some(&(first, _)) = a.chunks.first() {
+            r.first_token[i] = first;
+            // What the server says of its queue; without that, the wait is not told from the pass.
+            let queued = a.times.queue_s.map_or(Time::ZERO, Time::from_s);
+            r.first_scheduled[i] = (a.sent + queued).min(first);
+        }
+        match &a.ended {
+            Some((_, Ended::Finished { cached_tokens, .. })) if !a.chunks.is_empty() => {
+                r.outcome[i] = Outcome::Finished;
+                r.finish[i] = a.chunks.last().expect("not empty").0;
+                r.cached_tokens[i] = cached_tokens.unwrap_or(0);
+            }
+            Some((at, Ended::Refused { .. })) => {
+                r.outcome[i] = Outcome::Rejected;
+                r.finish[i] = *at;
+            }
+            _ => {}
+        }
+        if let Some(rounds) = &a.rounds {
+            r.rounds[i] = rounds.drafted.iter().filter(|&&d| d > 0).count() as u32;
+            r.drafted[i] = rounds.drafted.iter().sum();
+            r.verified[i] = r.drafted[i];
+            r.accepted[i] = rounds.accepted.iter().sum();
+        }
+    }
+    r
+}
+
+/// What the log's line says of a step. Which of the verified tokens held is not in it.
+fn step_record(index: u64, step: &PlacedStep, blocks: u32, block_size: u32) -> StepRecord {
+    let s = &step.logged;
+    let drafts = s.generation_tokens.saturating_sub(u64::from(s.generation_requests)) as u32;
+    let used = (s.kv_usage * f64::from(blocks)).round() as u32;
+    StepRecord {
+        step: index,
+        start: step.start,
+        end: step.end,
+        verify_time: step.end - step.start,
+        batch_size: s.generation_requests,
+        chunks: s.context_requests,
+        chunk_tokens: s.context_tokens,
+        context: u64::from(used) * u64::from(block_size),
+        drafted: drafts,
+        verified: drafts,
+        emitted: step.emitted,
+        accepted: step.accepted(),
+        used_blocks: used,
+        ..StepRecord::default()
+    }
+}
+
+/// Without a step log, load over time is what was in flight: each chunk of an answer is a step of its request.
+fn without_a_log(answers: &[Answer], totals: &mut Totals, series: &mut Series) {
+    let mut spans: Vec<(Time, Time, u32)> = Vec::new();
+    for a in answers {
+        spans.extend(a.chunks.windows(2).map(|pair| (pair[0].0, pair[1].0, pair[1].1)));
+        if let Some(&(first, n)) = a.chunks.first() {
+            totals.emitted += u64::from(n);
+            totals.prefill_tokens += u64::from(a.prompt_len());
+            spans.push((first, first, 0));
+        }
+    }
+    spans.sort_unstable_by_key(|s| s.1);
+    for (start, end, tokens) in spans {
+        let span = end.saturating_sub(start);
+        totals.request_steps += u64::from(tokens > 0);
+        totals.emitted += u64::from(tokens);
+        // The sum of the spans of all that decode is the batch size over time.
+        totals.batch_time += u128::from(span.0);
+        series.step(&StepRecord {
+            start,
+            end,
+            batch_size: u32::from(tokens > 0),
+            emitted: tokens,
+            accepted: tokens.saturating_sub(1),
+            ..StepRecord::default()
+        });
+    }
+    totals.busy = busy(answers);
+}
+
+/// Time in which any request was being answered.
+fn busy(answers: &[Answer]) -> Time {
+    let ends = |a: &Answer| Some((a.sent, a.chunks.last()?.0));
+    let mut spans: Vec<(Time, Time)> = answers.iter().filter_map(ends).collect();
+    spans.sort_unstable();
+    let (mut sum, mut until) = (Time::ZERO, Time::ZERO);
+    for (start, end) in spans {
+        sum += end.saturating_sub(start.max(until));
+        until = until.max(end);
+    }
+    sum
+}
+
+/// Rounds by length and what was accepted: request by request where the server tells, or from its counters by position.
+fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
+    let most = MAX_SPEC_LEN as usize;
+    let told: Vec<_> = answers.iter().filter_map(|a| a.rounds.as_ref()).collect();
+    let table = &mut totals.verified_accepted;
+    for (&d, &a) in told.iter().flat_map(|r| r.drafted.iter().zip(&r.accepted)) {
+        table[(d as usize).min(most)][(a as usize).min(most)] += 1;
+    }
+    if told.is_empty()
+        && let Some(rounds) = metrics.rounds_of_one_length()
+    {
+        for (accepted, count) in rounds.iter().enumerate() {
+            table[(rounds.len() - 1).min(most)][accepted.min(most)] += count;
+        }
+    }
+    let sum = |f: fn(usize, usize) -> usize| {
+        table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
+    };
+    let drafted: u64 = sum(|d, _| d);
+    (totals.drafted, totals.verified) = (drafted, drafted);
+    let plain: u64 = told.is_empty().then(|| totals.request_steps.saturating_sub(totals.rounds())).unwrap_or(0);
+    totals.verified_accepted[0][0] += plain;
+}

@@ -1,0 +1,101 @@
+//! The `[observe]` table of an experiment: what is asked of a real server, and how.
+
+use crate::document::{Document, Path};
+use crate::problem::Result;
+use crate::prompts::Prompts;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The `[observe]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObserveSpec {
+    /// The model's name on the server; absent: the only one that it serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What requests ask. With a tokenizer of its own a server makes other lengths of a text than the workload has: what
+    /// came of it is recorded.
+    pub prompts: Prompts,
+    /// How prompts are sent.
+    pub send: Send,
+    /// Tokens of the model's vocabulary: `prompts = "random"` are ids below it.
+    pub vocab: u32,
+    /// Softmax temperature; 0 is greedy.
+    pub temperature: f64,
+    /// Are answers to have the workload's lengths, whatever the model would end them with? Not every server can.
+    pub ignore_eos: bool,
+    /// Requests sent one after the other before the clock starts.
+    pub warm_up_requests: u32,
+    /// Seconds after which nothing more is sent; absent: all requests are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_s: Option<f64>,
+    /// Requests in flight at most: those that are due wait for a place. Absent: any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_in_flight: Option<u32>,
+    /// Seconds that an answer may take as a whole.
+    pub timeout_s: f64,
+    /// How often a request is sent again that was refused for now (429, 503) or got no connection.
+    pub retries: u32,
+    /// Trace seconds in a second: 10 plays a trace ten times as fast.
+    pub time_scale: f64,
+    /// What else each request says, beside or instead of what is usual: `{ top_k = 1 }`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, serde_json::Value>")]
+    pub extra: BTreeMap<String, toml::Value>,
+}
+
+/// How prompts are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Send {
+    /// As token ids. For text that is one id a byte, as the shipped pair has it.
+    #[default]
+    TokenIds,
+    /// As text.
+    Text,
+}
+
+impl Default for ObserveSpec {
+    fn default() -> Self {
+        ObserveSpec {
+            model: None,
+            prompts: Prompts::default(),
+            send: Send::default(),
+            vocab: 256,
+            temperature: 0.0,
+            ignore_eos: true,
+            warm_up_requests: 4,
+            run_s: None,
+            max_in_flight: None,
+            timeout_s: 600.0,
+            retries: 0,
+            time_scale: 1.0,
+            extra: BTreeMap::new(),
+        }
+    }
+}
+
+impl ObserveSpec {
+    /// Checks every value that serde cannot.
+    pub fn check(&self, doc: &Document) -> Result<()> {
+        let at = |key: &str, message: String| {
+            doc.problem_at(&Path::of("observe").key(key), format!("observe.{key}: {message}"))
+        };
+        let above = |x: f64| x > 0.0 && x.is_finite();
+        let spans = [("timeout_s", Some(self.timeout_s)), ("run_s", self.run_s), ("time_scale", Some(self.time_scale))];
+        if let Some((key, Some(x))) = spans.into_iter().find(|(_, x)| x.is_some_and(|x| !above(x))) {
+            return Err(at(key, format!("{x} is not above 0")).help("expected a finite number above 0"));
+        }
+        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
+            return Err(at("temperature", format!("{} is no temperature", self.temperature)).help("0 is greedy"));
+        }
+        if self.max_in_flight == Some(0) {
+            return Err(at("max_in_flight", "with 0 nothing is ever sent".into()).help("leave it out for any number"));
+        }
+        if self.prompts == Prompts::Random && (self.send == Send::Text || self.vocab == 0) {
+            let message = "random prompts are token ids below observe.vocab".to_owned();
+            return Err(at("prompts", message).help("send = \"token-ids\", or prompts = \"families\" as text"));
+        }
+        Ok(())
+    }
+}
