@@ -3,10 +3,12 @@
 #[cfg(test)]
 mod examples;
 mod live;
+mod observe;
 mod profiling;
 mod tools;
 
 pub use live::{LiveArgs, ValidateArgs};
+pub use observe::ObserveArgs;
 #[cfg(feature = "live")]
 pub use profiling::{DeviceName, EngineLimits, WeightsFrom};
 pub use profiling::{ProfileAcceptanceArgs, ProfileArgs};
@@ -68,6 +70,9 @@ pub enum Command {
     /// Run an experiment on a device and in the simulator, and say how far apart they are
     #[command(after_help = live::VALIDATE_EXAMPLES)]
     Validate(ValidateArgs),
+    /// Drive a server that runs somewhere with an experiment's workload, and record what comes back
+    #[command(after_help = observe::OBSERVE_EXAMPLES)]
+    Observe(ObserveArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),

@@ -55,6 +55,11 @@ fn run(command: cli::Command) -> problem::Result<()> {
         cli::Command::Live(args) => commands::live::run(&args),
         #[cfg(feature = "live")]
         cli::Command::Validate(args) => commands::validate::run(&args),
+        #[cfg(feature = "observe")]
+        cli::Command::Observe(args) => commands::observe::run(&args),
+        #[cfg(not(feature = "observe"))]
+        cli::Command::Observe(_) => Err(problem::Problem::bad_input("this program was built without a network")
+            .help("build it with one: cargo run --release --features observe -- observe …")),
         cli::Command::Bench(args) => commands::bench::run(&args),
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
         cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),

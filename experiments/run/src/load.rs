@@ -16,19 +16,31 @@ use std::path::{Path as FilePath, PathBuf};
 impl Plan {
     /// Reads an experiment file and applies overrides.
     pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
-        let name = file.display().to_string();
-        let text = text::read(file).map_err(|e| {
-            Problem::bad_input(format!("cannot read the experiment: {e}"))
-                .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
-        })?;
-        Plan::of_text(&name, &text, sets, file.parent().unwrap_or(FilePath::new("")))
+        Plan::of(read(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
     }
 
     /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
     pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
-        let mut document = Document::parse(name, text)?;
-        sets.iter().try_for_each(|argument| document.set(argument))?;
-        Plan::of(document, folder)
+        Plan::of(parse(name, text, sets)?, folder)
+    }
+
+    /// [`load`](Plan::load) for a server that is asked: what it is made of need not be known. Passes that take no time and a draft that is
+    /// never right stand in the results for what the file leaves out.
+    pub fn load_to_observe(file: &FilePath, sets: &[String]) -> Result<Plan> {
+        let mut document = read(file, sets)?;
+        let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
+        let unknown = [
+            ("hardware", format!("{{ target = {nothing}, draft = {nothing} }}")),
+            ("acceptance", "{ source = { independent = { rate = 0.0 } } }".to_owned()),
+        ];
+        for (key, value) in unknown {
+            if document.get(&Path::of(key)).is_none() {
+                document.replace(&Path::of(key), "what is not known of a server", &value)?;
+            }
+        }
+        let mut plan = Plan::of(document, file.parent().unwrap_or(FilePath::new("")))?;
+        plan.observed()?;
+        Ok(plan)
     }
 
     /// [`load`](Plan::load) with `oracle-goodput` added when nobody asked for it: what regret is measured to.
@@ -149,6 +161,21 @@ impl Plan {
         bound::check(&plan)?;
         Ok(plan)
     }
+}
+
+/// An experiment file with its overrides.
+fn read(file: &FilePath, sets: &[String]) -> Result<Document> {
+    let text = text::read(file).map_err(|e| {
+        Problem::bad_input(format!("cannot read the experiment: {e}"))
+            .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
+    })?;
+    parse(&file.display().to_string(), &text, sets)
+}
+
+fn parse(name: &str, text: &str, sets: &[String]) -> Result<Document> {
+    let mut document = Document::parse(name, text)?;
+    sets.iter().try_for_each(|argument| document.set(argument))?;
+    Ok(document)
 }
 
 /// The files of an experiment but for its models' and its profile.

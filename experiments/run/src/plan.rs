@@ -155,6 +155,24 @@ impl Plan {
         Ok(())
     }
 
+    /// Leaves what the first `cells` cells can fill: whole variants, or whole seeds of the first one, or its first policies. False
+    /// when there is nothing to show.
+    pub fn shorten(&mut self, cells: usize) -> bool {
+        let (policies, seeds) = (self.policies.len(), self.seeds.len());
+        let (variants, rows) = (cells / (policies * seeds), cells / policies);
+        if variants > 0 {
+            self.variants.truncate(variants);
+        } else if rows > 0 {
+            self.variants.truncate(1);
+            self.seeds.truncate(rows);
+        } else {
+            self.variants.truncate(1);
+            self.seeds.truncate(1);
+            self.policies.truncate(cells);
+        }
+        cells > 0
+    }
+
     /// Puts the baseline first: it is what a bound may depend on and what all others are compared with.
     pub fn baseline_first(&mut self) {
         self.policies[..=self.baseline].rotate_right(1);

@@ -30,7 +30,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     folder.write(LIVE_JSON, (json + "\n").as_bytes())?;
     let count = plan.cells();
     let whole = ran.cells == count;
-    if shorten(&mut plan, ran.cells) {
+    if plan.shorten(ran.cells) {
         let mut results = assemble(&plan, &folder, !args.no_figures)?;
         results.comparison.partial = part(&ran, count);
         keep_report(&results, &folder)?;
@@ -64,22 +64,4 @@ fn part(ran: &Ran, cells: usize) -> Option<String> {
         .collect();
     let done = all.len() - ended.len();
     (done < cells).then(|| format!("PART OF A RUN: {done} of {cells} runs ended{}", ended.concat()))
-}
-
-/// Leaves the plan with what its first `cells` cells can fill: whole variants, or whole seeds of the first one, or its first
-/// policies. False when there is nothing to show.
-fn shorten(plan: &mut Plan, cells: usize) -> bool {
-    let (policies, seeds) = (plan.policies.len(), plan.seeds.len());
-    let (variants, rows) = (cells / (policies * seeds), cells / policies);
-    if variants > 0 {
-        plan.variants.truncate(variants);
-    } else if rows > 0 {
-        plan.variants.truncate(1);
-        plan.seeds.truncate(rows);
-    } else {
-        plan.variants.truncate(1);
-        plan.seeds.truncate(1);
-        plan.policies.truncate(cells);
-    }
-    cells > 0
 }

@@ -10,6 +10,8 @@ pub mod export;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod man;
+#[cfg(feature = "observe")]
+pub mod observe;
 pub mod perfetto;
 pub mod policies;
 #[cfg(feature = "live")]

@@ -1,0 +1,50 @@
+//! The arguments of `observe`.
+
+use super::Format;
+use clap::Args;
+use std::path::PathBuf;
+
+pub const OBSERVE_EXAMPLES: &str = "Examples:
+  foretoken observe http://127.0.0.1:8000 experiments/observe.toml --step-log server.log -o results/k3
+  foretoken observe http://127.0.0.1:8000 experiments/observe.toml --set 'policies=[{ autoregressive = {} }]'
+  foretoken observe https://gateway.example/v1 experiment.toml --ca authority.pem --set observe.send=text
+
+What is asked, and how, is the experiment's: its workload and its [observe] table; `policies` names what the server does. A vLLM server says
+most with --enable-logging-iteration-details (its output to a file, VLLM_LOGGING_CONFIG_PATH=experiments/vllm-logging.json),
+--per-request-spec-decode-metrics detailed (where it drafts), --enable-per-request-metrics and --no-async-scheduling.
+FORETOKEN_API_KEY: the bearer token, where the server wants one.";
+
+#[derive(Debug, Args)]
+pub struct ObserveArgs {
+    /// The server, with or without /v1
+    pub url: String,
+    /// The experiment: what is sent when, and what the server does
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment; may be a sweep
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// The file that the server's output goes to, for the times of its steps
+    #[arg(long, value_name = "FILE")]
+    pub step_log: Option<PathBuf>,
+    /// The environment variable that holds the bearer token
+    #[arg(long, value_name = "NAME", default_value = "FORETOKEN_API_KEY")]
+    pub api_key_env: String,
+    /// Trust these certificates, too (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Folder for the results [default: results/observed-<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Go on with what the folder holds
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// How to print the comparison
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write no figures
+    #[arg(long)]
+    pub no_figures: bool,
+}

@@ -1,0 +1,87 @@
+//! `foretoken observe`: an experiment's workload on somebody's server, with the results folder of `run`.
+
+use super::print;
+use crate::cli::{Format, ObserveArgs};
+use foretoken_observe::client::Client;
+use foretoken_observe::run::{Observed, Site, observe};
+use foretoken_run::cells::{Folder, Mode, OBSERVED_JSON, assemble};
+use foretoken_run::complete::keep_report;
+use foretoken_run::plan::Plan;
+use foretoken_run::{interrupt, table};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::PathBuf;
+
+/// Runs the command.
+pub fn run(args: &ObserveArgs) -> Result<()> {
+    let mut plan = Plan::load_to_observe(&args.file, &args.sets)?;
+    let spec = plan.variants[0].experiment.observe.clone().unwrap_or_default();
+    let client = Client::new(&args.url, key(&args.api_key_env)?, args.ca.as_deref())?;
+    let site = Site { client, step_log: args.step_log.clone() };
+    if site.step_log.is_some() {
+        // The steps are what is asked for.
+        plan.variants.iter_mut().for_each(|v| v.experiment.output.steps = true);
+    }
+    let usual = || PathBuf::from("results").join(format!("observed-{}-{}", plan.name, &plan.digest()[..8]));
+    let path = args.output.clone().unwrap_or_else(usual);
+    let mode = match (args.overwrite, args.resume) {
+        (true, _) => Mode::Overwrite,
+        (_, true) => Mode::Resume,
+        _ => Mode::Fresh,
+    };
+    let (folder, complete) = Folder::open(path, &plan, mode)?;
+    if complete {
+        eprintln!("results: {} (complete)", folder.path().display());
+        return Ok(());
+    }
+    let watch = interrupt::watch();
+    let seen = observe(&plan, &spec, &site, &folder, &interrupt::flag()).inspect_err(|_| folder.abandon())?;
+    interrupt::keeps("what was observed is kept", "foretoken report DIR makes a page of it");
+    drop(watch);
+    let json = serde_json::to_string_pretty(&seen.report).expect("plain data always serialises");
+    folder.write(OBSERVED_JSON, (json + "\n").as_bytes())?;
+    let count = plan.cells();
+    let whole = seen.cells == count && seen.ended.is_none();
+    if plan.shorten(seen.cells) {
+        let mut results = assemble(&plan, &folder, !args.no_figures)?;
+        results.comparison.partial = part(&seen, count);
+        keep_report(&results, &folder)?;
+        results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+        match args.format {
+            Format::Table => print(&table::render(&results.comparison, false))?,
+            Format::Json => print(&(serde_json::to_string_pretty(&results.comparison).expect("plain data") + "\n"))?,
+        }
+    } else {
+        let findings = seen.report.cells.iter().flat_map(|c| &c.findings);
+        findings.for_each(|finding| eprintln!("warning: {finding}"));
+    }
+    match whole {
+        true => folder.complete(&plan, &seen.speed)?,
+        false => folder.keep_part(&plan, count, &seen.speed)?,
+    }
+    if seen.cells > 0 && !args.no_figures && plan.variants[0].experiment.output.figures {
+        eprintln!("report: {}", foretoken_run::report::make_in(folder.path())?.display());
+    }
+    eprintln!("results: {} (observed at {})", folder.path().display(), seen.report.url);
+    seen.ended.map_or(Ok(()), Err)
+}
+
+/// The bearer token, if there is one.
+fn key(name: &str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(key) if key.trim().is_empty() => Ok(None),
+        Ok(key) if key.bytes().all(|b| b.is_ascii_graphic()) => Ok(Some(key)),
+        Ok(_) | Err(std::env::VarError::NotUnicode(_)) => Err(Problem::bad_input(format!(
+            "{name} holds no bearer token: it has spaces or other characters that none has"
+        ))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+    }
+}
+
+/// How much of the runs there is, where that is not all.
+fn part(seen: &Observed, cells: usize) -> Option<String> {
+    let all = &seen.report.cells;
+    let ended: Vec<String> =
+        all.iter().filter(|c| c.ended != "done").map(|c| format!("; seed {}: {}", c.seed, c.ended)).collect();
+    let done = seen.cells - ended.len().min(seen.cells);
+    (done < cells).then(|| format!("PART OF A RUN: {done} of {cells} runs ended{}", ended.concat()))
+}
