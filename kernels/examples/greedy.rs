@@ -30,14 +30,13 @@ struct Prompt {
     prompt_token_ids: Vec<u32>,
 }
 
-/// The tokens and, for each, its logit, the token that came second, and how far behind: what says whether a difference is a
-/// tie.
+/// The tokens and, for each, its logit and the next best tokens with how far they are behind: what says whether a difference
+/// is a tie.
 #[derive(Default, Serialize)]
 struct Answer {
     token_ids: Vec<u32>,
     logits: Vec<f32>,
-    seconds: Vec<u32>,
-    gaps: Vec<f32>,
+    behind: Vec<[(u32, f32); 3]>,
 }
 
 fn main() -> ExitCode {
@@ -90,28 +89,21 @@ fn decode(tokens: &str, wide: bool) -> Result<(), Box<dyn Error>> {
             batch.clear();
             batch.push_chain(&new, computed, &table, Logits::Last);
             llama.forward(&mut cpu, &batch)?;
-            let [first, second] = best_two(llama.logits().row(0));
-            answer.token_ids.push(first.0);
-            answer.logits.push(first.1);
-            answer.seconds.push(second.0);
-            answer.gaps.push(first.1 - second.1);
+            let [(token, logit), others @ ..] = best(llama.logits().row(0));
+            answer.token_ids.push(token);
+            answer.logits.push(logit);
+            answer.behind.push(others.map(|(other, less)| (other, logit - less)));
             computed += new.len();
-            new = vec![first.0];
+            new = vec![token];
         }
         writeln!(out, "{}", serde_json::to_string(&answer)?)?;
     }
     Ok(out.flush()?)
 }
 
-/// The two largest and their tokens; of equals the earlier first, as in sampling.
-fn best_two(logits: &[f32]) -> [(u32, f32); 2] {
-    let mut best = [(0, f32::NEG_INFINITY); 2];
-    for (token, &logit) in (0..).zip(logits) {
-        if logit > best[0].1 {
-            best = [(token, logit), best[0]];
-        } else if logit > best[1].1 {
-            best[1] = (token, logit);
-        }
-    }
-    best
+/// The largest four with their tokens; of equals the earlier first, as in decoding.
+fn best(logits: &[f32]) -> [(u32, f32); 4] {
+    let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    std::array::from_fn(|i| all[i])
 }

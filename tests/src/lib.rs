@@ -4,8 +4,9 @@
 //! `eprintln!` writes. `FORETOKEN_SKIPS` names a file that keeps one line a skip, so that whoever runs all tests can list them.
 //! `FORETOKEN_REQUIRE` names the parts that this machine must have, comma-separated: there a skip is a failure.
 //!
-//! Beside it, [`vllm`] replays the recorded schedules of vLLM. The whole-system tests themselves are in `tests/`.
+//! Beside it, [`vllm`] replays the recorded schedules of vLLM, and [`stub`] is a server that says what a test wants. The whole-system tests themselves are in `tests/`.
 
+pub mod stub;
 pub mod vllm;
 
 use std::env;

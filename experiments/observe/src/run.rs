@@ -51,6 +51,8 @@ pub struct ObservedCell {
     pub sent: usize,
     /// Of these, answered to their end.
     pub answered: u64,
+    /// Answers a second, from the first request to the last answer.
+    pub answered_req_s: Option<f64>,
     /// Steps that the server's log has of it.
     pub steps: usize,
     /// What whoever uses it should know.
@@ -192,6 +194,7 @@ impl Runner<'_> {
             },
             sent: run.answers.len(),
             answered: summary.finished,
+            answered_req_s: (summary.duration_s > 0.0).then(|| summary.finished as f64 / summary.duration_s),
             steps: run.steps.len(),
             findings: warnings.clone(),
         };

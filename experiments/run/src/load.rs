@@ -31,7 +31,7 @@ impl Plan {
         let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
         let unknown = [
             ("hardware", format!("{{ target = {nothing}, draft = {nothing} }}")),
-            ("acceptance", "{ source = { independent = { rate = 0.0 } } }".to_owned()),
+            ("acceptance", "{ source = { constant = { rate = 0.0 } } }".to_owned()),
         ];
         for (key, value) in unknown {
             if document.get(&Path::of(key)).is_none() {

@@ -14,6 +14,7 @@ mod hostile;
 mod inert;
 mod interrupted;
 mod live;
+mod observe;
 mod overload;
 mod papers;
 mod perfetto;

@@ -1,0 +1,249 @@
+//! `foretoken observe` against servers that say what a test wants: what is recorded, and what is said of what goes wrong.
+
+use crate::support::Place;
+use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
+use serde_json::{Value, json};
+use std::process::Output;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const EXPERIMENT: &str = r#"name = "seen"
+seeds = [1]
+policies = [{ fixed = { k = 3 } }]
+
+[workload]
+arrivals = { closed-loop = 2 }
+lengths = { fixed = { prompt = 12, output = 8 } }
+requests = 10
+
+[observe]
+warm_up_requests = 1
+"#;
+
+fn observe(place: &Place, url: &str, more: &[&str]) -> Output {
+    place.foretoken().args(["observe", url, "x.toml", "-o", "out"]).args(more).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A stub that answers completions so.
+fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
+    Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
+}
+
+/// What a vLLM server with K = 3 answers to a request for 8 tokens: 1, then 4 and 3 by rounds.
+fn speculating(request: &Request) -> Completion {
+    let rounds = json!({ "per_step_drafted": [3, 3], "per_step_accepted": [3, 2] });
+    Completion {
+        chunks: vec![1, 4, 3],
+        metrics: Some(json!({ "queue_time_ms": 1.5, "speculative_decoding": rounds })),
+        ..Completion::of(request)
+    }
+}
+
+fn summary(place: &Place) -> Value {
+    let text = std::fs::read_to_string(place.path("out/report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_server_is_observed_and_the_results_are_like_any_other() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| Completion { gap: Duration::from_millis(3), ..speculating(r) }.reply(r));
+    let out = observe(&place, &server.url("127.0.0.1"), &["--format", "json"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said["source"], "observed");
+    let policy = &summary(&place)["variants"][0]["policies"][0];
+    assert_eq!(policy["policy"], "fixed-3");
+    let observed: Value = serde_json::from_slice(&std::fs::read(place.path("out/observed.json")).unwrap()).unwrap();
+    assert_eq!((&observed["server"], &observed["cells"][0]["answered"]), (&json!("0.0.stub"), &json!(10)));
+    for (args, wrote) in
+        [(vec!["report", "out"], "out/report/index.html"), (vec!["report", "out", "-o", "page"], "page/index.html")]
+    {
+        let done = place.foretoken().args(&args).output().unwrap();
+        assert!(done.status.success() && place.path(wrote).exists(), "{}", stderr(&done));
+    }
+    let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    assert!(page.contains("observed: measured from outside"));
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_is_said_so() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| speculating(r).reply(r));
+    let url = server.url("127.0.0.1");
+    let other_model = ["--set", "observe.model=llama"];
+    let none = "http://127.0.0.1:9";
+    for (url, more, exit, said) in [
+        (none, &[][..], 1, "cannot be reached"),
+        ("localhost:8000", &[], 2, "must begin with http"),
+        (&url, &other_model, 2, "the server has no model `llama`"),
+        (&url, &["--set", "policies=[{ fixed = {} }, { adaspec = {} }]"], 2, "one policy at a time"),
+        (&url, &["--set", "slo.adaspec-scale=1.0"], 2, "which this server does not make"),
+        (&url, &["--step-log", "none.log"], 2, "--step-log none.log"),
+    ] {
+        let out = observe(&place, url, more);
+        assert_eq!(out.status.code(), Some(exit), "{}", stderr(&out));
+        assert!(stderr(&out).contains(said), "{}", stderr(&out));
+        assert!(!place.path("out/manifest.json").exists(), "nothing is left behind: {more:?}");
+    }
+}
+
+#[test]
+fn tls_is_checked_against_the_name() {
+    let place = Place::holding(EXPERIMENT);
+    let server = Stub::start_tls("localhost", |r| aside(r, "").unwrap_or_else(|| speculating(r).reply(r)));
+    std::fs::write(place.path("ca.pem"), server.certificate.as_ref().unwrap()).unwrap();
+    let out = observe(&place, &server.url("localhost"), &[]);
+    assert!(out.status.code() == Some(1) && stderr(&out).contains("certificate"), "{}", stderr(&out));
+    let out = observe(&place, &server.url("127.0.0.1"), &["--ca", "ca.pem"]);
+    assert!(out.status.code() == Some(1) && stderr(&out).contains("not valid for name"), "{}", stderr(&out));
+    let out = observe(&place, &server.url("localhost"), &["--ca", "ca.pem"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+}
+
+#[test]
+fn what_goes_wrong_with_some_is_told_and_the_rest_is_kept() {
+    let asked = |r: &Request, says: Reply, only: &[usize]| match only.contains(&r.nth) {
+        true => says,
+        false => speculating(r).reply(r),
+    };
+    let text = |status, headers: &[&str], body: &str| {
+        Reply::Text(status, headers.iter().map(|h| (*h).to_owned()).collect(), body.to_owned())
+    };
+    type Says = Box<dyn Fn(&Request) -> Reply + Send + Sync>;
+    let cases: Vec<(Says, &[&str])> = vec![
+        (
+            Box::new(move |r| asked(r, text(500, &[], "{\"error\":{\"message\":\"out of cheese\"}}"), &[3, 4])),
+            &["2 of 10 requests were refused with 500: out of cheese"],
+        ),
+        (
+            Box::new(move |r| asked(r, text(429, &["retry-after: 7"], "{}"), &[3])),
+            &["1 of 10 requests were refused with 429", "it asks to come back after 7 s"],
+        ),
+        (
+            Box::new(move |r| asked(r, text(400, &[], "{\"detail\":\"longer than max_model_len\"}"), &[3])),
+            &["1 of 10 requests were refused with 400: longer than max_model_len"],
+        ),
+        (
+            Box::new(move |r| asked(r, Completion { cut_after: Some(2), ..speculating(r) }.reply(r), &[3])),
+            &["1 of 10 requests broke off"],
+        ),
+        (
+            Box::new(move |r| asked(r, text(200, &["content-type: text/html"], "<html>hello"), &[3])),
+            &["answered with something else than a completion: the answer is no stream of events but `text/html`"],
+        ),
+        (
+            Box::new(move |r| {
+                let short = Completion { chunks: vec![1, 2], reason: "stop", ..speculating(r) };
+                asked(r, short.reply(r), &[3, 5, 6])
+            }),
+            &["3 answers are shorter than asked for"],
+        ),
+        (
+            Box::new(|r| Completion { usage: false, ids: false, ..speculating(r) }.reply(r)),
+            &["10 answers came without usage", "those of 10 answers are spread evenly"],
+        ),
+        (
+            Box::new(|r| {
+                let rounds =
+                    json!({ "per_step_drafted": [3, 3, 3, 3, 3, 3, 3], "per_step_accepted": [0, 0, 0, 0, 0, 0, 0] });
+                Completion { metrics: Some(json!({ "speculative_decoding": rounds })), ..Completion::of(r) }.reply(r)
+            }),
+            &["not one of 210 drafted tokens was accepted"],
+        ),
+        (
+            Box::new(|r| {
+                let k = if r.nth < 6 { 3 } else { 1 };
+                let rounds = json!({ "per_step_drafted": vec![k; 7], "per_step_accepted": [0, 0, 1, 0, 0, 0, 0] });
+                Completion { metrics: Some(json!({ "speculative_decoding": rounds })), ..Completion::of(r) }.reply(r)
+            }),
+            &["drafts had several lengths (1, 3): K changed during the run"],
+        ),
+    ];
+    for (says, expected) in cases {
+        let place = Place::holding(EXPERIMENT);
+        let server = stub(move |r| says(r));
+        let out = observe(&place, &server.url("127.0.0.1"), &[]);
+        assert!(out.status.success(), "{}", stderr(&out));
+        expected.iter().for_each(|said| assert!(stderr(&out).contains(said), "{said}: {}", stderr(&out)));
+        let requests = summary(&place)["variants"][0]["requests"].as_u64();
+        assert_eq!(requests, Some(10));
+    }
+}
+
+#[test]
+fn refused_for_now_is_asked_again_where_that_is_wanted() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| match r.nth {
+        4 => Reply::Text(429, vec!["retry-after: 0".into()], "{}".into()),
+        _ => speculating(r).reply(r),
+    });
+    let out = observe(&place, &server.url("127.0.0.1"), &["--set", "observe.retries=2"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stderr(&out).contains("1 requests were sent again"), "{}", stderr(&out));
+    assert!(!stderr(&out).contains("refused"), "{}", stderr(&out));
+}
+
+#[test]
+fn a_server_that_refuses_everything_is_not_asked_on() {
+    for (status, body, said) in [
+        (401, "{\"error\":{\"message\":\"no key\"}}", "FORETOKEN_API_KEY"),
+        (404, "{\"detail\":\"Not Found\"}", "set observe.model"),
+        (400, "{\"detail\":\"prompt must be a string\"}", "observe.send = \"text\""),
+    ] {
+        let place = Place::holding(EXPERIMENT);
+        let asked = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let server = stub(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Reply::Text(status, vec![], body.into())
+        });
+        let out = observe(&place, &server.url("127.0.0.1"), &[]);
+        assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
+        assert!(stderr(&out).contains(said), "{}", stderr(&out));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn the_key_is_sent_and_never_told() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| match r.headers.iter().any(|h| h.eq_ignore_ascii_case("authorization: Bearer hunter2")) {
+        true => speculating(r).reply(r),
+        false => Reply::Text(401, vec![], "{}".into()),
+    });
+    let mut command = place.foretoken();
+    let out =
+        command.args(["observe", &server.url("127.0.0.1"), "x.toml", "-o", "out"]).env("FORETOKEN_API_KEY", "hunter2");
+    let out = out.output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said = [&out.stdout, &out.stderr].map(|b| String::from_utf8_lossy(b).into_owned()).concat();
+    assert!(!said.contains("hunter2"));
+    let recorded = std::fs::read(place.path("out/recordings/v0-s0.obs")).unwrap();
+    assert!(!recorded.windows(7).any(|w| w == b"hunter2"));
+}
+
+#[test]
+fn a_server_that_dies_leaves_what_was_seen() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| Completion { gap: Duration::from_millis(2), ..speculating(r) }.reply(r));
+    let switch = server.switch();
+    let dying = stub({
+        let switch = switch.clone();
+        move |r| {
+            if r.nth == 5 {
+                switch.store(true, Ordering::Relaxed);
+            }
+            if switch.load(Ordering::Relaxed) { Reply::Close } else { speculating(r).reply(r) }
+        }
+    });
+    let out = observe(&place, &dying.url("127.0.0.1"), &[]);
+    assert!(out.status.success(), "closed connections are of single requests: {}", stderr(&out));
+    assert!(stderr(&out).contains("broke off"), "{}", stderr(&out));
+    let resumed = observe(&place, &dying.url("127.0.0.1"), &["--resume"]);
+    assert!(resumed.status.success() && stderr(&resumed).contains("(complete)"), "{}", stderr(&resumed));
+}

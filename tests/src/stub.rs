@@ -1,0 +1,276 @@
+//! A server that says what a test wants it to say: HTTP/1.1 with server-sent events, as OpenAI-compatible servers speak it. It computes
+//! nothing.
+
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A request as the stub got it.
+#[derive(Debug)]
+pub struct Request {
+    /// Below the address, with its slash.
+    pub path: String,
+    /// Its headers, lines as they came.
+    pub headers: Vec<String>,
+    /// Its body, null where there is none.
+    pub body: Value,
+    /// Completions that were asked for before.
+    pub nth: usize,
+}
+
+/// What the stub answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// A whole answer: status, further headers, body.
+    Text(u16, Vec<String>, String),
+    /// A stream of events, each after a wait; without `[DONE]` it breaks off.
+    Events(Vec<(Duration, String)>),
+    /// Nothing, and the connection is closed.
+    Close,
+}
+
+/// An answer of a completion, as vLLM streams it.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    /// Tokens in each chunk; the last one ends the answer.
+    pub chunks: Vec<usize>,
+    /// Before the first chunk.
+    pub first: Duration,
+    /// Between chunks.
+    pub gap: Duration,
+    /// Are token ids told?
+    pub ids: bool,
+    /// Is the usage told?
+    pub usage: bool,
+    /// Why it ended.
+    pub reason: &'static str,
+    /// What the server measured.
+    pub metrics: Option<Value>,
+    /// Chunks after which it breaks off.
+    pub cut_after: Option<usize>,
+}
+
+impl Completion {
+    /// One token a chunk, as many as are asked for, at once.
+    pub fn of(request: &Request) -> Completion {
+        let tokens = request.body["max_tokens"].as_u64().unwrap_or(1) as usize;
+        Completion {
+            chunks: vec![1; tokens],
+            first: Duration::ZERO,
+            gap: Duration::ZERO,
+            ids: true,
+            usage: true,
+            reason: "length",
+            metrics: None,
+            cut_after: None,
+        }
+    }
+
+    /// As a reply.
+    pub fn reply(&self, request: &Request) -> Reply {
+        let prompt = &request.body["prompt"];
+        let prompt_tokens = prompt.as_array().map_or_else(|| prompt.as_str().map_or(0, str::len), Vec::len);
+        let mut events = Vec::new();
+        let mut so_far = 0;
+        for (i, &n) in self.chunks.iter().enumerate() {
+            if self.cut_after == Some(i) {
+                return Reply::Events(events);
+            }
+            let ids: Vec<usize> = (so_far..so_far + n).map(|t| 97 + t % 26).collect();
+            so_far += n;
+            let text: String = ids.iter().map(|&id| char::from(id as u8)).collect();
+            let mut choice = json!({ "index": 0, "text": text, "finish_reason": null });
+            if self.ids {
+                choice["token_ids"] = json!(ids);
+            }
+            if i + 1 == self.chunks.len() {
+                choice["finish_reason"] = self.reason.into();
+            }
+            let wait = if i == 0 { self.first } else { self.gap };
+            events.push((wait, json!({ "object": "text_completion", "choices": [choice] }).to_string()));
+        }
+        if self.usage {
+            let mut last =
+                json!({ "choices": [], "usage": { "prompt_tokens": prompt_tokens, "completion_tokens": so_far } });
+            if let Some(metrics) = &self.metrics {
+                last["metrics"] = metrics.clone();
+            }
+            events.push((Duration::ZERO, last.to_string()));
+        }
+        events.push((Duration::ZERO, "[DONE]".into()));
+        Reply::Events(events)
+    }
+}
+
+type Say = dyn Fn(&Request) -> Reply + Send + Sync;
+
+/// A running stub. It ends with the process, or when it is told to.
+pub struct Stub {
+    address: SocketAddr,
+    scheme: &'static str,
+    closed: Arc<AtomicBool>,
+    /// The certificate (PEM), where it speaks TLS.
+    pub certificate: Option<String>,
+}
+
+impl Stub {
+    /// Starts one that answers completions so, and has a model `stub`.
+    pub fn start(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
+        Stub::listen(Arc::new(say), None)
+    }
+
+    /// Starts one that speaks TLS as the host `name`.
+    ///
+    /// # Panics
+    /// Where no certificate can be made.
+    pub fn start_tls(name: &str, say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
+        let own = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .expect("a certificate with its key");
+        let stub = Stub::listen(Arc::new(say), Some(Arc::new(tls)));
+        Stub { certificate: Some(own.cert.pem()), scheme: "https", ..stub }
+    }
+
+    fn listen(say: Arc<Say>, tls: Option<Arc<ServerConfig>>) -> Stub {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let closed = Arc::new(AtomicBool::new(false));
+        let (over, asked) = (closed.clone(), Arc::new(AtomicUsize::new(0)));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (say, over, asked, tls) = (say.clone(), over.clone(), asked.clone(), tls.clone());
+                std::thread::spawn(move || {
+                    let _ = stream.set_nodelay(true);
+                    match tls.map(ServerConnection::new) {
+                        Some(Ok(tls)) => {
+                            serve(&mut BufReader::new(StreamOwned::new(tls, stream)), &*say, &over, &asked)
+                        }
+                        Some(Err(_)) => None,
+                        None => serve(&mut BufReader::new(stream), &*say, &over, &asked),
+                    }
+                });
+            }
+        });
+        Stub { address, scheme: "http", closed, certificate: None }
+    }
+
+    /// Its address; a host of the test's choice may stand in it.
+    pub fn url(&self, host: &str) -> String {
+        format!("{}://{host}:{}", self.scheme, self.address.port())
+    }
+
+    /// Whoever sets it ends the stub: connections break, and no new ones are answered.
+    pub fn switch(&self) -> Arc<AtomicBool> {
+        self.closed.clone()
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        // Wakes whoever waits for a connection.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// Answers the requests of a connection until it ends.
+fn serve<S: Read + Write>(stream: &mut BufReader<S>, say: &Say, over: &AtomicBool, asked: &AtomicUsize) -> Option<()> {
+    loop {
+        let request = read(stream, asked)?;
+        if over.load(Ordering::Relaxed) {
+            return None;
+        }
+        let reply = match request.path.as_str() {
+            "/v1/models" | "/version" | "/metrics" | "/v1/completions" => say(&request),
+            _ => Reply::Text(404, vec![], "{\"detail\":\"Not Found\"}".into()),
+        };
+        write(stream.get_mut(), &reply, over)?;
+    }
+}
+
+fn read(stream: &mut impl BufRead, asked: &AtomicUsize) -> Option<Request> {
+    let mut first = String::new();
+    if stream.read_line(&mut first).ok()? == 0 {
+        return None;
+    }
+    let path = first.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok()?;
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(n) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = n.trim().parse().ok()?;
+        }
+        headers.push(line.to_owned());
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let nth = if path == "/v1/completions" { asked.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    Some(Request { path, headers, body, nth })
+}
+
+/// `None`: the connection is to be closed.
+fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()> {
+    match reply {
+        Reply::Close => None,
+        Reply::Text(status, headers, body) => {
+            let headers: String = headers.iter().map(|h| format!("{h}\r\n")).collect();
+            let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len());
+            stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).ok()
+        }
+        Reply::Events(events) => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+            stream.write_all(head.as_bytes()).ok()?;
+            let mut ended = false;
+            for (wait, data) in events {
+                if !wait.is_zero() {
+                    stream.flush().ok()?;
+                    sleep(*wait);
+                }
+                if over.load(Ordering::Relaxed) {
+                    return None;
+                }
+                let event = format!("data: {data}\n\n");
+                stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).ok()?;
+                ended = data == "[DONE]";
+            }
+            if ended {
+                stream.write_all(b"0\r\n\r\n").ok()?;
+            }
+            stream.flush().ok()?;
+            ended.then_some(())
+        }
+    }
+}
+
+/// What a stub says besides completions: one model called `stub` of up to 512 tokens, a version, and the given metrics.
+pub fn aside(request: &Request, metrics: &str) -> Option<Reply> {
+    let text = |body: String| Some(Reply::Text(200, vec![], body));
+    match request.path.as_str() {
+        "/v1/models" => text(json!({ "data": [{ "id": "stub", "max_model_len": 512 }] }).to_string()),
+        "/version" => text(json!({ "version": "0.0.stub" }).to_string()),
+        "/metrics" => text(metrics.to_owned()),
+        _ => None,
+    }
+}
