@@ -36,7 +36,7 @@ struct Prompt {
 struct Answer {
     token_ids: Vec<u32>,
     logits: Vec<f32>,
-    behind: Vec<[(u32, f32); 3]>,
+    behind: Vec<[(u32, f32); 7]>,
 }
 
 fn main() -> ExitCode {
@@ -101,8 +101,8 @@ fn decode(tokens: &str, wide: bool) -> Result<(), Box<dyn Error>> {
     Ok(out.flush()?)
 }
 
-/// The largest four with their tokens; of equals the earlier first, as in decoding.
-fn best(logits: &[f32]) -> [(u32, f32); 4] {
+/// The largest eight with their tokens; of equals the earlier first, as in decoding.
+fn best(logits: &[f32]) -> [(u32, f32); 8] {
     let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     std::array::from_fn(|i| all[i])

@@ -158,6 +158,19 @@ def held_against(ours: list[dict], theirs: list[dict]) -> dict:
     }
 
 
+def spread(value, indent: str = "") -> str:
+    """JSON with a line for each difference and each text."""
+    deep = lambda v: isinstance(v, (dict, list)) and (len(v) > 64 or any(isinstance(x, (dict, list)) for x in (v.values() if isinstance(v, dict) else v)))
+    if not deep(value):
+        return json.dumps(value)
+    inner = indent + " "
+    if isinstance(value, dict):
+        parts, ends = [f"{json.dumps(key)}: {spread(v, inner)}" for key, v in value.items()], "{}"
+    else:
+        parts, ends = [spread(v, inner) for v in value], "[]"
+    return f"{ends[0]}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{ends[1]}"
+
+
 def compare(options) -> None:
     prompts = read(options.prompts)
     runs = {name: read(options.prompts.parent / f"{name}.jsonl") for name in options.names}
@@ -174,7 +187,7 @@ def compare(options) -> None:
         "texts": [text(answer["token_ids"]) for answer in runs[first]],
         "held_against_first": {name: held_against(runs[first], runs[name]) for name in others},
     }
-    options.fixture.write_text(json.dumps(fixture, indent=1) + "\n")
+    options.fixture.write_text(spread(fixture) + "\n")
     print(json.dumps(fixture["positions_with_a_gap_below"]))
     for pair, count in fixture["same_texts"].items():
         print(f"{count:4} {pair}")
