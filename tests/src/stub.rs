@@ -139,8 +139,9 @@ impl Stub {
             .with_no_client_auth()
             .with_single_cert(vec![own.cert.der().clone()], key)
             .expect("a certificate with its key");
-        let stub = Stub::listen(Arc::new(say), Some(Arc::new(tls)));
-        Stub { certificate: Some(own.cert.pem()), scheme: "https", ..stub }
+        let mut stub = Stub::listen(Arc::new(say), Some(Arc::new(tls)));
+        (stub.certificate, stub.scheme) = (Some(own.cert.pem()), "https");
+        stub
     }
 
     fn listen(say: Arc<Say>, tls: Option<Arc<ServerConfig>>) -> Stub {
