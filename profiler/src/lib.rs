@@ -5,11 +5,12 @@
 
 mod assess;
 mod busy;
+mod calibrated;
 mod fit;
 mod linear;
 mod measure;
 mod modelled;
-mod nnls;
+pub mod nnls;
 mod partial;
 mod profile;
 mod setup;
@@ -22,6 +23,7 @@ pub use assess::{
     FOLDS, INTERRUPTED, TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, folds, median,
 };
 pub use busy::{Busy, CpuTime};
+pub use calibrated::{CALIBRATED_VERSION, Calibrated, CalibratedModel};
 pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};
 pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Visit, collect, drift, measure, schedule};

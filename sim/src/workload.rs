@@ -83,6 +83,8 @@ pub struct Workload {
     pub categories: Vec<String>,
     /// The recorded acceptance that requests point to.
     pub recordings: Vec<Recording>,
+    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …, of what the recordings leave unknown, where they bring it.
+    pub hazards: Vec<f64>,
 }
 
 impl Workload {

@@ -107,6 +107,7 @@ pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> 
     let mut out = Workload {
         categories: w.categories.clone(),
         recordings: w.recordings.clone(),
+        hazards: w.hazards.clone(),
         prefix_block: w.prefix_block,
         ..Workload::default()
     };

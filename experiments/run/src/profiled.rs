@@ -3,8 +3,9 @@
 //! The profile is put into the document's tree before the experiment is read, so that everything behind it knows latency
 //! models and coefficients only. What it filled in is taken out again where the experiment is written beside its results.
 
-use foretoken_profiler::{Profile, ProfileError, Range, Role, Truth};
-use foretoken_sim::{LatencyModel, PassShape, Time};
+use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::{Coefficients, ContextReads, LatencyModel, PassShape, Time};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path as FilePath;
@@ -37,7 +38,8 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         let problem = document.problem_at(&at, format!("cannot read the profile: {e}"));
         problem.help("a relative path starts at the experiment's folder; `foretoken profile` makes a profile")
     })?;
-    let profile = read(&file.display().to_string(), &text)?;
+    let truth = truth(document)?;
+    let costs = costs(document, &file.display().to_string(), &text, truth)?;
     for key in ["target", "draft"] {
         let own = Path::of("hardware").key(key);
         if document.get(&own).is_some() {
@@ -46,11 +48,10 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(problem.help("keep one of them"));
         }
     }
-    let truth = truth(document)?;
     let mut filled = Filled {
         keys: Vec::new(),
-        ranges: Some((profile.range(Role::Target, truth), profile.range(Role::Draft, truth))),
-        warning: profile.distrust().map(|why| format!("{given}: {why}")),
+        ranges: Some(costs.ranges),
+        warning: costs.distrust.as_ref().map(|why| format!("{given}: {why}")),
         changed: changed(given, &text),
     };
     let mut put = |document: &mut Document, path: Path, value: &toml::Value| {
@@ -59,23 +60,22 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         Ok::<(), Box<Problem>>(())
     };
     let mut line_is_ours = false;
-    for role in Role::BOTH {
-        let spec = as_toml(&profile.truth(role, truth))?;
-        put(document, Path::of("hardware").key(role.name()), &spec)?;
+    for (role, (truth, belief_is)) in Role::BOTH.into_iter().zip(&costs.models) {
+        put(document, Path::of("hardware").key(role.name()), &as_toml(truth)?)?;
         let belief = Path::of("belief").key(role.name());
         // A belief that is given, or fitted to another machine, is the user's.
         if document.get(&belief).is_none() && document.get(&Path::of("belief.fitted_to")).is_none() {
-            put(document, belief, &as_toml(&profile.belief(role))?)?;
+            put(document, belief, &as_toml(belief_is)?)?;
             line_is_ours |= role == Role::Target;
         }
     }
     // The target's line is only good with the counting it was fitted with, whatever the truth counts.
     let reads = Path::of("belief.context_reads");
     if line_is_ours && document.get(&reads).is_none() {
-        put(document, reads, &as_toml(&profile.context_reads)?)?;
+        put(document, reads, &as_toml(&costs.belief_reads)?)?;
     }
     let reads = Path::of("hardware.context_reads");
-    let own = as_toml(&profile.reads(Role::Target, truth))?;
+    let own = as_toml(&costs.reads)?;
     match document.text_at(&reads) {
         None => put(document, reads, &own)?,
         Some(given) if Some(given.as_str()) == own.as_str() => {}
@@ -84,15 +84,79 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
             return Err(document.problem_at(&reads, message).help("leave it out: the profile gives it"));
         }
     }
+    // What the host takes between steps is known of a server, and whoever says otherwise may.
+    let overhead = Path::of("engine.step_overhead_s");
+    if let Some(seconds) = costs.step_overhead_s.filter(|_| document.get(&overhead).is_none()) {
+        put(document, overhead, &toml::Value::Float(seconds))?;
+    }
     if wants_noise(document)? {
         let path = Path::of("hardware.noise_cv");
         if document.get(&path).is_some() {
             let message = "hardware.noise_cv and hardware.profile_noise both give the noise of a pass";
             return Err(document.problem_at(&path, message).help("keep one of them"));
         }
-        put(document, path, &toml::Value::Float(profile.target.noise_cv))?;
+        put(document, path, &toml::Value::Float(costs.noise_cv))?;
     }
     Ok(filled)
+}
+
+/// What a profile says, of either kind.
+struct Costs {
+    /// What passes of target and draft cost, and what policies believe of them.
+    models: [(LatencySpec, Coefficients); 2],
+    /// How the truth counts the context of a verify pass.
+    reads: ContextReads,
+    /// How the belief does.
+    belief_reads: ContextReads,
+    ranges: (Range, Range),
+    noise_cv: f64,
+    step_overhead_s: Option<f64>,
+    distrust: Option<String>,
+}
+
+/// The costs of a profile's text: of one that was measured pass by pass, or calibrated to a server.
+fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
+    if !is_calibrated(name, text)? {
+        let p = read(name, text)?;
+        return Ok(Costs {
+            models: Role::BOTH.map(|role| (p.truth(role, truth), p.belief(role))),
+            reads: p.reads(Role::Target, truth),
+            belief_reads: p.context_reads,
+            ranges: (p.range(Role::Target, truth), p.range(Role::Draft, truth)),
+            noise_cv: p.target.noise_cv,
+            step_overhead_s: None,
+            distrust: p.distrust(),
+        });
+    }
+    if truth != Truth::Table {
+        let message =
+            "hardware.truth chooses among the descriptions of a measured profile, and a calibrated one has one";
+        return Err(document.problem_at(&Path::of("hardware.truth"), message.to_owned()).help("leave it out"));
+    }
+    let c = read_calibrated(name, text)?;
+    Ok(Costs {
+        models: [(c.target.cost, c.target.belief), (c.draft.cost, c.draft.belief)],
+        reads: c.context_reads,
+        belief_reads: c.context_reads,
+        ranges: (c.target.range, c.draft.range),
+        noise_cv: c.noise_cv,
+        step_overhead_s: Some(c.step_overhead_s),
+        distrust: c.warnings.first().cloned(),
+    })
+}
+
+fn is_calibrated(name: &str, text: &str) -> Result<bool> {
+    Ok(Calibrated::is_one(&Document::parse(name, text)?.read()?))
+}
+
+/// Reads a calibrated profile's text, known to the user as `name`.
+pub fn read_calibrated(name: &str, text: &str) -> Result<Calibrated> {
+    let document = Document::parse(name, text)?;
+    let calibrated: Calibrated = document.read()?;
+    calibrated.check().map_err(|(key, why)| {
+        document.problem_at(&Path::of(&key), format!("{name}: {key}: {why}")).help("`foretoken calibrate` makes one")
+    })?;
+    Ok(calibrated)
 }
 
 /// Reads a profile's text, known to the user as `name`.

@@ -10,6 +10,7 @@ pub fn first(workload: &Workload, requests: usize) -> Workload {
     let mut cut: Workload = (0..n).map(|id| workload.get(id)).collect();
     cut.categories.clone_from(&workload.categories);
     cut.recordings.clone_from(&workload.recordings);
+    cut.hazards.clone_from(&workload.hazards);
     cut.prefix_block = workload.prefix_block;
     cut
 }

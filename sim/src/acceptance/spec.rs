@@ -184,14 +184,18 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                common.with(Recorded::new(workload, hazards.clone(), false, seed))
+                // Those that the recordings bring, unless somebody says otherwise.
+                let own = !workload.hazards.is_empty() && *hazards == pooled();
+                let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
+                common.with(Recorded::new(workload, hazards, false, seed))
             }
             Rates::Table(table) => {
                 if let Some(i) = without_recording(workload) {
                     return bad("source.table", format!("request {i} was given no recording of the table"));
                 }
                 let wraps = table.beyond == Beyond::Wrap;
-                common.with(Recorded::new(workload, pooled(), wraps, seed))
+                let hazards = if workload.hazards.is_empty() { pooled() } else { workload.hazards.clone() };
+                common.with(Recorded::new(workload, hazards, wraps, seed))
             }
         })
     }

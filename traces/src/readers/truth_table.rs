@@ -4,7 +4,7 @@ use super::collector::{Collector, Names};
 use super::trace::Trace;
 use crate::error::TraceError;
 use crate::trace_spec::TraceSpec;
-use crate::truth::{TruthTable, recording};
+use crate::truth::TruthTable;
 use foretoken_sim::{Request, Time};
 
 const NAMES: Names = Names { time: "", prompt: "prompt_len", output: "output_len" };
@@ -14,11 +14,14 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let table = TruthTable::read(&spec.path)?;
     let names = table.header.families.iter();
     let categories: Vec<u16> = names.map(|name| collector.category(0, name)).collect::<Result<_, _>>()?;
-    for (i, output) in (1..).zip(&table.outputs) {
+    let recordings = table.recordings();
+    for ((i, output), recorded) in (1..).zip(&table.outputs).zip(recordings) {
         let mut request = Request::new(Time::ZERO, output.prompt_len, output.ranks.len() as u32);
         request.category = categories[usize::from(output.family)];
-        request.recording = Some(collector.recording(recording(output)));
+        request.recording = Some(collector.recording(recorded));
         collector.push(i, request, NAMES)?;
     }
-    collector.finish()
+    let mut trace = collector.finish()?;
+    trace.workload.hazards = table.header.observed.iter().flat_map(|o| &o.hazards).copied().collect();
+    Ok(trace)
 }

@@ -1,6 +1,6 @@
 //! Dealing a table's recordings out to a workload that has lengths and categories of its own.
 
-use super::{TruthTable, recording};
+use super::TruthTable;
 use crate::error::TraceError;
 use foretoken_sim::acceptance::Beyond;
 use foretoken_sim::{Luck, Stream, Workload};
@@ -59,7 +59,8 @@ impl TruthTable {
             let name = path.display();
             notes.push(format!("{name}: {n} of {of} requests are longer than their recording, which begins again"));
         }
-        workload.recordings = self.outputs.iter().map(recording).collect();
+        workload.recordings = self.recordings();
+        workload.hazards = self.header.observed.iter().flat_map(|o| &o.hazards).copied().collect();
         workload.recording = recordings;
         Ok(notes)
     }

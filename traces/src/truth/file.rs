@@ -124,7 +124,7 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     if unpacked.len() as u64 != expected {
         return Err(bad(format!("is damaged: its columns have {} bytes and should have {expected}", unpacked.len())));
     }
-    let outputs = split(&unpacked, outputs as usize, positions as usize, header.families.len());
+    let outputs = split(&unpacked, outputs as usize, positions as usize, &header);
     let outputs = outputs.map_err(|what| bad(format!("is a damaged truth table: {what}")))?;
     Ok(TruthTable { header, outputs })
 }
@@ -156,7 +156,8 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
 }
 
 /// The columns, which have the right size, as outputs.
-fn split(columns: &[u8], n: usize, positions: usize, families: usize) -> Result<Vec<RecordedOutput>, String> {
+fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Result<Vec<RecordedOutput>, String> {
+    let (families, observed) = (header.families.len(), header.observed.is_some());
     let (families_of, rest) = columns.split_at(2 * n);
     let (prompts, rest) = rest.split_at(4 * n);
     let (lengths, rest) = rest.split_at(4 * n);
@@ -178,8 +179,8 @@ fn split(columns: &[u8], n: usize, positions: usize, families: usize) -> Result<
             (length == 0, "is empty"),
             (prompt_len == 0, "has no prompt"),
             (usize::from(family) >= families, "is of a family without a name"),
-            (own_ranks.contains(&0), "has a rank of 0"),
-            (own_confidences.contains(&0), "has a confidence of 0"),
+            (!observed && own_ranks.contains(&0), "has a rank of 0"),
+            (!observed && own_confidences.contains(&0), "has a confidence of 0"),
         ];
         if let Some((_, what)) = fault.into_iter().find(|f| f.0) {
             return Err(format!("output {i} {what}"));

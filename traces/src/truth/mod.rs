@@ -48,7 +48,26 @@ pub struct TruthHeader {
     pub temperature: f64,
     /// Names of the families of prompts.
     pub families: Vec<String>,
+    /// What is known of it, where a server was observed and not a pair profiled: then positions may be unknown, and there are no
+    /// ranks and no confidences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedTruth>,
 }
+
+/// What a server lets see of its draft: at each position that was drafted whether it was right. Behind a round in which everything was
+/// accepted stands a position that nobody drafted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObservedTruth {
+    /// The draft lengths that were observed.
+    pub lengths: Vec<u32>,
+    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …: of the unknown positions. The last one repeats.
+    pub hazards: Vec<f64>,
+    /// How many of the hazards were observed; the others are extrapolated.
+    pub seen: usize,
+}
+
+/// The rank of a position at which nothing was drafted, in observed tables.
+pub const NOT_DRAFTED: u8 = 0;
 
 /// A model of the pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +107,16 @@ impl RecordedOutput {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }
 
+    /// Of what a server was seen to accept: whether it was right at each output position, `None` where nothing was drafted.
+    pub fn observed(family: u16, prompt_len: u32, bits: &[Option<bool>]) -> RecordedOutput {
+        let rank = |bit: &Option<bool>| match bit {
+            None => NOT_DRAFTED,
+            Some(true) => 1,
+            Some(false) => u8::MAX,
+        };
+        RecordedOutput { family, prompt_len, ranks: bits.iter().map(rank).collect(), confidences: vec![0; bits.len()] }
+    }
+
     /// Calls `each` with the tokens accepted in every round of a fixed length `k`, one round after the other, as a server
     /// has them: the first starts at output position 1, since the prefill itself gives position 0, and a round moves on by
     /// what was accepted and one. Behind the end nothing is right.
@@ -104,17 +133,37 @@ impl RecordedOutput {
 impl TruthTable {
     /// The recordings, as a workload holds them.
     pub fn recordings(&self) -> Vec<Recording> {
-        self.outputs.iter().map(recording).collect()
+        self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }
 }
 
-pub(crate) fn recording(output: &RecordedOutput) -> Recording {
+pub(crate) fn recording(output: &RecordedOutput, observed: bool) -> Recording {
+    if observed {
+        return observed_recording(output);
+    }
     Recording {
         bits: output.ranks.iter().map(|&rank| Some(rank == 1)).collect(),
         accepted_before: vec![0; output.ranks.len()],
         ranks: output.ranks.clone(),
         confidences: (0..output.ranks.len()).map(|n| output.confidence(n)).collect(),
     }
+}
+
+/// An output of an observed table as a recording. How many were accepted before an unknown position is how many right ones stand directly
+/// before it.
+pub fn observed_recording(output: &RecordedOutput) -> Recording {
+    let ranks = &output.ranks;
+    let mut accepted_before = vec![0; ranks.len()];
+    let mut run = 0u8;
+    for (before, &rank) in accepted_before.iter_mut().zip(ranks) {
+        match rank {
+            1 => run = run.saturating_add(1),
+            NOT_DRAFTED => *before = std::mem::take(&mut run),
+            _ => run = 0,
+        }
+    }
+    let bit = |&rank: &u8| (rank != NOT_DRAFTED).then_some(rank == 1);
+    Recording { bits: ranks.iter().map(bit).collect(), accepted_before, ranks: Vec::new(), confidences: Vec::new() }
 }
 
 #[cfg(test)]

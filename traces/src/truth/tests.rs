@@ -31,6 +31,7 @@ fn header() -> TruthHeader {
         prompts_digest: "e".repeat(64),
         temperature: 0.0,
         families: ["copy", "facts", "arithmetic"].map(String::from).to_vec(),
+        observed: None,
     }
 }
 

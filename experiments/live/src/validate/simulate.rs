@@ -83,6 +83,7 @@ pub fn requests_of(head: &Head, own: &Workload) -> Workload {
     let mut workload: Workload = (0..head.arrival.len()).map(request).collect();
     workload.categories.clone_from(&own.categories);
     workload.recordings.clone_from(&own.recordings);
+    workload.hazards.clone_from(&own.hazards);
     workload
 }
 

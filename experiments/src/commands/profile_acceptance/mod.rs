@@ -51,6 +51,7 @@ pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
         prompts: prompts.source,
         temperature: 0.0,
         families: prompts.families,
+        observed: None,
     };
     finish(args, &TruthTable { header, outputs })
 }

@@ -1,0 +1,84 @@
+//! The steps of observed runs as what a cost model sees of them: how many requests and tokens, how much context, how long.
+
+use crate::source::Source;
+use foretoken_observed::request::Answer;
+use foretoken_sim::Time;
+
+/// A step of a busy server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepRow {
+    /// Index of its run.
+    pub source: usize,
+    /// Where in its run it lies, 0 to 1.
+    pub when: f64,
+    /// Drafts made behind it, for each request; 0 is none.
+    pub k: u32,
+    /// Requests that decode.
+    pub decodes: u32,
+    /// Their tokens: one each, and the drafts that are verified.
+    pub verified: u64,
+    /// Prompts, or pieces of them.
+    pub prompts: u32,
+    /// Their tokens.
+    pub prompt_tokens: u64,
+    /// Tokens in KV of the requests that decode, before the step.
+    pub context: u64,
+    /// How long the worker took, seconds.
+    pub elapsed_s: f64,
+    /// From the line before to this one, less that: the host's part, seconds. `None` where the server may have waited for requests.
+    pub host_s: Option<f64>,
+}
+
+/// Host times beyond this many times the median are of somebody else.
+const OUTLIER: f64 = 10.0;
+
+/// The steps of all runs. The first of a run, which warms up, is left out.
+pub fn rows(sources: &[Source]) -> Vec<StepRow> {
+    let mut all = Vec::new();
+    for (source, s) in sources.iter().enumerate() {
+        let steps = &s.run.steps;
+        let last = steps.last().map_or(Time::ZERO, |s| s.end).as_s().max(f64::MIN_POSITIVE);
+        for (before, step) in steps.iter().zip(steps.iter().skip(1)) {
+            let logged = step.logged;
+            // A request that decodes was running before: the server went from one step to the next.
+            let busy = logged.generation_requests > 0 && logged.iteration == before.logged.iteration + 1;
+            let period = step.end.saturating_sub(before.end).as_s();
+            all.push(StepRow {
+                source,
+                when: step.end.as_s() / last,
+                k: s.k.unwrap_or(0),
+                decodes: logged.generation_requests,
+                verified: logged.generation_tokens,
+                prompts: logged.context_requests,
+                prompt_tokens: logged.context_tokens,
+                context: context(&s.run.answers, step.start),
+                elapsed_s: logged.elapsed_s,
+                host_s: (busy && period > logged.elapsed_s).then(|| period - logged.elapsed_s),
+            });
+        }
+    }
+    all.retain(|r| r.elapsed_s > 0.0 && r.verified + r.prompt_tokens > 0);
+    drop_outliers(&mut all);
+    all
+}
+
+/// Tokens in KV of the requests that have some of their answer and not all, at an instant.
+fn context(answers: &[Answer], at: Time) -> u64 {
+    let of = |a: &Answer| {
+        let emitted: u32 = a.chunks.iter().take_while(|c| c.0 <= at).map(|c| c.1).sum();
+        let running = emitted > 0 && a.chunks.last().is_some_and(|c| c.0 > at);
+        if running { u64::from(a.prompt_len() + emitted) } else { 0 }
+    };
+    answers.iter().map(of).sum()
+}
+
+/// Steps that another process interrupted say nothing of the server: among steps of the same requests and tokens those that took many
+/// times the median.
+fn drop_outliers(rows: &mut Vec<StepRow>) {
+    let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
+    host.sort_by(f64::total_cmp);
+    let Some(&middle) = host.get(host.len() / 2) else { return };
+    for row in rows {
+        row.host_s = row.host_s.filter(|h| *h <= OUTLIER * middle);
+    }
+}

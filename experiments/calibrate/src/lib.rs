@@ -1,0 +1,7 @@
+//! From observed runs to what a simulation needs (costs, acceptance, a trace), and back: what a server would have done, and what it should do.
+
+pub mod acceptance;
+pub mod costs;
+pub mod fit;
+pub mod predict;
+pub mod source;

@@ -1,0 +1,120 @@
+//! What a calibration is made from: observed runs, each with the digest of its recording.
+
+use foretoken_observed::Unread;
+use foretoken_observed::findings::findings;
+use foretoken_observed::recording::{Recording, read_recording};
+use foretoken_observed::run::ObservedRun;
+use foretoken_run::cells::{Manifest, RECORDINGS};
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+
+/// An observed run.
+#[derive(Debug)]
+pub struct Source {
+    /// Its recording.
+    pub path: PathBuf,
+    /// BLAKE3 of the recording, in hexadecimal.
+    pub digest: String,
+    /// The recording.
+    pub recording: Recording,
+    /// What it tells.
+    pub run: ObservedRun,
+    /// What whoever uses it should know.
+    pub findings: Vec<String>,
+    /// The draft length that the server ran with; `None` where it chose several.
+    pub k: Option<u32>,
+}
+
+impl Source {
+    /// Of a recording's file.
+    pub fn open(path: &Path) -> Result<Source> {
+        let bytes = fs_err::read(path).map_err(|e| Problem::bad_input(e.to_string()))?;
+        let recording = read_recording(path).map_err(unread)?;
+        let run = ObservedRun::of(&recording);
+        let findings = findings(&recording, &run);
+        let k = draft_length(&run);
+        let digest = blake3::hash(&bytes).to_hex().to_string();
+        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k })
+    }
+
+    /// How it is called in tables: the folder that its recording lies in, or the file.
+    pub fn name(&self) -> String {
+        let folder = self.path.parent().and_then(Path::parent);
+        let name = folder.filter(|f| f.join(RECORDINGS).is_dir()).and_then(Path::file_name);
+        let cell = self.path.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        match name {
+            Some(folder) if cell == "v0-s0" => folder.to_string_lossy().into_owned(),
+            Some(folder) => format!("{}/{cell}", folder.to_string_lossy()),
+            None => cell,
+        }
+    }
+}
+
+/// The observed runs that lie at these places: results folders of `observe`, or recordings.
+///
+/// # Errors
+/// Nothing is there, or it is damaged or something else.
+pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
+    let mut all: Vec<Source> = Vec::new();
+    for path in paths {
+        for recording in recordings(path)? {
+            let source = Source::open(&recording)?;
+            if let Some(same) = all.iter().find(|s| s.digest == source.digest) {
+                let (a, b) = (same.path.display(), source.path.display());
+                return Err(Problem::bad_input(format!("{a} and {b} are the same recording"))
+                    .help("name each observed run once: a run that counts twice makes errors look small"));
+            }
+            all.push(source);
+        }
+    }
+    Ok(all)
+}
+
+/// The recordings at a place, in order.
+fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let nothing = |what: &str| {
+        Problem::bad_input(format!("{}: {what}", path.display()))
+            .help("give folders that `foretoken observe` wrote, or their recordings")
+    };
+    if !path.is_dir() {
+        return Err(nothing("no such file or folder"));
+    }
+    // A folder of a run that was killed has no complete manifest; what it entered is checked all the same.
+    if let Ok(manifest) = Manifest::read(path) {
+        manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
+    }
+    let entries = std::fs::read_dir(path.join(RECORDINGS)).map_err(|_| nothing("it holds no recordings"))?;
+    let mut all: Vec<PathBuf> =
+        entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "obs")).collect();
+    all.sort();
+    if all.is_empty() {
+        return Err(nothing("it holds no recordings"));
+    }
+    Ok(all)
+}
+
+/// An error of a reader as one of the program.
+pub fn unread(e: Unread) -> Box<Problem> {
+    let hint = e.hint.clone();
+    Problem::bad_input(e.to_string()).help(hint)
+}
+
+/// The draft length of a run, where all its rounds had one: the last round of an answer may be shorter.
+fn draft_length(run: &ObservedRun) -> Option<u32> {
+    let mut lengths: Vec<u32> = Vec::new();
+    for rounds in run.answers.iter().filter_map(|a| a.rounds.as_ref()) {
+        lengths.extend(rounds.drafted.split_last().map_or(&[][..], |(_, before)| before));
+    }
+    if lengths.is_empty() {
+        // Without rounds the log tells: every decode has as many tokens beside its own.
+        let decodes = run.steps.iter().map(|s| s.logged).filter(|s| s.generation_requests > 0);
+        lengths.extend(decodes.map(|s| (s.generation_tokens / u64::from(s.generation_requests)) as u32 - 1));
+    }
+    let most = lengths.iter().max().copied().unwrap_or(0);
+    let same = lengths.iter().filter(|&&k| k == most).count();
+    // Near the end of a context an engine drafts less.
+    (same * 100 >= lengths.len() * 95).then_some(most)
+}
