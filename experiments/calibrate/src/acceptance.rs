@@ -4,6 +4,7 @@
 //! position: the round is censored there, which is no failure and no success. Deeper positions than the longest K were never seen and
 //! are extrapolated.
 
+use crate::foreign::Foreign;
 use crate::source::Source;
 use foretoken_observed::request::{Answer, Rounds};
 use foretoken_sim::Recording;
@@ -42,7 +43,7 @@ pub struct Acceptance {
 
 impl Acceptance {
     /// Of observed runs. `None` where nothing was drafted.
-    pub fn of(sources: &[Source]) -> Option<Acceptance> {
+    pub fn of(sources: &[Source], foreign: &[Foreign]) -> Option<Acceptance> {
         let mut counts = vec![(0u64, 0u64); DEEPEST];
         let mut lengths: Vec<u32> = Vec::new();
         let (mut whole, mut broken) = (0, 0);
@@ -64,8 +65,14 @@ impl Acceptance {
                 outputs.push(RecordedOutput::observed(family, answer.prompt_len().max(1), &bits(answer, rounds)));
             }
             if !told && let Some(by_count) = source.run.metrics.rounds_of_one_length() {
-                count_metrics(&by_count, &mut counts, &mut lengths);
+                let k = by_count.len() as u32 - 1;
+                lengths.push(k);
+                by_count.iter().zip(0..).for_each(|(&n, a)| count_rounds(k, a, n, &mut counts));
             }
+        }
+        for &(drafted, accepted, rounds) in foreign.iter().flat_map(|f| &f.rounds) {
+            lengths.push(drafted);
+            count_rounds(drafted, accepted, rounds, &mut counts);
         }
         if counts[0].0 == 0 {
             return None;
@@ -96,23 +103,15 @@ fn count(rounds: &Rounds, counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
     let all = rounds.drafted.iter().zip(&rounds.accepted);
     for (&drafted, &accepted) in all.take(rounds.drafted.len() - 1) {
         lengths.push(drafted);
-        for position in 0..(drafted as usize).min(counts.len()) {
-            if position > accepted as usize {
-                break;
-            }
-            counts[position].0 += 1;
-            counts[position].1 += u64::from(position < accepted as usize);
-        }
+        count_rounds(drafted, accepted, 1, counts);
     }
 }
 
-/// Counts rounds of one length, of which so many accepted 0, 1, … tokens.
-fn count_metrics(by_count: &[u64], counts: &mut [(u64, u64)], lengths: &mut Vec<u32>) {
-    let k = by_count.len() - 1;
-    lengths.push(k as u32);
-    for position in 0..k.min(counts.len()) {
-        counts[position].0 += by_count[position..].iter().sum::<u64>();
-        counts[position].1 += by_count[position + 1..].iter().sum::<u64>();
+/// Counts so many rounds of a length that accepted so many: all positions up to the first that was not.
+fn count_rounds(drafted: u32, accepted: u32, rounds: u64, counts: &mut [(u64, u64)]) {
+    for (position, count) in (0..drafted.min(accepted + 1)).zip(counts) {
+        count.0 += rounds;
+        count.1 += if position < accepted { rounds } else { 0 };
     }
 }
 

@@ -4,11 +4,24 @@ use crate::source::Source;
 use foretoken_observed::request::Answer;
 use foretoken_sim::Time;
 
+/// What a time is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A step: the target's pass, and the draft's behind it.
+    Step,
+    /// The target's pass alone.
+    Target,
+    /// The draft's passes alone.
+    Draft,
+}
+
 /// A step of a busy server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRow {
     /// Index of its run.
     pub source: usize,
+    /// What its time is of.
+    pub part: Part,
     /// Where in its run it lies, 0 to 1.
     pub when: f64,
     /// Drafts made behind it, for each request; 0 is none.
@@ -45,6 +58,7 @@ pub fn rows(sources: &[Source]) -> Vec<StepRow> {
             let period = step.end.saturating_sub(before.end).as_s();
             all.push(StepRow {
                 source,
+                part: Part::Step,
                 when: step.end.as_s() / last,
                 k: s.k.unwrap_or(0),
                 decodes: logged.generation_requests,
@@ -53,7 +67,7 @@ pub fn rows(sources: &[Source]) -> Vec<StepRow> {
                 prompt_tokens: logged.context_tokens,
                 context: context(&s.run.answers, step.start),
                 elapsed_s: logged.elapsed_s,
-                host_s: (busy && period > logged.elapsed_s).then(|| period - logged.elapsed_s),
+                host_s: (busy && period > logged.elapsed_s).then_some(period - logged.elapsed_s),
             });
         }
     }

@@ -5,7 +5,7 @@
 //! pass runs over all tokens of the step and one slot a request, the others over a token a request. T is a line through points in
 //! b that never falls, and rises with context and with the prompts' tokens; D is α, γ, δ.
 
-use crate::costs::StepRow;
+use crate::costs::{Part, StepRow};
 use foretoken_profiler::nnls::nnls;
 use foretoken_sim::Coefficients;
 use foretoken_sim::latency::{LatencySpec, MeasuredSpec};
@@ -35,7 +35,7 @@ impl CostFit {
     /// # Panics
     /// Without steps.
     pub fn to(rows: &[StepRow]) -> CostFit {
-        let most = rows.iter().map(|r| r.verified + r.prompt_tokens).max().expect("steps");
+        let most = rows.iter().map(tokens).max().expect("steps");
         let bends: Vec<u64> = BENDS.into_iter().filter(|&b| b < most).chain([most]).collect();
         let a = DMatrix::from_fn(rows.len(), columns(&bends), |i, j| column(&rows[i], &bends, j) / rows[i].elapsed_s);
         let x = nnls(&a, &DVector::from_element(rows.len(), 1.0));
@@ -62,10 +62,13 @@ impl CostFit {
 
     /// What a step takes by this fit, seconds.
     pub fn step_s(&self, r: &StepRow) -> f64 {
-        let tokens = r.verified + r.prompt_tokens;
-        let target = line(&self.batched, tokens) + self.alpha_s * r.context as f64;
-        let d = &self.draft;
-        target + d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r)
+        let (target, d) = (line(&self.batched, tokens(r)) + self.alpha_s * r.context as f64, &self.draft);
+        let draft = d.delta_s * passes(r) + d.gamma_s * draft_tokens(r) + d.alpha_s * draft_context(r);
+        match r.part {
+            Part::Step => target + draft,
+            Part::Target => target,
+            Part::Draft => draft,
+        }
     }
 
     /// The target's cost in the form of a latency model.
@@ -99,20 +102,27 @@ fn columns(bends: &[u64]) -> usize {
 }
 
 fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
-    let (ramps, tokens) = (bends.len() - 1, r.verified + r.prompt_tokens);
-    match j {
-        0 => 1.0,
-        j if j <= ramps => {
+    let ramps = bends.len() - 1;
+    match (j, r.part) {
+        (j, Part::Draft) if j <= ramps + 1 => 0.0,
+        (j, Part::Target) if j > ramps + 1 => 0.0,
+        (0, _) => 1.0,
+        (j, _) if j <= ramps => {
             // The last one goes on beyond its end.
             let (from, to) = (bends[j - 1] as f64, bends[j] as f64);
-            let share = (tokens as f64 - from) / (to - from);
+            let share = (tokens(r) as f64 - from) / (to - from);
             if j == ramps { share.max(0.0) } else { share.clamp(0.0, 1.0) }
         }
-        j if j == ramps + 1 => r.context as f64,
-        j if j == ramps + 2 => draft_context(r),
-        j if j == ramps + 3 => draft_tokens(r),
+        (j, _) if j == ramps + 1 => r.context as f64,
+        (j, _) if j == ramps + 2 => draft_context(r),
+        (j, _) if j == ramps + 3 => draft_tokens(r),
         _ => passes(r),
     }
+}
+
+/// Tokens that the target runs over.
+fn tokens(r: &StepRow) -> u64 {
+    r.verified + r.prompt_tokens
 }
 
 /// Draft passes behind the step.
@@ -125,7 +135,7 @@ fn draft_tokens(r: &StepRow) -> f64 {
     let requests = f64::from(r.decodes + r.prompts);
     match r.k {
         0 => 0.0,
-        k => (r.verified + r.prompt_tokens) as f64 + requests * f64::from(k),
+        k => tokens(r) as f64 + requests * f64::from(k),
     }
 }
 

@@ -1,7 +1,10 @@
 //! From observed runs to what a simulation needs (costs, acceptance, a trace), and back: what a server would have done, and what it should do.
 
 pub mod acceptance;
+pub mod calibration;
 pub mod costs;
 pub mod fit;
+pub mod foreign;
+pub mod held_out;
 pub mod predict;
 pub mod source;

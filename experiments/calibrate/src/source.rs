@@ -5,6 +5,8 @@ use foretoken_observed::findings::findings;
 use foretoken_observed::recording::{Recording, read_recording};
 use foretoken_observed::run::ObservedRun;
 use foretoken_run::cells::{Manifest, RECORDINGS};
+use foretoken_run::plan::Plan;
+use foretoken_sim::EngineConfig;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,8 @@ pub struct Source {
     pub findings: Vec<String>,
     /// The draft length that the server ran with; `None` where it chose several.
     pub k: Option<u32>,
+    /// The engine's settings, as the experiment of its results folder states them.
+    pub engine: Option<EngineConfig>,
 }
 
 impl Source {
@@ -34,7 +38,8 @@ impl Source {
         let findings = findings(&recording, &run);
         let k = draft_length(&run);
         let digest = blake3::hash(&bytes).to_hex().to_string();
-        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k })
+        let engine = engine(path);
+        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine })
     }
 
     /// How it is called in tables: the folder that its recording lies in, or the file.
@@ -94,6 +99,15 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
         return Err(nothing("it holds no recordings"));
     }
     Ok(all)
+}
+
+/// What the results folder around a recording says of the engine.
+fn engine(recording: &Path) -> Option<EngineConfig> {
+    let folder = recording.parent()?.parent()?;
+    let plan = Plan::of_results(folder).ok()?;
+    let name = recording.file_stem()?.to_str()?;
+    let variant = name.strip_prefix('v')?.split('-').next()?.parse::<usize>().ok()?;
+    Some(plan.variants.get(variant)?.experiment.engine.clone())
 }
 
 /// An error of a reader as one of the program.

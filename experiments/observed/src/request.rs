@@ -79,7 +79,7 @@ impl Answer {
         // What is accepted behind the end is not emitted.
         let last = rounds.accepted.last().copied().unwrap_or(0);
         let tokens = self.tokens();
-        tokens > 0 && 1 + emitted >= tokens && 1 + emitted <= tokens + last
+        tokens > 0 && 1 + emitted >= tokens && emitted < tokens + last
     }
 }
 

@@ -201,6 +201,7 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
     };
     let drafted: u64 = sum(|d, _| d);
     (totals.drafted, totals.verified) = (drafted, drafted);
-    let plain: u64 = told.is_empty().then(|| totals.request_steps.saturating_sub(totals.rounds())).unwrap_or(0);
-    totals.verified_accepted[0][0] += plain;
+    if told.is_empty() {
+        totals.verified_accepted[0][0] += totals.request_steps.saturating_sub(totals.rounds());
+    }
 }

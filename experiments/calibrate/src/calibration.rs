@@ -1,0 +1,222 @@
+//! A calibration: what observed runs and other tools' files say together of a server's costs, acceptance, settings and requests.
+
+use crate::acceptance::Acceptance;
+use crate::costs::{Part, StepRow, rows};
+use crate::fit::CostFit;
+use crate::foreign::Foreign;
+use crate::held_out::HeldOut;
+use crate::source::Source;
+use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
+use foretoken_sim::{ContextReads, EngineConfig};
+use foretoken_spec::problem::{Problem, Result};
+use std::collections::BTreeSet;
+
+/// What a calibration found.
+#[derive(Debug)]
+pub struct Calibration {
+    /// The runs it is made from.
+    pub sources: Vec<Source>,
+    /// The other files.
+    pub foreign: Vec<Foreign>,
+    /// The steps that the costs are fitted to.
+    pub rows: Vec<StepRow>,
+    /// The costs; `None` where nothing tells times of steps.
+    pub cost: Option<CostFit>,
+    /// How far they can be trusted.
+    pub held_out: HeldOut,
+    /// What drafts get right; `None` where nothing was drafted.
+    pub acceptance: Option<Acceptance>,
+    /// The engine's settings.
+    pub engine: EngineConfig,
+    /// Are draft passes told apart from verification?
+    pub separated: bool,
+    /// What the data cannot tell, and what spoils it: most serious first.
+    pub warnings: Vec<String>,
+}
+
+/// Above this share of busy time outside of steps, the times of steps are not those of passes.
+const ASYNC: f64 = 0.5;
+/// Below so many steps a fit is of noise.
+const FEW: usize = 100;
+
+impl Calibration {
+    /// Of these runs and files.
+    ///
+    /// # Errors
+    /// They say neither what steps cost nor what drafts get right.
+    pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
+        let mut rows = rows(&sources);
+        rows.extend(foreign.iter().flat_map(|f| f.rows.iter().copied()));
+        let acceptance = Acceptance::of(&sources, &foreign);
+        if rows.is_empty() && acceptance.is_none() {
+            return Err(Problem::bad_input("these runs say neither what steps take nor what drafts get right").help(
+                "observe with --step-log FILE for the times of steps; the server must log them with times in microseconds \
+                 (VLLM_LOGGING_CONFIG_PATH=experiments/vllm-logging.json)",
+            ));
+        }
+        let cost = (!rows.is_empty()).then(|| CostFit::to(&rows));
+        let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows)).unwrap_or_default();
+        let engine = engine(&sources);
+        let mut c = Calibration {
+            sources,
+            foreign,
+            rows,
+            cost,
+            held_out,
+            acceptance,
+            engine,
+            separated: false,
+            warnings: vec![],
+        };
+        c.separated = c.is_separated();
+        c.warnings = c.warn();
+        Ok(c)
+    }
+
+    /// The draft lengths of the steps with times.
+    pub fn lengths(&self) -> BTreeSet<u32> {
+        self.rows.iter().map(|r| r.k).collect()
+    }
+
+    /// Draft passes are told apart where plain decoding was seen beside drafting, where several lengths were, or where somebody timed them apart.
+    fn is_separated(&self) -> bool {
+        let apart = |part| self.rows.iter().any(|r| r.part == part);
+        self.lengths().len() > 1 || (apart(Part::Draft) && apart(Part::Target))
+    }
+
+    fn warn(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let lengths: Vec<u32> = self.lengths().into_iter().collect();
+        if let ([k], false) = (lengths.as_slice(), self.separated) {
+            all.push(match k {
+                0 => "nothing was drafted in any run with times of steps: what drafts cost is not known; observe with speculation as well".to_owned(),
+                k => format!(
+                    "drafts and verification cannot be separated at one K: all runs drafted {k}; observe K = 0 as well, and until then trust no other length"
+                ),
+            });
+        }
+        if self.cost.is_none() {
+            all.push("nothing tells what steps take: only acceptance and requests are calibrated".to_owned());
+        } else if self.rows.len() < FEW {
+            all.push(format!("the costs are fitted to {} steps only", self.rows.len()));
+        }
+        let batches: BTreeSet<u32> = self.rows.iter().map(|r| r.decodes).collect();
+        if self.cost.is_some() && batches.len() < 3 {
+            all.push("batches of one or two sizes only: what a request more costs is a guess; observe closed loops of 1, 4 and 8 clients".to_owned());
+        }
+        all.extend(self.asynchronous());
+        match &self.acceptance {
+            None => all.push("no run drafted: acceptance is not known".to_owned()),
+            Some(a) => {
+                if a.table.is_none() {
+                    all.push("acceptance is known by position in a round only, not request by request: start vLLM with --per-request-spec-decode-metrics detailed".to_owned());
+                }
+                if a.broken > 0 {
+                    all.push(format!("{} answers have steps without drafts, so that the positions of their rounds are not exact: they count by position in a round only", a.broken));
+                }
+                if a.positions[0].accepted == 0 {
+                    all.push("not one drafted token was ever accepted".to_owned());
+                }
+            }
+        }
+        let varying = self.sources.iter().filter(|s| s.k.is_none()).count();
+        if varying > 0 {
+            all.push(format!(
+                "{varying} runs drafted several lengths: conditional acceptance is not identifiable from /metrics under varying K, and the cost of their draft passes is taken by the longest"
+            ));
+        }
+        for source in &self.sources {
+            let name = source.name();
+            all.extend(source.findings.iter().map(|f| format!("{name}: {f}")));
+            if let Some(overload) = backlog(source) {
+                all.push(format!("{name}: {overload}"));
+            }
+        }
+        for f in &self.foreign {
+            let name = f.path.display();
+            all.extend(f.notes.iter().map(|n| format!("{name} ({}): {n}", f.format)));
+        }
+        all
+    }
+
+    /// Steps of an asynchronous engine overlap: what their lines say is what was left to wait for.
+    fn asynchronous(&self) -> Option<String> {
+        let (mut inside, mut outside) = (0.0, 0.0);
+        for row in &self.rows {
+            if let Some(host) = row.host_s {
+                inside += row.elapsed_s;
+                outside += host;
+            }
+        }
+        (inside + outside > 0.0 && outside / (inside + outside) > ASYNC).then(|| {
+            format!(
+                "{:.0} % of a busy server's time lies outside of its steps: with asynchronous scheduling a step's time is what was left to wait for; start the server with --no-async-scheduling",
+                100.0 * outside / (inside + outside)
+            )
+        })
+    }
+
+    /// The profile, where costs are known.
+    pub fn profile(&self) -> Option<Calibrated> {
+        let cost = self.cost.as_ref()?;
+        let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
+        let requests = most(|r| u64::from(r.decodes + r.prompts));
+        let range = |batched: u64| Range { requests, batched, context: most(|r| r.context), pairs: u64::MAX };
+        let verified = most(|r| r.verified + r.prompt_tokens);
+        let head = self.sources.first().map(|s| &s.recording.head);
+        let server = head.map_or_else(
+            || "files of other tools".to_owned(),
+            |h| format!("{} of {} at {}", h.model, h.server.version.as_deref().unwrap_or("an unknown version"), h.url),
+        );
+        Some(Calibrated {
+            calibrated_version: CALIBRATED_VERSION,
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            server,
+            warnings: self.warnings.clone(),
+            step_overhead_s: cost.host_s,
+            noise_cv: cost.noise,
+            draft_lengths: self.lengths().into_iter().collect(),
+            separated: self.separated,
+            context_reads: ContextReads::Once,
+            target: CalibratedModel {
+                cost: cost.target(),
+                belief: cost.target_line(self.decode_tokens()),
+                range: range(verified),
+            },
+            draft: CalibratedModel { cost: cost.draft_model(), belief: cost.draft, range: range(verified + requests) },
+        })
+    }
+
+    /// Tokens of the largest step without prompts: what the line for beliefs is for.
+    fn decode_tokens(&self) -> u64 {
+        self.rows.iter().filter(|r| r.prompts == 0).map(|r| r.verified).max().unwrap_or(1)
+    }
+}
+
+/// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was seen.
+fn engine(sources: &[Source]) -> EngineConfig {
+    let mut engine = sources.iter().find_map(|s| s.engine.clone()).unwrap_or_default();
+    for source in sources {
+        let m = &source.run.metrics;
+        if let Some(blocks) = m.num_gpu_blocks {
+            engine.num_gpu_blocks = blocks;
+        }
+        if let Some(size) = m.block_size {
+            engine.block_size = size;
+        }
+        if let Some(len) = source.recording.head.server.max_model_len {
+            engine.max_model_len = len;
+        }
+        let seen = source.run.steps.iter().map(|s| s.logged.generation_requests + s.logged.context_requests).max();
+        engine.max_num_seqs = engine.max_num_seqs.max(seen.unwrap_or(0));
+    }
+    engine
+}
+
+/// A server that falls behind shows its queue, not its speed.
+fn backlog(source: &Source) -> Option<String> {
+    if source.recording.head.clients.is_some() {
+        return None;
+    }
+    foretoken_sim::metrics::overload(&source.run.run.records).map(|o| format!("the server was saturated: {o}"))
+}

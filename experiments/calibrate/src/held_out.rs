@@ -1,0 +1,134 @@
+//! How far the cost fit can be trusted: errors on steps that it has not seen, of runs and of times that were left out.
+
+use crate::costs::StepRow;
+use crate::fit::CostFit;
+use serde::Serialize;
+
+/// Errors of predicted step times, as shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Error {
+    /// Steps.
+    pub steps: usize,
+    /// Mean of |predicted / observed − 1|.
+    pub mean_absolute: f64,
+    /// Sum of predicted over sum of observed, less 1: what is off in the long run.
+    pub bias: f64,
+}
+
+/// Errors on what was left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeldOut {
+    /// Each run by a fit to the others; empty where there is one run, or where a run is the only one of its draft length.
+    pub by_run: Vec<(usize, Error)>,
+    /// The second half of every run by a fit to the first halves.
+    pub by_time: Error,
+    /// On what it was fitted to.
+    pub fitted: Error,
+    /// The same by draft length.
+    pub by_length: Vec<(u32, Error)>,
+}
+
+/// What is predicted against what was observed.
+pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Error {
+    let (mut n, mut absolute, mut predicted, mut observed) = (0, 0.0, 0.0, 0.0);
+    for row in rows {
+        let p = fit.step_s(row);
+        n += 1;
+        absolute += (p / row.elapsed_s - 1.0).abs();
+        predicted += p;
+        observed += row.elapsed_s;
+    }
+    match n {
+        0 => Error::default(),
+        n => Error { steps: n, mean_absolute: absolute / n as f64, bias: predicted / observed - 1.0 },
+    }
+}
+
+impl HeldOut {
+    /// Of the steps that a fit was made to.
+    pub fn of(fit: &CostFit, rows: &[StepRow]) -> HeldOut {
+        let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
+        runs.dedup();
+        let mut by_run = Vec::new();
+        for &run in &runs {
+            let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
+            // Without another run of its draft length the fit would have to guess what drafts cost.
+            let known = own.iter().all(|r| others.iter().any(|o| o.k == r.k));
+            if known {
+                by_run.push((run, error(&CostFit::to(&others), own.iter())));
+            }
+        }
+        let (first, second): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.when < 0.5);
+        let by_time = match first.is_empty() || second.is_empty() {
+            true => Error::default(),
+            false => error(&CostFit::to(&first), second.iter()),
+        };
+        let mut lengths: Vec<u32> = rows.iter().map(|r| r.k).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let of_length = |k: u32| (k, error(fit, rows.iter().filter(|r| r.k == k)));
+        HeldOut {
+            by_run,
+            by_time,
+            fitted: error(fit, rows.iter()),
+            by_length: lengths.into_iter().map(of_length).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::Part;
+
+    /// A server whose steps take 10 ms, 0.1 ms a token and 5 ms a draft pass.
+    fn rows() -> Vec<StepRow> {
+        let mut all = Vec::new();
+        for (source, k) in [(0, 0), (1, 0), (2, 3), (3, 3)] {
+            for i in 0..200u32 {
+                let decodes = 1 + i % 8;
+                let prompt_tokens = if i % 10 == 0 { u64::from(40 + i % 90) } else { 0 };
+                let verified = u64::from(decodes * (k + 1));
+                let seconds = 10e-3 + 1e-4 * (verified + prompt_tokens) as f64 + 5e-3 * f64::from(k);
+                all.push(StepRow {
+                    source,
+                    part: Part::Step,
+                    when: f64::from(i) / 200.0,
+                    k,
+                    decodes,
+                    verified,
+                    prompts: u32::from(prompt_tokens > 0),
+                    prompt_tokens,
+                    context: 0,
+                    elapsed_s: seconds,
+                    host_s: Some(1e-3),
+                });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_server_that_keeps_to_the_model_is_predicted_where_nobody_looked() {
+        let rows = rows();
+        let fit = CostFit::to(&rows);
+        let held_out = HeldOut::of(&fit, &rows);
+        assert_eq!(held_out.by_run.len(), 4);
+        for error in held_out.by_run.iter().map(|r| r.1).chain([held_out.by_time, held_out.fitted]) {
+            assert!(error.mean_absolute < 1e-6 && error.bias.abs() < 1e-6, "{error:?}");
+        }
+        assert!((fit.host_s - 1e-3).abs() < 1e-12 && fit.noise < 1e-6);
+        // A length that nobody saw: two draft passes.
+        let mut two = rows[205];
+        (two.k, two.verified) = (2, u64::from(two.decodes) * 3);
+        two.elapsed_s = 10e-3 + 1e-4 * (two.verified + two.prompt_tokens) as f64 + 10e-3;
+        assert!((fit.step_s(&two) / two.elapsed_s - 1.0).abs() < 1e-3, "{} {}", fit.step_s(&two), two.elapsed_s);
+    }
+
+    #[test]
+    fn a_run_that_is_alone_with_its_length_is_not_guessed() {
+        let rows: Vec<StepRow> = rows().into_iter().filter(|r| r.source < 3).collect();
+        let held_out = HeldOut::of(&CostFit::to(&rows), &rows);
+        assert_eq!(held_out.by_run.iter().map(|r| r.0).collect::<Vec<_>>(), [0, 1]);
+    }
+}
