@@ -1,5 +1,6 @@
 //! The command line.
 
+mod calibrate;
 #[cfg(test)]
 mod examples;
 mod live;
@@ -7,6 +8,7 @@ mod observe;
 mod profiling;
 mod tools;
 
+pub use calibrate::CalibrateArgs;
 pub use live::{LiveArgs, ValidateArgs};
 pub use observe::ObserveArgs;
 #[cfg(feature = "live")]
@@ -73,6 +75,9 @@ pub enum Command {
     /// Drive a server that runs somewhere with an experiment's workload, and record what comes back
     #[command(after_help = observe::OBSERVE_EXAMPLES)]
     Observe(ObserveArgs),
+    /// Fit costs and acceptance to observed runs: a profile, a truth table, traces, and an experiment on them
+    #[command(after_help = calibrate::CALIBRATE_EXAMPLES)]
+    Calibrate(CalibrateArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),

@@ -6,5 +6,7 @@ pub mod costs;
 pub mod fit;
 pub mod foreign;
 pub mod held_out;
+pub mod kept;
+mod page;
 pub mod predict;
 pub mod source;

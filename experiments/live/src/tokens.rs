@@ -23,7 +23,7 @@ impl Tokens {
         }
         let tokenizer = Tokenizer::from_file(&file)
             .map_err(|e| Problem::bad_input(format!("{key}: {}: no tokenizer: {e}", file.display())))?;
-        Ok(Tokens::Tokenizer(Box::new(tokenizer)))
+        Ok(if is_bytes(&tokenizer) { Tokens::Bytes } else { Tokens::Tokenizer(Box::new(tokenizer)) })
     }
 
     /// The tokens of a text, with what the model expects at its start.
@@ -42,6 +42,14 @@ impl Tokens {
             _ => false,
         }
     }
+}
+
+/// Does it give every byte its own value, as the tokenizer of the shipped pair does? Then it says what no tokenizer says.
+fn is_bytes(tokenizer: &Tokenizer) -> bool {
+    let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
+    let every: String = (0..0x80u8).map(char::from).chain('\u{80}'..'\u{800}').collect();
+    let same = |text: &str| tokenizer.encode(text, true).is_ok_and(|e| e.get_ids() == bytes(text));
+    tokenizer.get_vocab_size(true) == 256 && same(&every) && same("<s> \u{1F600} </s>")
 }
 
 fn has_folder(model: &Model) -> bool {
@@ -68,4 +76,18 @@ pub fn end_of_text(key: &str, model: &Model) -> Result<Vec<u32>> {
         return ids.iter().map(|v| id(v).ok_or_else(|| bad(format!("`eos_token_id`: {v} is no token")))).collect();
     }
     Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_tokenizers_are_bytes() {
+        for name in ["target", "draft"] {
+            let file =
+                Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/pair")).join(name).join("tokenizer.json");
+            assert!(is_bytes(&Tokenizer::from_file(&file).unwrap()), "{}", file.display());
+        }
+    }
 }

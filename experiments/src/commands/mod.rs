@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod bench;
+pub mod calibrate;
 pub mod complete;
 pub mod decide;
 #[cfg(feature = "live")]

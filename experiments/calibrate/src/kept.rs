@@ -1,0 +1,236 @@
+//! The folder of a calibration: a profile, a truth table, traces, an experiment that runs on them, what was found, and a page.
+
+use crate::acceptance::Position;
+use crate::calibration::Calibration;
+use crate::held_out::{Error, HeldOut};
+use crate::page;
+use foretoken_intact::seal::{self, Syntax};
+use foretoken_report::Staged;
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The profile.
+pub const PROFILE: &str = "profile.toml";
+/// The truth table.
+pub const TRUTH: &str = "acceptance.truth";
+/// The experiment.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// What was found, and from what.
+pub const FOUND: &str = "calibration.json";
+/// The page.
+pub const PAGE: &str = "calibration.html";
+const TRACES: &str = "traces";
+
+/// What `calibration.json` says.
+#[derive(Debug, Serialize)]
+pub struct Found<'a> {
+    /// Version of Foretoken.
+    pub foretoken: &'static str,
+    /// Every file that it is made from.
+    pub inputs: Vec<Input>,
+    /// Draft lengths of the steps with times.
+    pub draft_lengths: Vec<u32>,
+    /// Are draft passes told apart from verification?
+    pub separated: bool,
+    /// Steps that the costs are fitted to.
+    pub steps: usize,
+    /// How far the costs can be trusted.
+    pub held_out: &'a HeldOut,
+    /// Acceptance by position in a round.
+    pub acceptance: &'a [Position],
+    /// What the data cannot tell, and what spoils it.
+    pub warnings: &'a [String],
+}
+
+/// A file that a calibration is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Where it lay.
+    pub path: String,
+    /// BLAKE3 of its bytes, in hexadecimal.
+    pub blake3: String,
+    /// What it is.
+    pub what: String,
+}
+
+/// The inputs of a kept calibration.
+#[derive(Deserialize)]
+struct Inputs {
+    inputs: Vec<Input>,
+}
+
+impl Calibration {
+    /// Every file that it is made from.
+    pub fn inputs(&self) -> Vec<Input> {
+        let observed = self.sources.iter().map(|s| Input {
+            path: s.path.display().to_string(),
+            blake3: s.digest.clone(),
+            what: format!("observed: {}, {} requests", s.recording.head.policy, s.run.answers.len()),
+        });
+        let foreign = self.foreign.iter().map(|f| Input {
+            path: f.path.display().to_string(),
+            blake3: f.digest.clone(),
+            what: f.format.clone(),
+        });
+        observed.chain(foreign).collect()
+    }
+
+    /// Writes the folder. It must be new or empty, or hold a calibration.
+    pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
+        ready(folder, overwrite)?;
+        let put = |name: &str, bytes: &[u8]| {
+            Staged::write_all_to(&folder.join(name), bytes)
+                .map_err(|e| Problem::failed(format!("cannot write {}: {e}", folder.join(name).display())))
+        };
+        if let Some(profile) = self.profile() {
+            put(PROFILE, profile.to_toml().as_bytes())?;
+        }
+        if let Some(table) = self.acceptance.as_ref().and_then(|a| a.table.as_ref()) {
+            let bytes = table.to_bytes().map_err(|e| Problem::failed(format!("no truth table: {e}")))?;
+            put(TRUTH, &bytes)?;
+        }
+        std::fs::create_dir_all(folder.join(TRACES))
+            .map_err(|e| Problem::failed(format!("cannot make {TRACES}: {e}")))?;
+        for (name, text) in self.traces() {
+            put(&format!("{TRACES}/{name}"), text.as_bytes())?;
+        }
+        if self.cost.is_some() {
+            put(EXPERIMENT, self.experiment()?.as_bytes())?;
+        }
+        put(PAGE, page::page(self).html().as_bytes())?;
+        // Last: its presence says that all is there.
+        put(FOUND, self.found().as_bytes())
+    }
+
+    /// `calibration.json`.
+    fn found(&self) -> String {
+        let found = Found {
+            foretoken: env!("CARGO_PKG_VERSION"),
+            inputs: self.inputs(),
+            draft_lengths: self.lengths().into_iter().collect(),
+            separated: self.separated,
+            steps: self.rows.len(),
+            held_out: &self.held_out,
+            acceptance: self.acceptance.as_ref().map_or(&[], |a| &a.positions),
+            warnings: &self.warnings,
+        };
+        seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises"))
+    }
+
+    /// The requests of each run as a trace: name of the file, and its text.
+    fn traces(&self) -> Vec<(String, String)> {
+        let file = |name: &str, rows: &mut dyn Iterator<Item = (f64, u32, u32)>| {
+            let mut text = "t_s,input_tokens,output_tokens\n".to_owned();
+            rows.for_each(|(t, p, o)| writeln!(text, "{t:.6},{p},{o}").expect("a string grows"));
+            (format!("{name}.csv"), text)
+        };
+        let mut all = Vec::new();
+        for (i, source) in self.sources.iter().enumerate() {
+            let w = &source.run.workload;
+            let mut rows = (0..w.len()).map(|i| (w.arrival[i].as_s(), w.prompt_len[i], w.output_len[i]));
+            all.push(file(&trace_name(i, &source.name()), &mut rows));
+        }
+        for (i, f) in self.foreign.iter().enumerate().filter(|(_, f)| !f.requests.is_empty()) {
+            // Without instants the order is what is known: a request a second.
+            let timed = f.requests.iter().all(|r| r.0.is_some());
+            let mut requests = f.requests.clone();
+            requests.sort_by(|a, b| a.0.unwrap_or(0.0).total_cmp(&b.0.unwrap_or(0.0)));
+            let mut rows =
+                requests.iter().enumerate().map(|(n, r)| (if timed { r.0.unwrap_or(0.0) } else { n as f64 }, r.1, r.2));
+            let stem = f.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+            all.push(file(&trace_name(self.sources.len() + i, &stem), &mut rows));
+        }
+        all
+    }
+
+    /// The experiment that simulates the server with what was observed: ready to be run and changed.
+    fn experiment(&self) -> Result<String> {
+        let engine = toml::to_string(&self.engine);
+        let engine = engine.map_err(|e| Problem::failed(format!("the engine's settings cannot be written: {e}")))?;
+        let (at, source) = self.typical();
+        let mut text = String::from(
+            "# What was observed, as an experiment: `foretoken run` simulates the server on the calibrated profile.\n",
+        );
+        let policies: Vec<String> = self
+            .lengths()
+            .iter()
+            .map(|k| match k {
+                0 => "{ autoregressive = {} }".to_owned(),
+                k => format!("{{ fixed = {{ k = {k} }} }}"),
+            })
+            .collect();
+        writeln!(text, "name = \"calibrated\"\nseeds = [1, 2, 3]\npolicies = [{}]\n", policies.join(", "))
+            .expect("a string grows");
+        writeln!(text, "[hardware]\nprofile = \"{PROFILE}\"\n\n[engine]\n{engine}").expect("a string grows");
+        if let Some(source) = source {
+            let trace = format!("{TRACES}/{}.csv", trace_name(at, &source.name()));
+            let arrivals = match source.recording.head.clients {
+                Some(clients) => format!("{{ closed-loop = {clients} }}"),
+                None => format!("{{ trace = {{ path = \"{trace}\" }} }}"),
+            };
+            writeln!(
+                text,
+                "[workload]\narrivals = {arrivals}\nlengths = {{ trace = {{ path = \"{trace}\" }} }}\nrequests = {}\n",
+                source.run.workload.len()
+            )
+            .expect("a string grows");
+        }
+        let acceptance = match &self.acceptance {
+            Some(a) if a.table.is_some() => format!("table = {{ path = \"{TRUTH}\", beyond = \"wrap\" }}"),
+            Some(a) => format!("by-depth = {{ rates = {:?} }}", a.hazards()),
+            None => "constant = { rate = 0.0 }".to_owned(),
+        };
+        writeln!(text, "[acceptance.source]\n{acceptance}").expect("a string grows");
+        Ok(text)
+    }
+
+    /// The run whose requests the experiment takes: the first whose requests came by themselves, or the one with most requests.
+    fn typical(&self) -> (usize, Option<&crate::source::Source>) {
+        let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
+        let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
+        let at = open.or_else(most).unwrap_or(0);
+        (at, self.sources.get(at))
+    }
+}
+
+fn trace_name(at: usize, name: &str) -> String {
+    let fine = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    format!("{at:02}-{}", name.chars().map(fine).collect::<String>())
+}
+
+/// Makes the folder, unless it holds something else.
+fn ready(folder: &Path, overwrite: bool) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.display())))?;
+    let mut entries = std::fs::read_dir(folder).map_err(|e| Problem::failed(e.to_string()))?;
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    if !overwrite || !folder.join(FOUND).exists() {
+        let what = if folder.join(FOUND).exists() { "holds a calibration" } else { "is not empty" };
+        return Err(Problem::bad_input(format!("{} {what}", folder.display()))
+            .help("choose another with -o, or --overwrite a calibration"));
+    }
+    let ours: Vec<PathBuf> = [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE].iter().map(|n| folder.join(n)).collect();
+    ours.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    drop(std::fs::remove_dir_all(folder.join(TRACES)));
+    Ok(())
+}
+
+/// The inputs that a kept calibration was made from: what a prediction may not be of.
+pub fn inputs(folder: &Path) -> Result<Vec<Input>> {
+    let path = folder.join(FOUND);
+    let bad = |what: String| {
+        Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
+    };
+    let text = fs_err::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
+    seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
+    let all: Inputs = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+    Ok(all.inputs)
+}
+
+/// An error in words.
+pub fn percent(e: &Error) -> String {
+    format!("{:.1} % (bias {:+.1} %)", 100.0 * e.mean_absolute, 100.0 * e.bias)
+}

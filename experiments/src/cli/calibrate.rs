@@ -1,0 +1,34 @@
+//! The arguments of `calibrate`.
+
+use super::Format;
+use clap::Args;
+use std::path::PathBuf;
+
+pub const CALIBRATE_EXAMPLES: &str = "Examples:
+  foretoken calibrate results/k0 results/k3 -o calibrated
+  foretoken calibrate results/k0 results/k3 sglang-request-metrics-2026112214.log -o calibrated
+  foretoken calibrate forward-pass-metrics.msgpack --draft-length 3 -o calibrated
+  foretoken run calibrated/experiment.toml
+
+Reads results folders of `observe`, recordings, vllm bench forward and vllm bench serve (--save-detailed), SGLang's forward-pass metrics, request
+metrics, bench_serving (--output-details) and DSpark records. Observe plain decoding and one draft length at least, in closed loops of several
+sizes: from one length alone drafting and verification cannot be told apart.";
+
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Folders that `observe` wrote, their recordings, and files of other tools
+    #[arg(required = true, value_name = "FOLDER|FILE")]
+    pub from: Vec<PathBuf>,
+    /// Folder for the calibration
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Replace the calibration that the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Tokens drafted a round, for files that do not say it
+    #[arg(long, value_name = "N")]
+    pub draft_length: Option<u32>,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}

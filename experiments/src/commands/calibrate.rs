@@ -1,0 +1,71 @@
+//! `foretoken calibrate`: from observed runs to what a simulation needs.
+
+use super::print;
+use crate::cli::{CalibrateArgs, Format};
+use foretoken_calibrate::calibration::Calibration;
+use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE, percent};
+use foretoken_calibrate::{foreign, source};
+use foretoken_spec::problem::{Problem, Result};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Runs the command.
+pub fn run(args: &CalibrateArgs) -> Result<()> {
+    let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = args.from.iter().cloned().partition(|path| is_ours(path));
+    let sources = source::open_all(&ours)?;
+    let foreign = others.iter().enumerate().map(|(i, path)| foreign::read(path, sources.len() + i, args.draft_length));
+    let foreign = foreign.collect::<Result<Vec<_>>>()?;
+    let calibration = Calibration::of(sources, foreign)?;
+    calibration.write(&args.output, args.overwrite)?;
+    match args.format {
+        Format::Table => print(&in_words(&calibration))?,
+        Format::Json => print(&(read(&args.output.join(FOUND))? + "\n"))?,
+    }
+    calibration.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    eprintln!("calibration: {}", args.output.join(PAGE).display());
+    if calibration.cost.is_some() {
+        eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
+    }
+    Ok(())
+}
+
+/// A folder, or a recording; everything else is another tool's.
+fn is_ours(path: &Path) -> bool {
+    path.is_dir() || !path.exists() || path.extension().is_some_and(|e| e == "obs")
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs_err::read_to_string(path).map_err(|e| Problem::failed(e.to_string()))
+}
+
+fn in_words(c: &Calibration) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
+    let lengths: Vec<String> = c.lengths().iter().map(u32::to_string).collect();
+    line(format!(
+        "calibrated on {} observed runs and {} other files, draft lengths {}",
+        c.sources.len(),
+        c.foreign.len(),
+        lengths.join(", ")
+    ));
+    if let Some(fit) = &c.cost {
+        let ms = |s: f64| format!("{:.2} ms", 1e3 * s);
+        let points: Vec<String> = fit.batched.iter().map(|(b, s)| format!("{b}: {}", ms(*s))).collect();
+        line(format!("target pass by tokens   {}", points.join(", ")));
+        line(format!("draft pass              {} + {:.1} us a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s));
+        line(format!("host between steps      {}", ms(fit.host_s)));
+        line(format!("error on later steps    {}", percent(&c.held_out.by_time)));
+        for (run, e) in &c.held_out.by_run {
+            let name = c.sources.get(*run).map_or_else(String::new, |s| s.name());
+            line(format!("error on {name:<15}{}", percent(e)));
+        }
+    }
+    if let Some(a) = &c.acceptance {
+        let rates: Vec<String> =
+            a.positions.iter().take_while(|p| !p.extrapolated).map(|p| format!("{:.3}", p.rate)).collect();
+        let beyond: Vec<String> =
+            a.positions.iter().filter(|p| p.extrapolated).take(3).map(|p| format!("{:.3}", p.rate)).collect();
+        line(format!("accepted, if reached    {} (extrapolated: {})", rates.join(", "), beyond.join(", ")));
+    }
+    text
+}
