@@ -53,6 +53,7 @@ fn run(command: cli::Command) -> problem::Result<()> {
         cli::Command::Run(args) => commands::run::run(&args),
         #[cfg(feature = "live")]
         cli::Command::Live(args) => commands::live::run(&args),
+        cli::Command::Validate(args) if !args.observed.is_empty() => commands::validate_observed::run(&args),
         #[cfg(feature = "live")]
         cli::Command::Validate(args) => commands::validate::run(&args),
         #[cfg(feature = "observe")]

@@ -14,7 +14,7 @@ use foretoken_traces::truth::{ObservedTruth, RecordedModel, RecordedOutput, Trut
 const DEEPEST: usize = 16;
 
 /// Acceptance at one position of a round.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Position {
     /// From 1.
     pub position: usize,

@@ -5,8 +5,12 @@ use crate::calibration::Calibration;
 use crate::held_out::{Error, HeldOut};
 use crate::page;
 use foretoken_intact::seal::{self, Syntax};
+use foretoken_profiler::Calibrated;
 use foretoken_report::Staged;
+use foretoken_run::plan::Plan;
+use foretoken_sim::EngineConfig;
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::truth::TruthTable;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -53,12 +57,6 @@ pub struct Input {
     pub blake3: String,
     /// What it is.
     pub what: String,
-}
-
-/// The inputs of a kept calibration.
-#[derive(Deserialize)]
-struct Inputs {
-    inputs: Vec<Input>,
 }
 
 impl Calibration {
@@ -218,16 +216,61 @@ fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     Ok(())
 }
 
-/// The inputs that a kept calibration was made from: what a prediction may not be of.
-pub fn inputs(folder: &Path) -> Result<Vec<Input>> {
-    let path = folder.join(FOUND);
-    let bad = |what: String| {
-        Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
-    };
-    let text = fs_err::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
-    seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
-    let all: Inputs = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
-    Ok(all.inputs)
+/// A calibration that was kept, as far as predictions need it.
+#[derive(Debug)]
+pub struct Kept {
+    /// What steps cost.
+    pub cost: Calibrated,
+    /// What drafts get right, request by request, where that is known.
+    pub table: Option<TruthTable>,
+    /// The same by position in a round: P(accepted | reached).
+    pub rates: Vec<f64>,
+    /// The engine's settings.
+    pub engine: EngineConfig,
+    /// The files that it was made from: what a prediction may not be of.
+    pub inputs: Vec<Input>,
+}
+
+/// What is read back of `calibration.json`.
+#[derive(Deserialize)]
+struct FoundBack {
+    inputs: Vec<Input>,
+    acceptance: Vec<Position>,
+}
+
+impl Kept {
+    /// Reads a calibration's folder.
+    ///
+    /// # Errors
+    /// It is none, is damaged, or has no costs.
+    pub fn read(folder: &Path) -> Result<Kept> {
+        let path = folder.join(FOUND);
+        let bad = |path: &Path, what: String| {
+            Problem::bad_input(format!("{}: {what}", path.display()))
+                .help("give a folder that `foretoken calibrate` wrote")
+        };
+        let text = fs_err::read_to_string(&path).map_err(|e| bad(&path, e.to_string()))?;
+        seal::check(Syntax::Json, &text).map_err(|e| bad(&path, format!("it is damaged or was changed: {e}")))?;
+        let found: FoundBack = serde_json::from_str(&text).map_err(|e| bad(&path, e.to_string()))?;
+        let profile = folder.join(PROFILE);
+        let text = fs_err::read_to_string(&profile)
+            .map_err(|_| bad(&profile, "the calibration has no costs: nothing can be predicted from it".into()))?;
+        let cost = foretoken_run::profiled::read_calibrated(&profile.display().to_string(), &text)?;
+        let truth = folder.join(TRUTH);
+        let table = match truth.exists() {
+            true => Some(TruthTable::read(&truth).map_err(|e| bad(&truth, e.to_string()))?),
+            false => None,
+        };
+        let plan = Plan::load(&folder.join(EXPERIMENT), &[])?;
+        let engine = plan.variants[0].experiment.engine.clone();
+        let rates = found.acceptance.iter().map(|p| p.rate).collect();
+        Ok(Kept { cost, table, rates, engine, inputs: found.inputs })
+    }
+
+    /// Was the calibration made from this recording?
+    pub fn is_made_from(&self, digest: &str) -> bool {
+        self.inputs.iter().any(|input| input.blake3 == digest)
+    }
 }
 
 /// An error in words.

@@ -1,12 +1,15 @@
 //! From observed runs to what a simulation needs (costs, acceptance, a trace), and back: what a server would have done, and what it should do.
 
 pub mod acceptance;
+pub mod against;
+pub mod baselines;
 pub mod calibration;
 pub mod costs;
 pub mod fit;
 pub mod foreign;
 pub mod held_out;
 pub mod kept;
+pub mod numbers;
 mod page;
 pub mod predict;
 pub mod source;

@@ -1,9 +1,9 @@
 //! What a server would have done with the requests of an observed run: the same arrivals, prompts and lengths on a cost and an acceptance
 //! that are taken from elsewhere. Of the run itself nothing else is read.
 
-use crate::fit::CostFit;
 use crate::source::Source;
 use foretoken_policies::{Belief, Fixed, PolicyContext, PolicySpec};
+use foretoken_profiler::Calibrated;
 use foretoken_sim::acceptance::{AcceptanceSpec, Beyond, Rates, TableSource};
 use foretoken_sim::{ContextReads, Drafting, EngineConfig, Run, Simulation, Speculation, Workload};
 use foretoken_spec::problem::{Problem, Result};
@@ -28,7 +28,7 @@ pub enum AcceptanceFrom<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {
     /// What steps cost.
-    pub cost: &'a CostFit,
+    pub cost: &'a Calibrated,
     /// What drafts get right.
     pub acceptance: AcceptanceFrom<'a>,
     /// The engine.
@@ -45,8 +45,8 @@ impl World<'_> {
         let acceptance = acceptance.build(self.seed, &workload).map_err(|e| Problem::failed(e.to_string()))?;
         let mut config = self.engine.clone();
         config.max_draft_len = k;
-        config.step_overhead_s = self.cost.host_s;
-        let (target, draft) = (self.cost.target().build(), self.cost.draft_model().build());
+        config.step_overhead_s = self.cost.step_overhead_s;
+        let (target, draft) = (self.cost.target.cost.build(), self.cost.draft.cost.build());
         let simulation = Simulation {
             workload: &workload,
             arrivals: source.recording.head.arrivals(),
@@ -86,14 +86,14 @@ impl World<'_> {
 }
 
 /// The policy of a fixed length; the plain engine where that is 0.
-fn fixed(k: u32, config: &EngineConfig, cost: &CostFit, seed: u64) -> Speculation {
+fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
     if k == 0 {
         return Speculation::Off;
     }
     let belief = Belief {
-        draft: cost.draft,
-        target: cost.target_line(u64::from(config.max_num_seqs * (k + 1))),
-        context_reads: ContextReads::Once,
+        draft: cost.draft.belief,
+        target: cost.target.belief,
+        context_reads: cost.context_reads,
         drafting: Drafting::Autoregressive,
     };
     PolicySpec::Fixed(Fixed { k }).build(&PolicyContext {

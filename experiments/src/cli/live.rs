@@ -42,6 +42,7 @@ pub const VALIDATE_EXAMPLES: &str = "Examples:
   foretoken validate experiments/validate-cpu.toml --set validate.loads='[0.5]' -o results/half --format json
   foretoken validate results/live-live-cpu-1a2b3c4d
   foretoken validate results/live-live-cpu-1a2b3c4d --profile here.toml -o results/compared
+  foretoken validate --calibrated calibrated --observed results/k1 results/k2
 
 An experiment: the pair is profiled, then each policy runs in a closed loop and at shares of the rate it sustained there, all
 of it twice; the pair is profiled again; then everything is simulated and compared. A folder: compares what was recorded.
@@ -50,8 +51,14 @@ Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     /// The experiment with a [live] table; or a folder that `live` or `validate` wrote, to compare without running anything
-    #[arg(value_name = "FILE|DIR")]
-    pub path: PathBuf,
+    #[arg(value_name = "FILE|DIR", required_unless_present = "observed")]
+    pub path: Option<PathBuf>,
+    /// Compare these folders of `observe` with what a calibration predicts of them
+    #[arg(long, num_args = 1.., value_name = "DIR", requires = "calibrated", conflicts_with_all = ["path", "sets", "device", "profile", "intact"])]
+    pub observed: Vec<PathBuf>,
+    /// The calibration that predicts them, as `calibrate` wrote it
+    #[arg(long, value_name = "DIR", requires = "observed")]
+    pub calibrated: Option<PathBuf>,
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,

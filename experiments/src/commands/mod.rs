@@ -26,6 +26,7 @@ pub mod settings;
 pub mod traces;
 #[cfg(feature = "live")]
 pub mod validate;
+pub mod validate_observed;
 
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_spec::shown;

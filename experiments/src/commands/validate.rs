@@ -27,25 +27,26 @@ const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.htm
 
 /// Runs the command.
 pub fn run(args: &ValidateArgs) -> Result<()> {
-    match args.path.is_dir() {
-        true => compare_only(args),
-        false => live_and_compare(args),
+    let path = args.path.as_deref().expect("clap asks for it where nothing was observed");
+    match path.is_dir() {
+        true => compare_only(args, path),
+        false => live_and_compare(args, path),
     }
 }
 
 /// Compares what a folder holds.
-fn compare_only(args: &ValidateArgs) -> Result<()> {
+fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     if !args.sets.is_empty() || args.device.is_some() {
-        let message = format!("{} was run already: --set and --device change nothing of it", args.path.display());
+        let message = format!("{} was run already: --set and --device change nothing of it", path.display());
         return Err(Problem::bad_input(message).help("leave them out, or give the experiment's file to run it anew"));
     }
-    let runs = Runs::of(&args.path)?;
-    let manifest = Manifest::read(&args.path)?;
-    runs.check(&args.path, &manifest)?;
-    let mut plan = Plan::load(&args.path.join("experiment.toml"), &[])?;
+    let runs = Runs::of(path)?;
+    let manifest = Manifest::read(path)?;
+    runs.check(path, &manifest)?;
+    let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
-    let to = args.output.clone().unwrap_or_else(|| args.path.clone());
+    let to = args.output.clone().unwrap_or_else(|| path.to_path_buf());
     std::fs::create_dir_all(&to).map_err(|e| {
         Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
     })?;
@@ -54,10 +55,10 @@ fn compare_only(args: &ValidateArgs) -> Result<()> {
         Some(path) => format!("profiled: {}", path.display()),
         None => "the experiment's [hardware], not profiled".to_owned(),
     };
-    let mut caveats = changed(&args.path, &manifest, &plan)?;
+    let mut caveats = changed(path, &manifest, &plan)?;
     let (profile, why) = profile.map_or((None, None), |given| (Some(given.profile), given.changed));
     caveats.extend(why.map(changed_profile));
-    let tapes = Tapes { folder: &args.path, manifest: &manifest, intact: args.intact };
+    let tapes = Tapes { folder: path, manifest: &manifest, intact: args.intact };
     let compared = Compared { plan: &plan, tapes, runs: &runs, profile: profile.as_ref(), costs, caveats };
     let validation = keep(&compared, &Folder::at(to))?;
     show(args, &validation)?;
@@ -87,12 +88,12 @@ fn changed_profile(why: String) -> String {
 }
 
 /// Runs an experiment on a device, and compares.
-fn live_and_compare(args: &ValidateArgs) -> Result<()> {
+fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     if args.intact {
         let problem = Problem::bad_input("--intact is for recordings that are there: an experiment is run anew");
         return Err(problem.help("leave it out, or give the folder of the recordings"));
     }
-    let mut plan = Plan::load(&args.path, &args.sets)?;
+    let mut plan = Plan::load(path, &args.sets)?;
     let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
     one_setting(&plan)?;
     plan.baseline_first();
@@ -106,9 +107,9 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let given = given.map(read_profile).transpose()?;
     let (watch, interrupt) = (interrupt::watch(), interrupt::flag());
     let usual = || PathBuf::from("results").join(format!("validate-{}-{}", plan.name, &plan.digest()[..8]));
-    let path = args.output.clone().unwrap_or_else(usual);
+    let to = args.output.clone().unwrap_or_else(usual);
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
-    let (folder, _) = Folder::open(path, &plan, mode)?;
+    let (folder, _) = Folder::open(to, &plan, mode)?;
     let begun = Instant::now();
     let spec = variant.experiment.validate.clone().unwrap_or_default();
     let (before, text) = match given {
@@ -124,7 +125,7 @@ fn live_and_compare(args: &ValidateArgs) -> Result<()> {
     let mut machine = open(&live, &models, room).inspect_err(|_| folder.abandon())?;
     // Byte for byte: what was edited since it was measured stays recognisable.
     folder.write(PROFILE, text.as_bytes())?;
-    let mut plan = Plan::load_with_profile(&args.path, &args.sets, &folder.path().join(PROFILE))?;
+    let mut plan = Plan::load_with_profile(path, &args.sets, &folder.path().join(PROFILE))?;
     plan.baseline_first();
     plan.measured = Some(Measured::Live);
     folder.replan(&plan)?;

@@ -1,0 +1,47 @@
+//! `foretoken validate --observed`: what a calibration predicts of observed runs, beside what these were.
+
+use super::print;
+use crate::cli::{Format, ValidateArgs};
+use foretoken_calibrate::against::compare;
+use foretoken_calibrate::kept::Kept;
+use foretoken_calibrate::source::{Source, open_all};
+use foretoken_report::Staged;
+use foretoken_spec::problem::{Exit, Problem, Result};
+use std::path::Path;
+
+/// Runs the command.
+pub fn run(args: &ValidateArgs) -> Result<()> {
+    let folder = args.calibrated.as_deref().expect("clap asks for it where something was observed");
+    let kept = Kept::read(folder)?;
+    let runs = open_all(&args.observed)?;
+    let against = compare(&kept, &runs, &fitted(&kept))?;
+    if let Some(to) = &args.output {
+        std::fs::create_dir_all(to).map_err(|e| Problem::failed(format!("cannot make {}: {e}", to.display())))?;
+        let json = serde_json::to_string_pretty(&against).expect("plain data always serialises") + "\n";
+        for (name, text) in [("validation.json", &json), ("validation.txt", &against.in_words())] {
+            let path = to.join(name);
+            Staged::write_all_to(&path, text.as_bytes())
+                .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))?;
+        }
+    }
+    match args.format {
+        Format::Table => print(&against.in_words())?,
+        Format::Json => print(&(serde_json::to_string_pretty(&against).expect("plain data") + "\n"))?,
+    }
+    against.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    match against.holds() {
+        true => Ok(()),
+        false => {
+            Err(Problem::new(Exit::Negative, "not every decided run that was held out is predicted within its bounds")
+                .help(
+                    "bounds: 5 % of throughput, TPOT and E2E, 10 % of TTFT, where repeats lie within 5 % of each other",
+                ))
+        }
+    }
+}
+
+/// The runs that the calibration was made from, as far as they are still where they were.
+fn fitted(kept: &Kept) -> Vec<Source> {
+    let there = kept.inputs.iter().filter_map(|input| Source::open(Path::new(&input.path)).ok());
+    there.filter(|source| kept.is_made_from(&source.digest)).collect()
+}
