@@ -7,6 +7,7 @@ use crate::foreign::Foreign;
 use crate::held_out::HeldOut;
 use crate::source::Source;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
+use foretoken_sim::config::{DeliverAt, Version};
 use foretoken_sim::{ContextReads, EngineConfig};
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
@@ -161,7 +162,7 @@ impl Calibration {
         let cost = self.cost.as_ref()?;
         let most = |of: fn(&StepRow) -> u64| self.rows.iter().map(of).max().unwrap_or(0);
         let requests = most(|r| u64::from(r.decodes + r.prompts));
-        let range = |batched: u64| Range { requests, batched, context: most(|r| r.context), pairs: u64::MAX };
+        let range = |batched: u64| Range { requests, batched, context: most(|r| r.context), pairs: 0 };
         let verified = most(|r| r.verified + r.prompt_tokens);
         let head = self.sources.first().map(|s| &s.recording.head);
         let server = head.map_or_else(
@@ -195,7 +196,8 @@ impl Calibration {
 
 /// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was seen.
 fn engine(sources: &[Source]) -> EngineConfig {
-    let mut engine = sources.iter().find_map(|s| s.engine.clone()).unwrap_or_default();
+    let stated = sources.iter().find_map(|s| s.engine.clone());
+    let mut engine = stated.unwrap_or_else(|| engine_of(sources));
     for source in sources {
         let m = &source.run.metrics;
         if let Some(blocks) = m.num_gpu_blocks {
@@ -211,6 +213,14 @@ fn engine(sources: &[Source]) -> EngineConfig {
         engine.max_num_seqs = engine.max_num_seqs.max(seen.unwrap_or(0));
     }
     engine
+}
+
+/// Of a server of which only its version is known. Its steps follow each other with the host between them, as its log has them.
+fn engine_of(sources: &[Source]) -> EngineConfig {
+    let version = sources.iter().find_map(|s| s.recording.head.server.version.as_deref()).unwrap_or("");
+    let version = if version.starts_with("0.32") { Version::V0_32 } else { EngineConfig::default().version };
+    let (async_scheduling, deliver_at) = (Some(false), Some(DeliverAt::Drafted));
+    EngineConfig { version, async_scheduling, deliver_at, ..EngineConfig::default() }
 }
 
 /// A server that falls behind shows its queue, not its speed.

@@ -145,8 +145,7 @@ impl Calibration {
 
     /// The experiment that simulates the server with what was observed: ready to be run and changed.
     fn experiment(&self) -> Result<String> {
-        let engine = toml::to_string(&self.engine);
-        let engine = engine.map_err(|e| Problem::failed(format!("the engine's settings cannot be written: {e}")))?;
+        let engine = self.engine_table()?;
         let (at, source) = self.typical();
         let mut text = String::from(
             "# What was observed, as an experiment: `foretoken run` simulates the server on the calibrated profile.\n",
@@ -161,7 +160,7 @@ impl Calibration {
             .collect();
         writeln!(text, "name = \"calibrated\"\nseeds = [1, 2, 3]\npolicies = [{}]\n", policies.join(", "))
             .expect("a string grows");
-        writeln!(text, "[hardware]\nprofile = \"{PROFILE}\"\n\n[engine]\n{engine}").expect("a string grows");
+        writeln!(text, "[hardware]\nprofile = \"{PROFILE}\"\n\n{engine}").expect("a string grows");
         if let Some(source) = source {
             let trace = format!("{TRACES}/{}.csv", trace_name(at, &source.name()));
             let arrivals = match source.recording.head.clients {
@@ -182,6 +181,15 @@ impl Calibration {
         };
         writeln!(text, "[acceptance.source]\n{acceptance}").expect("a string grows");
         Ok(text)
+    }
+
+    /// The engine's settings as a table; what the profile gives is left to it.
+    fn engine_table(&self) -> Result<String> {
+        let cannot = |e: toml::ser::Error| Problem::failed(format!("the engine's settings cannot be written: {e}"));
+        let mut engine = toml::Value::try_from(&self.engine).map_err(cannot)?;
+        engine.as_table_mut().iter_mut().for_each(|table| drop(table.remove("step_overhead_s")));
+        let whole = toml::Table::from_iter([("engine".to_owned(), engine)]);
+        toml::to_string(&whole).map_err(cannot)
     }
 
     /// The run whose requests the experiment takes: the first whose requests came by themselves, or the one with most requests.

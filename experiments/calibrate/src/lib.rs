@@ -13,3 +13,8 @@ pub mod numbers;
 mod page;
 pub mod predict;
 pub mod source;
+
+#[cfg(test)]
+mod synthetic;
+#[cfg(test)]
+mod tests;

@@ -10,22 +10,30 @@ use prometheus_parse::{Scrape, Value};
 /// # Errors
 /// It is not such a text.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
-    let lines = text.lines().map(|line| Ok::<String, std::io::Error>(line.to_owned()));
+    // The parser knows no names with a colon, and passes over them without a word.
+    let known = |line: &str| KEPT.iter().fold(line.to_owned(), |line, prefix| line.replace(prefix, &stand_in(prefix)));
+    let lines = text.lines().map(|line| Ok::<String, std::io::Error>(known(line)));
     let scrape = Scrape::parse(lines).map_err(|e| format!("/metrics cannot be read: {e}"))?;
     let kept = |s: prometheus_parse::Sample| {
         let value = match s.value {
             Value::Counter(v) | Value::Gauge(v) | Value::Untyped(v) => v,
             Value::Histogram(_) | Value::Summary(_) => return None,
         };
-        let of_serving = KEPT.iter().any(|prefix| s.metric.starts_with(prefix)) && !s.metric.ends_with("_created");
-        (of_serving && value.is_finite()).then(|| {
+        let prefix = KEPT.into_iter().find(|prefix| s.metric.starts_with(&stand_in(prefix)))?;
+        let metric = s.metric.replacen(&stand_in(prefix), prefix, 1);
+        (!metric.ends_with("_created") && value.is_finite()).then(|| {
             let mut labels: Vec<String> = s.labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
             labels.sort_unstable();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            Sample { name: s.metric + &labels, value }
+            Sample { name: metric + &labels, value }
         })
     };
     Ok(scrape.samples.into_iter().filter_map(kept).collect())
+}
+
+/// A prefix of names as the parser can read it.
+fn stand_in(prefix: &str) -> String {
+    prefix.replace(':', "_colon_")
 }
 
 /// The samples that are not what they were: what is kept of every reading but the first.
