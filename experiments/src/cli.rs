@@ -3,12 +3,14 @@
 mod calibrate;
 #[cfg(test)]
 mod examples;
+mod format;
 mod live;
 mod observe;
 mod profiling;
 mod tools;
 
 pub use calibrate::CalibrateArgs;
+pub use format::Format;
 pub use live::{LiveArgs, ValidateArgs};
 pub use observe::ObserveArgs;
 #[cfg(feature = "live")]
@@ -431,14 +433,4 @@ pub enum PoliciesCommand {
         #[arg(long, default_value = ".")]
         source: PathBuf,
     },
-}
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    #[default]
-    Table,
-    /// One JSON document
-    Json,
 }

@@ -15,6 +15,13 @@ pub struct Error {
     pub bias: f64,
 }
 
+impl Error {
+    /// In words.
+    pub fn in_words(&self) -> String {
+        format!("{:.1} % (bias {:+.1} %)", 100.0 * self.mean_absolute, 100.0 * self.bias)
+    }
+}
+
 /// Errors on what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeldOut {

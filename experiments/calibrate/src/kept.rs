@@ -2,7 +2,7 @@
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
-use crate::held_out::{Error, HeldOut};
+use crate::held_out::HeldOut;
 use crate::page;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
@@ -279,9 +279,4 @@ impl Kept {
     pub fn is_made_from(&self, digest: &str) -> bool {
         self.inputs.iter().any(|input| input.blake3 == digest)
     }
-}
-
-/// An error in words.
-pub fn percent(e: &Error) -> String {
-    format!("{:.1} % (bias {:+.1} %)", 100.0 * e.mean_absolute, 100.0 * e.bias)
 }

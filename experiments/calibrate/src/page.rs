@@ -2,7 +2,6 @@
 
 use crate::calibration::Calibration;
 use crate::costs::StepRow;
-use crate::kept::percent;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
@@ -10,7 +9,7 @@ use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub fn page(c: &Calibration) -> Page {
     let mut lead: Vec<Part> = c.warnings.iter().cloned().map(Part::Warning).collect();
     lead.push(Part::Headline(match &c.cost {
-        Some(_) => format!("Steps it has not seen are predicted within {}.", percent(&c.held_out.by_time)),
+        Some(_) => format!("Steps it has not seen are predicted within {}.", c.held_out.by_time.in_words()),
         None => "What steps cost is not known.".to_owned(),
     }));
     Page {

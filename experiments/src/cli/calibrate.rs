@@ -1,6 +1,6 @@
 //! The arguments of `calibrate`.
 
-use super::Format;
+use super::format::Format;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! The arguments of what runs on a device: live experiments, and validation.
 
-use super::Format;
+use super::format::Format;
 use clap::Args;
 use std::path::PathBuf;
 

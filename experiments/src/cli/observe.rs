@@ -1,6 +1,6 @@
 //! The arguments of `observe`.
 
-use super::Format;
+use super::format::Format;
 use clap::Args;
 use std::path::PathBuf;
 

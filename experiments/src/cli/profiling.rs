@@ -1,6 +1,6 @@
 //! The arguments of what is measured before an experiment: passes, and what a draft gets right.
 
-use super::Format;
+use super::format::Format;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use super::print;
 use crate::cli::{CalibrateArgs, Format};
 use foretoken_calibrate::calibration::Calibration;
-use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE, percent};
+use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_calibrate::{foreign, source};
 use foretoken_spec::problem::{Problem, Result};
 use std::fmt::Write;
@@ -54,10 +54,10 @@ fn in_words(c: &Calibration) -> String {
         line(format!("target pass by tokens   {}", points.join(", ")));
         line(format!("draft pass              {} + {:.1} us a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s));
         line(format!("host between steps      {}", ms(fit.host_s)));
-        line(format!("error on later steps    {}", percent(&c.held_out.by_time)));
+        line(format!("error on later steps    {}", c.held_out.by_time.in_words()));
         for (run, e) in &c.held_out.by_run {
             let name = c.sources.get(*run).map_or_else(String::new, |s| s.name());
-            line(format!("error on {name:<15}{}", percent(e)));
+            line(format!("error on {name:<15}{}", e.in_words()));
         }
     }
     if let Some(a) = &c.acceptance {

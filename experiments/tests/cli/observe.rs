@@ -247,3 +247,61 @@ fn a_server_that_dies_leaves_what_was_seen() {
     let resumed = observe(&place, &dying.url("127.0.0.1"), &["--resume"]);
     assert!(resumed.status.success() && stderr(&resumed).contains("(complete)"), "{}", stderr(&resumed));
 }
+
+/// What a run without a step log can be calibrated to, and what it cannot.
+#[test]
+fn without_a_step_log_acceptance_and_requests_are_calibrated() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| speculating(r).reply(r));
+    let out = observe(&place, &server.url("127.0.0.1"), &[]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stderr(&out).contains("nothing tells what steps take"), "{}", stderr(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("accepted, if reached"), "{out:?}");
+    assert!(place.path("cal/acceptance.truth").exists() && place.path("cal/calibration.html").exists());
+    assert!(!place.path("cal/profile.toml").exists());
+    let trace = std::fs::read_to_string(place.path("cal/traces/00-out.csv")).unwrap();
+    assert_eq!((trace.lines().count(), trace.lines().next()), (11, Some("t_s,input_tokens,output_tokens")));
+    let out = place.foretoken().args(["validate", "--calibrated", "cal", "--observed", "out"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+    assert!(stderr(&out).contains("the calibration has no costs"), "{}", stderr(&out));
+    let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
+    assert!(out.status.code() == Some(2) && stderr(&out).contains("holds a calibration"), "{}", stderr(&out));
+}
+
+#[test]
+fn what_cannot_be_calibrated_is_said() {
+    let place = Place::holding(EXPERIMENT);
+    std::fs::write(place.path("x.json"), "{\"hello\": 1}").unwrap();
+    std::fs::create_dir(place.path("empty")).unwrap();
+    for (args, said) in [
+        (["calibrate", "none", "-o", "cal"], "no such file or folder"),
+        (["calibrate", "empty", "-o", "cal"], "it holds no recordings"),
+        (["calibrate", "x.json", "-o", "cal"], "x.json"),
+    ] {
+        let out = place.foretoken().args(args).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+        assert!(stderr(&out).contains(said), "{}", stderr(&out));
+        assert!(!place.path("cal").exists());
+    }
+}
+
+/// A sweep is a run for each value on the same server; one that was cut short goes on.
+#[test]
+fn loads_are_swept_and_resumed() {
+    let place = Place::holding(EXPERIMENT);
+    let asked = std::sync::Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let server = stub(move |r| {
+        count.fetch_add(1, Ordering::Relaxed);
+        speculating(r).reply(r)
+    });
+    let sets = ["--set", "workload.arrivals.closed-loop={ sweep = [1, 2] }"];
+    let out = observe(&place, &server.url("127.0.0.1"), &sets);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(asked.load(Ordering::Relaxed), 2 * (10 + 1));
+    assert!(place.path("out/recordings/v1-s0.obs").exists());
+    let variants = summary(&place)["variants"].as_array().map(Vec::len);
+    assert_eq!(variants, Some(2));
+}

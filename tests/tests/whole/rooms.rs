@@ -33,9 +33,8 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 1;
 
 /// Crates with a bound of their own, and why.
-const BOUNDS: [(&str, usize, &str); 5] = [
+const BOUNDS: [(&str, usize, &str); 4] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
-    ("experiments", 3, "what several commands' arguments share stands above them"),
     ("experiments/spec", 3, "a document, its leaves and its sweeps are one type in three files"),
     ("experiments/run", 3, "the lanes and steps of a timeline share its names"),
     ("experiments/live", 2, "a tape's head and tail are what it is told again from"),

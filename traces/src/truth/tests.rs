@@ -255,3 +255,28 @@ fn requests_longer_than_their_recording_are_refused_or_counted() {
     let error = single.assign(Path::new("t"), &mut workload(2), Beyond::Wrap, 1).unwrap_err();
     assert!(error.hint().contains("at least 2"));
 }
+
+/// What a server was seen to accept: unknown positions stay unknown, and the table brings the hazards that fill them.
+#[test]
+fn observed_tables_know_what_they_do_not_know() {
+    let bits = [None, Some(true), Some(true), None, Some(false), Some(true), Some(false), None];
+    let observed = ObservedTruth { lengths: vec![2], hazards: vec![0.6, 0.7, 0.8], seen: 2 };
+    let table = TruthTable {
+        header: TruthHeader { observed: Some(observed), ..header() },
+        outputs: vec![RecordedOutput::observed(0, 9, &bits)],
+    };
+    let bytes = table.to_bytes().unwrap();
+    let (_dir, path) = written(&bytes);
+    let read = TruthTable::read(&path).unwrap();
+    assert_eq!(read, table);
+    let recording = &read.recordings()[0];
+    assert_eq!(recording.bits, bits);
+    assert_eq!(recording.accepted_before, [0, 0, 0, 2, 0, 0, 0, 0]);
+    assert!(recording.ranks.is_empty() && recording.confidences.is_empty());
+    let mut workload: Workload = [Request::new(Time::ZERO, 9, 8)].into_iter().collect();
+    read.assign(&path, &mut workload, Beyond::Refuse, 1).unwrap();
+    assert_eq!(workload.hazards, [0.6, 0.7, 0.8]);
+    // A table that was recorded may have no such positions.
+    let recorded = TruthTable { header: header(), ..table };
+    assert!(super::file::parsed(&recorded.to_bytes().unwrap()).unwrap_err().contains("has a rank of 0"));
+}

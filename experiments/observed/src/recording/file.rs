@@ -1,7 +1,7 @@
-//! A recording on disk: frames (`foretoken_intact::frames`) with bodies in postcard, the [`Head`] first. It is appended to once a
+//! A recording on disk: frames (`foretoken_intact::frames`) with bodies in postcard, the head first. It is appended to once a
 //! second, so that a killed process leaves all but its last second.
 
-use super::{Event, Head, Recording};
+use super::facts::{Event, Head, Recording};
 use crate::Unread;
 use foretoken_intact::frames::{At, FrameError, Kind, Next, Reader, Writer};
 use std::collections::VecDeque;
@@ -136,7 +136,7 @@ fn understood<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, String
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Asked, Ending, Tokens};
+    use super::super::facts::{Asked, Ending, Tokens};
     use super::*;
     use foretoken_sim::Time;
 

@@ -1,0 +1,13 @@
+//! What the arguments of several commands share.
+
+use clap::ValueEnum;
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// One JSON document
+    Json,
+}
