@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::prompts::{Prompt, prompts};
 use crate::recorder::Recorder;
 use crate::tail::Tail;
-use foretoken_observed::findings::findings;
+use foretoken_observed::findings::{findings, late_p99};
 use foretoken_observed::recording::{Asked, Ended, Ending, Event, Head, RecordingWriter, Server, read_recording};
 use foretoken_observed::run::ObservedRun;
 use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
@@ -53,6 +53,8 @@ pub struct ObservedCell {
     pub answered: u64,
     /// Answers a second, from the first request to the last answer.
     pub answered_req_s: Option<f64>,
+    /// How late requests were sent, at the 99th percentile, seconds; nothing is due in a closed loop.
+    pub late_p99_s: Option<f64>,
     /// Steps that the server's log has of it.
     pub steps: usize,
     /// What whoever uses it should know.
@@ -195,6 +197,7 @@ impl Runner<'_> {
             sent: run.answers.len(),
             answered: summary.finished,
             answered_req_s: (summary.duration_s > 0.0).then(|| summary.finished as f64 / summary.duration_s),
+            late_p99_s: late_p99(&recording, &run.answers).map(|t| t.as_s()),
             steps: run.steps.len(),
             findings: warnings.clone(),
         };

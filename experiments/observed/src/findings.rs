@@ -86,16 +86,9 @@ fn in_words(why: Failure) -> &'static str {
 }
 
 fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
-    if recording.head.clients.is_none() {
-        let mut late: Vec<Time> = answers.iter().filter(|a| a.retries == 0).map(Answer::late).collect();
-        late.sort_unstable();
-        let p99 = late.get((late.len() * 99 / 100).min(late.len().saturating_sub(1))).copied().unwrap_or_default();
-        if p99 > LATE {
-            all.push(format!(
-                "requests were sent late, {:.1} ms at the 99th percentile: a client in the way",
-                p99.as_s() * 1e3
-            ));
-        }
+    if let Some(p99) = late_p99(recording, answers).filter(|p99| *p99 > LATE) {
+        let ms = p99.as_s() * 1e3;
+        all.push(format!("requests were sent late, {ms:.1} ms at the 99th percentile: a client in the way"));
     }
     let again = answers.iter().filter(|a| a.retries > 0).count();
     if again > 0 {
@@ -107,6 +100,16 @@ fn sending(recording: &Recording, answers: &[Answer], all: &mut Vec<String>) {
             "{other} prompts have another length for the server than in the workload: its tokenizer counts otherwise, and its count is kept"
         ));
     }
+}
+
+/// How late requests were sent, at the 99th percentile; in a closed loop nothing is due. Those that were sent again are left out.
+pub fn late_p99(recording: &Recording, answers: &[Answer]) -> Option<Time> {
+    if recording.head.clients.is_some() {
+        return None;
+    }
+    let mut late: Vec<Time> = answers.iter().filter(|a| a.retries == 0).map(Answer::late).collect();
+    late.sort_unstable();
+    late.get((late.len() * 99 / 100).min(late.len().saturating_sub(1))).copied()
 }
 
 fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
