@@ -11,9 +11,9 @@ use foretoken_kernels::forward::{Limits, Llama};
 use foretoken_kernels::model::{SHIPPED, preset, read_config};
 use foretoken_kernels::paged::{Batch, Logits};
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights, tensors};
-use foretoken_traces::text::Family;
+use foretoken_traces::text::{Family, prompt_of_len};
 use itertools::Itertools;
-use pair::{Pair, Rounds, prompt};
+use pair::{HELD_OUT, Pair, Rounds, prompt};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
 use widened::Widened;
@@ -158,4 +158,22 @@ fn families_differ_in_how_often_the_draft_is_right() {
     assert!((0.5..=0.85).contains(&mean), "on average {mean}");
     let (least, most) = (rates.iter().copied().fold(1.0, f64::min), rates.iter().copied().fold(0.0, f64::max));
     assert!(most - least > 0.1, "families from {least} to {most}");
+}
+
+/// The texts that vLLM's were held against (`tests/vllm/greedy.py`): they are still ours.
+#[test]
+fn the_texts_that_vllm_was_held_against_are_still_ours() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vllm/greedy.json");
+    let recorded: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let (length, tokens) = (recorded["prompt_length"].as_u64().unwrap(), recorded["tokens"].as_u64().unwrap());
+    let texts: Vec<&str> = recorded["texts"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(texts.len(), 200);
+    let mut cpu = Cpu::new(1).unwrap();
+    let mut pair = Pair::load(&mut cpu);
+    for ((index, family), text) in (0..).zip(Family::ALL.into_iter().cycle()).zip(texts) {
+        let bytes = prompt_of_len(family, HELD_OUT, index / Family::ALL.len() as u64, length as usize);
+        let prompt: Vec<u32> = bytes.into_iter().map(u32::from).collect();
+        let ours: Vec<u8> = pair.tokens(&mut cpu, &prompt, tokens as usize).into_iter().map(|t| t as u8).collect();
+        assert_eq!(String::from_utf8_lossy(&ours), text, "{family}, prompt {index}");
+    }
 }

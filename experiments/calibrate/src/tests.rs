@@ -3,6 +3,7 @@
 use crate::against::compare;
 use crate::calibration::Calibration;
 use crate::kept::Kept;
+use crate::predict::{AcceptanceFrom, World};
 use crate::source::{Source, open_all};
 use crate::synthetic::{LAW, Law};
 use std::path::Path;
@@ -98,4 +99,20 @@ fn a_calibration_that_was_edited_is_not_believed() {
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("\"separated\": true", "\"separated\": false")).unwrap();
     assert!(Kept::read(&folder).unwrap_err().message().contains("damaged or was changed"));
+}
+
+/// Two servers that differ in everything but what they were asked: what is predicted of their runs is the same.
+#[test]
+fn a_prediction_reads_what_was_asked_and_nothing_else() {
+    let (dir, to, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (c, _) = calibrated(dir.path(), &[0, 3], &LAW);
+    c.write(&to.path().join("cal"), false).unwrap();
+    let kept = Kept::read(&to.path().join("cal")).unwrap();
+    let table = AcceptanceFrom::Table(kept.table.as_ref().unwrap());
+    let world = World { cost: &kept.cost, acceptance: table, engine: &kept.engine, seed: 1 };
+    let slow = Law { target_s: 30e-3, token_s: 1e-3, draft_s: 9e-3, host_s: 5e-3, rate: 0.2 };
+    let [a, b] = [LAW.write(dir.path(), 2, 4, 9), slow.write(other.path(), 2, 4, 9)].map(|p| Source::open(&p).unwrap());
+    assert_ne!(a.run.run.records.finish, b.run.run.records.finish);
+    let [a, b] = [a, b].map(|source| world.serve(&source, 2).unwrap().records);
+    assert_eq!(a, b);
 }

@@ -84,6 +84,18 @@ impl Pair {
         (all.split_off(prompt.len()), start.elapsed())
     }
 
+    /// So many greedy tokens, whatever they end.
+    pub fn tokens(&mut self, cpu: &mut Cpu, prompt: &[u32], count: usize) -> Vec<u32> {
+        let mut all = prompt.to_vec();
+        all.push(self.target_next(cpu, prompt, 0));
+        while all.len() < prompt.len() + count {
+            let last = all.len() - 1;
+            let next = self.target_next(cpu, &all[last..], last);
+            all.push(next);
+        }
+        all.split_off(prompt.len())
+    }
+
     /// The same tokens by chains of `k` drafted tokens a round.
     pub fn speculative(
         &mut self,
