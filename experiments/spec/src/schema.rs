@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 /// The definition whose models a profile may give instead.
 const HARDWARE: &str = "Hardware";
 
+/// What need not be known of a server that is asked.
+const UNKNOWN_OF_A_SERVER: [&str; 2] = ["hardware", "acceptance"];
+
 /// A line of the schema's text, where one has to end.
 const WIDTH: usize = 240;
 
@@ -35,6 +38,9 @@ pub fn experiment() -> Value {
         let before = schema["$defs"].as_object_mut().and_then(|all| all.insert(name.clone(), definition));
         assert!(before.is_none(), "{name} is a type's name too");
     }
+    let required = schema["required"].as_array_mut().into_iter();
+    required.for_each(|keys| keys.retain(|key| !UNKNOWN_OF_A_SERVER.iter().any(|k| key == k)));
+    schema["anyOf"] = json!([{ "required": UNKNOWN_OF_A_SERVER }, { "required": ["observe"] }]);
     schema["title"] = "Foretoken experiment".into();
     schema
 }
