@@ -198,6 +198,9 @@ impl Calibration {
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
     let mut engine = stated.unwrap_or_else(|| engine_of(sources));
+    // What a log calls elapsed ends with the drafts, and the host follows: steps in a row, unless somebody knows better.
+    engine.async_scheduling.get_or_insert(false);
+    engine.deliver_at.get_or_insert(DeliverAt::Drafted);
     for source in sources {
         let m = &source.run.metrics;
         if let Some(blocks) = m.num_gpu_blocks {
@@ -215,12 +218,11 @@ fn engine(sources: &[Source]) -> EngineConfig {
     engine
 }
 
-/// Of a server of which only its version is known. Its steps follow each other with the host between them, as its log has them.
+/// Of a server of which only its version is known.
 fn engine_of(sources: &[Source]) -> EngineConfig {
     let version = sources.iter().find_map(|s| s.recording.head.server.version.as_deref()).unwrap_or("");
     let version = if version.starts_with("0.32") { Version::V0_32 } else { EngineConfig::default().version };
-    let (async_scheduling, deliver_at) = (Some(false), Some(DeliverAt::Drafted));
-    EngineConfig { version, async_scheduling, deliver_at, ..EngineConfig::default() }
+    EngineConfig { version, ..EngineConfig::default() }
 }
 
 /// A server that falls behind shows its queue, not its speed.

@@ -1,5 +1,5 @@
 //! The cost of a step, fitted to what steps took: a target pass over its tokens, then the draft passes behind it. One problem of
-//! non-negative least squares in relative errors, so that short steps count as much as long ones.
+//! non-negative least squares in errors over the expected time, so that short steps count as much as long ones and the fit is to means.
 //!
 //! A step of `b` tokens and `c` of context takes T(b, c) + D(b + n) + (K − 1) · D(n) where n requests draft K tokens each: the first draft
 //! pass runs over all tokens of the step and one slot a request, the others over a token a request. T is a line through points in
@@ -13,6 +13,10 @@ use nalgebra::{DMatrix, DVector};
 
 /// Where the target's line may bend: batched tokens.
 const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
+
+/// Errors are weighed by what a step took in the first round, and by what it is expected to take in these: steps that were
+/// short by luck would otherwise count most, and the fit would lie below the mean.
+const ROUNDS: usize = 3;
 
 /// A fitted cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +41,21 @@ impl CostFit {
     pub fn to(rows: &[StepRow]) -> CostFit {
         let most = rows.iter().map(tokens).max().expect("steps");
         let bends: Vec<u64> = BENDS.into_iter().filter(|&b| b < most).chain([most]).collect();
-        let a = DMatrix::from_fn(rows.len(), columns(&bends), |i, j| column(&rows[i], &bends, j) / rows[i].elapsed_s);
-        let x = nnls(&a, &DVector::from_element(rows.len(), 1.0));
+        let mut expected: Vec<f64> = rows.iter().map(|r| r.elapsed_s).collect();
+        let mut fit = CostFit::weighted(rows, &bends, &expected);
+        for _ in 0..ROUNDS {
+            expected = rows.iter().map(|r| fit.step_s(r).max(f64::MIN_POSITIVE)).collect();
+            fit = CostFit::weighted(rows, &bends, &expected);
+        }
+        let squares: f64 = rows.iter().map(|r| (r.elapsed_s / fit.step_s(r) - 1.0).powi(2)).sum();
+        fit.noise = (squares / rows.len() as f64).sqrt();
+        fit
+    }
+
+    /// Least squares of errors over what is expected of each step.
+    fn weighted(rows: &[StepRow], bends: &[u64], expected: &[f64]) -> CostFit {
+        let a = DMatrix::from_fn(rows.len(), columns(bends), |i, j| column(&rows[i], bends, j) / expected[i]);
+        let x = nnls(&a, &DVector::from_fn(rows.len(), |i, _| rows[i].elapsed_s / expected[i]));
         let ramps = bends.len() - 1;
         let mut at = x[0];
         let mut batched = vec![(bends[0], at)];
@@ -48,16 +65,13 @@ impl CostFit {
         }
         let (alpha_s, d) = (x[1 + ramps], 2 + ramps);
         let host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
-        let mut fit = CostFit {
+        CostFit {
             batched,
             alpha_s,
             draft: Coefficients { alpha_s: x[d], gamma_s: x[d + 1], delta_s: x[d + 2] },
             host_s: host.iter().sum::<f64>() / host.len().max(1) as f64,
             noise: 0.0,
-        };
-        let squares: f64 = rows.iter().map(|r| (fit.step_s(r) / r.elapsed_s - 1.0).powi(2)).sum();
-        fit.noise = (squares / rows.len() as f64).sqrt();
-        fit
+        }
     }
 
     /// What a step takes by this fit, seconds.

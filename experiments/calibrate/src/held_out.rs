@@ -132,6 +132,18 @@ mod tests {
         assert!((fit.step_s(&two) / two.elapsed_s - 1.0).abs() < 1e-3, "{} {}", fit.step_s(&two), two.elapsed_s);
     }
 
+    /// A run is a sum of steps: what the fit says of many must be their mean, however they scatter.
+    #[test]
+    fn noise_does_not_bend_the_fit_down() {
+        let mut rows = rows();
+        for (i, row) in rows.iter_mut().enumerate() {
+            // Half of the steps a third shorter, half a third longer.
+            row.elapsed_s *= if i / 8 % 2 == 0 { 2.0 / 3.0 } else { 4.0 / 3.0 };
+        }
+        let bias = error(&CostFit::to(&rows), rows.iter()).bias;
+        assert!(bias.abs() < 0.01, "{bias}");
+    }
+
     #[test]
     fn a_run_that_is_alone_with_its_length_is_not_guessed() {
         let rows: Vec<StepRow> = rows().into_iter().filter(|r| r.source < 3).collect();
