@@ -103,3 +103,10 @@ fn spread_and_repeatability_are_robust() {
     assert!(t.spread() < 0.1, "one outlier is no spread");
     assert_eq!(Timed { shape, visits: vec![vec![1.0]] }.repeatability(), None);
 }
+
+#[test]
+fn the_median_of_an_even_number_lies_between_two() {
+    assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    assert_eq!(median(vec![4.0, 1.0]), 2.5);
+    assert!(median(vec![]).is_nan());
+}

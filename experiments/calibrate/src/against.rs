@@ -2,7 +2,8 @@
 //! or both in the place of the calibrated ones, and two simpler predictions beside it.
 
 use crate::baselines::{Fluid, through, tokens_a_round};
-use crate::calibration::Calibration;
+use crate::costs::rows;
+use crate::fit::CostFit;
 use crate::kept::Kept;
 use crate::numbers::{COMPARED, Numbers, in_flight_error};
 use crate::predict::{AcceptanceFrom, World};
@@ -159,7 +160,7 @@ fn cell(kept: &Kept, fitted: &[Source], load: String, k: u32, repeats: &[&Source
     for source in repeats {
         let Some(observed) = Numbers::of(&source.run.run) else { continue };
         let own = if k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&kept.rates) };
-        let own_cost = own_cost(source).unwrap_or_else(|| kept.cost.clone());
+        let own_cost = own_cost(source, &kept.cost);
         let world = |cost, acceptance| World { cost, acceptance, engine: &kept.engine, seed: 1 };
         let predicted = mean(&world(&kept.cost, table), source, k)?;
         let with_own = mean(&world(&kept.cost, own), source, k)?;
@@ -223,10 +224,15 @@ fn mean(world: &World, source: &Source, k: u32) -> Result<Option<Numbers>> {
     Ok(Numbers::mean(&all))
 }
 
-/// The cost of a run's own steps. At one draft length draft passes are not told apart, and need not be.
-fn own_cost(source: &Source) -> Option<Calibrated> {
-    let again = Source::open(&source.path).ok()?;
-    Calibration::of(vec![again], vec![]).ok()?.profile()
+/// The calibrated costs with those of a run's own steps in their place. At one draft length draft passes are not told apart, and need not be.
+fn own_cost(source: &Source, calibrated: &Calibrated) -> Calibrated {
+    let rows = rows(std::slice::from_ref(source));
+    let mut own = calibrated.clone();
+    if !rows.is_empty() {
+        let fit = CostFit::to(&rows);
+        (own.target.cost, own.draft.cost, own.step_overhead_s) = (fit.target(), fit.draft_model(), fit.host_s);
+    }
+    own
 }
 
 /// What most of the worst judged error is of.
@@ -397,9 +403,9 @@ impl Against {
         text
     }
 
-    /// Is every decided cell that is held out within its bounds, and is there one?
-    pub fn holds(&self) -> bool {
+    /// Is every decided cell that is held out within its bounds? `None`: there is none.
+    pub fn holds(&self) -> Option<bool> {
         let mut held = self.cells.iter().filter(|c| c.decided && !c.fitted).peekable();
-        held.peek().is_some() && held.all(|c| c.beyond().is_empty())
+        held.peek().is_some().then(|| held.all(|c| c.beyond().is_empty()))
     }
 }

@@ -50,6 +50,7 @@ pub fn rows(sources: &[Source]) -> Vec<StepRow> {
     let mut all = Vec::new();
     for (source, s) in sources.iter().enumerate() {
         let steps = &s.run.steps;
+        let context = context(&s.run.answers);
         let last = steps.last().map_or(Time::ZERO, |s| s.end).as_s().max(f64::MIN_POSITIVE);
         for (before, step) in steps.iter().zip(steps.iter().skip(1)) {
             let logged = step.logged;
@@ -65,7 +66,7 @@ pub fn rows(sources: &[Source]) -> Vec<StepRow> {
                 verified: logged.generation_tokens,
                 prompts: logged.context_requests,
                 prompt_tokens: logged.context_tokens,
-                context: context(&s.run.answers, step.start),
+                context: context_at(&context, step.start),
                 elapsed_s: logged.elapsed_s,
                 host_s: (busy && period > logged.elapsed_s).then_some(period - logged.elapsed_s),
             });
@@ -76,14 +77,32 @@ pub fn rows(sources: &[Source]) -> Vec<StepRow> {
     all
 }
 
-/// Tokens in KV of the requests that have some of their answer and not all, at an instant.
-fn context(answers: &[Answer], at: Time) -> u64 {
-    let of = |a: &Answer| {
-        let emitted: u32 = a.chunks.iter().take_while(|c| c.0 <= at).map(|c| c.1).sum();
-        let running = emitted > 0 && a.chunks.last().is_some_and(|c| c.0 > at);
-        if running { u64::from(a.prompt_len() + emitted) } else { 0 }
-    };
-    answers.iter().map(of).sum()
+/// Tokens in KV of the requests that have some of their answer and not all: (from when, how many), in order.
+fn context(answers: &[Answer]) -> Vec<(Time, i64)> {
+    let mut changes: Vec<(Time, i64)> = Vec::new();
+    for a in answers {
+        let mut held = 0;
+        let last = a.chunks.len().saturating_sub(1);
+        for (i, &(at, n)) in a.chunks.iter().enumerate() {
+            let first = if i == 0 { i64::from(a.prompt_len()) } else { 0 };
+            let change = if i == last { -held } else { first + i64::from(n) };
+            held += change;
+            changes.push((at, change));
+        }
+    }
+    changes.sort_unstable();
+    let mut sum = 0;
+    for change in &mut changes {
+        sum += change.1;
+        change.1 = sum;
+    }
+    changes
+}
+
+/// The same at an instant.
+fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
+    let after = context.partition_point(|c| c.0 <= at);
+    after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
 /// Steps that another process interrupted say nothing of the server: among steps of the same requests and tokens those that took many
@@ -94,5 +113,38 @@ fn drop_outliers(rows: &mut Vec<StepRow>) {
     let Some(&middle) = host.get(host.len() / 2) else { return };
     for row in rows {
         row.host_s = row.host_s.filter(|h| *h <= OUTLIER * middle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_observed::recording::Asked;
+    use foretoken_observed::request::ServerTimes;
+
+    #[test]
+    fn context_is_that_of_whoever_decodes() {
+        let answer = |request: u32, chunks: &[(u64, u32)]| Answer {
+            request,
+            asked: Asked { prompt_len: 10, ..Asked::default() },
+            sent: Time::ZERO,
+            retries: 0,
+            chunks: chunks.iter().map(|&(at, n)| (Time(at), n)).collect(),
+            ids: vec![],
+            counted: true,
+            ended: None,
+            rounds: None,
+            times: ServerTimes::default(),
+        };
+        let all = [
+            answer(0, &[(5, 1), (8, 3), (12, 2)]),
+            answer(1, &[(8, 1), (20, 4)]),
+            answer(2, &[(9, 1)]),
+            answer(3, &[]),
+        ];
+        let context = context(&all);
+        let at = |t: u64| context_at(&context, Time(t));
+        // One token and the prompt; three more beside another's first; one is done; both are.
+        assert_eq!([4, 5, 7, 8, 11, 12, 19, 20, 99].map(at), [0, 11, 11, 25, 25, 11, 11, 0, 0]);
     }
 }

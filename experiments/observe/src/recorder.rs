@@ -68,11 +68,15 @@ fn write(
             Ok(event) => {
                 progress.saw(&event);
                 batch.push(event);
-                continue;
+                // A stream of events that never pauses is written down all the same.
+                if Instant::now() < next {
+                    continue;
+                }
             }
-            Err(RecvTimeoutError::Timeout) => next = Instant::now() + EVERY,
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => open = false,
         }
+        next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
         if !lines.is_empty() {
             // The end stays the last thing that a recording says.

@@ -33,7 +33,7 @@ impl ObservedRun {
     pub fn of(recording: &Recording) -> ObservedRun {
         let mut answers = answers(recording);
         answers.sort_by_key(|a| (a.sent, a.request));
-        let steps = steps(recording);
+        let steps = steps(recording, &answers);
         let metrics = Metrics::of(recording);
         let records = records(&answers);
         let (blocks, block_size) = (metrics.num_gpu_blocks.unwrap_or(1), metrics.block_size.unwrap_or(BLOCK));
@@ -200,7 +200,10 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         table.iter().enumerate().flat_map(|(d, row)| row.iter().enumerate().map(move |(a, n)| f(d, a) as u64 * n)).sum()
     };
     let drafted: u64 = sum(|d, _| d);
-    (totals.drafted, totals.verified) = (drafted, drafted);
+    // Where nobody tells rounds, what the log's steps verified is what there is.
+    if drafted > 0 {
+        (totals.drafted, totals.verified) = (drafted, drafted);
+    }
     if told.is_empty() {
         totals.verified_accepted[0][0] += totals.request_steps.saturating_sub(totals.rounds());
     }

@@ -1,7 +1,7 @@
 //! The steps of a log on the run's clock, and the tokens that came of each.
 
 use crate::recording::{Event, Recording};
-use crate::request::{Answer, answers};
+use crate::request::Answer;
 use crate::step_log::LoggedStep;
 use foretoken_sim::Time;
 
@@ -33,7 +33,7 @@ const ON_ITS_WAY: Time = Time(2_000_000_000);
 
 /// The steps that a recording's log has between the run's start and its end, in order. Without times of microseconds
 /// (`--step-log` and the shipped logging configuration) none can be placed.
-pub fn steps(recording: &Recording) -> Vec<PlacedStep> {
+pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
     let lines = recording.events.iter().filter_map(|e| match e {
         Event::Log { lines, .. } => Some(lines),
@@ -54,7 +54,7 @@ pub fn steps(recording: &Recording) -> Vec<PlacedStep> {
     for i in 1..steps.len() {
         steps[i].start = steps[i].start.max(steps[i - 1].end.min(steps[i].end));
     }
-    give_tokens(&answers(recording), &mut steps);
+    give_tokens(answers, &mut steps);
     steps
 }
 

@@ -22,6 +22,6 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
         collector.push(i, request, NAMES)?;
     }
     let mut trace = collector.finish()?;
-    trace.workload.hazards = table.header.observed.iter().flat_map(|o| &o.hazards).copied().collect();
+    trace.workload.hazards = table.hazards();
     Ok(trace)
 }

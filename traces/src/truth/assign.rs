@@ -60,7 +60,7 @@ impl TruthTable {
             notes.push(format!("{name}: {n} of {of} requests are longer than their recording, which begins again"));
         }
         workload.recordings = self.recordings();
-        workload.hazards = self.header.observed.iter().flat_map(|o| &o.hazards).copied().collect();
+        workload.hazards = self.hazards();
         workload.recording = recordings;
         Ok(notes)
     }

@@ -131,13 +131,18 @@ impl RecordedOutput {
 }
 
 impl TruthTable {
+    /// P(right) of what the recordings leave unknown, by position in a round; empty for a table that leaves nothing.
+    pub(crate) fn hazards(&self) -> Vec<f64> {
+        self.header.observed.as_ref().map_or_else(Vec::new, |observed| observed.hazards.clone())
+    }
+
     /// The recordings, as a workload holds them.
     pub fn recordings(&self) -> Vec<Recording> {
         self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }
 }
 
-pub(crate) fn recording(output: &RecordedOutput, observed: bool) -> Recording {
+fn recording(output: &RecordedOutput, observed: bool) -> Recording {
     if observed {
         return observed_recording(output);
     }
