@@ -7,6 +7,7 @@ mod format;
 mod live;
 mod observe;
 mod profiling;
+mod recommend;
 mod tools;
 
 pub use calibrate::CalibrateArgs;
@@ -16,6 +17,7 @@ pub use observe::ObserveArgs;
 #[cfg(feature = "live")]
 pub use profiling::{DeviceName, EngineLimits, WeightsFrom};
 pub use profiling::{ProfileAcceptanceArgs, ProfileArgs};
+pub use recommend::{EngineArg, GoalArg, RecommendArgs};
 pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -80,6 +82,9 @@ pub enum Command {
     /// Fit costs and acceptance to observed runs: a profile, a truth table, traces, and an experiment on them
     #[command(after_help = calibrate::CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArgs),
+    /// Say how many tokens a server should draft for its traffic, what that would bring, and how to start it
+    #[command(after_help = recommend::RECOMMEND_EXAMPLES)]
+    Recommend(RecommendArgs),
     /// Measure the simulator itself on an experiment
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),

@@ -62,6 +62,7 @@ fn run(command: cli::Command) -> problem::Result<()> {
         cli::Command::Observe(_) => Err(problem::Problem::bad_input("this program was built without a network")
             .help("build it with one: cargo run --release --features observe -- observe …")),
         cli::Command::Calibrate(args) => commands::calibrate::run(&args),
+        cli::Command::Recommend(args) => commands::recommend::run(&args),
         cli::Command::Bench(args) => commands::bench::run(&args),
         cli::Command::Traces(cli::TracesCommand::Inspect(args)) => commands::traces::inspect(&args),
         cli::Command::Traces(cli::TracesCommand::Text(args)) => commands::traces::text(&args),

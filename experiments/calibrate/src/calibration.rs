@@ -74,6 +74,15 @@ impl Calibration {
         Ok(c)
     }
 
+    /// How what a step came from is called in tables.
+    pub fn name_of(&self, source: usize) -> String {
+        let foreign = || self.foreign.get(source - self.sources.len()).and_then(|f| f.path.file_name());
+        match self.sources.get(source) {
+            Some(observed) => observed.name(),
+            None => foreign().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        }
+    }
+
     /// The draft lengths of the steps with times.
     pub fn lengths(&self) -> BTreeSet<u32> {
         self.rows.iter().map(|r| r.k).collect()

@@ -2,10 +2,11 @@
 
 use crate::costs::StepRow;
 use crate::fit::CostFit;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Errors of predicted step times, as shares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Error {
     /// Steps.
     pub steps: usize,
@@ -23,9 +24,9 @@ impl Error {
 }
 
 /// Errors on what was left out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Each run by a fit to the others; empty where there is one run, or where a run is the only one of its draft length.
+    /// Each run by a fit to the others; without those that are the only ones of their draft length, or have larger batches than the others.
     pub by_run: Vec<(usize, Error)>,
     /// The second half of every run by a fit to the first halves.
     pub by_time: Error,
@@ -59,9 +60,10 @@ impl HeldOut {
         let mut by_run = Vec::new();
         for &run in &runs {
             let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
-            // Without another run of its draft length the fit would have to guess what drafts cost.
-            let known = own.iter().all(|r| others.iter().any(|o| o.k == r.k));
-            if known {
+            // Without another run of its draft length, and of batches as large, the fit would have to guess.
+            let most = |rows: &[StepRow], k: u32| rows.iter().filter(|r| r.k == k).map(|r| r.decodes).max();
+            let lengths: BTreeSet<u32> = own.iter().map(|r| r.k).collect();
+            if lengths.into_iter().all(|k| most(&others, k) >= most(&own, k)) {
                 by_run.push((run, error(&CostFit::to(&others), own.iter())));
             }
         }

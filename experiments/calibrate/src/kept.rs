@@ -38,6 +38,8 @@ pub struct Found<'a> {
     pub draft_lengths: Vec<u32>,
     /// Are draft passes told apart from verification?
     pub separated: bool,
+    /// What the server drafted in the run whose requests the experiment takes.
+    pub now: Option<u32>,
     /// Steps that the costs are fitted to.
     pub steps: usize,
     /// How far the costs can be trusted.
@@ -109,6 +111,7 @@ impl Calibration {
             inputs: self.inputs(),
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,
+            now: self.typical().1.and_then(|source| source.k),
             steps: self.rows.len(),
             held_out: &self.held_out,
             acceptance: self.acceptance.as_ref().map_or(&[], |a| &a.positions),
@@ -243,7 +246,79 @@ pub struct Kept {
 #[derive(Deserialize)]
 struct FoundBack {
     inputs: Vec<Input>,
+    draft_lengths: Vec<u32>,
+    separated: bool,
+    now: Option<u32>,
+    steps: usize,
+    held_out: HeldOut,
     acceptance: Vec<Position>,
+}
+
+impl FoundBack {
+    fn read(folder: &Path) -> Result<FoundBack> {
+        let path = folder.join(FOUND);
+        let bad = |what: String| bad(&path, what);
+        let text = fs_err::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
+        seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
+        serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
+    }
+}
+
+fn bad(path: &Path, what: String) -> Box<Problem> {
+    Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
+}
+
+/// What a calibration knows, as far as advice depends on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// What the server drafted in the run whose requests the experiment takes.
+    pub now: Option<u32>,
+    /// Draft lengths of the steps with times.
+    pub lengths: Vec<u32>,
+    /// Are draft passes told apart from verification?
+    pub separated: bool,
+    /// Steps that the costs are fitted to.
+    pub steps: usize,
+    /// Positions of a round that were drafted.
+    pub positions: u32,
+    /// How far a run's steps are off in sum when they are predicted by the other runs, root of the mean square, as a share.
+    pub between_runs: f64,
+}
+
+impl Known {
+    /// Reads it from a calibration's folder.
+    ///
+    /// # Errors
+    /// It is none, or is damaged.
+    pub fn read(folder: &Path) -> Result<Known> {
+        let found = FoundBack::read(folder)?;
+        let by_run = &found.held_out.by_run;
+        let square = by_run.iter().map(|(_, e)| e.bias.powi(2)).sum::<f64>() / by_run.len().max(1) as f64;
+        Ok(Known {
+            now: found.now,
+            lengths: found.draft_lengths,
+            separated: found.separated,
+            steps: found.steps,
+            positions: found.acceptance.iter().filter(|p| !p.extrapolated).count() as u32,
+            between_runs: if by_run.is_empty() { found.held_out.by_time.bias.abs() } else { square.sqrt() },
+        })
+    }
+
+    /// Why no advice can be given from it, and what to observe next.
+    pub fn cannot_say(&self) -> Option<String> {
+        let lengths: Vec<String> = self.lengths.iter().map(u32::to_string).collect();
+        if self.steps == 0 {
+            Some("it has no steps with times: observe with the server's step log (--step-log)".into())
+        } else if self.positions == 0 {
+            Some("nothing was drafted: observe K = 3 next, on the same server with speculation".into())
+        } else if !self.separated {
+            let next = if self.lengths.contains(&0) { 3 } else { 0 };
+            let at = lengths.join(", ");
+            Some(format!("drafts and verification cannot be told apart at K = {at} alone: observe K = {next} next"))
+        } else {
+            None
+        }
+    }
 }
 
 impl Kept {
@@ -252,14 +327,7 @@ impl Kept {
     /// # Errors
     /// It is none, is damaged, or has no costs.
     pub fn read(folder: &Path) -> Result<Kept> {
-        let path = folder.join(FOUND);
-        let bad = |path: &Path, what: String| {
-            Problem::bad_input(format!("{}: {what}", path.display()))
-                .help("give a folder that `foretoken calibrate` wrote")
-        };
-        let text = fs_err::read_to_string(&path).map_err(|e| bad(&path, e.to_string()))?;
-        seal::check(Syntax::Json, &text).map_err(|e| bad(&path, format!("it is damaged or was changed: {e}")))?;
-        let found: FoundBack = serde_json::from_str(&text).map_err(|e| bad(&path, e.to_string()))?;
+        let found = FoundBack::read(folder)?;
         let profile = folder.join(PROFILE);
         let text = fs_err::read_to_string(&profile)
             .map_err(|_| bad(&profile, "the calibration has no costs: nothing can be predicted from it".into()))?;

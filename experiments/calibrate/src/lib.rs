@@ -12,7 +12,10 @@ pub mod kept;
 pub mod numbers;
 mod page;
 pub mod predict;
+pub mod recommend;
+pub mod replay;
 pub mod source;
+mod spread;
 
 #[cfg(test)]
 mod synthetic;

@@ -1,5 +1,6 @@
 //! The numbers of a run that are compared, drawn in the same way from an observed run and from a predicted one.
 
+use crate::spread::median;
 use foretoken_sim::metrics::Quantiles;
 use foretoken_sim::{RequestRecords, Run};
 use serde::Serialize;
@@ -67,8 +68,16 @@ impl Numbers {
 
     /// The mean of several, number by number.
     pub fn mean(all: &[Numbers]) -> Option<Numbers> {
-        let n = all.len() as f64;
-        let of = |f: &dyn Fn(&Numbers) -> f64| all.iter().map(f).sum::<f64>() / n;
+        Numbers::of_several(all, |values| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// The median of several, number by number.
+    pub fn median(all: &[Numbers]) -> Option<Numbers> {
+        Numbers::of_several(all, median)
+    }
+
+    fn of_several(all: &[Numbers], middle: fn(Vec<f64>) -> f64) -> Option<Numbers> {
+        let of = |f: &dyn Fn(&Numbers) -> f64| middle(all.iter().map(f).collect());
         let quantiles = |q: fn(&Numbers) -> Quantiles| Quantiles {
             mean: of(&|x| q(x).mean),
             p50: of(&|x| q(x).p50),
@@ -81,7 +90,7 @@ impl Numbers {
             ttft: quantiles(|x| x.ttft),
             tpot: quantiles(|x| x.tpot),
             e2e: quantiles(|x| x.e2e),
-            accepted: (!accepted.is_empty()).then(|| accepted.iter().sum::<f64>() / accepted.len() as f64),
+            accepted: (!accepted.is_empty()).then(|| middle(accepted)),
         })
     }
 }

@@ -66,7 +66,7 @@ fn costs(c: &Calibration) -> Section {
     push("fitted to".into(), &c.held_out.fitted);
     push("second halves, by the first halves".into(), &c.held_out.by_time);
     for (run, e) in &c.held_out.by_run {
-        push(format!("{}, by the others", c.sources.get(*run).map_or_else(String::new, |s| s.name())), e);
+        push(format!("{}, by the others", c.name_of(*run)), e);
     }
     for (k, e) in &c.held_out.by_length {
         push(format!("fitted to, K = {k}"), e);

@@ -2,6 +2,7 @@
 //! that are taken from elsewhere. Of the run itself nothing else is read.
 
 use crate::source::Source;
+use foretoken_observed::request::Answer;
 use foretoken_policies::{Belief, Fixed, PolicyContext, PolicySpec};
 use foretoken_profiler::Calibrated;
 use foretoken_sim::acceptance::{AcceptanceSpec, Beyond, Rates, TableSource};
@@ -41,7 +42,15 @@ impl World<'_> {
     /// Serves the requests of an observed run with a fixed draft length.
     pub fn serve(&self, source: &Source, k: u32) -> Result<Run> {
         let mut workload = source.run.workload.clone();
-        let acceptance = self.acceptance_of(source, &mut workload)?;
+        let acceptance = match self.acceptance {
+            AcceptanceFrom::Table(table) => {
+                let path = PathBuf::from("the observed truth");
+                let dealt = table.assign(&path, &mut workload, Beyond::Wrap, self.seed);
+                dealt.map_err(|e| Problem::bad_input(e.to_string()))?;
+                spec(Rates::Table(TableSource { path, beyond: Beyond::Wrap }))
+            }
+            other => other.of(source.run.answers.iter(), &mut workload),
+        };
         let acceptance = acceptance.build(self.seed, &workload).map_err(|e| Problem::failed(e.to_string()))?;
         let mut config = self.engine.clone();
         config.max_draft_len = k;
@@ -64,29 +73,29 @@ impl World<'_> {
         };
         Ok(simulation.run(fixed(k, &config, self.cost, self.seed)))
     }
+}
 
-    fn acceptance_of(&self, source: &Source, workload: &mut Workload) -> Result<AcceptanceSpec> {
-        let source_of = |source| AcceptanceSpec { source, ..AcceptanceSpec::default() };
-        Ok(match self.acceptance {
-            AcceptanceFrom::None => source_of(Rates::Constant { rate: 0.0 }),
-            AcceptanceFrom::Rates(rates) => source_of(Rates::ByDepth { rates: rates.to_vec() }),
+impl AcceptanceFrom<'_> {
+    /// The source of it for the answers that a workload is made of, in its order. A table is dealt out elsewhere.
+    pub(crate) fn of<'s>(self, answers: impl Iterator<Item = &'s Answer>, workload: &mut Workload) -> AcceptanceSpec {
+        match self {
+            AcceptanceFrom::None | AcceptanceFrom::Table(_) => spec(Rates::Constant { rate: 0.0 }),
+            AcceptanceFrom::Rates(rates) => spec(Rates::ByDepth { rates: rates.to_vec() }),
             AcceptanceFrom::Own(hazards) => {
-                workload.recordings = source.run.answers.iter().map(crate::acceptance::own_recording).collect();
+                workload.recordings = answers.map(crate::acceptance::own_recording).collect();
                 workload.recording = (0..workload.len() as u32).collect();
-                source_of(Rates::Recorded { hazards: hazards.to_vec() })
+                spec(Rates::Recorded { hazards: hazards.to_vec() })
             }
-            AcceptanceFrom::Table(table) => {
-                let path = PathBuf::from("the observed truth");
-                let dealt = table.assign(&path, workload, Beyond::Wrap, self.seed);
-                dealt.map_err(|e| Problem::bad_input(e.to_string()))?;
-                source_of(Rates::Table(TableSource { path, beyond: Beyond::Wrap }))
-            }
-        })
+        }
     }
 }
 
+fn spec(source: Rates) -> AcceptanceSpec {
+    AcceptanceSpec { source, ..AcceptanceSpec::default() }
+}
+
 /// The policy of a fixed length; the plain engine where that is 0.
-fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
+pub(crate) fn fixed(k: u32, config: &EngineConfig, cost: &Calibrated, seed: u64) -> Speculation {
     if k == 0 {
         return Speculation::Off;
     }

@@ -10,10 +10,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, spawn_local};
-use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+use tokio::time::{interval, sleep, timeout};
 
 /// So many requests in a row without a connection: then there is no server any more.
 const LOST: u32 = 5;
@@ -108,17 +109,17 @@ pub async fn drive(
 }
 
 async fn open_loop(shared: &Rc<Shared>) {
-    let start = Instant::from_std(shared.recorder.started());
+    let in_time = |due: &&Duration| shared.spec.run_s.is_none_or(|s| due.as_secs_f64() < s);
+    let due: Vec<Duration> = shared.load.due.iter().take_while(in_time).copied().collect();
+    let mut due = pace(shared.recorder.started(), due);
     let places = Arc::new(Semaphore::new(shared.spec.max_in_flight.map_or(Semaphore::MAX_PERMITS, |n| n as usize)));
     let mut running = JoinSet::new();
-    for (request, &due) in shared.load.due.iter().enumerate() {
-        if shared.spec.run_s.is_some_and(|s| due.as_secs_f64() >= s) || shared.ended() {
-            break;
-        }
-        tokio::select! {
-            () = sleep_until(start + due) => {}
-            () = shared.stop.notified() => break,
-        }
+    while !shared.ended() {
+        let next = tokio::select! {
+            next = due.recv() => next,
+            () = shared.stop.notified() => None,
+        };
+        let Some(request) = next else { break };
         let place = tokio::select! {
             place = places.clone().acquire_owned() => place,
             () = shared.stop.notified() => break,
@@ -130,6 +131,31 @@ async fn open_loop(shared: &Rc<Shared>) {
         });
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Tells each request when it is due. A thread of its own does, since the runtime's timer counts whole milliseconds.
+fn pace(start: Instant, due: Vec<Duration>) -> UnboundedReceiver<usize> {
+    /// So soon it notices that nobody waits any more.
+    const LOOK: Duration = Duration::from_millis(100);
+    let (tell, told) = unbounded_channel();
+    std::thread::spawn(move || {
+        for (request, due) in due.into_iter().enumerate() {
+            loop {
+                let left = due.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                if tell.is_closed() {
+                    return;
+                }
+                std::thread::sleep(left.min(LOOK));
+            }
+            if tell.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    told
 }
 
 async fn closed_loop(shared: &Rc<Shared>, clients: u32) {

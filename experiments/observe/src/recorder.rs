@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How long a full disk is waited for at the end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A server logs a step after it has sent the step's tokens: its last lines come this long after the last answer.
+const LAST_LINES: Duration = Duration::from_millis(300);
+
 /// The clock of a run, and whoever writes down what happens on it.
 #[derive(Clone, Debug)]
 pub struct Recorder {
@@ -74,7 +77,12 @@ fn write(
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => open = false,
+            Err(RecvTimeoutError::Disconnected) => {
+                open = false;
+                if log.is_some() {
+                    std::thread::sleep(LAST_LINES);
+                }
+            }
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();

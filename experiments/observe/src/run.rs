@@ -8,7 +8,9 @@ use crate::prompts::{Prompt, prompts};
 use crate::recorder::Recorder;
 use crate::tail::Tail;
 use foretoken_observed::findings::{findings, late_p99};
-use foretoken_observed::recording::{Asked, Ended, Ending, Event, Head, RecordingWriter, Server, read_recording};
+use foretoken_observed::recording::{
+    Asked, Ended, Ending, Event, Head, Recording, RecordingWriter, Server, read_recording,
+};
 use foretoken_observed::run::ObservedRun;
 use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
 use foretoken_run::plan::Plan;
@@ -53,6 +55,14 @@ pub struct ObservedCell {
     pub answered: u64,
     /// Answers a second, from the first request to the last answer.
     pub answered_req_s: Option<f64>,
+    /// Output tokens of answered requests a second, likewise.
+    pub answered_tok_s: f64,
+    /// Mean time to first token, per output token, and end to end, seconds.
+    pub ttft_mean_s: Option<f64>,
+    /// See above.
+    pub tpot_mean_s: Option<f64>,
+    /// See above.
+    pub e2e_mean_s: Option<f64>,
     /// How late requests were sent, at the 99th percentile, seconds; nothing is due in a closed loop.
     pub late_p99_s: Option<f64>,
     /// Steps that the server's log has of it.
@@ -107,11 +117,10 @@ pub fn observe(
     for variant in 0..plan.variants.len() {
         for seed in 0..plan.seeds.len() {
             let id = CellId { variant, seed, policy: 0 };
-            if store.has(id) {
-                observed.cells += 1;
-                continue;
-            }
-            let (cell, stored, ended) = runner.cell(id)?;
+            let Told { cell, stored, ended } = match runner.kept(id)? {
+                Some(told) => told,
+                None => runner.cell(id)?,
+            };
             observed.speed.cells += 1;
             observed.speed.request_steps += stored.summary.request_steps;
             observed.report.cells.push(cell);
@@ -159,9 +168,40 @@ struct Runner<'a> {
     model: String,
 }
 
+/// What a recording says.
+struct Told {
+    cell: ObservedCell,
+    stored: Stored,
+    /// Why the run is not a whole one, or of no use.
+    ended: Option<Box<Problem>>,
+}
+
 impl Runner<'_> {
+    /// What an earlier call observed of a cell, if that is all of it. A part of a run keeps a name of its own, and the cell is asked again.
+    fn kept(&self, id: CellId) -> Result<Option<Told>> {
+        let path = self.folder.path().join(recording_name(id.variant, id.seed));
+        if !path.exists() {
+            return Ok(None);
+        }
+        let told = match read_recording(&path) {
+            Ok(recording) => Some(self.told(id, &recording)?),
+            Err(e) => {
+                eprintln!("warning: {e}: it is kept beside the others, and the run is asked for again");
+                None
+            }
+        };
+        if let Some(Told { ended: None, .. }) = told {
+            return Ok(told);
+        }
+        let aside = (1..).map(|n| path.with_extension(format!("part{n}.obs"))).find(|p| !p.exists());
+        let aside = aside.expect("some number is free");
+        std::fs::rename(&path, &aside)
+            .map_err(|e| Problem::failed(format!("cannot rename {} to {}: {e}", path.display(), aside.display())))?;
+        Ok(None)
+    }
+
     /// One run: warmed up, driven, read back and kept.
-    fn cell(&self, id: CellId) -> Result<(ObservedCell, Stored, Option<Box<Problem>>)> {
+    fn cell(&self, id: CellId) -> Result<Told> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
         let asked = prompts(self.spec, &mut setting.workload, number)?;
@@ -173,36 +213,48 @@ impl Runner<'_> {
         let path = self.folder.path().join(&name);
         self.warm_up(&setting, &asked, &path, &which)?;
         let load = self.load(&setting, &asked, format!("foretoken-v{}-s{number}", id.variant), usize::MAX)?;
-        let ending = self.drive(&path, self.head(&setting, number), load, Progress::new(which))?;
+        self.drive(&path, self.head(&setting, number), load, Progress::new(which))?;
         self.folder.enter(&[&name])?;
         let recording = read_recording(&path).map_err(|e| Problem::failed(e.to_string()).help(e.hint.clone()))?;
-        let run = ObservedRun::of(&recording);
-        let mut warnings = findings(&recording, &run);
-        let slo = setting.slo(None);
-        let own = &run.workload.slo_tpot_s;
+        self.told(id, &recording)
+    }
+
+    /// A recording in numbers.
+    fn told(&self, id: CellId, recording: &Recording) -> Result<Told> {
+        let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
+        let run = ObservedRun::of(recording);
+        let mut warnings = findings(recording, &run);
         let block_size = run.metrics.block_size.unwrap_or(setting.engine(false).block_size);
-        let mut summary = Summary::new(&run.run.records, &run.run.totals, slo, own, run.run.usable_blocks, block_size);
-        if setting.arrivals() == Arrivals::Open && ending == Ending::Done {
-            summary = summary.with_overload(&run.run.records);
+        let own = &run.workload.slo_tpot_s;
+        let (of, slo) = (&run.run, setting.slo(None));
+        let mut summary = Summary::new(&of.records, &of.totals, slo, own, of.usable_blocks, block_size);
+        let ending = recording.ending.as_ref();
+        if setting.arrivals() == Arrivals::Open && ending == Some(&Ending::Done) {
+            summary = summary.with_overload(&of.records);
         }
         warnings.extend(summary.overload.as_ref().map(ToString::to_string));
         let cell = ObservedCell {
-            recording: name,
-            seed: number,
-            ended: match &ending {
-                Ending::Done => "done".into(),
-                Ending::Interrupted => "interrupted".into(),
-                Ending::Lost(why) => format!("the server was lost: {why}"),
+            recording: recording_name(id.variant, id.seed),
+            seed: recording.head.seed,
+            ended: match ending {
+                Some(Ending::Done) => "done".into(),
+                Some(Ending::Interrupted) => "interrupted".into(),
+                Some(Ending::Lost(why)) => format!("the server was lost: {why}"),
+                None => "killed".into(),
             },
             sent: run.answers.len(),
             answered: summary.finished,
             answered_req_s: (summary.duration_s > 0.0).then(|| summary.finished as f64 / summary.duration_s),
-            late_p99_s: late_p99(&recording, &run.answers).map(|t| t.as_s()),
+            answered_tok_s: summary.token_goodput_tok_s,
+            ttft_mean_s: summary.ttft.map(|q| q.mean),
+            tpot_mean_s: summary.tpot.map(|q| q.mean),
+            e2e_mean_s: summary.e2e.map(|q| q.mean),
+            late_p99_s: late_p99(recording, &run.answers).map(|t| t.as_s()),
             steps: run.steps.len(),
             findings: warnings.clone(),
         };
-        let problem = self.problem(&ending, &summary, &run);
-        Ok((cell, Stored::of(run.run, summary, warnings), problem))
+        let ended = self.problem(ending, &summary, &run);
+        Ok(Told { cell, stored: Stored::of(run.run, summary, warnings), ended })
     }
 
     fn label(&self) -> String {
@@ -222,7 +274,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The first requests, one after the other, recorded in the file that the run's recording takes the place of.
+    /// The first requests, one after the other. What is recorded of them is gone afterwards.
     fn warm_up(&self, setting: &Setting, asked: &[Prompt], path: &Path, which: &str) -> Result<()> {
         let n = self.spec.warm_up_requests as usize;
         if n == 0 {
@@ -230,9 +282,10 @@ impl Runner<'_> {
         }
         let mut load = self.load(setting, asked, "foretoken-warm-up".into(), n)?;
         (load.arrivals, load.metrics) = (Arrivals::Closed { clients: 1 }, false);
-        let head = self.head(setting, 0);
-        let ending = self.drive(path, head, load, Progress::new(format!("{which}, warming up")))?;
+        let path = &path.with_extension("warm-up.partial");
+        let ending = self.drive(path, self.head(setting, 0), load, Progress::new(format!("{which}, warming up")))?;
         let recording = read_recording(path).map_err(|e| Problem::failed(e.to_string()))?;
+        let _ = std::fs::remove_file(path);
         let refused = recording.events.iter().find_map(|e| match e {
             Event::Ended { how: how @ (Ended::Refused { .. } | Ended::Failed { .. }), .. } => Some(how),
             _ => None,
@@ -315,15 +368,15 @@ impl Runner<'_> {
         Ok(ending)
     }
 
-    fn problem(&self, ending: &Ending, summary: &Summary, run: &ObservedRun) -> Option<Box<Problem>> {
+    fn problem(&self, ending: Option<&Ending>, summary: &Summary, run: &ObservedRun) -> Option<Box<Problem>> {
         match ending {
-            Ending::Done if summary.finished == 0 => {
+            Some(Ending::Done) if summary.finished == 0 => {
                 let first = run.answers.iter().find_map(|a| a.ended.as_ref());
                 Some(first.map_or_else(|| Problem::failed("nothing was sent"), |(_, how)| self.refusal(how)))
             }
-            Ending::Done => None,
-            Ending::Interrupted => Some(interrupted()),
-            Ending::Lost(why) => Some(
+            Some(Ending::Done) => None,
+            Some(Ending::Interrupted) | None => Some(interrupted()),
+            Some(Ending::Lost(why)) => Some(
                 Problem::failed(format!("the server does not answer any more: {why}"))
                     .help("what was observed is kept; start the server and go on with --resume"),
             ),

@@ -210,3 +210,7 @@ fn server(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
         .collect();
     all.extend(notes.into_iter().map(str::to_owned));
 }
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

@@ -58,13 +58,66 @@ pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     steps
 }
 
+/// The step whose tokens were read at `at`; `None` before the first.
+pub fn step_of(steps: &[PlacedStep], at: Time) -> Option<usize> {
+    steps.partition_point(|s| s.end <= at + ON_ITS_WAY).checked_sub(1)
+}
+
 fn give_tokens(answers: &[Answer], steps: &mut [PlacedStep]) {
     for a in answers {
         for (i, &(at, n)) in a.chunks.iter().enumerate() {
-            let after = steps.partition_point(|s| s.end <= at + ON_ITS_WAY);
-            let Some(step) = after.checked_sub(1).map(|i| &mut steps[i]) else { continue };
+            let Some(step) = step_of(steps, at).map(|i| &mut steps[i]) else { continue };
             step.emitted += n;
             step.first_tokens += u32::from(i == 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Asked, Head, Tokens};
+    use crate::request::answers;
+
+    const STARTED: u64 = 1_700_000_000_000_000;
+
+    fn line(end_ms: f64, elapsed_ms: f64, answers: (u32, u32)) -> String {
+        format!(
+            "{:.6} INFO x Iteration(1): 0 context requests, 0 context tokens, {} generation requests, {} generation tokens, \
+             iteration elapsed time: {elapsed_ms:.2} ms, CPU KV cache usage: 0.1%",
+            STARTED as f64 / 1e6 + end_ms / 1e3,
+            answers.0,
+            answers.1
+        )
+    }
+
+    #[test]
+    fn steps_are_placed_on_the_run_and_get_the_tokens_that_came_of_them() {
+        let ms = |ms: f64| Time::from_s(ms / 1e3);
+        let asked = vec![Asked { prompt_len: 9, output_len: 5, ..Asked::default() }; 2];
+        let head = Head { started_unix_us: STARTED, asked, ..Head::default() };
+        let chunk = |request, at, n| Event::Chunk { request, at: ms(at), tokens: Tokens::Ids(vec![7; n]) };
+        // One step before the run; two that say that they overlap; tokens a little before the line of their step.
+        let lines = vec![line(-5.0, 9.0, (1, 1)), line(20.0, 12.0, (1, 4)), line(35.0, 20.0, (2, 8)), "else".into()];
+        let events = vec![
+            Event::Sent { request: 0, at: ms(0.0), attempt: 0 },
+            Event::Sent { request: 1, at: ms(0.0), attempt: 0 },
+            chunk(0, 19.0, 1),
+            chunk(0, 36.0, 3),
+            chunk(1, 36.0, 2),
+            Event::Log { at: ms(40.0), lines },
+        ];
+        let recording = Recording { head, events, ending: None };
+        let steps = steps(&recording, &answers(&recording));
+        let near = |a: Time, b: f64| (a.as_s() - b / 1e3).abs() < 1e-6;
+        assert_eq!(steps.len(), 2, "{steps:?}");
+        assert!(near(steps[0].start, 8.0) && near(steps[0].end, 20.0), "{steps:?}");
+        assert!(near(steps[1].start, 20.0) && near(steps[1].end, 35.0), "it begins where the other ends: {steps:?}");
+        assert_eq!(steps.iter().map(|s| (s.emitted, s.first_tokens)).collect::<Vec<_>>(), [(1, 1), (5, 1)]);
+        assert_eq!(steps[1].accepted(), 2, "five tokens, one of them the first of an answer, one each besides");
+        assert_eq!(
+            (step_of(&steps, ms(10.0)), step_of(&steps, ms(33.5)), step_of(&steps, ms(99.0))),
+            (None, Some(1), Some(1))
+        );
     }
 }

@@ -116,8 +116,9 @@ struct Costs {
 
 /// The costs of a profile's text: of one that was measured pass by pass, or calibrated to a server.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
-    if !is_calibrated(name, text)? {
-        let p = read(name, text)?;
+    let profile = Document::parse(name, text)?;
+    if !Calibrated::is_one(&profile.read()?) {
+        let p = measured(name, &profile)?;
         return Ok(Costs {
             models: Role::BOTH.map(|role| (p.truth(role, truth), p.belief(role))),
             reads: p.reads(Role::Target, truth),
@@ -133,7 +134,7 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
             "hardware.truth chooses among the descriptions of a measured profile, and a calibrated one has one";
         return Err(document.problem_at(&Path::of("hardware.truth"), message.to_owned()).help("leave it out"));
     }
-    let c = read_calibrated(name, text)?;
+    let c = calibrated(name, &profile)?;
     Ok(Costs {
         models: [(c.target.cost, c.target.belief), (c.draft.cost, c.draft.belief)],
         reads: c.context_reads,
@@ -145,13 +146,12 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
     })
 }
 
-fn is_calibrated(name: &str, text: &str) -> Result<bool> {
-    Ok(Calibrated::is_one(&Document::parse(name, text)?.read()?))
-}
-
 /// Reads a calibrated profile's text, known to the user as `name`.
 pub fn read_calibrated(name: &str, text: &str) -> Result<Calibrated> {
-    let document = Document::parse(name, text)?;
+    calibrated(name, &Document::parse(name, text)?)
+}
+
+fn calibrated(name: &str, document: &Document) -> Result<Calibrated> {
     let calibrated: Calibrated = document.read()?;
     calibrated.check().map_err(|(key, why)| {
         document.problem_at(&Path::of(&key), format!("{name}: {key}: {why}")).help("`foretoken calibrate` makes one")
@@ -161,7 +161,10 @@ pub fn read_calibrated(name: &str, text: &str) -> Result<Calibrated> {
 
 /// Reads a profile's text, known to the user as `name`.
 pub fn read(name: &str, text: &str) -> Result<Profile> {
-    let document = Document::parse(name, text)?;
+    measured(name, &Document::parse(name, text)?)
+}
+
+fn measured(name: &str, document: &Document) -> Result<Profile> {
     let wrong = |e: ProfileError| {
         let key = match &e {
             ProfileError::Value { key, .. } => Path::of(key),

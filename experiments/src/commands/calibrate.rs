@@ -56,7 +56,7 @@ fn in_words(c: &Calibration) -> String {
         line(format!("host between steps      {}", ms(fit.host_s)));
         line(format!("error on later steps    {}", c.held_out.by_time.in_words()));
         for (run, e) in &c.held_out.by_run {
-            let name = c.sources.get(*run).map_or_else(String::new, |s| s.name());
+            let name = c.name_of(*run);
             line(format!("error on {name:<15}{}", e.in_words()));
         }
     }

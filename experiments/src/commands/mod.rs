@@ -19,6 +19,7 @@ pub mod policies;
 pub mod profile;
 #[cfg(feature = "live")]
 pub mod profile_acceptance;
+pub mod recommend;
 pub mod report;
 pub mod run;
 pub mod schema;

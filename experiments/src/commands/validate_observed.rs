@@ -5,7 +5,6 @@ use crate::cli::{Format, ValidateArgs};
 use foretoken_calibrate::against::compare;
 use foretoken_calibrate::kept::Kept;
 use foretoken_calibrate::source::{Source, open_all};
-use foretoken_report::Staged;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
 
@@ -21,18 +20,10 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
         );
     }
     let against = compare(&kept, &runs, &fitted)?;
-    if let Some(to) = &args.output {
-        std::fs::create_dir_all(to).map_err(|e| Problem::failed(format!("cannot make {}: {e}", to.display())))?;
-        let json = serde_json::to_string_pretty(&against).expect("plain data always serialises") + "\n";
-        for (name, text) in [("validation.json", &json), ("validation.txt", &against.in_words())] {
-            let path = to.join(name);
-            Staged::write_all_to(&path, text.as_bytes())
-                .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))?;
-        }
-    }
+    args.output.as_deref().map(|folder| against.write(folder)).transpose()?;
     match args.format {
         Format::Table => print(&against.in_words())?,
-        Format::Json => print(&(serde_json::to_string_pretty(&against).expect("plain data") + "\n"))?,
+        Format::Json => print(&against.to_json())?,
     }
     against.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     let negative = |message: &str| Problem::new(Exit::Negative, message.to_owned());

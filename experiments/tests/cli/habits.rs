@@ -5,8 +5,18 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 /// Commands whose examples need models or a device, or take long. That theirs parse is a unit test (`src/cli/examples.rs`).
-const NOT_RUN: [&str; 9] =
-    ["live", "observe", "calibrate", "validate", "profile", "profile-acceptance", "report", "doctor", "policies new"];
+const NOT_RUN: [&str; 10] = [
+    "live",
+    "observe",
+    "calibrate",
+    "recommend",
+    "validate",
+    "profile",
+    "profile-acceptance",
+    "report",
+    "doctor",
+    "policies new",
+];
 /// Files that no small experiment makes.
 const NOT_HERE: [&str; 2] = ["profile.toml", "conversation_trace"];
 

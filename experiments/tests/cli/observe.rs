@@ -3,8 +3,9 @@
 use crate::support::Place;
 use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
 use serde_json::{Value, json};
-use std::process::Output;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const EXPERIMENT: &str = r#"name = "seen"
@@ -196,7 +197,7 @@ fn a_server_that_refuses_everything_is_not_asked_on() {
         (400, "{\"detail\":\"prompt must be a string\"}", "observe.send = \"text\""),
     ] {
         let place = Place::holding(EXPERIMENT);
-        let asked = std::sync::Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let server = stub(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
@@ -227,25 +228,130 @@ fn the_key_is_sent_and_never_told() {
     assert!(!recorded.windows(7).any(|w| w == b"hunter2"));
 }
 
-#[test]
-fn a_server_that_dies_leaves_what_was_seen() {
-    let place = Place::holding(EXPERIMENT);
-    let server = stub(|r| Completion { gap: Duration::from_millis(2), ..speculating(r) }.reply(r));
-    let switch = server.switch();
-    let dying = stub({
-        let switch = switch.clone();
-        move |r| {
-            if r.nth == 5 {
-                switch.store(true, Ordering::Relaxed);
-            }
-            if switch.load(Ordering::Relaxed) { Reply::Close } else { speculating(r).reply(r) }
+/// A stub that ends itself with its `n`-th completion.
+fn dying_at(n: usize) -> Stub {
+    let own = Arc::new(OnceLock::<Arc<AtomicBool>>::new());
+    let switch = own.clone();
+    let server = stub(move |r| {
+        if r.nth >= n {
+            switch.get().expect("set below").store(true, Ordering::Relaxed);
+            return Reply::Close;
         }
+        speculating(r).reply(r)
     });
-    let out = observe(&place, &dying.url("127.0.0.1"), &[]);
-    assert!(out.status.success(), "closed connections are of single requests: {}", stderr(&out));
-    assert!(stderr(&out).contains("broke off"), "{}", stderr(&out));
-    let resumed = observe(&place, &dying.url("127.0.0.1"), &["--resume"]);
-    assert!(resumed.status.success() && stderr(&resumed).contains("(complete)"), "{}", stderr(&resumed));
+    own.set(server.switch()).expect("once");
+    server
+}
+
+fn observed(place: &Place) -> Value {
+    serde_json::from_slice(&std::fs::read(place.path("out/observed.json")).unwrap()).unwrap()
+}
+
+fn recordings(place: &Place) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path("out/recordings")).unwrap();
+    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_server_that_dies_leaves_what_was_seen_and_the_run_goes_on_with_another() {
+    let place = Place::holding(EXPERIMENT);
+    let longer = ["--set", "workload.requests=40"];
+    let server = dying_at(8);
+    let out = observe(&place, &server.url("127.0.0.1"), &longer);
+    assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
+    assert!(stderr(&out).contains("the server does not answer any more"), "{}", stderr(&out));
+    assert!(observed(&place)["cells"][0]["ended"].as_str().unwrap().starts_with("the server was lost"));
+    let answered = observed(&place)["cells"][0]["answered"].as_u64().unwrap();
+    assert!((6..8).contains(&answered), "those before its end are kept: {answered}");
+    let healthy = stub(|r| speculating(r).reply(r));
+    let again = [&longer[..], &["--resume"]].concat();
+    let out = observe(&place, &healthy.url("127.0.0.1"), &again);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(observed(&place)["cells"][0]["ended"], "done");
+    assert_eq!(observed(&place)["cells"][0]["answered"], 40);
+    assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"], "the part is not overwritten");
+    let out = observe(&place, &healthy.url("127.0.0.1"), &again);
+    assert!(out.status.success() && stderr(&out).contains("(complete)"), "{}", stderr(&out));
+}
+
+#[test]
+fn an_answer_that_takes_too_long_is_given_up() {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| match r.nth {
+        4 => Completion { first: Duration::from_secs(30), ..speculating(r) }.reply(r),
+        _ => speculating(r).reply(r),
+    });
+    let out = observe(&place, &server.url("127.0.0.1"), &["--set", "observe.timeout_s=0.3"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stderr(&out).contains("1 of 10 requests took too long: no end after 0.3 s"), "{}", stderr(&out));
+}
+
+#[test]
+fn no_more_are_in_flight_than_may_be() {
+    let place = Place::holding(EXPERIMENT);
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (inside, peak) = (now.clone(), most.clone());
+    let server = stub(move |r| {
+        peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(30));
+        inside.fetch_sub(1, Ordering::SeqCst);
+        speculating(r).reply(r)
+    });
+    let sets = ["--set", "workload.arrivals={ poisson = { rate = 1000.0 } }", "--set", "observe.max_in_flight=3"];
+    let out = observe(&place, &server.url("127.0.0.1"), &sets);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+    assert!(stderr(&out).contains("requests were sent late"), "waiting for a place is being late: {}", stderr(&out));
+}
+
+/// A run whose answers take their time, and what becomes of it when it is ended so after its first seconds.
+fn ended_by(signal: &str) -> (Place, Option<i32>, String) {
+    let place = Place::holding(EXPERIMENT);
+    let server = stub(|r| Completion { gap: Duration::from_millis(200), ..speculating(r) }.reply(r));
+    let sets = ["--set", "workload.requests=200"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
+    command.args(["observe", &server.url("127.0.0.1"), "x.toml", "-o", "out"]).args(sets).current_dir(place.path("."));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let recording = place.path("out/recordings/v0-s0.obs");
+    let some = |bytes: u64| std::fs::metadata(&recording).is_ok_and(|m| m.len() > bytes);
+    while !some(0) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let head = std::fs::metadata(&recording).unwrap().len();
+    while !some(head + 300) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    let out = child.wait_with_output().unwrap();
+    (place, out.status.code(), stderr(&out))
+}
+
+#[test]
+fn what_was_observed_before_an_interrupt_is_kept() {
+    let (place, exit, said) = ended_by("-INT");
+    assert_eq!(exit, Some(130), "{said}");
+    assert!(said.contains("what was observed is kept"), "{said}");
+    assert_eq!(observed(&place)["cells"][0]["ended"], "interrupted");
+    let answered = observed(&place)["cells"][0]["answered"].as_u64().unwrap();
+    assert!(answered > 0 && answered < 200, "{answered}");
+    let out = place.foretoken().args(["report", "out"]).output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+}
+
+#[test]
+fn what_was_observed_before_a_kill_is_kept() {
+    let (place, exit, _) = ended_by("-KILL");
+    assert_eq!(exit, None);
+    let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(stderr(&out).contains("the recording breaks off"), "{}", stderr(&out));
+    let server = stub(|r| speculating(r).reply(r));
+    let out = observe(&place, &server.url("127.0.0.1"), &["--set", "workload.requests=200", "--resume"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(observed(&place)["cells"][0]["answered"], 200);
+    assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"]);
 }
 
 /// What a run without a step log can be calibrated to, and what it cannot.
@@ -291,7 +397,7 @@ fn what_cannot_be_calibrated_is_said() {
 #[test]
 fn loads_are_swept_and_resumed() {
     let place = Place::holding(EXPERIMENT);
-    let asked = std::sync::Arc::new(AtomicUsize::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let server = stub(move |r| {
         count.fetch_add(1, Ordering::Relaxed);

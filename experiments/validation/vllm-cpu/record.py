@@ -3,12 +3,19 @@
 
     record.py --foretoken target/release/foretoken --vllm VENV/bin/vllm --out RECORDED [--repeats 3] [--only 'k3/*']
 
-A repeat starts one server a draft length and asks it in closed loops of 1, 4 and 8 clients and in open loops at 0.3 and 0.7 of the rate
-that the first repeat's loop of 8 sustained. Draft lengths change from repeat to repeat in another order, so that slow changes of the
-machine meet all of them. What is complete is not asked again: the script can be stopped at any time and started again. Nothing else
-should run.
+One server a draft length, all up at once and one asked at a time: closed loops of 1, 4 and 8 clients, and open loops at 0.3 and 0.7 of the
+rate that the first loop of 8 sustained. Within a repeat the draft lengths of a load follow each other, in another order each time, so that
+slow changes of the machine meet all of them. The engine that is asked has core 0, everything else core 1. What is complete is not asked
+again: the script can be stopped at any time and started again. Nothing else should run.
+
+Where the machine is virtual, its host may take its cores away (steal in /proc/stat). A run during which it took more than 2 % of a core is set
+aside whatever it shows (`RECORDED/stolen`), and asked again, three times at most; what the host took is in `RECORDED/steal.csv`.
+
+`--repeats 6 --undecided` asks again, up to six times, where repeats do not lie within 5 % of each other (see README.md).
 """
 import argparse, fnmatch, json, os, pathlib, shutil, signal, subprocess, sys, time, urllib.request
+
+import decided
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAIR = HERE.parents[2] / "kernels" / "pair"
@@ -24,6 +31,15 @@ def order(repeat):
     return {0: LENGTHS, 1: LENGTHS[::-1], 2: LENGTHS[2:] + LENGTHS[:2]}[repeat % 3]
 
 
+def on_core(pid, core):
+    """Moves all threads of a process to a core."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            os.sched_setaffinity(int(thread), {core})
+        except ProcessLookupError:
+            pass
+
+
 class Server:
     def __init__(self, vllm, k, log, port):
         speculative = {"model": str(PAIR / "draft"), "num_speculative_tokens": k, "method": "draft_model"}
@@ -35,29 +51,58 @@ class Server:
             command += ["--per-request-spec-decode-metrics", "detailed", "--speculative-config", json.dumps(speculative)]
         env = dict(os.environ, VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="0", OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1",
                    VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_CONFIG_PATH=str(HERE.parents[1] / "vllm-logging.json"))
+        self.path, self.url = log, f"http://127.0.0.1:{port}"
         self.log = open(log, "ab")
         self.process = subprocess.Popen(command, env=env, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
-        self.url = f"http://127.0.0.1:{port}"
+
+    def ready(self):
+        """Waits until it answers; then its front end gets out of the engine's way."""
         end = time.time() + 300
         while time.time() < end:
             if self.process.poll() is not None:
-                sys.exit(f"the server ended as it started: {log}")
+                sys.exit(f"the server ended as it started: {self.path}")
             try:
                 urllib.request.urlopen(self.url + "/health", timeout=2).read()
-                return
+                return on_core(self.process.pid, 1)
             except OSError:
                 time.sleep(1)
         self.stop()
-        sys.exit(f"the server does not start: {log}")
+        sys.exit(f"the server does not start: {self.path}")
 
     def stop(self):
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self.log.close()
+
+
+STOLEN = 0.02
+ATTEMPTS = 3
+
+
+def taken():
+    """Ticks that the host took of each core since it started, and all."""
+    with open("/proc/stat") as file:
+        cores = [list(map(int, line.split()[1:9])) for line in file if line[:3] == "cpu" and line[3].isdigit()]
+    return [(core[7], sum(core)) for core in cores]
+
+
+def share(before, after):
+    """The largest share of a core that the host took."""
+    return max((b[0] - a[0]) / max(1, b[1] - a[1]) for a, b in zip(before, after))
+
+
+def wait_for_quiet(seconds=60):
+    """Until the host takes nothing for two seconds, or so long."""
+    end = time.time() + seconds
+    while time.time() < end:
+        before = taken()
+        time.sleep(2)
+        if share(before, taken()) <= STOLEN:
+            return
 
 
 def complete(folder):
@@ -91,32 +136,59 @@ def main():
     p.add_argument("--repeats", type=int, default=3)
     p.add_argument("--only", default="*", help="cells as k3/closed-8, with wildcards")
     p.add_argument("--run-s", type=float, default=30.0)
+    p.add_argument("--undecided", action="store_true", help="after three repeats, only where these are not within 5 %% of each other")
     p.add_argument("--port", type=int, default=8123)
     a = p.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
     rates_path = a.out / "rates.json"
     rates = json.loads(rates_path.read_text()) if rates_path.exists() else {}
-    loads = [f"closed-{n}" for n in CLOSED] + [f"open-{x}" for x in OPEN]
-    for repeat in range(a.repeats):
-        for k in order(repeat):
-            # The loop of 8 comes first: it gives the rate of the open loops.
-            ordered = sorted(loads, key=lambda l: l != "closed-8") if str(k) not in rates else loads
-            cells = [(l, a.out / f"r{repeat}" / f"k{k}" / l) for l in ordered if fnmatch.fnmatch(f"k{k}/{l}", a.only)]
-            cells = [(l, f) for l, f in cells if not complete(f)]
-            if not cells:
-                continue
-            log = a.out / f"r{repeat}" / f"k{k}.log"
-            log.parent.mkdir(parents=True, exist_ok=True)
-            server = Server(a.vllm, k, log, a.port)
-            try:
-                for load, folder in cells:
-                    observe(a.foretoken, server, log, folder, k, load, rates.get(str(k), 0.0), a.run_s)
-                    if load == "closed-8" and str(k) not in rates:
-                        rates[str(k)] = rate_of(folder)
-                        rates_path.write_text(json.dumps(rates, indent=1) + "\n")
-                    print(time.strftime("%H:%M:%S"), folder, flush=True)
-            finally:
-                server.stop()
+    # The loop of 8 comes first: it gives the rate of the open loops.
+    loads = [f"closed-{n}" for n in reversed(CLOSED)] + [f"open-{x}" for x in OPEN]
+    at = lambda repeat, k, load: a.out / f"r{repeat}" / f"k{k}" / load
+
+    def due(repeat, k, load):
+        folder = at(repeat, k, load)
+        if complete(folder) or not fnmatch.fnmatch(f"k{k}/{load}", a.only):
+            return False
+        before = [at(r, k, load) for r in range(repeat)]
+        return not (a.undecided and repeat >= 3 and decided.decided([decided.numbers(f) for f in before if complete(f)]))
+
+    # What is decided after three repeats is known only then: the later ones are looked through one by one.
+    if not any(due(r, k, load) for r in range(a.repeats) for k in LENGTHS for load in loads):
+        return
+    os.sched_setaffinity(0, {1})
+    log = lambda k: a.out / f"k{k}.log"
+    servers = {k: Server(a.vllm, k, log(k), a.port + k) for k in LENGTHS if fnmatch.fnmatch(f"k{k}/x", a.only.split("/")[0] + "/*")}
+    try:
+        for server in servers.values():
+            server.ready()
+        for repeat in range(a.repeats):
+            for load in loads:
+                for k in order(repeat):
+                    if not due(repeat, k, load):
+                        continue
+                    folder = at(repeat, k, load)
+                    folder.parent.mkdir(parents=True, exist_ok=True)
+                    for attempt in range(ATTEMPTS):
+                        wait_for_quiet()
+                        before = taken()
+                        observe(a.foretoken, servers[k], log(k), folder, k, load, rates.get(str(k), 0.0), a.run_s)
+                        stolen = share(before, taken())
+                        with open(a.out / "steal.csv", "a") as file:
+                            file.write(f"r{repeat},k{k}/{load},{attempt},{stolen:.4f}\n")
+                        if load == "closed-8" and (stolen <= STOLEN or attempt + 1 == ATTEMPTS) and str(k) not in rates:
+                            rates[str(k)] = rate_of(folder)
+                            rates_path.write_text(json.dumps(rates, indent=1) + "\n")
+                        if stolen <= STOLEN:
+                            break
+                        aside = a.out / "stolen" / f"r{repeat}-k{k}-{load}-{time.strftime('%H%M%S')}"
+                        aside.parent.mkdir(exist_ok=True)
+                        folder.rename(aside)
+                    if folder.exists():
+                        print(time.strftime("%H:%M:%S"), folder, "%.3f req/s" % rate_of(folder), flush=True)
+    finally:
+        for server in servers.values():
+            server.stop()
 
 
 main()

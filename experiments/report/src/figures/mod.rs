@@ -9,10 +9,12 @@ mod axis;
 mod by_policy;
 mod canvas;
 mod curves;
+mod gain;
 mod heat;
 mod latency;
 mod over_time;
 mod page;
+mod predicted;
 mod profile;
 mod style;
 #[cfg(test)]
@@ -21,6 +23,8 @@ mod validation;
 pub(crate) mod view;
 
 pub use acceptance::{Accepted, acceptance_figures};
+pub use gain::{GainAt, gain_figure};
+pub use predicted::{PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub use validation::{Told, Validated, ValidatedRun, validation_figures};
 
@@ -65,6 +69,8 @@ pub enum Kind {
     Fit,
     /// Live runs beside their simulation.
     Validation,
+    /// What drafting brings, by load.
+    Gain,
 }
 
 /// A figure.

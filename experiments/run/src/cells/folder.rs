@@ -145,7 +145,9 @@ impl Folder {
             let _ = std::fs::remove_file(self.path.join(name));
         }
         // Only empty folders go.
-        let _ = std::fs::remove_dir(self.cells());
+        for empty in [CELLS, RECORDINGS] {
+            let _ = std::fs::remove_dir(self.path.join(empty));
+        }
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
     }
 

@@ -1,0 +1,123 @@
+//! What a comparison says: cells with their numbers, and what is judged of them.
+
+use crate::replay::Replayed;
+use crate::spread::median;
+use serde::Serialize;
+
+/// Repeats within this of each other decide a cell.
+pub const DECIDED: f64 = 0.05;
+/// Errors that a decided cell may have: of throughput, TPOT and E2E, and of TTFT.
+pub const BOUND: f64 = 0.05;
+/// Of TTFT.
+pub const BOUND_TTFT: f64 = 0.10;
+/// What is judged: means.
+pub const JUDGED: [(&str, f64); 4] =
+    [("throughput", BOUND), ("tpot mean", BOUND), ("e2e mean", BOUND), ("ttft mean", BOUND_TTFT)];
+
+/// A comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Against {
+    /// Always `observed against simulated on a calibration`.
+    pub source: &'static str,
+    /// The cells: a draft length at a load.
+    pub cells: Vec<Cell>,
+    /// Mean absolute errors on decided cells that are held out, by what predicted.
+    pub mean_absolute: Vec<(String, Vec<(String, f64)>)>,
+    /// The order of the draft lengths at a load, observed and predicted.
+    pub order: Vec<Order>,
+    /// The schedule of each run, made again.
+    pub replayed: Vec<Replayed>,
+    /// What whoever reads it should know.
+    pub warnings: Vec<String>,
+}
+
+/// A draft length at a load, with its repeats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// Draft length.
+    pub k: u32,
+    /// The load, in words.
+    pub load: String,
+    /// Runs of it.
+    pub repeats: usize,
+    /// Was the calibration made from one of its runs?
+    pub fitted: bool,
+    /// Do two thirds of its repeats, and three at least where there are so many, lie within [`DECIDED`] in throughput, mean TPOT and mean E2E?
+    pub decided: bool,
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// Accepted a round: observed, predicted.
+    pub accepted: (Option<f64>, Option<f64>),
+    /// How far apart the requests in flight are over time, relative to the observed mean.
+    pub in_flight: Option<f64>,
+    /// What the largest error of a judged number is of, where one is beyond its bound.
+    pub cause: Option<&'static str>,
+}
+
+/// A number of a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which.
+    pub metric: String,
+    /// Observed in each repeat.
+    pub observed: Vec<f64>,
+    /// The least distance within which two thirds of these lie (all of three), over their median.
+    pub spread: f64,
+    /// Predicted: the median over the repeats' requests.
+    pub predicted: f64,
+    /// Predicted over observed, less 1.
+    pub error: f64,
+    /// Of the error, what calibrated acceptance does in the place of the observed one.
+    pub of_acceptance: f64,
+    /// Of the error, what calibrated costs do in the place of the run's own.
+    pub of_cost: f64,
+    /// What is left with both observed: the schedule, and what no mean cost has.
+    pub of_schedule: f64,
+    /// The error of the line between two lengths; `None` where these were not observed.
+    pub interpolated: Option<f64>,
+    /// The error of the formula.
+    pub formula: Option<f64>,
+}
+
+impl Row {
+    /// What was observed: the median of the repeats. Neighbours on a shared machine make some runs slower and none faster.
+    pub fn median(&self) -> f64 {
+        median(self.observed.clone())
+    }
+}
+
+impl Cell {
+    /// The row of a number.
+    pub fn row(&self, metric: &str) -> Option<&Row> {
+        self.rows.iter().find(|r| r.metric == metric)
+    }
+
+    /// The judged numbers that are beyond their bounds.
+    pub fn beyond(&self) -> Vec<&Row> {
+        let of = |&(metric, bound): &(&str, f64)| self.row(metric).filter(|r| r.error.abs() > bound);
+        JUDGED.iter().filter_map(of).collect()
+    }
+}
+
+/// The draft lengths at a load, by mean E2E.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Order {
+    /// The load.
+    pub load: String,
+    /// Lengths, the fastest first, as observed.
+    pub observed: Vec<u32>,
+    /// The same as predicted.
+    pub predicted: Vec<u32>,
+    /// Pairs of lengths that lie further apart than their repeats do.
+    pub told_apart: usize,
+    /// Of these, predicted in their order.
+    pub kept: usize,
+}
+
+impl Against {
+    /// Is every decided cell that is held out within its bounds? `None`: there is none.
+    pub fn holds(&self) -> Option<bool> {
+        let mut held = self.cells.iter().filter(|c| c.decided && !c.fitted).peekable();
+        held.peek().is_some().then(|| held.all(|c| c.beyond().is_empty()))
+    }
+}

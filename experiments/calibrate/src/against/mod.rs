@@ -1,0 +1,86 @@
+//! Predictions against observed runs: every error beside the distance of repeats, its causes told apart by putting the observed cost, acceptance
+//! or both in the place of the calibrated ones, and two simpler predictions beside it.
+
+mod cell;
+mod comparison;
+mod kept;
+mod order;
+mod simpler;
+mod words;
+
+pub use comparison::{Against, BOUND, BOUND_TTFT, Cell, DECIDED, JUDGED, Order, Row};
+
+use crate::kept::Kept;
+use crate::replay::replay;
+use crate::source::Source;
+use foretoken_observed::recording::Recording;
+use foretoken_spec::problem::Result;
+use std::collections::BTreeMap;
+
+/// The load of a run, in words: what its repeats share.
+fn load(recording: &Recording) -> String {
+    match recording.head.clients {
+        Some(clients) => format!("closed {clients}"),
+        None => {
+            let last = recording.head.asked.last().map_or(0.0, |a| a.due.as_s());
+            let rate = if last > 0.0 { recording.head.asked.len() as f64 / last } else { 0.0 };
+            format!("open {rate:.2} req/s, seed {}", recording.head.seed)
+        }
+    }
+}
+
+/// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was made from, where they are at
+/// hand: what the simpler predictions are made from.
+pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Against> {
+    let mut cells: BTreeMap<(String, u32), Vec<&Source>> = BTreeMap::new();
+    let mut warnings = Vec::new();
+    for run in runs {
+        let Some(k) = run.k else {
+            warnings.push(format!("{}: it drafted several lengths, which no fixed length predicts", run.name()));
+            continue;
+        };
+        if !kept.cost.separated && !kept.cost.draft_lengths.contains(&k) {
+            warnings.push(format!("{}: K = {k} cannot be predicted from a calibration at one K", run.name()));
+            continue;
+        }
+        cells.entry((load(&run.recording), k)).or_default().push(run);
+    }
+    let mut all = Vec::new();
+    let mut replayed = Vec::new();
+    for ((load, k), repeats) in cells {
+        for source in &repeats {
+            replayed.extend(replay(source, source.engine.as_ref().unwrap_or(&kept.engine), &kept.cost, k)?);
+        }
+        all.extend(cell::cell(kept, fitted, load, k, &repeats)?);
+    }
+    let deeper = kept.table.as_ref().and_then(|t| t.header.observed.as_ref()).map_or(0, |o| o.seen as u32);
+    if all.iter().any(|c| c.k > deeper) && deeper > 0 {
+        warnings.push(format!("acceptance beyond position {deeper} of a round is extrapolated"));
+    }
+    let mean_absolute = mean_absolute(&all);
+    Ok(Against {
+        source: "observed against simulated on a calibration",
+        order: order::orders(&all),
+        replayed,
+        cells: all,
+        mean_absolute,
+        warnings,
+    })
+}
+
+/// Mean absolute errors on decided cells that are held out.
+fn mean_absolute(cells: &[Cell]) -> Vec<(String, Vec<(String, f64)>)> {
+    let held: Vec<&Cell> = cells.iter().filter(|c| c.decided && !c.fitted).collect();
+    let of = |error: &dyn Fn(&Row) -> Option<f64>| {
+        let metric = |&(metric, _): &(&str, f64)| {
+            let errors: Vec<f64> = held.iter().filter_map(|c| error(c.row(metric)?)).map(f64::abs).collect();
+            (!errors.is_empty()).then(|| (metric.to_owned(), errors.iter().sum::<f64>() / errors.len() as f64))
+        };
+        JUDGED.iter().filter_map(metric).collect::<Vec<_>>()
+    };
+    [("simulated", of(&|r| Some(r.error))), ("interpolated", of(&|r| r.interpolated)), ("formula", of(&|r| r.formula))]
+        .into_iter()
+        .filter(|(_, all)| !all.is_empty())
+        .map(|(name, all)| (name.to_owned(), all))
+        .collect()
+}

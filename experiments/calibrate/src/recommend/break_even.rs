@@ -1,0 +1,53 @@
+//! When drafting pays at a batch size: how much of what is drafted must be accepted, and how much is.
+
+use super::candidates::{Candidate, doubling};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::PassShape;
+use foretoken_spec::problem::Result;
+use serde::Serialize;
+
+/// At a batch size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BreakEven {
+    /// Requests, none of them with a prompt.
+    pub batch: u32,
+    /// Draft length.
+    pub k: u32,
+    /// Share of drafted tokens that must be accepted for a round to be worth its time: below 0 drafts cost nothing, above 1 they cannot pay.
+    pub needs: f64,
+    /// Share that is; `None` where it was not simulated.
+    pub has: Option<f64>,
+}
+
+/// At 1, 2, 4, … requests up to as many as may run, with the context that a request has on average.
+pub fn at_batches(plan: &Plan, k: u32, candidates: &[Candidate]) -> Result<Vec<BreakEven>> {
+    let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
+    let (draft, target) = setting.costs();
+    let config = setting.engine(true);
+    let w = &setting.workload;
+    let n = w.len().max(1) as f64;
+    let mean = |x: &[u32]| x.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
+    // Half of an answer is there on average.
+    let context = mean(&w.prompt_len) + mean(&w.output_len) / 2.0;
+    let shape = |tokens: u32, batch: u32| PassShape {
+        batched: tokens.into(),
+        context: (f64::from(batch) * context) as u64,
+        pairs: (f64::from(tokens) * context) as u64,
+    };
+    let seconds = |batch: u32, k: u32| {
+        let verified = batch * (k + 1);
+        let mut s = target.pass(shape(verified, batch)).as_s() + config.step_overhead_s;
+        if k > 0 {
+            s += draft.pass(shape(verified + batch, batch)).as_s();
+            s += f64::from(k - 1) * draft.pass(shape(batch, batch)).as_s();
+        }
+        s
+    };
+    let has = candidates.iter().find(|c| c.fixed && c.longest == k).and_then(|c| c.acceptance_rate);
+    let at = |batch: u32| {
+        let needs = (seconds(batch, k) / seconds(batch, 0) - 1.0) / f64::from(k);
+        BreakEven { batch, k, needs, has }
+    };
+    Ok(doubling(config.max_num_seqs).map(at).collect())
+}

@@ -1,0 +1,155 @@
+//! What a server could run instead, and what comes of each on the calibrated server.
+
+use super::question::{Engine, Objective, Question};
+use foretoken_policies::{BatchRange, Fixed, PolicySpec, SglangGen3, Slot, VllmDynamic};
+use foretoken_run::cells::play;
+use foretoken_run::load::with_defaults;
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_run::vllm_table::{Loops, Row, best as best_of_row, one_setting, ranges};
+use foretoken_sim::config::Version;
+use foretoken_sim::metrics::Interval;
+use foretoken_spec::problem::Result;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// A candidate and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    /// Its label.
+    pub policy: String,
+    /// Longest draft that it makes; 0 is plain decoding.
+    pub longest: u32,
+    /// Is it one fixed length?
+    pub fixed: bool,
+    /// Mean cost over seeds, where it counts on all.
+    pub cost: Option<f64>,
+    /// Gain over what runs now: 1 − cost / cost now, seed by seed.
+    pub gain: Option<Interval>,
+    /// Accepted over drafted tokens.
+    pub acceptance_rate: Option<f64>,
+    /// What it is, with all parameters.
+    #[serde(skip)]
+    pub spec: PolicySpec,
+    /// Costs by seed.
+    #[serde(skip)]
+    costs: Vec<Option<f64>>,
+}
+
+/// Of candidates as good as the best within this share the one with the shorter drafts is taken.
+pub const TIE: f64 = 0.01;
+
+/// The candidates: every fixed length, and what the engine decides by itself.
+pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpec> {
+    let mut all = vec![preset("autoregressive")];
+    all.extend((1..=ask.longest).map(|k| PolicySpec::Fixed(Fixed { k })));
+    match ask.engine {
+        Engine::Vllm => {
+            // One length at all batch sizes is there already.
+            if table.len() > 1 {
+                let table = VllmDynamic { num_speculative_tokens_per_batch_size: table.to_vec() };
+                all.push(PolicySpec::VllmDynamic(table));
+            }
+            // 0.33's own policy goes by the drafts' probabilities, which no observed run shows.
+            if plan.variants[0].experiment.engine.version == Version::V0_33 && ask.known.is_none() {
+                all.push(preset("vllm-adaptive"));
+            }
+        }
+        Engine::Sglang => all.push(PolicySpec::SglangGen3(adaptive(table, ask.longest))),
+    }
+    all
+}
+
+/// SGLang's adaptive policy with a slot for each range of the table: it moves between the range's length and its neighbours, as acceptance says.
+fn adaptive(table: &[BatchRange], longest: u32) -> SglangGen3 {
+    let around = |k: u32| if k == 0 { vec![0] } else { ((k - 1).max(1)..=(k + 1).min(longest)).collect() };
+    let slot = |&(batch_size, _, k): &BatchRange| Slot { batch_size, candidates: around(k), ..Slot::default() };
+    let slots: Vec<Slot> = table.iter().map(slot).collect();
+    let by_default = SglangGen3::default();
+    SglangGen3 { slots: if slots.is_empty() { by_default.slots } else { slots }, ..by_default }
+}
+
+fn preset(name: &str) -> PolicySpec {
+    with_defaults(name).expect("the registry has it")
+}
+
+/// The best length for each batch size, as vLLM's table; empty where no batch was reached.
+pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Vec<BatchRange>> {
+    let seeds = plan.seeds.clone();
+    let variant = one_setting(plan, file)?;
+    let most = variant.experiment.engine.max_num_seqs;
+    let sizes: Vec<u32> = doubling(most).collect();
+    let rows = Loops { variant, seeds: &seeds, interrupt }.rows(&sizes)?;
+    let reached = rows.iter().filter_map(|row| match row {
+        Row::Reached { size, lengths, .. } => Some((*size, best_of_row(lengths)?.k)),
+        Row::NotReached { .. } => None,
+    });
+    Ok(ranges(&reached.collect::<Vec<_>>()))
+}
+
+/// 1, 2, 4, … and the most.
+pub fn doubling(most: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(1u32), |n| n.checked_mul(2)).take_while(move |&n| n < most).chain([most])
+}
+
+/// Runs candidates on all seeds.
+pub fn evaluate(
+    plan: &Plan,
+    specs: &[PolicySpec],
+    objective: Objective,
+    interrupt: &AtomicBool,
+) -> Result<Vec<Candidate>> {
+    let variant = &plan.variants[0];
+    let settings = plan.seeds.iter().map(|&seed| Setting::new(variant, seed)).collect::<Result<Vec<_>>>()?;
+    let mut all = Vec::new();
+    for spec in specs {
+        let mut costs = Vec::new();
+        let (mut drafted, mut accepted) = (0, 0);
+        for setting in &settings {
+            let summary = play(setting, spec, Some(setting.slo(None)), interrupt)?.stored.summary;
+            costs.push(objective.cost(&summary));
+            drafted += summary.drafted;
+            accepted += summary.accepted;
+        }
+        let whole: Option<Vec<f64>> = costs.iter().copied().collect();
+        all.push(Candidate {
+            policy: spec.label(),
+            longest: longest_of(spec),
+            fixed: matches!(spec, PolicySpec::Fixed(_) | PolicySpec::Autoregressive(_)),
+            cost: whole.map(|c| c.iter().sum::<f64>() / c.len() as f64),
+            gain: None,
+            acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
+            spec: spec.clone(),
+            costs,
+        });
+    }
+    Ok(all)
+}
+
+/// The longest draft of a policy.
+fn longest_of(spec: &PolicySpec) -> u32 {
+    match spec {
+        PolicySpec::Autoregressive(_) => 0,
+        PolicySpec::Fixed(p) => p.k,
+        PolicySpec::VllmDynamic(p) => p.num_speculative_tokens_per_batch_size.iter().map(|r| r.2).max().unwrap_or(0),
+        PolicySpec::SglangGen3(p) => p.slots.iter().flat_map(|s| &s.candidates).copied().max().unwrap_or(0),
+        _ => u32::MAX,
+    }
+}
+
+/// Sets every candidate's gain over what runs now.
+pub fn compare(all: &mut [Candidate], now: u32) {
+    let Some(now) = all.iter().find(|c| c.fixed && c.longest == now).map(|c| c.costs.clone()) else { return };
+    for c in all {
+        let pairs: Option<Vec<f64>> = now.iter().zip(&c.costs).map(|(n, c)| Some(1.0 - (*c)? / (*n)?)).collect();
+        c.gain = pairs.and_then(|gains| Interval::of(&gains));
+    }
+}
+
+/// The best: within [`TIE`] of the least cost, the one with the shortest drafts, and of these a fixed one.
+pub fn best<'a>(all: impl Iterator<Item = &'a Candidate> + Clone) -> Option<&'a Candidate> {
+    let least = all.clone().filter_map(|c| c.cost).fold(f64::INFINITY, f64::min);
+    let as_good = all.filter(|c| c.cost.is_some_and(|cost| cost <= least * (1.0 + TIE)));
+    as_good.min_by_key(|c| (c.longest, !c.fixed))
+}

@@ -1,0 +1,112 @@
+//! Predictions of observed runs: by how much each is off, beside how far repeats are apart.
+
+use super::axis::Axis;
+use super::page::{Page, columns};
+use super::style::RULE;
+use super::{Figure, Kind};
+use crate::{Dash, Look, Marker};
+
+/// A number of a cell: errors are predicted over observed, less 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PredictedCell {
+    /// The cell, such as `K = 3, closed 8`.
+    pub label: String,
+    /// How far apart its repeats are, as a share.
+    pub spread: f64,
+    /// Of the simulation.
+    pub simulated: f64,
+    /// Of the line between two draft lengths.
+    pub interpolated: Option<f64>,
+    /// Of the formula.
+    pub formula: Option<f64>,
+}
+
+/// A number, cell by cell: a panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PredictedNumber {
+    /// Which.
+    pub title: String,
+    /// Errors within this are what was asked for, as a share.
+    pub bound: f64,
+    /// The cells, the same in every panel.
+    pub cells: Vec<PredictedCell>,
+}
+
+/// Okabe and Ito's colours, as the policies'.
+const LOOKS: [(&str, Look); 3] = [
+    ("formula", Look { colour: (0xcc, 0x79, 0xa7), dash: Dash::Dotted, marker: Marker::Diamond }),
+    ("interpolated", Look { colour: (0xe6, 0x9f, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
+    ("simulated", Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle }),
+];
+/// Errors beyond this are drawn at the edge, %.
+const EDGE: f64 = 50.0;
+const ROW: f64 = 17.0;
+
+/// The figure `predicted.svg`; `None` without cells.
+pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Figure> {
+    let cells = &numbers.first()?.cells;
+    let labels: Vec<&str> = cells.iter().map(|c| c.label.as_str()).collect();
+    let all = numbers.iter().flat_map(|n| &n.cells);
+    let errors = all.flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]).flatten();
+    let most = (100.0 * errors.map(f64::abs).reduce(f64::max)?).clamp(12.0, EDGE);
+    let page = Page {
+        title: "Errors of predictions".to_owned(),
+        source: source.to_owned(),
+        x_name: "predicted / observed − 1 (%)".to_owned(),
+        y_name: String::new(),
+        x: Axis::linear(-most, most, if columns(numbers.len()) > 1 { 6 } else { 12 }),
+        y: Axis::rows(&labels),
+        legend: LOOKS.iter().rev().map(|(name, look)| ((*name).to_owned(), *look)).collect(),
+        panels: numbers.iter().map(|n| (n.title.clone(), None)).collect(),
+        own_x: Vec::new(),
+        panel_height: ROW * labels.len() as f64 + 10.0,
+        right: 0.0,
+    };
+    let row = |i: usize| page.y.ticks[i].0;
+    let svg = page.svg(|c, panel, at| {
+        let number = &numbers[at];
+        let ends = [page.y.start(), page.y.end()];
+        for (x, dash) in [(0.0, Dash::Solid), (number.bound, Dash::Dashed), (-number.bound, Dash::Dashed)] {
+            c.line(&ends.map(|y| panel.at(100.0 * x, y)), RULE, 1.2, dash);
+        }
+        for (i, cell) in number.cells.iter().enumerate() {
+            let x = |error: f64| panel.at(page.x.clamp(100.0 * error), row(i));
+            let half = cell.spread.min(2.0) / 2.0;
+            c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
+            for (error, (_, look)) in [cell.formula, cell.interpolated, Some(cell.simulated)].into_iter().zip(LOOKS) {
+                if let Some(error) = error {
+                    c.marker(x(error), look);
+                }
+            }
+        }
+    });
+    Some(Figure { kind: Kind::Validation, file: "predicted.svg".to_owned(), svg })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_is_a_row_and_errors_too_large_are_at_the_edge() {
+        let cell = |label: &str, simulated: f64| PredictedCell {
+            label: label.into(),
+            spread: 0.03,
+            simulated,
+            interpolated: Some(0.1),
+            formula: None,
+        };
+        let number = |title: &str| PredictedNumber {
+            title: title.into(),
+            bound: 0.05,
+            cells: vec![cell("K = 1, closed 4", 0.02), cell("K = 5, closed 4", 9.0)],
+        };
+        let figure = predicted_figure(&[number("throughput"), number("mean TPOT")], "observed; simulated").unwrap();
+        for text in
+            ["K = 1, closed 4", "K = 5, closed 4", "throughput", "mean TPOT", "interpolated", "observed; simulated"]
+        {
+            assert!(figure.svg.contains(text), "{text}");
+        }
+        assert_eq!(predicted_figure(&[], ""), None);
+    }
+}
