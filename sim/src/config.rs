@@ -242,6 +242,9 @@ pub struct EngineConfig {
     pub max_draft_len: u32,
     /// Host time of a step outside the model, seconds.
     pub step_overhead_s: f64,
+    /// Time between a client and the scheduler, there and back, seconds: a request is seen by the scheduler so long after it was sent
+    /// (HTTP, tokenizer, processes). Latencies count from when it was sent.
+    pub frontend_s: f64,
     /// Host time of a policy's decisions.
     pub decision_s: DecisionSeconds,
     /// Skip stretches of steps in which nothing can be decided. Results are the same bytes with it on and off.
@@ -282,6 +285,7 @@ impl Default for EngineConfig {
             budget_charge: BudgetCharge::Full,
             max_draft_len: 8,
             step_overhead_s: 0.0,
+            frontend_s: 0.0,
             decision_s: DecisionSeconds::default(),
             skip_stretches: true,
         }
@@ -412,6 +416,7 @@ impl EngineConfig {
         }
         let times = [
             ("step_overhead_s", self.step_overhead_s),
+            ("frontend_s", self.frontend_s),
             ("decision_s.propose", self.decision_s.propose),
             ("decision_s.keep_drafting", self.decision_s.keep_drafting),
             ("decision_s.select", self.decision_s.select),

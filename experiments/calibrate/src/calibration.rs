@@ -4,6 +4,7 @@ use crate::acceptance::Acceptance;
 use crate::costs::{Part, StepRow, rows};
 use crate::fit::CostFit;
 use crate::foreign::Foreign;
+use crate::frontend::frontend_s;
 use crate::held_out::HeldOut;
 use crate::source::Source;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
@@ -29,6 +30,8 @@ pub struct Calibration {
     pub acceptance: Option<Acceptance>,
     /// The engine's settings.
     pub engine: EngineConfig,
+    /// The time between client and scheduler, seconds, where it could be seen.
+    pub frontend: Option<f64>,
     /// Are draft passes told apart from verification?
     pub separated: bool,
     /// What the data cannot tell, and what spoils it: most serious first.
@@ -57,7 +60,9 @@ impl Calibration {
         }
         let cost = (!rows.is_empty()).then(|| CostFit::to(&rows));
         let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows)).unwrap_or_default();
-        let engine = engine(&sources);
+        let mut engine = engine(&sources);
+        let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s));
+        engine.frontend_s = frontend.unwrap_or(engine.frontend_s);
         let mut c = Calibration {
             sources,
             foreign,
@@ -66,6 +71,7 @@ impl Calibration {
             held_out,
             acceptance,
             engine,
+            frontend,
             separated: false,
             warnings: vec![],
         };
@@ -113,6 +119,9 @@ impl Calibration {
         let batches: BTreeSet<u32> = self.rows.iter().map(|r| r.decodes).collect();
         if self.cost.is_some() && batches.len() < 3 {
             all.push("batches of one or two sizes only: what a request more costs is a guess; observe closed loops of 1, 4 and 8 clients".to_owned());
+        }
+        if self.cost.is_some() && self.frontend.is_none() {
+            all.push("no request came to an idle server: the time between client and scheduler is not known and counts as none, so that first tokens are predicted too early; observe a closed loop of one client".to_owned());
         }
         all.extend(self.asynchronous());
         match &self.acceptance {

@@ -7,6 +7,7 @@ pub mod calibration;
 pub mod costs;
 pub mod fit;
 pub mod foreign;
+pub mod frontend;
 pub mod held_out;
 pub mod kept;
 pub mod numbers;

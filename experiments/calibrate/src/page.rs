@@ -43,6 +43,7 @@ fn costs(c: &Calibration) -> Section {
         ("and a token of context".into(), format!("{:.4} µs", 1e6 * fit.alpha_s)),
         ("a draft pass".into(), format!("{} and {:.2} µs a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s)),
         ("the host between steps".into(), ms(fit.host_s)),
+        ("between client and scheduler, there and back".into(), ms(c.engine.frontend_s)),
         ("steps around the fit".into(), format!("{:.1} %", 100.0 * fit.noise)),
     ]));
     let mut table = Table::new(

@@ -116,31 +116,3 @@ fn a_prediction_reads_what_was_asked_and_nothing_else() {
     let [a, b] = [a, b].map(|source| world.serve(&source, 2).unwrap().records);
     assert_eq!(a, b);
 }
-
-/// The recorded validation (`experiments/validation/vllm-cpu`): nothing that is held out went into its calibration.
-#[test]
-fn the_recorded_calibration_has_seen_nothing_that_is_held_out() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/vllm-cpu");
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    let json = |name: &str| serde_json::from_str::<serde_json::Value>(&read(name)).unwrap();
-    let list = read("runs.csv");
-    let runs: Vec<Vec<&str>> = list.lines().skip(1).map(|line| line.split(',').collect()).collect();
-    // repeat, cell, role, digest, …
-    let may_be_read = |digest: &str| {
-        let run = runs.iter().find(|run| run[3] == digest);
-        run.is_some_and(|run| {
-            run[2] == "fitted" && (run[1].starts_with("k0/closed") || run[1].starts_with("k3/closed"))
-        })
-    };
-    let found = json("calibrated/calibration.json");
-    let inputs: Vec<&str> = found["inputs"].as_array().unwrap().iter().map(|i| i["blake3"].as_str().unwrap()).collect();
-    assert!(inputs.len() >= 18 && inputs.iter().all(|digest| may_be_read(digest)), "{inputs:?}");
-    let held: Vec<&Vec<&str>> = runs.iter().filter(|run| run[2] == "held out").collect();
-    assert!(held.len() >= 57 && held.iter().all(|run| !may_be_read(run[3])));
-    // What counts as held out in the verdict is held out.
-    for cell in json("validation.json")["cells"].as_array().unwrap() {
-        let closed = cell["load"].as_str().unwrap().starts_with("closed");
-        let read = closed && [0, 3].contains(&cell["k"].as_u64().unwrap());
-        assert_eq!(cell["fitted"].as_bool(), Some(read), "{}", cell["load"]);
-    }
-}

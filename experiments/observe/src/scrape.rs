@@ -44,6 +44,9 @@ pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_observed::metrics::Metrics;
+    use foretoken_observed::recording::{Event, Head, Recording};
+    use foretoken_sim::Time;
 
     const TEXT: &str = "\
 # HELP vllm:num_preemptions_total Preemptions.
@@ -70,6 +73,21 @@ process_cpu_seconds_total 7.5
         let later = samples(&TEXT.replace(" 3.0", " 4.0")).unwrap();
         assert_eq!(changed(&all, &later).len(), 1);
         assert_eq!(changed(&all, &all), []);
+    }
+
+    /// Recorded from vLLM 0.32.0 with three drafts after one request, without its help texts and most histograms.
+    #[test]
+    fn what_vllm_says_is_read() {
+        let samples = samples(include_str!("../../observed/fixtures/vllm-0.32-metrics.txt")).unwrap();
+        assert!(samples.iter().all(|s| !s.name.contains("_created") && !s.name.contains("_bucket")), "{samples:?}");
+        let reading = |samples| Event::Metrics { at: Time::ZERO, samples };
+        let events = vec![reading(vec![]), reading(samples)];
+        let m = Metrics::of(&Recording { head: Head::default(), events, ending: None });
+        assert_eq!((m.drafts, m.draft_tokens, m.accepted_tokens), (Some(5), Some(15), Some(4)));
+        assert_eq!(m.accepted_per_pos, [3, 1, 0]);
+        assert_eq!((m.preemptions, m.prefix_queries, m.prefix_hits), (Some(0), Some(0), Some(0)));
+        assert_eq!((m.block_size, m.reset), (Some(32), false));
+        assert!(m.num_gpu_blocks.is_some_and(|n| n > 100));
     }
 
     #[test]

@@ -125,7 +125,8 @@ fn speculation(run: &ObservedRun, all: &mut Vec<String>) {
         ));
     }
     let drafted: u64 = run.run.totals.drafted;
-    if drafted > 0 && run.run.totals.accepted() == 0 {
+    // Of rounds that nobody told nothing is known.
+    if run.run.totals.rounds() > 0 && run.run.totals.accepted() == 0 {
         all.push(format!("not one of {drafted} drafted tokens was accepted: is the draft made for this target?"));
     }
     // A step emits at most a token beyond its drafts.

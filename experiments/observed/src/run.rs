@@ -208,3 +208,54 @@ fn rounds(answers: &[Answer], metrics: &Metrics, totals: &mut Totals) {
         totals.verified_accepted[0][0] += totals.request_steps.saturating_sub(totals.rounds());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::findings;
+    use crate::recording::read_recording;
+    use std::path::Path;
+
+    /// Recorded from vLLM 0.32.0 for CPUs with the shipped pair: 12 requests of three clients.
+    fn recorded(name: &str) -> (Recording, ObservedRun) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+        let recording = read_recording(&path).unwrap();
+        let run = ObservedRun::of(&recording);
+        (recording, run)
+    }
+
+    #[test]
+    fn a_real_server_is_read_without_drafts_and_with_three() {
+        for (name, k) in [("vllm-0.32-k0.obs", 0), ("vllm-0.32-k3.obs", 3)] {
+            let (recording, run) = recorded(name);
+            assert_eq!(findings(&recording, &run), Vec::<String>::new(), "{name}");
+            assert_eq!((run.answers.len(), recording.head.clients), (12, Some(3)));
+            assert_eq!(recording.head.server.version.as_deref(), Some("0.32.0"));
+            assert!(run.answers.iter().all(|a| a.finished() && a.counted && a.tokens() == a.asked.output_len));
+            // Every token came of a step, and every prompt was run in one.
+            let tokens: u32 = run.answers.iter().map(Answer::tokens).sum();
+            assert_eq!(run.steps.iter().map(|s| s.emitted).sum::<u32>(), tokens, "{name}");
+            let prompts: u64 = run.answers.iter().map(|a| u64::from(a.prompt_len())).sum();
+            assert_eq!(run.steps.iter().map(|s| s.logged.context_tokens).sum::<u64>(), prompts, "{name}");
+            assert_eq!(
+                (run.metrics.block_size, run.metrics.preemptions, run.metrics.reset),
+                (Some(32), Some(0), false)
+            );
+            if k == 0 {
+                assert!(run.answers.iter().all(|a| a.rounds.is_none()));
+                continue;
+            }
+            assert!(run.answers.iter().all(Answer::rounds_are_whole));
+            let rounds = || run.answers.iter().filter_map(|a| a.rounds.as_ref());
+            assert!(rounds().flat_map(|r| &r.drafted).all(|&d| d <= k));
+            // The server's own counters, its rounds and its steps tell the same.
+            let accepted: u32 = rounds().flat_map(|r| &r.accepted).sum();
+            let drafted: u32 = rounds().flat_map(|r| &r.drafted).sum();
+            assert_eq!(
+                (run.metrics.accepted_tokens, run.metrics.draft_tokens),
+                (Some(accepted.into()), Some(drafted.into()))
+            );
+            assert_eq!((run.run.totals.accepted(), run.run.totals.drafted), (accepted.into(), drafted.into()));
+        }
+    }
+}

@@ -54,6 +54,7 @@ fn in_words(c: &Calibration) -> String {
         line(format!("target pass by tokens   {}", points.join(", ")));
         line(format!("draft pass              {} + {:.1} us a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s));
         line(format!("host between steps      {}", ms(fit.host_s)));
+        line(format!("client to scheduler     {}", ms(c.engine.frontend_s)));
         line(format!("error on later steps    {}", c.held_out.by_time.in_words()));
         for (run, e) in &c.held_out.by_run {
             let name = c.name_of(*run);

@@ -51,25 +51,36 @@ class Server:
             command += ["--per-request-spec-decode-metrics", "detailed", "--speculative-config", json.dumps(speculative)]
         env = dict(os.environ, VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="0", OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1",
                    VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_CONFIG_PATH=str(HERE.parents[1] / "vllm-logging.json"))
-        self.path, self.url = log, f"http://127.0.0.1:{port}"
+        self.path, self.url, self.process = log, f"http://127.0.0.1:{port}", None
+        if self.answers():
+            return
         self.log = open(log, "ab")
         self.process = subprocess.Popen(command, env=env, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
 
+    def answers(self):
+        try:
+            urllib.request.urlopen(self.url + "/health", timeout=2).read()
+            return True
+        except OSError:
+            return False
+
     def ready(self):
-        """Waits until it answers; then its front end gets out of the engine's way."""
-        end = time.time() + 300
+        """Waits until it answers; then its front end gets out of the engine's way. One that was up before is left as it is."""
+        if self.process is None:
+            return None
+        end = time.time() + 600
         while time.time() < end:
             if self.process.poll() is not None:
                 sys.exit(f"the server ended as it started: {self.path}")
-            try:
-                urllib.request.urlopen(self.url + "/health", timeout=2).read()
+            if self.answers():
                 return on_core(self.process.pid, 1)
-            except OSError:
-                time.sleep(1)
+            time.sleep(1)
         self.stop()
         sys.exit(f"the server does not start: {self.path}")
 
     def stop(self):
+        if self.process is None:
+            return
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(60)

@@ -1,46 +1,54 @@
-//! When the next request comes in: at the workload's instants, or when a client's last request has ended.
+//! When the next request comes in: at the workload's instants, or when a client's last request has ended; and when the scheduler sees it.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
+use std::collections::VecDeque;
 
 /// The stream of requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
     workload: &'a Workload,
     mode: Arrivals,
+    /// From when a request is sent until the scheduler has it.
+    way: Time,
     next: usize,
-    /// Closed loop: clients that are ready to send, and since when.
-    ready: u32,
-    ready_since: Time,
+    /// Closed loop: clients that are ready to send, each since when, ascending.
+    ready: VecDeque<Time>,
 }
 
 impl<'a> ArrivalStream<'a> {
     /// From the first request on.
-    pub fn new(workload: &'a Workload, mode: Arrivals) -> ArrivalStream<'a> {
+    pub fn new(workload: &'a Workload, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let ready = match mode {
-            Arrivals::Open => 0,
-            Arrivals::Closed { clients } => clients,
+            Arrivals::Open => VecDeque::new(),
+            // More clients than requests have nothing to send.
+            Arrivals::Closed { clients } => vec![Time::ZERO; workload.len().min(clients as usize)].into(),
         };
-        ArrivalStream { workload, mode, next: 0, ready, ready_since: Time::ZERO }
+        ArrivalStream { workload, mode, way, next: 0, ready }
     }
 
-    /// When the next request arrives; `Time::MAX` when none will until one ends.
+    /// When the next request is sent; `Time::MAX` when none will be until one ends.
     #[inline]
-    pub fn next_at(&self) -> Time {
+    fn sent_at(&self) -> Time {
         match (self.mode, self.workload.arrival.get(self.next)) {
             (_, None) => Time::MAX,
             (Arrivals::Open, Some(&at)) => at,
-            (Arrivals::Closed { .. }, Some(_)) if self.ready > 0 => self.ready_since,
-            (Arrivals::Closed { .. }, Some(_)) => Time::MAX,
+            (Arrivals::Closed { .. }, Some(_)) => self.ready.front().copied().unwrap_or(Time::MAX),
         }
     }
 
-    /// Takes the next request if it has arrived by `now`, with the instant of its arrival.
+    /// When the scheduler sees the next request; `Time::MAX` when it will see none until one ends.
+    #[inline]
+    pub fn next_at(&self) -> Time {
+        self.sent_at() + self.way
+    }
+
+    /// Takes the next request if the scheduler sees it by `now`, with the instant at which it was sent.
     pub fn pop(&mut self, now: Time) -> Option<(RequestId, Time)> {
-        let at = self.next_at();
-        if at > now || at == Time::MAX {
+        let at = self.sent_at();
+        if at == Time::MAX || at + self.way > now {
             return None;
         }
-        self.ready = self.ready.saturating_sub(1);
+        self.ready.pop_front();
         self.next += 1;
         Some((self.next as RequestId - 1, at))
     }
@@ -48,8 +56,46 @@ impl<'a> ArrivalStream<'a> {
     /// A request has ended: in a closed loop its client sends the next one at once.
     pub fn ended(&mut self, now: Time) {
         if matches!(self.mode, Arrivals::Closed { .. }) {
-            self.ready += 1;
-            self.ready_since = now;
+            self.ready.push_back(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Request;
+
+    fn workload(n: u64) -> Workload {
+        (0..n).map(|i| Request::new(Time(100 * i), 1, 1)).collect()
+    }
+
+    #[test]
+    fn requests_are_seen_a_way_after_they_were_sent() {
+        let w = workload(2);
+        let mut open = ArrivalStream::new(&w, Arrivals::Open, Time(7));
+        assert_eq!((open.next_at(), open.pop(Time(6)), open.pop(Time(7))), (Time(7), None, Some((0, Time(0)))));
+        assert_eq!((open.pop(Time(106)), open.pop(Time(107)), open.next_at()), (None, Some((1, Time(100))), Time::MAX));
+    }
+
+    #[test]
+    fn a_client_sends_when_its_last_request_has_ended() {
+        let w = workload(4);
+        let mut closed = ArrivalStream::new(&w, Arrivals::Closed { clients: 2 }, Time(7));
+        assert_eq!(
+            (closed.pop(Time(7)), closed.pop(Time(7)), closed.pop(Time(900))),
+            (Some((0, Time(0))), Some((1, Time(0))), None)
+        );
+        assert_eq!(closed.next_at(), Time::MAX);
+        closed.ended(Time(50));
+        closed.ended(Time(60));
+        assert_eq!(
+            (closed.next_at(), closed.pop(Time(56)), closed.pop(Time(57))),
+            (Time(57), None, Some((2, Time(50))))
+        );
+        assert_eq!(
+            (closed.pop(Time(66)), closed.pop(Time(67)), closed.pop(Time(900))),
+            (None, Some((3, Time(60))), None)
+        );
     }
 }

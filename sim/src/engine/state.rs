@@ -71,7 +71,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         Engine {
             config,
             workload,
-            arrivals: ArrivalStream::new(workload, arrivals),
+            arrivals: ArrivalStream::new(workload, arrivals, Time::from_s(config.frontend_s)),
             pipeline: Pipeline::new(&rules, workload.len()),
             scheduler: Scheduler::new(config, workload, rules, slo_tpot_s, !E::SKIPS),
             drafter,

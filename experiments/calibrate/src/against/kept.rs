@@ -1,6 +1,7 @@
 //! The folder of a comparison: JSON, the tables as text, a page and its figures.
 
 use super::comparison::{Against, Cell, JUDGED};
+use super::words::apart;
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
 use foretoken_report::{PredictedCell, PredictedNumber, Staged, predicted_figure};
 use foretoken_spec::problem::{Problem, Result};
@@ -93,7 +94,7 @@ impl Against {
                 table.rows.push(Line::of([
                     Value::text(label(cell)),
                     Value::text(metric),
-                    Value::number(r.spread, format!("{:.1} %", 100.0 * r.spread)),
+                    Value::number(r.spread, apart(r.spread)),
                     share(r.error),
                     share(r.of_acceptance),
                     share(r.of_cost),

@@ -7,6 +7,11 @@ fn percent(x: f64) -> String {
     format!("{:+.1} %", 100.0 * x)
 }
 
+/// How far apart repeats are; nothing for one of them.
+pub fn apart(spread: f64) -> String {
+    if spread.is_finite() { format!("{:.1} %", 100.0 * spread) } else { "-".to_owned() }
+}
+
 impl Against {
     /// The comparison in words: means and whose their errors are, percentiles, and what comes of it.
     pub fn in_words(&self) -> String {
@@ -49,7 +54,7 @@ impl Against {
                     if i == 0 { cell.load.clone() } else { String::new() },
                     (*metric).to_owned(),
                     number(r.median()),
-                    format!("{} of {}", percent(r.spread), r.observed.len()),
+                    format!("{} of {}", apart(r.spread), r.observed.len()),
                     number(r.predicted),
                     percent(r.error),
                     percent(r.of_acceptance),

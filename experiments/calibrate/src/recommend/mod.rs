@@ -44,6 +44,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let fixed = candidates::best(all.iter().filter(|c| c.fixed)).map(|c| c.longest);
     // What is said of drafting is said of the best length that drafts.
     let drafting = candidates::best(all.iter().filter(|c| c.fixed && c.longest > 0)).map_or(1, |c| c.longest);
+    let now = all.iter().find(|c| c.fixed && c.longest == ask.now);
     let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
     let mut warnings = Vec::new();
     let seen = ask.known.as_ref().map_or(u32::MAX, |k| k.positions);
@@ -56,19 +57,25 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if plan.seeds.len() < 2 {
         warnings.push("one seed has no interval: give the experiment several".to_owned());
     }
+    let verdict = verdict(ask, best, error);
+    let advised = match verdict {
+        Verdict::Change => best,
+        Verdict::Stay => now,
+        Verdict::DoNotSpeculate | Verdict::Unknown(_) => None,
+    };
     Ok(Advice {
         source: if ask.known.is_some() { "simulated on a calibration" } else { "simulated" },
         engine: ask.engine,
         objective: ask.objective,
         now: ask.now,
-        verdict: verdict(ask, best, error),
+        verdict,
         best: best.map(|b| b.policy.clone()),
         gain: best.and_then(|b| b.gain),
         calibration_error: error,
         fixed,
         break_even: break_even::at_batches(&plan, drafting, &all)?,
         loads: Some(loads::sweep(ask, &plan, drafting, interrupt)?),
-        starts: starts::starts(&plan, ask, best, &all)?,
+        starts: starts::starts(&plan, ask, advised, &all)?,
         table,
         candidates: all,
         warnings,

@@ -22,11 +22,11 @@ pub struct Start {
     pub text: String,
 }
 
-/// The files: for vLLM `speculative_config.json` of the best candidate, unless that is not to draft; for SGLang `adaptive_spec.json` and the step times
+/// The files: for vLLM `speculative_config.json` of what is advised, unless that is not to draft; for SGLang `adaptive_spec.json` and the step times
 /// that DSpark plans with. `method` and `model` are written where given.
-pub fn starts(plan: &Plan, ask: &Question, best: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
+pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
-        Engine::Vllm => Ok(best.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
+        Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
         Engine::Sglang => {
             let adaptive = all.iter().find_map(|c| to_sglang_json(&c.spec).ok());
             let adaptive = adaptive.map(|text| Start {
@@ -45,9 +45,9 @@ pub fn starts(plan: &Plan, ask: &Question, best: Option<&Candidate>, all: &[Cand
 }
 
 /// vLLM's `--speculative-config` of a candidate that drafts.
-fn vllm(ask: &Question, best: &Candidate) -> Result<Option<Start>> {
+fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     let (method, model) = (ask.method.as_deref(), ask.model.as_deref());
-    let text = match &best.spec {
+    let text = match &advised.spec {
         PolicySpec::Fixed(p) => {
             let given =
                 [("method", method), ("model", model)].into_iter().filter_map(|(key, v)| Some((key, json!(v?))));

@@ -11,7 +11,7 @@ use crate::{Dash, Look, Marker};
 pub struct PredictedCell {
     /// The cell, such as `K = 3, closed 8`.
     pub label: String,
-    /// How far apart its repeats are, as a share.
+    /// How far apart its repeats are, as a share; infinite for one repeat.
     pub spread: f64,
     /// Of the simulation.
     pub simulated: f64,
@@ -71,8 +71,11 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
         }
         for (i, cell) in number.cells.iter().enumerate() {
             let x = |error: f64| panel.at(page.x.clamp(100.0 * error), row(i));
-            let half = cell.spread.min(2.0) / 2.0;
-            c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
+            let half = cell.spread / 2.0;
+            // One repeat has no distance.
+            if cell.spread.is_finite() {
+                c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
+            }
             for (error, (_, look)) in [cell.formula, cell.interpolated, Some(cell.simulated)].into_iter().zip(LOOKS) {
                 if let Some(error) = error {
                     c.marker(x(error), look);
