@@ -26,7 +26,7 @@ impl Error {
 /// Errors on what was left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
-    /// Each run by a fit to the others; without those that are the only ones of their draft length, or have larger batches than the others.
+    /// Each run by a fit to the others; without those whose draft length or batches lie outside of the others'.
     pub by_run: Vec<(usize, Error)>,
     /// The second half of every run by a fit to the first halves.
     pub by_time: Error,
@@ -34,6 +34,12 @@ pub struct HeldOut {
     pub fitted: Error,
     /// The same by draft length.
     pub by_length: Vec<(u32, Error)>,
+}
+
+/// The least and the most requests that decode in a step of a draft length.
+fn batches(rows: &[StepRow], k: u32) -> Option<(u32, u32)> {
+    let decodes = || rows.iter().filter(|r| r.k == k && r.decodes > 0).map(|r| r.decodes);
+    Some((decodes().min()?, decodes().max()?))
 }
 
 /// What is predicted against what was observed.
@@ -60,10 +66,13 @@ impl HeldOut {
         let mut by_run = Vec::new();
         for &run in &runs {
             let (own, others): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.source == run);
-            // Without another run of its draft length, and of batches as large, the fit would have to guess.
-            let most = |rows: &[StepRow], k: u32| rows.iter().filter(|r| r.k == k).map(|r| r.decodes).max();
+            // Without other runs of its draft length, with batches as small and as large, the fit would have to guess.
             let lengths: BTreeSet<u32> = own.iter().map(|r| r.k).collect();
-            if lengths.into_iter().all(|k| most(&others, k) >= most(&own, k)) {
+            let covered = |k: u32| match (batches(&own, k), batches(&others, k)) {
+                (Some((least, most)), Some(others)) => others.0 <= least && most <= others.1,
+                (own, _) => own.is_none(),
+            };
+            if lengths.into_iter().all(covered) {
                 by_run.push((run, error(&CostFit::to(&others), own.iter())));
             }
         }
