@@ -2,11 +2,11 @@
 
 use crate::acceptance::Position;
 use crate::calibration::Calibration;
+use crate::folder::{check_free, make, put};
 use crate::held_out::HeldOut;
 use crate::page;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
-use foretoken_report::Staged;
 use foretoken_run::plan::Plan;
 use foretoken_sim::EngineConfig;
 use foretoken_spec::problem::{Problem, Result};
@@ -80,10 +80,7 @@ impl Calibration {
     /// Writes the folder. It must be new or empty, or hold a calibration.
     pub fn write(&self, folder: &Path, overwrite: bool) -> Result<()> {
         ready(folder, overwrite)?;
-        let put = |name: &str, bytes: &[u8]| {
-            Staged::write_all_to(&folder.join(name), bytes)
-                .map_err(|e| Problem::failed(format!("cannot write {}: {e}", folder.join(name).display())))
-        };
+        let put = |name: &str, bytes: &[u8]| put(folder, name, bytes);
         if let Some(profile) = self.profile() {
             put(PROFILE, profile.to_toml().as_bytes())?;
         }
@@ -91,8 +88,7 @@ impl Calibration {
             let bytes = table.to_bytes().map_err(|e| Problem::failed(format!("no truth table: {e}")))?;
             put(TRUTH, &bytes)?;
         }
-        std::fs::create_dir_all(folder.join(TRACES))
-            .map_err(|e| Problem::failed(format!("cannot make {TRACES}: {e}")))?;
+        make(&folder.join(TRACES))?;
         for (name, text) in self.traces() {
             put(&format!("{TRACES}/{name}"), text.as_bytes())?;
         }
@@ -211,16 +207,8 @@ fn trace_name(at: usize, name: &str) -> String {
 
 /// Makes the folder, unless it holds something else.
 fn ready(folder: &Path, overwrite: bool) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.display())))?;
-    let mut entries = std::fs::read_dir(folder).map_err(|e| Problem::failed(e.to_string()))?;
-    if entries.next().is_none() {
-        return Ok(());
-    }
-    if !overwrite || !folder.join(FOUND).exists() {
-        let what = if folder.join(FOUND).exists() { "holds a calibration" } else { "is not empty" };
-        return Err(Problem::bad_input(format!("{} {what}", folder.display()))
-            .help("choose another with -o, or --overwrite a calibration"));
-    }
+    check_free(folder, FOUND, "a calibration", overwrite)?;
+    make(folder)?;
     let ours: Vec<PathBuf> = [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE].iter().map(|n| folder.join(n)).collect();
     ours.iter().for_each(|path| drop(std::fs::remove_file(path)));
     drop(std::fs::remove_dir_all(folder.join(TRACES)));

@@ -6,6 +6,7 @@ pub mod baselines;
 pub mod calibration;
 pub mod costs;
 pub mod fit;
+mod folder;
 pub mod foreign;
 pub mod frontend;
 pub mod held_out;

@@ -92,8 +92,12 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
         manifest.check(path, manifest.files.keys().map(String::as_str).filter(|n| n.starts_with(RECORDINGS)))?;
     }
     let entries = std::fs::read_dir(path.join(RECORDINGS)).map_err(|_| nothing("it holds no recordings"))?;
-    let mut all: Vec<PathBuf> =
-        entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "obs")).collect();
+    // Parts of runs that were asked for again are kept beside them, and count where they are named.
+    let whole = |p: &PathBuf| {
+        p.extension().is_some_and(|e| e == "obs")
+            && !p.file_stem().is_some_and(|s| s.to_string_lossy().contains(".part"))
+    };
+    let mut all: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(whole).collect();
     all.sort();
     if all.is_empty() {
         return Err(nothing("it holds no recordings"));

@@ -57,11 +57,11 @@ pub struct ObservedCell {
     pub answered_req_s: Option<f64>,
     /// Output tokens of answered requests a second, likewise.
     pub answered_tok_s: f64,
-    /// Mean time to first token, per output token, and end to end, seconds.
+    /// Mean time to first token, seconds.
     pub ttft_mean_s: Option<f64>,
-    /// See above.
+    /// Mean time per output token after the first, seconds.
     pub tpot_mean_s: Option<f64>,
-    /// See above.
+    /// Mean end-to-end latency, seconds.
     pub e2e_mean_s: Option<f64>,
     /// How late requests were sent, at the 99th percentile, seconds; nothing is due in a closed loop.
     pub late_p99_s: Option<f64>,

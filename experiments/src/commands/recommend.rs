@@ -3,7 +3,7 @@
 use super::print;
 use crate::cli::{EngineArg, Format, GoalArg, RecommendArgs};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, Known};
-use foretoken_calibrate::recommend::{ADVICE, Engine, Goal, Objective, PAGE, Question, recommend, write};
+use foretoken_calibrate::recommend::{ADVICE, Engine, Goal, Objective, PAGE, Question, check, recommend, write};
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::OBSERVED_JSON;
 use foretoken_run::interrupt;
@@ -47,10 +47,11 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
         model: args.model.clone(),
         known,
     };
-    let _watch = interrupt::watch();
-    let advice = recommend(&ask, &interrupt::flag())?;
     let name = args.from.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     let folder = args.output.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("recommended-{name}")));
+    check(&folder, args.overwrite)?;
+    let _watch = interrupt::watch();
+    let advice = recommend(&ask, &interrupt::flag())?;
     write(&advice, &folder, args.overwrite)?;
     match args.format {
         Format::Table => print(&advice.in_words())?,

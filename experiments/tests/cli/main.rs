@@ -21,6 +21,7 @@ mod perfetto;
 mod policies;
 mod profile;
 mod profile_acceptance;
+mod recommend;
 mod report;
 mod results;
 mod schema;

@@ -272,6 +272,9 @@ fn a_server_that_dies_leaves_what_was_seen_and_the_run_goes_on_with_another() {
     assert_eq!(observed(&place)["cells"][0]["ended"], "done");
     assert_eq!(observed(&place)["cells"][0]["answered"], 40);
     assert_eq!(recordings(&place), ["v0-s0.obs", "v0-s0.part1.obs"], "the part is not overwritten");
+    let out = place.foretoken().args(["calibrate", "out", "-o", "cal"]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains("calibrated on 1 observed runs"), "a part of it is no run of its own: {said}");
     let out = observe(&place, &healthy.url("127.0.0.1"), &again);
     assert!(out.status.success() && stderr(&out).contains("(complete)"), "{}", stderr(&out));
 }

@@ -2,9 +2,10 @@
 
 use super::comparison::{Against, Cell, JUDGED};
 use super::words::apart;
+use crate::folder::{make, put};
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
-use foretoken_report::{PredictedCell, PredictedNumber, Staged, predicted_figure};
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_report::{PredictedCell, PredictedNumber, predicted_figure};
+use foretoken_spec::problem::Result;
 use std::path::Path;
 
 impl Against {
@@ -13,19 +14,13 @@ impl Against {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder)
-            .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.display())))?;
-        let put = |name: &str, text: &str| {
-            let path = folder.join(name);
-            Staged::write_all_to(&path, text.as_bytes())
-                .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))
-        };
-        put("validation.json", &self.to_json())?;
-        put("validation.txt", &self.in_words())?;
+        make(folder)?;
+        put(folder, "validation.json", self.to_json())?;
+        put(folder, "validation.txt", self.in_words())?;
         if let Some(svg) = self.figure() {
-            put("predicted.svg", &svg)?;
+            put(folder, "predicted.svg", svg)?;
         }
-        put("validation.html", &self.page().html())
+        put(folder, "validation.html", self.page().html())
     }
 
     /// All of it.

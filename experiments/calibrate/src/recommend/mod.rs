@@ -18,13 +18,14 @@ mod words;
 pub use advice::{Advice, Verdict};
 pub use break_even::BreakEven;
 pub use candidates::Candidate;
-pub use kept::{ADVICE, PAGE, write};
+pub use kept::{ADVICE, PAGE, check, write};
 pub use loads::{Load, Loads};
 pub use question::{Engine, Goal, Objective, Question};
 pub use starts::Start;
 
 use crate::kept::Known;
-use foretoken_spec::problem::Result;
+use foretoken_spec::experiment::SloSpec;
+use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
 
 /// Answers a question.
@@ -36,6 +37,12 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         return Ok(Advice::unknown(ask, why));
     }
     let plan = ask.at_its_load()?;
+    if ask.objective.of == Goal::Slo && plan.variants[0].experiment.slo == SloSpec::default() {
+        return Err(Problem::bad_input(
+            "the experiment promises nothing, so that there is no share of requests to raise",
+        )
+        .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
+    }
     let table = candidates::table(ask.plan(&[])?, &ask.file, interrupt)?;
     let specs = candidates::specs(&plan, ask, &table);
     let mut all = candidates::evaluate(&plan, &specs, ask.objective, interrupt)?;
