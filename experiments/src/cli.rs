@@ -1,18 +1,22 @@
 //! The command line.
 
 mod calibrate;
+mod capacity;
 #[cfg(test)]
 mod examples;
 mod format;
 mod live;
+mod merge;
 mod observe;
 mod profiling;
 mod recommend;
 mod tools;
 
 pub use calibrate::CalibrateArgs;
+pub use capacity::CapacityArgs;
 pub use format::Format;
 pub use live::{LiveArgs, ValidateArgs};
+pub use merge::MergeArgs;
 pub use observe::ObserveArgs;
 #[cfg(feature = "live")]
 pub use profiling::{DeviceName, EngineLimits, WeightsFrom};
@@ -21,6 +25,7 @@ pub use recommend::{EngineArg, GoalArg, RecommendArgs};
 pub use tools::{CompletionsArgs, ExploreArgs, ExportPerfettoArgs, ManArgs};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use foretoken_run::cells::Shard;
 use std::path::PathBuf;
 
 /// How far ahead should this server speculate, for which request, at this moment?
@@ -70,6 +75,12 @@ pub enum Command {
     /// Run an experiment: replay a trace under several policies and compare them
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Put together what the shards of a run have finished
+    #[command(after_help = merge::MERGE_EXAMPLES)]
+    Merge(MergeArgs),
+    /// Find the highest rate of requests that each policy carries within the experiment's bounds
+    #[command(after_help = capacity::CAPACITY_EXAMPLES)]
+    Capacity(CapacityArgs),
     /// Run an experiment on a device: the same engine and policies, real passes, a real clock
     #[command(after_help = live::LIVE_EXAMPLES)]
     Live(LiveArgs),
@@ -138,7 +149,9 @@ const RUN_EXAMPLES: &str = "Examples:
   foretoken run experiments/quickstart.toml --set 'hardware.noise_cv={ sweep = [0.0, 0.05] }'
   foretoken run experiments/quickstart.toml --resume
   foretoken run experiments/quickstart.toml --overwrite --format json
-  foretoken run experiments/papers/ --resume";
+  foretoken run experiments/papers/ --resume
+  foretoken run experiments/quickstart.toml --shard 1/2 -o results/shared --resume
+  foretoken run experiments/quickstart.toml --shard 2/2 -o results/shared --resume";
 
 const REPORT_EXAMPLES: &str = "Examples:
   foretoken report results/quickstart-1a2b3c4d
@@ -235,6 +248,12 @@ pub struct RunArgs {
     /// Add oracle-goodput, and with it every policy's regret to it
     #[arg(long)]
     pub regret: bool,
+    /// Run one part of N into a folder that the others share; `foretoken merge` puts them together
+    #[arg(long, value_name = "I/N", conflicts_with = "overwrite")]
+    pub shard: Option<Shard>,
+    /// With --shard --resume: try cells again that failed before
+    #[arg(long, requires = "shard", requires = "resume")]
+    pub retry_failed: bool,
 }
 
 #[derive(Debug, Args)]

@@ -61,6 +61,8 @@ fn run(command: cli::Command) -> problem::Result<()> {
         #[cfg(not(feature = "observe"))]
         cli::Command::Observe(_) => Err(problem::Problem::bad_input("this program was built without a network")
             .help("build it with one: cargo run --release --features observe -- observe …")),
+        cli::Command::Merge(args) => commands::merge::run(&args),
+        cli::Command::Capacity(args) => commands::capacity::run(&args),
         cli::Command::Calibrate(args) => commands::calibrate::run(&args),
         cli::Command::Recommend(args) => commands::recommend::run(&args),
         cli::Command::Bench(args) => commands::bench::run(&args),

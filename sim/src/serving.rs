@@ -4,6 +4,7 @@ use crate::config::EngineConfig;
 use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft, RejectReason};
 use crate::executor::Executor;
 use crate::metrics::{RequestRecords, Series, StepRecord, Totals};
+use crate::patience::Patience;
 use crate::policy::SpecPolicy;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::sync::atomic::AtomicBool;
@@ -54,6 +55,8 @@ pub struct Served<E: Executor> {
     pub executor: E,
     /// What failed, where the run ended by [`Ending::Failed`].
     pub error: Option<E::Error>,
+    /// What it was to find out, where it was to find out something.
+    pub patience: Option<Patience>,
 }
 
 impl Serving<'_> {
@@ -62,19 +65,27 @@ impl Serving<'_> {
     /// [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
-            None => self.with(executor, NoDraft),
-            Some(policy) => self.with(executor, ByPolicy(policy)),
+            None => self.with(executor, NoDraft, None),
+            Some(policy) => self.with(executor, ByPolicy(policy), None),
         }
     }
 
-    pub(crate) fn with<E: Executor, D: Drafter<E>>(&self, executor: E, drafter: D) -> Served<E> {
+    /// As [`run`](Serving::run), with any drafter; ends once the verdict is certain, where there is one to find.
+    pub(crate) fn with<E: Executor, D: Drafter<E>>(
+        &self,
+        executor: E,
+        drafter: D,
+        patience: Option<Patience>,
+    ) -> Served<E> {
         let Serving { workload, arrivals, config, slo_tpot_s, keep_steps, interrupt } = *self;
         let mut engine = Engine::new(config, workload, arrivals, slo_tpot_s, executor, drafter, keep_steps);
+        engine.be_patient(patience);
         let (ending, error) = match engine.run(interrupt) {
             Ok(ending) => (ending, None),
             Err(error) => (Ending::Failed, Some(error)),
         };
-        let Finished { out, warnings, usable_blocks, executor, watch: () } = engine.finish();
+        let Finished { mut out, warnings, usable_blocks, executor, watch: () } = engine.finish();
+        let patience = out.patience();
         let run = Run {
             records: out.records,
             totals: out.totals,
@@ -85,6 +96,6 @@ impl Serving<'_> {
             ending,
             usable_blocks,
         };
-        Served { run, executor, error }
+        Served { run, executor, error, patience }
     }
 }

@@ -7,6 +7,7 @@ use crate::event_clock::{EventClock, World};
 use crate::executor::DecisionTime;
 use crate::latency::{ContextReads, Drafting, LatencyModel};
 use crate::oracle::OraclePolicy;
+use crate::patience::Patience;
 use crate::policy::SpecPolicy;
 use crate::serving::{Run, Serving};
 use crate::time::Time;
@@ -73,14 +74,30 @@ pub struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     /// Runs the whole workload. Panics on a configuration that [`Speculation::check`] refuses.
     pub fn run(&self, speculation: Speculation) -> Run {
+        self.serve(speculation, None).0
+    }
+
+    /// Runs until the verdict is certain, and says it with what was run until then. Panics as [`run`](Simulation::run).
+    pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
+        let (run, patience) = self.serve(speculation, Some(patience));
+        (run, patience.expect("it was given one"))
+    }
+
+    fn serve(&self, speculation: Speculation, patience: Option<Patience>) -> (Run, Option<Patience>) {
+        let most = self.config.max_draft_len;
         match speculation {
-            Speculation::Off => self.with(NoDraft, 0),
-            Speculation::Policy(policy) => self.with(ByPolicy(policy), self.config.max_draft_len),
-            Speculation::Oracle(oracle) => self.with(ByOracle(oracle), self.config.max_draft_len),
+            Speculation::Off => self.with(NoDraft, 0, patience),
+            Speculation::Policy(policy) => self.with(ByPolicy(policy), most, patience),
+            Speculation::Oracle(oracle) => self.with(ByOracle(oracle), most, patience),
         }
     }
 
-    fn with<D: Drafter<EventClock<'a>>>(&self, drafter: D, max_draft_len: u32) -> Run {
+    fn with<D: Drafter<EventClock<'a>>>(
+        &self,
+        drafter: D,
+        max_draft_len: u32,
+        patience: Option<Patience>,
+    ) -> (Run, Option<Patience>) {
         let parallel = self.drafting == Drafting::Parallel;
         let speculation = drafter.speculative_config(self.config.max_draft_len, parallel);
         let rules = Rules::of(self.config, &speculation).expect("the configuration was checked before");
@@ -112,7 +129,8 @@ impl<'a> Simulation<'a> {
             keep_steps: self.keep_steps,
             interrupt: self.interrupt,
         };
-        let mut run = serving.with(clock, drafter).run;
+        let served = serving.with(clock, drafter, patience);
+        let mut run = served.run;
         if D::ACTIVE && self.config.draft_prefill && self.acceptance.may_lack_proposals() {
             run.warnings.push(
                 "prompt lookups run no draft model over prompts, but draft_prefill is on: its passes and gaps are charged"
@@ -126,6 +144,6 @@ impl<'a> Simulation<'a> {
                 self.workload.prefix_block
             ));
         }
-        run
+        (run, served.patience)
     }
 }

@@ -18,15 +18,15 @@ mod tables;
 pub use cdf::Cdf;
 pub use error::ReportError;
 pub use figures::{
-    Accepted, Figure, GainAt, Kind, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, Told,
-    Validated, ValidatedRun, acceptance_figures, figures, gain_figure, predicted_figure, profile_figures,
-    validation_figures, write_figures,
+    Accepted, Carried, Figure, GainAt, Kind, PredictedCell, PredictedNumber, Profiled, ProfiledFit, ProfiledPass, Told,
+    Validated, ValidatedRun, acceptance_figures, capacity_figures, figures, gain_figure, predicted_figure,
+    profile_figures, validation_figures, write_figures,
 };
 pub use model::{Cell, Dash, Entry, Key, Look, Marker, Report, Role, ScaledBound, Source, Swept, relate};
 pub use run_page::{Compared, Explorer, Pair, RunFacts, TIMING, run_page};
 pub use staged::Staged;
 pub use tables::{
-    RequestsWriter, StepsWriter, not_finite, read_cells, write_calibration, write_lengths, write_positions,
-    write_series, write_summary,
+    CapacityRow, ProbeRow, RequestsWriter, StepsWriter, not_finite, read_cells, write_calibration, write_capacity,
+    write_lengths, write_positions, write_probes, write_series, write_summary,
 };
 pub use tables::{read_keys, read_kv_peaks, read_requests, read_steps};

@@ -67,7 +67,19 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
     // While tables are written nobody looks: the first signal ends it, and --resume puts the cells together again.
     drop(watch);
     interrupt::check()?;
-    let mut results = assemble(plan, &folder, how.figures)?;
+    let (results, notes) = put_together(plan, &folder, how, pool)?;
+    folder.complete(plan, &speed)?;
+    let page = if how.figures { Some(report::make_in(folder.path())?) } else { None };
+    Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
+}
+
+/// From finished cells to tables, figures and the comparison: everything but the manifest and the page. Says what is to be told of settings that
+/// did nothing, too.
+///
+/// # Errors
+/// A cell is gone; something cannot be written; an interrupt.
+pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -> Result<(Assembled, Vec<String>)> {
+    let mut results = assemble(plan, folder, how.figures)?;
     let watch = interrupt::watch();
     let flag = interrupt::flag();
     let settings = pool.install(|| inert::look(plan, &results.numbers, how.check_settings, &flag))?;
@@ -75,10 +87,8 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
     interrupt::check()?;
     let notes = settings.lines();
     results.comparison.settings = (settings != Inert::default()).then_some(settings);
-    keep_report(&results, &folder)?;
-    folder.complete(plan, &speed)?;
-    let page = if how.figures { Some(report::make_in(folder.path())?) } else { None };
-    Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
+    keep_report(&results, folder)?;
+    Ok((results, notes))
 }
 
 /// Keeps the comparison beside the tables.

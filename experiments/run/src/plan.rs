@@ -3,6 +3,7 @@
 use crate::profiled::Filled;
 use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
+use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::document::{Choice, Document, Path};
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::paper::{At, number};
@@ -57,6 +58,16 @@ pub struct Variant {
     pub derived: Derived,
     /// What a profile filled in.
     pub filled: Filled,
+}
+
+impl Variant {
+    /// GPUs that its target runs on: those of a roofline, and one where nobody says.
+    pub fn gpus(&self) -> u32 {
+        match &self.experiment.hardware.target {
+            LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
+            _ => 1,
+        }
+    }
 }
 
 /// Which engine settings the file leaves to the hardware.

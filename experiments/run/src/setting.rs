@@ -10,8 +10,8 @@ use foretoken_profiler::{Profile, Range, Role, Truth};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
-    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape, Run,
-    SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
+    AcceptanceSource, Arrivals, ContextReads, DraftKv, Drafting, Ending, EngineConfig, LatencyModel, PassShape,
+    Patience, Run, SchedulingPolicy, Simulation, SpecPolicy, Speculation, Summary, Workload,
 };
 use foretoken_spec::document::Path;
 use foretoken_spec::experiment::SloSpec;
@@ -152,17 +152,45 @@ impl Setting {
         }
     }
 
-    fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
-        let speculation = self.speculation(policy);
-        let config = self.config(&speculation);
-        let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
-        let watch = self.ranges.is_some();
-        let simulation = Simulation {
+    /// Runs one policy until it is certain whether the requests that count keep their bounds; of a clairvoyant's tries the first one with which they do,
+    /// or the last one.
+    pub fn find_out(
+        &self,
+        policy: &PolicySpec,
+        slo_tpot_s: f64,
+        patience: &Patience,
+        interrupt: &AtomicBool,
+    ) -> (Run, Patience) {
+        let tries = policy.definition().tries(self.with_drafter.max_draft_len);
+        let mut found = None;
+        for tried in if tries.is_empty() { vec![policy.clone()] } else { tries } {
+            let speculation = self.speculation(&tried);
+            let config = self.config(&speculation);
+            let simulation = self.simulation(config, &*self.draft, &*self.target, slo_tpot_s, interrupt);
+            let (run, patience) = simulation.find_out(speculation, patience.clone());
+            let enough = patience.carried() || run.ending == Ending::Interrupted;
+            found = Some((run, patience));
+            if enough {
+                break;
+            }
+        }
+        found.expect("something is tried")
+    }
+
+    fn simulation<'s>(
+        &'s self,
+        config: &'s EngineConfig,
+        draft: &'s dyn LatencyModel,
+        target: &'s dyn LatencyModel,
+        slo_tpot_s: f64,
+        interrupt: &'s AtomicBool,
+    ) -> Simulation<'s> {
+        Simulation {
             workload: &self.workload,
             arrivals: self.arrivals,
             config,
-            draft: if watch { &draft } else { &*self.draft },
-            target: if watch { &target } else { &*self.target },
+            draft,
+            target,
             context_reads: self.context_reads,
             drafting: self.drafting,
             noise_cv: self.noise_cv,
@@ -171,8 +199,18 @@ impl Setting {
             slo_tpot_s,
             keep_steps: self.keep_steps,
             interrupt,
+        }
+    }
+
+    fn run_as_it_is(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> Run {
+        let speculation = self.speculation(policy);
+        let config = self.config(&speculation);
+        let (draft, target) = (Watched::new(&*self.draft), Watched::new(&*self.target));
+        let (of_draft, of_target): (&dyn LatencyModel, &dyn LatencyModel) = match self.ranges.is_some() {
+            true => (&draft, &target),
+            false => (&*self.draft, &*self.target),
         };
-        let mut run = simulation.run(speculation);
+        let mut run = self.simulation(config, of_draft, of_target, slo_tpot_s, interrupt).run(speculation);
         if let Some((of_target, of_draft)) = &self.ranges {
             run.warnings.extend(target.beyond(Role::Target, of_target));
             run.warnings.extend(draft.beyond(Role::Draft, of_draft));

@@ -1,5 +1,6 @@
 //! What an experiment file says, typed: the tables and their keys. [`crate::read`] reads and checks them.
 
+use crate::capacity::CapacitySpec;
 use crate::live::LiveSpec;
 use crate::observe::ObserveSpec;
 use crate::paper::{At, Paper};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Top-level keys that are the same for every cell.
-pub const UNSWEPT: [&str; 5] = ["name", "seeds", "policies", "output", "paper"];
+pub const UNSWEPT: [&str; 6] = ["name", "seeds", "policies", "capacity", "output", "paper"];
 
 /// One experiment without sweeps.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -52,6 +53,9 @@ pub struct Experiment {
     /// What is asked of a real server, when one is observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<ObserveSpec>,
+    /// How much load is to be carried within `slo`, when that is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacitySpec>,
     /// What is written.
     #[serde(default)]
     pub output: Output,

@@ -1,6 +1,7 @@
 //! What an experiment file says, as data: its tables and keys ([`experiment`]), where each stands in the file ([`document`]), and
 //! how what is wrong is told ([`problem`]). Must not evaluate or run anything.
 
+pub mod capacity;
 pub mod document;
 pub mod experiment;
 pub mod live;

@@ -40,6 +40,7 @@ impl Experiment {
         self.live.as_ref().map_or(Ok(()), |live| live.check(doc))?;
         self.validate.as_ref().map_or(Ok(()), |validate| validate.check(doc))?;
         self.observe.as_ref().map_or(Ok(()), |observe| observe.check(doc))?;
+        self.capacity.as_ref().map_or(Ok(()), |capacity| capacity.check(doc))?;
         self.check_policies(doc)
     }
 

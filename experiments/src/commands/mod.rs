@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod calibrate;
+pub mod capacity;
 pub mod complete;
 pub mod decide;
 #[cfg(feature = "live")]
@@ -11,6 +12,7 @@ pub mod export;
 #[cfg(feature = "live")]
 pub mod live;
 pub mod man;
+pub mod merge;
 #[cfg(feature = "observe")]
 pub mod observe;
 pub mod perfetto;

@@ -1,5 +1,6 @@
 //! `foretoken run`: an experiment from file to comparison, or every experiment of a folder to one table of claims.
 
+use super::merge::shard;
 use super::print;
 use crate::cli::{Format, RunArgs};
 use foretoken_run::cells::{Assembled, Folder, Mode};
@@ -15,10 +16,18 @@ use std::path::{Path, PathBuf};
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<()> {
     if args.file.is_dir() {
-        return run_folder(args);
+        return match args.shard {
+            None => run_folder(args),
+            Some(_) => Err(Problem::bad_input("shards are parts of one experiment, and this is a folder of several")
+                .help("give them one by one")),
+        };
     }
     let plan = load(args, &args.file)?;
     let path = args.output.clone().unwrap_or_else(|| default_folder(&plan));
+    if let Some(of) = args.shard {
+        plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
+        return shard(args, &plan, path, of, &machine(args, plan.cells())?);
+    }
     let (folder, results) = run_plan(args, &plan, path, &machine(args, plan.cells())?)?;
     match (args.format, results) {
         (Format::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod browser;
+mod capacity;
 mod commands;
 mod decide;
 mod directions;
@@ -25,6 +26,7 @@ mod recommend;
 mod report;
 mod results;
 mod schema;
+mod shards;
 mod signals;
 mod support;
 mod text;

@@ -4,6 +4,7 @@ use super::request::{RejectReason, RunningRequest};
 use super::scheduler_output::Admission;
 use super::spec_decode::SpecDecode;
 use crate::metrics::{Outcome, RequestRecords, Series, StepRecord, Totals};
+use crate::patience::Patience;
 use crate::time::Time;
 use crate::workload::RequestId;
 
@@ -21,6 +22,8 @@ pub struct Collector {
     /// Requests that could never run to their end, and why, in order.
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
+    /// Who is told of ends, where the run is to end once its verdict is certain.
+    patience: Option<Patience>,
 }
 
 impl Collector {
@@ -33,7 +36,24 @@ impl Collector {
             steps: Vec::new(),
             rejected: Vec::new(),
             keep_steps,
+            patience: None,
         }
+    }
+
+    /// Ends the run once the verdict is certain.
+    pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
+        self.patience = patience;
+    }
+
+    /// Is there nothing left to find out?
+    #[inline]
+    pub(super) fn certain(&self) -> bool {
+        self.patience.as_ref().is_some_and(Patience::certain)
+    }
+
+    /// What was found out.
+    pub(crate) fn patience(&mut self) -> Option<Patience> {
+        self.patience.take()
     }
 
     /// Must every step be told in full? Then no stretch may be skipped.
@@ -86,6 +106,7 @@ impl Collector {
         self.left(r);
         self.records.finish[r.id as usize] = now;
         self.records.outcome[r.id as usize] = Outcome::Finished;
+        self.tell(r.id);
     }
 
     /// A request can never run.
@@ -93,5 +114,12 @@ impl Collector {
         self.records.finish[id as usize] = now;
         self.records.outcome[id as usize] = Outcome::Rejected;
         self.rejected.push((id, reason));
+        self.tell(id);
+    }
+
+    fn tell(&mut self, id: RequestId) {
+        if let Some(patience) = &mut self.patience {
+            patience.ended(&self.records, id);
+        }
     }
 }

@@ -36,6 +36,7 @@ pub use spec_decode::SpecDecode;
 pub use state::{Engine, Watch};
 
 use crate::executor::Executor;
+use crate::patience::Patience;
 use crate::time::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +47,8 @@ pub enum Ending {
     Done,
     /// Asked to stop.
     Interrupted,
+    /// What it was to find out is certain ([`Patience`](crate::Patience)).
+    Certain,
     /// The clock ran past its 213 days: some time it was given is absurd.
     OutOfTime,
     /// A pass failed.
@@ -76,6 +79,9 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             if interrupt.load(Ordering::Relaxed) {
                 return Ok(Ending::Interrupted);
             }
+            if self.out.certain() {
+                return Ok(Ending::Certain);
+            }
             self.executor.begin_iteration();
             if self.executor.now() == Time::MAX {
                 return Ok(Ending::OutOfTime);
@@ -95,6 +101,11 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
                 Order::StepEnd | Order::Async => self.step_with_queue()?,
             }
         }
+    }
+
+    /// Ends it once a verdict is certain, where there is one to find.
+    pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
+        self.out.be_patient(patience);
     }
 
     /// Ends it, with what the requests still running have done so far.

@@ -8,6 +8,7 @@ mod against;
 mod axis;
 mod by_policy;
 mod canvas;
+mod capacity;
 mod curves;
 mod gain;
 mod heat;
@@ -23,6 +24,7 @@ mod validation;
 pub(crate) mod view;
 
 pub use acceptance::{Accepted, acceptance_figures};
+pub use capacity::{Carried, capacity_figures};
 pub use gain::{GainAt, gain_figure};
 pub use predicted::{PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
@@ -71,6 +73,8 @@ pub enum Kind {
     Validation,
     /// What drafting brings, by load.
     Gain,
+    /// How much load is carried.
+    Capacity,
 }
 
 /// A figure.

@@ -4,6 +4,7 @@
 //! values are numbers, text otherwise) and `seed`. What does not exist (the TTFT of a rejected request) is null.
 
 mod calibration;
+mod capacity;
 mod frame;
 mod lengths;
 mod positions;
@@ -16,6 +17,7 @@ mod timeline;
 mod writer;
 
 pub use calibration::write_calibration;
+pub use capacity::{CapacityRow, ProbeRow, write_capacity, write_probes};
 pub use lengths::write_lengths;
 pub use positions::write_positions;
 pub use read::read_cells;

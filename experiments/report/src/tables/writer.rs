@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Rows in a row group at most: bounds memory when a cell has millions of requests.
 pub(super) const ROWS: usize = 1 << 18;
 
+/// Rows in a row group at least, but for the last one: a group costs some 80 kB while its file is written, and a sweep may have 100,000 cells of a few rows.
+const GROUP: usize = 1 << 16;
+
 /// Any column from a vector polars understands.
 pub(super) fn column<T, P: ?Sized>(name: &str, values: T) -> Column
 where
@@ -67,6 +70,8 @@ pub(super) struct Table {
     path: PathBuf,
     file: Shared,
     writer: BatchedWriter<Shared>,
+    /// Rows that no group has yet.
+    pending: DataFrame,
 }
 
 impl Table {
@@ -89,25 +94,36 @@ impl Table {
             .set_parallel(false)
             .batched(empty.schema());
         match writer {
-            Ok(writer) => Ok(Table { keys, path: path.to_path_buf(), file, writer }),
+            Ok(writer) => Ok(Table { keys, path: path.to_path_buf(), file, writer, pending: empty }),
             Err(cause) => Err(file.explain(path, cause)),
         }
     }
 
-    /// Adds a row group: one key and one entry of each column a row. No rows, no group.
+    /// Adds rows: one key and one entry of each column a row.
     pub(super) fn write(&mut self, keys: &[&Key], columns: Vec<Column>) -> Result<(), ReportError> {
-        if keys.is_empty() {
-            return Ok(());
+        if self.pending.height() + keys.len() > ROWS {
+            self.write_group()?;
         }
         let mut all = self.keys.columns(keys)?;
         all.extend(columns);
-        DataFrame::new(keys.len(), all)
-            .and_then(|rows| self.writer.write_batch(&rows))
-            .map_err(|cause| self.file.explain(&self.path, cause))
+        let rows = DataFrame::new(keys.len(), all).and_then(|rows| self.pending.vstack_mut_owned(rows).map(|_| ()));
+        rows.map_err(|cause| self.file.explain(&self.path, cause))?;
+        if self.pending.height() >= GROUP { self.write_group() } else { Ok(()) }
+    }
+
+    /// Writes what is pending as a row group. No rows, no group.
+    fn write_group(&mut self) -> Result<(), ReportError> {
+        if self.pending.height() == 0 {
+            return Ok(());
+        }
+        let none = self.pending.clear();
+        let mut rows = std::mem::replace(&mut self.pending, none);
+        self.writer.write_batch(rows.rechunk_mut()).map_err(|cause| self.file.explain(&self.path, cause))
     }
 
     /// Completes the file and gives it its name.
-    pub(super) fn finish(self) -> Result<(), ReportError> {
+    pub(super) fn finish(mut self) -> Result<(), ReportError> {
+        self.write_group()?;
         self.writer.finish().map_err(|cause| self.file.explain(&self.path, cause))?;
         self.file.lock().staged.take().expect("finished once").commit()
     }

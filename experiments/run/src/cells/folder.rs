@@ -1,5 +1,6 @@
 //! The results folder: when it may be used, and what is in it.
 
+use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
 use super::progress::Speed;
 use super::unwritten::write_problem;
@@ -40,16 +41,23 @@ pub const RECORDINGS: &str = "recordings";
 pub const LIVE_JSON: &str = "live.json";
 /// What an observed run says besides its records.
 pub const OBSERVED_JSON: &str = "observed.json";
+/// What a search for capacity says.
+pub const CAPACITY_JSON: &str = "capacity.json";
+/// The rates that it tried, while it tries.
+pub const PROBES: &str = "probes";
 /// The runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
 const CELLS: &str = "cells";
+/// What the shards of a run say of themselves, until they are merged.
+const SHARDS: &str = "shards";
 const FIGURES: &str = "figures";
 /// Made from the other files, at any time: not a result of its own.
 const REPORT: &str = "report";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
-const OURS: [&str; 24] = [
+const OURS: [&str; 31] = [
     MANIFEST,
     CELLS,
+    SHARDS,
     FIGURES,
     REPORT,
     EXPERIMENT,
@@ -67,6 +75,12 @@ const OURS: [&str; 24] = [
     RECORDINGS,
     OBSERVED_JSON,
     RUNS_JSON,
+    PROBES,
+    CAPACITY_JSON,
+    "capacity.txt",
+    "capacity.html",
+    "capacity.parquet",
+    "probes.parquet",
     "profile.toml",
     "profile-after.toml",
     "validation.json",
@@ -98,12 +112,36 @@ impl Folder {
                     let manifest = folder.manifest_of_same(plan)?;
                     if manifest.complete {
                         manifest.check_all(&folder.path)?;
-                        // A run killed between its last two actions leaves the cells behind.
-                        let _ = std::fs::remove_dir_all(folder.cells());
+                        folder.clear_up()?;
                         return Ok((folder, true));
                     }
                 }
             }
+        }
+        folder.replan(plan)?;
+        Ok((folder, false))
+    }
+
+    /// Makes the folder ready for a shard of a plan: the first one that comes begins it, the others find it begun. `Ok(true)`: it already
+    /// holds the complete results.
+    pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
+        let folder = Folder::at(path);
+        let begun = || folder.path.join(MANIFEST).exists();
+        if begun() && folder.manifest_of_same(plan)?.complete {
+            return Ok((folder, true));
+        }
+        std::fs::create_dir_all(folder.shards()).map_err(|e| {
+            Problem::failed(format!("cannot make the results folder {}: {e}", folder.path.display()))
+                .help("choose another with -o")
+        })?;
+        // Many shards begin at once.
+        let _lock = Lock::wait(&folder.shards().join("begin.lock"))?;
+        if begun() {
+            let complete = folder.manifest_of_same(plan)?.complete;
+            return Ok((folder, complete));
+        }
+        if folder.names()?.iter().any(|name| name != SHARDS) {
+            return Err(folder.not_empty());
         }
         folder.replan(plan)?;
         Ok((folder, false))
@@ -145,7 +183,7 @@ impl Folder {
             let _ = std::fs::remove_file(self.path.join(name));
         }
         // Only empty folders go.
-        for empty in [CELLS, RECORDINGS] {
+        for empty in [CELLS, RECORDINGS, PROBES] {
             let _ = std::fs::remove_dir(self.path.join(empty));
         }
         self.made.iter().for_each(|folder| drop(std::fs::remove_dir(folder)));
@@ -159,6 +197,11 @@ impl Folder {
     /// The folder of finished cells.
     pub fn cells(&self) -> PathBuf {
         self.path.join(CELLS)
+    }
+
+    /// The folder of what shards say of themselves.
+    pub fn shards(&self) -> PathBuf {
+        self.path.join(SHARDS)
     }
 
     /// The folder of figures.
@@ -179,6 +222,21 @@ impl Folder {
     /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.
     pub fn complete(&self, plan: &Plan, speed: &Speed) -> Result<()> {
         self.write_manifest(plan, self.digests()?, Some(speed), true)?;
+        self.clear_up()
+    }
+
+    /// Completes the folder of a run whose shards were run elsewhere. The inputs have the names that the experiment gave them there.
+    pub fn complete_merged(&self, begun: Manifest, timing: Timing) -> Result<()> {
+        let manifest = Manifest { files: self.digests()?, complete: true, timing, ..begun };
+        self.write(MANIFEST, manifest.to_json().as_bytes())?;
+        self.clear_up()
+    }
+
+    /// Removes what a complete folder needs no more. A run killed between its last two actions leaves it behind.
+    pub fn clear_up(&self) -> Result<()> {
+        for name in [PROBES, SHARDS] {
+            let _ = std::fs::remove_dir_all(self.path.join(name));
+        }
         match std::fs::remove_dir_all(self.cells()) {
             // A validation has none.
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -196,7 +254,8 @@ impl Folder {
 
     /// The result files that are there, with their digests.
     fn digests(&self) -> Result<BTreeMap<String, String>> {
-        let whole = OURS.iter().filter(|n| ![MANIFEST, CELLS, REPORT, FIGURES, TAPES, RECORDINGS].contains(n));
+        let whole =
+            OURS.iter().filter(|n| ![MANIFEST, CELLS, SHARDS, REPORT, FIGURES, TAPES, RECORDINGS, PROBES].contains(n));
         let mut names: Vec<String> = whole.map(|n| (*n).to_owned()).collect();
         for folder in [FIGURES, TAPES, RECORDINGS] {
             let entries = std::fs::read_dir(self.path.join(folder)).into_iter().flatten().flatten();

@@ -4,30 +4,39 @@
 //! order of the plan.
 
 mod assemble;
+mod failures;
 mod folder;
 mod id;
+mod lock;
 mod manifest;
+mod marks;
 mod progress;
+mod shard;
 mod store;
 mod unwritten;
 mod warnings;
 
 pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
-pub use folder::{EXPERIMENT, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RECORDINGS, RUNS_JSON, TAPES};
-pub use id::CellId;
-pub use manifest::{AGAIN, Manifest, digest};
+pub use failures::{Failure, Failures};
+pub use folder::{
+    CAPACITY_JSON, EXPERIMENT, Folder, LIVE_JSON, Mode, OBSERVED_JSON, PROBES, RECORDINGS, RUNS_JSON, TAPES,
+};
+pub use id::{CellId, ids, key, swept};
+pub use manifest::{AGAIN, Manifest, Timing, digest};
+pub use marks::{Mark, Marks};
 pub use progress::Speed;
+pub use shard::Shard;
 pub use store::{Store, Stored};
 pub use unwritten::write_problem;
 
+use crate::guard::guarded;
 use crate::plan::Plan;
 use crate::setting::Setting;
 use foretoken_policies::PolicySpec;
 use foretoken_report::not_finite;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{Ending, Run, Summary};
-use foretoken_spec::problem::{Problem, Result};
-use id::{ids, key};
+use foretoken_spec::problem::{Exit, Problem, Result};
 use progress::Progress;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,55 +44,125 @@ use std::time::{Duration, Instant};
 
 /// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
 pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
-    let runner = Runner {
-        plan,
-        store: Store::open(folder, &plan.digest())?,
-        progress: Progress::new(plan.cells() as u64),
-        interrupt,
-    };
-    let damaged = ids(plan).filter_map(|id| runner.store.damage(id));
+    let store = Store::open(folder, &plan.digest())?;
+    let damaged = ids(plan).filter_map(|id| store.damage(id));
     damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
-    let all = (0..plan.variants.len()).flat_map(|v| (0..plan.seeds.len()).map(move |s| (v, s)));
-    // Those that set bounds first: the others find them in the store.
-    let sets: Vec<bool> = (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
-    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|&(v, _)| sets[v]);
-    let run = |these: &[(usize, usize)]| these.par_iter().try_for_each(|&(v, seed)| runner.comparison(v, seed));
-    let result: Result<()> = run(&first).and_then(|()| run(&rest));
+    let progress = Progress::new(plan.cells() as u64);
+    let runner = Runner { plan, store, failures: None, progress, interrupt };
+    let result = runner.comparisons((0..comparisons(plan)).collect());
     let speed = runner.progress.finish();
     result.map(|()| speed)
+}
+
+/// Runs the cells of a shard that the folder does not hold yet, each of its comparisons whatever becomes of the others. A cell that failed, now or
+/// before, is kept as a failure; with `again` those of before are tried once more.
+///
+/// # Errors
+/// An interrupt, or what is finished cannot be kept.
+pub fn run_shard(
+    plan: &Plan,
+    folder: &Folder,
+    shard: Shard,
+    again: bool,
+    interrupt: &AtomicBool,
+) -> Result<(Speed, Vec<Failure>)> {
+    let store = Store::open(folder, &plan.digest())?;
+    let failures = Failures::of(folder);
+    let its_own: Vec<CellId> = ids(plan).filter(|&id| shard.has(comparison(plan, id))).collect();
+    if again {
+        its_own.iter().for_each(|&id| failures.forget(id));
+    }
+    let progress = Progress::new(its_own.len() as u64);
+    let runner = Runner { plan, store, failures: Some(failures), progress, interrupt };
+    let result = runner.comparisons((0..comparisons(plan)).filter(|&c| shard.has(c)).collect());
+    let speed = runner.progress.finish();
+    result?;
+    let failures = runner.failures.expect("a shard keeps them");
+    Ok((speed, its_own.iter().filter_map(|&id| failures.get(id)).collect()))
+}
+
+/// Combinations of swept values, with each seed.
+fn comparisons(plan: &Plan) -> usize {
+    plan.variants.len() * plan.seeds.len()
+}
+
+/// Which of them a cell belongs to.
+pub fn comparison(plan: &Plan, id: CellId) -> usize {
+    id.variant * plan.seeds.len() + id.seed
 }
 
 /// What the cells of a run share.
 struct Runner<'a> {
     plan: &'a Plan,
     store: Store,
+    /// Where failures are kept, if they do not end the run.
+    failures: Option<Failures>,
     progress: Progress,
     interrupt: &'a AtomicBool,
 }
 
 impl Runner<'_> {
+    fn comparisons(&self, these: Vec<usize>) -> Result<()> {
+        let plan = self.plan;
+        let seeds = plan.seeds.len();
+        // Those that set bounds first: the others find them in the store.
+        let sets: Vec<bool> =
+            (0..plan.variants.len()).map(|v| plan.bound_from(v).is_none_or(|from| from == v)).collect();
+        let (first, rest): (Vec<usize>, Vec<usize>) = these.into_iter().partition(|c| sets[c / seeds]);
+        let run = |these: &[usize]| these.par_iter().try_for_each(|c| self.comparison(c / seeds, c % seeds));
+        run(&first).and_then(|()| run(&rest))
+    }
+
     /// All policies on one setting; the baseline first, because a bound may depend on it.
     fn comparison(&self, variant: usize, seed: usize) -> Result<()> {
         let id = |policy| CellId { variant, seed, policy };
-        let baseline = self.plan.baseline;
-        let missing: Vec<usize> = (0..self.plan.policies.len()).filter(|&p| !self.store.has(id(p))).collect();
+        let baseline = id(self.plan.baseline);
+        let missing: Vec<usize> = (0..self.plan.policies.len()).filter(|&p| !self.is_settled(id(p))).collect();
         self.progress.skip((self.plan.policies.len() - missing.len()) as u64);
-        if missing.is_empty() {
+        if missing.is_empty() || self.has_failed(baseline) {
             return Ok(());
         }
         self.check_interrupt()?;
-        let setting = Setting::new(&self.plan.variants[variant], self.plan.seeds[seed])?;
-        let slo = match self.store.load(id(baseline))? {
+        let setting = match Setting::new(&self.plan.variants[variant], self.plan.seeds[seed]) {
+            Ok(setting) => setting,
+            Err(problem) => return self.failed(baseline, problem),
+        };
+        let slo = match self.store.load(baseline)? {
             Some(stored) => stored.summary.slo,
             None => {
-                let given = self.bound_from_elsewhere(variant, seed, &setting)?;
-                self.cell(&setting, id(baseline), given)?
+                let ran = self
+                    .bound_from_elsewhere(variant, seed, &setting)
+                    .map(|given| self.cell(&setting, baseline, given));
+                match ran {
+                    Err(problem) => return self.failed(baseline, problem),
+                    Ok(ran) => match ran? {
+                        Some(slo) => slo,
+                        None => return Ok(()),
+                    },
+                }
             }
         };
         // All of them, and then the first error in the order of the table: which thread fails first must not show.
-        let others = missing.par_iter().filter(|&&p| p != baseline);
-        let results: Vec<Result<Slo>> = others.map(|&p| self.cell(&setting, id(p), Some(slo))).collect();
+        let others = missing.par_iter().map(|&p| id(p)).filter(|&id| id != baseline);
+        let results: Vec<Result<Option<Slo>>> = others.map(|id| self.cell(&setting, id, Some(slo))).collect();
         results.into_iter().try_for_each(|result| result.map(|_| ()))
+    }
+
+    fn has_failed(&self, id: CellId) -> bool {
+        self.failures.as_ref().is_some_and(|f| f.get(id).is_some())
+    }
+
+    /// Is there nothing to do?
+    fn is_settled(&self, id: CellId) -> bool {
+        self.store.has(id) || self.has_failed(id)
+    }
+
+    /// A cell came to nothing. That ends a run; a shard keeps it and goes on.
+    fn failed(&self, id: CellId, problem: Box<Problem>) -> Result<()> {
+        match &self.failures {
+            Some(failures) if problem.exit != Exit::Interrupted => failures.keep(id, &key(self.plan, id), &problem),
+            _ => Err(problem),
+        }
     }
 
     /// The bounds of a comparison whose TPOT bound another variant's baseline gives; `None` when its own does. That baseline is in
@@ -107,17 +186,21 @@ impl Runner<'_> {
         Ok(Some(setting.slo(tpot.map(|q| q.p90))))
     }
 
-    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them.
-    fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Slo> {
+    /// Runs and stores a cell. Without bounds given, it is the baseline and sets them. `None`: it failed, and that is kept.
+    fn cell(&self, setting: &Setting, id: CellId, slo: Option<Slo>) -> Result<Option<Slo>> {
         let policy = &self.plan.policies[id.policy].spec;
-        let Played { stored, slo, engine } = play(setting, policy, slo, self.interrupt)?;
-        if let Some(fault) = fault(&stored.summary) {
-            let key = key(self.plan, id);
-            return Err(Problem::bad_input(format!("{key}: {fault}")).help(ABSURD));
-        }
+        let played =
+            play(setting, policy, slo, self.interrupt).and_then(|played| match fault(&played.stored.summary) {
+                None => Ok(played),
+                Some(fault) => Err(Problem::bad_input(format!("{}: {fault}", key(self.plan, id))).help(ABSURD)),
+            });
+        let Played { stored, slo, engine } = match played {
+            Ok(played) => played,
+            Err(problem) => return self.failed(id, problem).map(|()| None),
+        };
         self.progress.done(&policy.label(), &stored.summary, engine);
         self.store.save(id, &stored)?;
-        Ok(slo)
+        Ok(Some(slo))
     }
 
     fn check_interrupt(&self) -> Result<()> {
@@ -166,12 +249,14 @@ fn run_through(
     if interrupt.load(Ordering::Relaxed) {
         return Err(crate::interrupt::problem());
     }
-    let (run, played) = setting.run(policy, bound, interrupt);
+    let (run, played) = guarded(&policy.label(), || setting.run(policy, bound, interrupt))?;
     match run.ending {
         Ending::Done => Ok((run, played)),
         Ending::Interrupted => Err(crate::interrupt::problem()),
         Ending::OutOfTime => Err(out_of_time(&policy.label())),
-        Ending::Failed => unreachable!("passes on the event clock cannot fail"),
+        Ending::Failed | Ending::Certain => {
+            unreachable!("passes on the event clock cannot fail, and nothing is to be found out")
+        }
     }
 }
 
@@ -241,6 +326,7 @@ mod tests {
             let runner = Runner {
                 plan: &plan,
                 store: Store::open(&folder(&format!("alone-{seed}")), &plan.digest()).unwrap(),
+                failures: None,
                 progress: Progress::new(0),
                 interrupt: &interrupt,
             };

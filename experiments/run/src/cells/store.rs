@@ -127,7 +127,8 @@ impl Store {
     }
 }
 
-fn name(id: CellId) -> String {
+/// The name of a cell's file.
+pub fn name(id: CellId) -> String {
     format!("v{}-s{}-p{}.cell", id.variant, id.seed, id.policy)
 }
 

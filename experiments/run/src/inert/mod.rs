@@ -3,7 +3,7 @@
 //!
 //! Found by running it again, not from a list: swept keys and seeds from the cells that are there (`swept.rs`), given keys by
 //! leaving each out, or giving another value where it must be given (`trial.rs`), and comparing all numbers (`judge.rs`). A key
-//! that was given its own default is not looked at, and neither are `[live]`, `[observe]` and `[validate]`, which are other commands'.
+//! that was given its own default is not looked at, and neither are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which are other commands'.
 
 mod found;
 mod judge;

@@ -175,7 +175,7 @@ impl Loops<'_> {
                 Ending::Interrupted => {
                     return Err(Problem::new(Exit::Interrupted, "interrupted: no table is written"));
                 }
-                Ending::OutOfTime | Ending::Failed => {
+                Ending::OutOfTime | Ending::Failed | Ending::Certain => {
                     let message = format!("a closed loop of {clients} clients ran past the simulated clock's 213 days");
                     return Err(
                         Problem::bad_input(message).help("some time in the experiment is absurd: look at hardware")

@@ -1,0 +1,122 @@
+//! All searches of a plan: policies in parallel, the seeds of one after the other, since the answer of the first says where the others begin.
+
+use crate::answer::{Answer, Capacity, OfSeed};
+use crate::load::Load;
+use crate::probe::{Probe, probe};
+use crate::search::{Next, Search};
+use crate::store::{SearchId, Store};
+use foretoken_run::cells::{Folder, play, swept};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::Arrivals;
+use foretoken_sim::metrics::Slo;
+use foretoken_spec::capacity::CapacitySpec;
+use foretoken_spec::problem::{Problem, Result};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+use std::io::IsTerminal;
+use std::sync::atomic::AtomicBool;
+
+/// A later seed begins this near to the first one's answer.
+const NEAR: f64 = 1.1;
+/// The first bracket, as multiples of the experiment's own rate.
+const GUESS: [f64; 2] = [0.5, 2.0];
+
+/// Searches what every policy carries at all swept values, on the threads of the pool that it is called in.
+///
+/// # Errors
+/// What is wrong with the experiment; a probe that cannot be kept; an interrupt. What was tried is kept.
+pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, flag: &AtomicBool) -> Result<Answer> {
+    let store = Store::open(folder, &plan.digest())?;
+    let searcher = Searcher { plan, spec, store, flag, bar: bar(plan) };
+    let policies = plan.policies.len();
+    let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
+    // All of them, and then the first error in the order of the table: which thread fails first must not show.
+    let found: Vec<Result<Capacity>> = each.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
+    searcher.bar.finish_and_clear();
+    Ok(Answer {
+        name: plan.name.clone(),
+        source: plan.source().to_string(),
+        share: spec.share,
+        tolerance: spec.tolerance,
+        window_s: spec.window_s,
+        capacities: found.into_iter().collect::<Result<_>>()?,
+    })
+}
+
+struct Searcher<'a> {
+    plan: &'a Plan,
+    spec: &'a CapacitySpec,
+    store: Store,
+    flag: &'a AtomicBool,
+    bar: ProgressBar,
+}
+
+impl Searcher<'_> {
+    fn capacity(&self, variant: usize, policy: usize) -> Result<Capacity> {
+        let mut seeds: Vec<OfSeed> = Vec::new();
+        for seed in 0..self.plan.seeds.len() {
+            let id = SearchId { variant, policy, seed };
+            let near = seeds.iter().find_map(|s| s.req_s).map(|rate| [rate / NEAR, rate * NEAR]);
+            seeds.push(self.search(id, near)?);
+            self.bar.inc(1);
+        }
+        let label = self.plan.policies[policy].spec.label();
+        Ok(Capacity::of(label, swept(self.plan, variant), seeds))
+    }
+
+    fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<OfSeed> {
+        let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
+        let mut setting = Setting::new(variant, number)?;
+        let load = Load::of(&setting, self.spec)?;
+        let slo = self.slo(&mut setting)?;
+        let guess = GUESS.map(|by| by * load.own_rate());
+        let bracket = near.or(self.spec.bracket).unwrap_or(guess);
+        let search = Search { bracket, tolerance: self.spec.tolerance };
+        let policy = &self.plan.policies[id.policy].spec;
+        let mut probes = self.store.load(id);
+        let end = loop {
+            let tried: Vec<_> = probes.iter().map(Probe::tried).collect();
+            match search.next(&tried) {
+                Next::Try(rate) => {
+                    self.bar.set_message(format!("{} at {rate:.3} requests/s", policy.label()));
+                    probes.push(probe(&mut setting, &load, policy, slo, self.spec.share, rate, self.flag)?);
+                    self.store.save(id, &probes)?;
+                }
+                end => break end,
+            }
+        };
+        let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
+        Ok(OfSeed::of(number, end, slo, tokens_gpu, load.peak, probes))
+    }
+
+    /// The bounds. A TPOT bound that is scaled is scaled from plain decoding of one request at a time: at no load.
+    fn slo(&self, setting: &mut Setting) -> Result<Slo> {
+        let given = setting.slo(None);
+        let scaled = self.plan.variants[0].experiment.slo.adaspec_scale.is_some();
+        let slo = match scaled {
+            false => given,
+            true => {
+                let arrivals = setting.arrivals();
+                setting.set_arrivals(Arrivals::Closed { clients: 1 });
+                let plain = &self.plan.policies[self.plan.baseline].spec;
+                let played = play(setting, plain, Some(Slo::default()), self.flag);
+                setting.set_arrivals(arrivals);
+                setting.slo(played?.stored.summary.tpot.map(|q| q.p90))
+            }
+        };
+        if slo == Slo::default() && setting.workload.slo_tpot_s.is_empty() {
+            return Err(Problem::bad_input("the experiment promises nothing: every load would be carried")
+                .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
+        }
+        Ok(slo)
+    }
+}
+
+fn bar(plan: &Plan) -> ProgressBar {
+    let searches = plan.cells() as u64;
+    let target =
+        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} searches  {msg}").expect("a constant template");
+    ProgressBar::with_draw_target(Some(searches), target).with_style(style)
+}

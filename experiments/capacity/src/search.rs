@@ -1,0 +1,140 @@
+//! Which rate to try next, and what the tried ones say: a search that assumes nothing but that somewhere below all is carried.
+//!
+//! It begins with a bracket, given or guessed, and grows it by doubling while it does not hold; then it halves it, as ratios, until its ends are
+//! within the tolerance. That more load is carried worse is checked: a few rates above the answer and below it are tried, too, and an answer that one of
+//! these contradicts is lowered, or told of.
+
+/// A rate that was tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried {
+    /// Requests a second.
+    pub rate: f64,
+    /// Was it carried?
+    pub carried: bool,
+}
+
+/// Where the search is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Try this rate.
+    Try(f64),
+    /// The greatest rate below every one that was not carried.
+    Found(f64),
+    /// Nothing is carried, however little comes.
+    Nothing,
+    /// Everything is carried, however much comes.
+    Everything,
+}
+
+/// The search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Search {
+    /// Rates to begin with, ascending.
+    pub bracket: [f64; 2],
+    /// How near the ends of the last bracket are, as a share.
+    pub tolerance: f64,
+}
+
+/// The bracket grows no further than this many doublings.
+const DOUBLINGS: i32 = 24;
+/// Rates that are tried once the answer is known, as multiples of it: to see that more load is carried worse.
+const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
+
+impl Search {
+    /// What to do after these tries, in any order.
+    pub fn next(&self, tried: &[Tried]) -> Next {
+        let [low, high] = self.bracket;
+        let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min);
+        let below = failed.unwrap_or(f64::INFINITY);
+        let carried = tried.iter().filter(|t| t.carried && t.rate < below).map(|t| t.rate).reduce(f64::max);
+        match (carried, failed) {
+            (None, None) => Next::Try(low),
+            (None, Some(failed)) if failed <= low * 2f64.powi(-DOUBLINGS) => Next::Nothing,
+            (None, Some(failed)) => Next::Try(failed / 2.0),
+            (Some(carried), None) if carried >= high * 2f64.powi(DOUBLINGS) => Next::Everything,
+            (Some(carried), None) => Next::Try(if carried < high { high } else { 2.0 * carried }),
+            (Some(carried), Some(failed)) if failed > carried * (1.0 + self.tolerance) => {
+                Next::Try((carried * failed).sqrt())
+            }
+            (Some(carried), Some(_)) => self.check(carried, tried),
+        }
+    }
+
+    /// The next rate that checks the answer, or the answer.
+    fn check(&self, found: f64, tried: &[Tried]) -> Next {
+        // A rate that was tried this near need not be tried again.
+        let near = |rate: f64| tried.iter().any(|t| (t.rate / rate - 1.0).abs() < self.tolerance.max(0.02));
+        CHECKS.iter().map(|by| by * found).find(|&rate| !near(rate)).map_or(Next::Found(found), Next::Try)
+    }
+
+    /// The rates above the answer that were carried all the same: with any, more load is not always carried worse.
+    pub fn exceptions(tried: &[Tried]) -> Vec<f64> {
+        let failed = tried.iter().filter(|t| !t.carried).map(|t| t.rate).reduce(f64::min).unwrap_or(f64::INFINITY);
+        let mut all: Vec<f64> = tried.iter().filter(|t| t.carried && t.rate > failed).map(|t| t.rate).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn search(search: Search, carries: impl Fn(f64) -> bool) -> (Next, Vec<Tried>) {
+        let mut tried = Vec::new();
+        loop {
+            match search.next(&tried) {
+                Next::Try(rate) => tried.push(Tried { rate, carried: carries(rate) }),
+                end => return (end, tried),
+            }
+            assert!(tried.len() < 200, "it ends");
+        }
+    }
+
+    const FINE: Search = Search { bracket: [1.0, 10.0], tolerance: 0.01 };
+
+    #[test]
+    fn nothing_and_everything_are_answers() {
+        assert_eq!(search(FINE, |_| false).0, Next::Nothing);
+        assert_eq!(search(FINE, |_| true).0, Next::Everything);
+    }
+
+    /// A gap in what is carried: the answer is below it, and what is carried above it is told.
+    #[test]
+    fn what_is_carried_above_the_answer_is_told() {
+        let (end, tried) = search(FINE, |rate| rate < 4.0 || (5.5..6.5).contains(&rate));
+        let Next::Found(found) = end else { panic!("{end:?}") };
+        assert!((3.9..4.0).contains(&found), "{found}");
+        assert!(!Search::exceptions(&tried).is_empty(), "{tried:?}");
+    }
+
+    /// A hole far below the answer that the bracket found first.
+    #[test]
+    fn a_check_below_lowers_the_answer() {
+        let (end, _) = search(FINE, |rate| rate < 8.0 && !(3.9..4.1).contains(&rate));
+        let Next::Found(found) = end else { panic!("{end:?}") };
+        assert!(found < 4.0, "{found}");
+    }
+
+    proptest! {
+        /// Wherever the bracket lies, the answer is within the tolerance below the truth.
+        #[test]
+        fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
+            let (end, tried) = search(Search { bracket: [low, low * wide], tolerance }, |rate| rate <= truth);
+            let Next::Found(found) = end else { panic!("{end:?}") };
+            prop_assert!(found <= truth && found * (1.0 + tolerance) >= truth, "{found} for {truth}");
+            prop_assert!(Search::exceptions(&tried).is_empty());
+        }
+
+        /// The order in which tries are read back changes nothing: a search goes on where it was.
+        #[test]
+        fn the_order_of_tries_does_not_matter(truth in 0.1..100.0f64, cut in 0usize..12) {
+            let (_, tried) = search(FINE, |rate| rate <= truth);
+            let mut some: Vec<Tried> = tried.iter().take(cut).copied().collect();
+            let next = FINE.next(&some);
+            some.reverse();
+            prop_assert_eq!(FINE.next(&some), next);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The probes of a search on disk: kept as they come, so that a search that was ended goes on where it was.
+
+use crate::probe::Probe;
+use foretoken_report::Staged;
+use foretoken_run::cells::{Folder, PROBES, write_problem};
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Which search: indices into a plan's variants, policies and seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchId {
+    /// Combination of swept values.
+    pub variant: usize,
+    /// Policy.
+    pub policy: usize,
+    /// Seed.
+    pub seed: usize,
+}
+
+/// The folder of probes.
+pub struct Store {
+    folder: PathBuf,
+    plan: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    plan: String,
+    probes: Vec<Probe>,
+}
+
+impl Store {
+    /// Opens the store of a plan with the given digest.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn open(results: &Folder, plan: &str) -> Result<Store> {
+        let folder = results.path().join(PROBES);
+        std::fs::create_dir_all(&folder)
+            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", folder.display())))?;
+        Ok(Store { folder, plan: plan.to_owned() })
+    }
+
+    fn path(&self, id: SearchId) -> PathBuf {
+        self.folder.join(format!("v{}-p{}-s{}.json", id.variant, id.policy, id.seed))
+    }
+
+    /// The probes of a search that were kept; none where the file is of another plan, or damaged: then they are made again.
+    pub fn load(&self, id: SearchId) -> Vec<Probe> {
+        let kept = std::fs::read(self.path(id)).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+        kept.filter(|kept| kept.plan == self.plan).map_or_else(Vec::new, |kept| kept.probes)
+    }
+
+    /// Keeps all probes of a search.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn save(&self, id: SearchId, probes: &[Probe]) -> Result<()> {
+        let kept = Kept { plan: self.plan.clone(), probes: probes.to_vec() };
+        let bytes = serde_json::to_vec(&kept).expect("plain data always serialises");
+        Staged::write_all_to(&self.path(id), &bytes).map_err(write_problem)
+    }
+}

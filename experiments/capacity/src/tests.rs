@@ -1,0 +1,182 @@
+//! Capacities held against closed forms and against trying everything.
+
+use crate::answer::Answer;
+use crate::load::Load;
+use crate::probe::probe;
+use crate::run::run;
+use crate::store::{SearchId, Store};
+use foretoken_run::cells::{Folder, Mode};
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_spec::capacity::CapacitySpec;
+use foretoken_spec::problem::Problem;
+use std::sync::atomic::AtomicBool;
+
+/// A server that takes 0.1 s for a request, one at a time: a step for its one token of output.
+const ONE_SERVER: &str = r#"
+name = "one-server"
+seeds = [1, 2, 3, 4, 5]
+policies = [{ autoregressive = {} }]
+
+[hardware]
+target = { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.1 } }
+draft = { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }
+
+[engine]
+version = "vllm-0.32"
+async_scheduling = false
+max_num_seqs = 1
+num_gpu_blocks = 1000
+
+[workload]
+arrivals = { poisson = { rate = 5.0 } }
+lengths = { fixed = { prompt = 16, output = 1 } }
+
+[acceptance.source]
+constant = { rate = 0.0 }
+
+[slo]
+ttft_s = 0.5
+
+[capacity]
+share = 0.9
+requests = 20000
+warm_up_requests = 500
+tolerance = 0.005
+"#;
+
+/// The plan with as many requests as its probes take, unless a set says otherwise.
+fn plan(text: &str, sets: &[&str]) -> Plan {
+    let of = |sets: &[String]| Plan::of_text("x.toml", text, sets, std::path::Path::new("")).unwrap();
+    let given: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+    let some = "workload.requests=1000".to_owned();
+    let spec = of(&[vec![some], given.clone()].concat()).variants[0].experiment.capacity.clone().unwrap();
+    let requests = format!("workload.requests={}", spec.requests + 2 * spec.warm_up_requests);
+    of(&[vec![requests], given].concat())
+}
+
+fn answer(plan: &Plan) -> Result<Answer, Box<Problem>> {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, _) = Folder::open(dir.path().join("out"), plan, Mode::Fresh).unwrap();
+    let spec = plan.variants[0].experiment.capacity.clone().unwrap_or_default();
+    run(plan, &spec, &folder, &AtomicBool::new(false))
+}
+
+/// P(wait ≤ t) of M/D/1 with service time d (Erlang 1909; for example Tijms, A First Course in Stochastic Models, 9.6.2):
+/// (1 − ρ) Σ_{j=0}^{⌊t/d⌋} (−λ (t − j d))^j / j! · e^{λ (t − j d)}.
+fn waits_at_most(t: f64, rate: f64, d: f64) -> f64 {
+    let mut sum = 0.0;
+    let mut factorial = 1.0;
+    for j in 0..=(t / d + 1e-9).floor() as i32 {
+        if j > 0 {
+            factorial *= f64::from(j);
+        }
+        let left = t - f64::from(j) * d;
+        sum += (-rate * left).powi(j) / factorial * (rate * left).exp();
+    }
+    (1.0 - rate * d) * sum
+}
+
+#[test]
+fn the_closed_form_of_m_d_1_is_within_the_interval() {
+    let found = answer(&plan(ONE_SERVER, &[])).unwrap();
+    let of = &found.capacities[0];
+    // First tokens within 0.5 s: four tenths of waiting, one of service.
+    let (mut low, mut high) = (0.1, 9.999);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if waits_at_most(0.4, middle, 0.1) >= 0.9 { low = middle } else { high = middle }
+    }
+    let interval = of.req_s.unwrap();
+    let half = interval.half_width.unwrap();
+    assert!((interval.mean - low).abs() <= half, "{interval:?}: {low} on paper");
+    assert!(half < 0.03 * low, "and the interval says something: {interval:?}");
+    assert!(of.seeds.iter().all(|s| s.steady && s.exceptions.is_empty()), "{:?}", of.notes());
+    assert!((of.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
+}
+
+/// Every rate of a fine grid, tried by itself, against what the search says.
+#[test]
+fn the_search_finds_what_trying_everything_finds() {
+    let text =
+        ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7]");
+    let plan = plan(&text, &["capacity.tolerance=0.01"]);
+    let found = answer(&plan).unwrap().capacities[0].seeds[0].req_s.unwrap();
+    let spec = plan.variants[0].experiment.capacity.clone().unwrap();
+    let mut setting = Setting::new(&plan.variants[0], 7).unwrap();
+    let load = Load::of(&setting, &spec).unwrap();
+    let slo = setting.slo(None);
+    let grid: Vec<f64> = (0..400).map(|i| 2.0 * 1.005f64.powi(i)).take_while(|&rate| rate < 12.0).collect();
+    let mut carried = |rate: f64| {
+        let policy = &plan.policies[0].spec;
+        probe(&mut setting, &load, policy, slo, spec.share, rate, &AtomicBool::new(false)).unwrap().carried
+    };
+    let first_failed = grid.iter().position(|&rate| !carried(rate)).unwrap();
+    let (below, above) = (grid[first_failed - 1], grid[first_failed]);
+    assert!(found > below * 0.99 && found < above, "{found}: the grid says {below} to {above}");
+}
+
+#[test]
+fn bounds_that_nothing_or_everything_keeps_are_answers() {
+    let text =
+        ONE_SERVER.replace("requests = 20000", "requests = 200").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7]");
+    for (bound, why) in [("slo.ttft_s=0.05", "no rate is carried"), ("slo.ttft_s=1e6", "every rate is carried")] {
+        let found = answer(&plan(&text, &[bound])).unwrap();
+        let of = &found.capacities[0];
+        assert_eq!(of.req_s, None);
+        assert!(of.notes()[0].starts_with(why), "{:?}", of.notes());
+        assert!(found.in_words().contains("none"), "{}", found.in_words());
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_is_said() {
+    let text = ONE_SERVER.replace("requests = 20000", "requests = 200");
+    let said = |sets: &[&str]| answer(&plan(&text, sets)).unwrap_err().message().to_owned();
+    assert!(said(&["workload.arrivals={ closed-loop = 4 }"]).contains("a closed loop has no rate of its own"));
+    assert!(said(&["slo={}"]).contains("promises nothing"));
+    assert!(said(&["workload.requests=300"]).contains("300 requests, of which 500 to 700 are to count"));
+    for (set, message) in [
+        ("capacity.bracket=[5.0, 1.0]", "is upside down"),
+        ("capacity.bracket=[0.0, 1.0]", "are not two rates above 0"),
+        ("capacity.bracket=[1.0, nan]", "are not two rates above 0"),
+        ("capacity.share=0.0", "is not a share in (0, 1]"),
+        ("capacity.share=nan", "is not a share in (0, 1]"),
+        ("capacity.tolerance=0.0", "is not in (0, 0.5]"),
+        ("capacity.requests=0", "0 requests say nothing"),
+        ("capacity.share=0.999", "200 requests cannot tell a share of 0.999"),
+        ("capacity.window_s=[5.0, 5.0]", "is no stretch of time"),
+    ] {
+        let refused = Plan::of_text(
+            "x.toml",
+            &text,
+            &["workload.requests=1000".to_owned(), set.to_owned()],
+            std::path::Path::new(""),
+        );
+        let Err(problem) = refused else { panic!("{set}: accepted") };
+        assert!(problem.message().contains(message), "{set}: {}", problem.message());
+    }
+}
+
+/// A search that was ended goes on where it was, and comes to the same.
+#[test]
+fn what_was_tried_is_not_tried_again() {
+    let text =
+        ONE_SERVER.replace("requests = 20000", "requests = 200").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7, 8]");
+    let plan = plan(&text, &[]);
+    let spec = plan.variants[0].experiment.capacity.clone().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, _) = Folder::open(dir.path().join("out"), &plan, Mode::Fresh).unwrap();
+    let flag = AtomicBool::new(false);
+    let first = run(&plan, &spec, &folder, &flag).unwrap();
+    // Half of the first search's rates are forgotten.
+    let store = Store::open(&folder, &plan.digest()).unwrap();
+    let id = SearchId { variant: 0, policy: 0, seed: 0 };
+    let probes = store.load(id);
+    store.save(id, &probes[..probes.len() / 2]).unwrap();
+    assert_eq!(run(&plan, &spec, &folder, &flag).unwrap().to_json(), first.to_json());
+    // An interrupt keeps them too.
+    let stopped = run(&plan, &CapacitySpec { tolerance: 0.001, ..spec }, &folder, &AtomicBool::new(true)).unwrap_err();
+    assert_eq!(stopped.exit, foretoken_spec::problem::Exit::Interrupted);
+    assert_eq!(store.load(id).len(), probes.len());
+}

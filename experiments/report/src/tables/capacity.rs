@@ -1,0 +1,89 @@
+//! What policies carry, a row a policy and seed, and every rate that was tried, a row each.
+
+use super::writer::{Table, column};
+use crate::{Key, ReportError};
+use polars::prelude::Column;
+use std::path::Path;
+
+/// What a policy carries on a seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CapacityRow {
+    /// Policy, swept values, seed.
+    pub key: Key,
+    /// Requests a second; `None` where nothing is carried, or everything is.
+    pub req_s: Option<f64>,
+    /// Output tokens a second and GPU.
+    pub tok_s_gpu: Option<f64>,
+    /// Had the queue stopped growing?
+    pub steady: bool,
+    /// Rates above the answer that were carried all the same.
+    pub exceptions: u32,
+    /// The bounds, seconds: TTFT, TPOT, E2E.
+    pub slo: [Option<f64>; 3],
+}
+
+/// A rate that was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeRow {
+    /// Policy, swept values, seed.
+    pub key: Key,
+    /// Requests a second.
+    pub rate: f64,
+    /// Did enough requests keep their bounds?
+    pub carried: bool,
+    /// Requests that count; of these, those that had kept their bounds when the verdict was certain, and those that had not.
+    pub counted: [u32; 3],
+    /// Had the queue stopped growing?
+    pub steady: bool,
+}
+
+/// Writes `capacity.parquet`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportError> {
+    let columns = |rows: &[CapacityRow]| -> Vec<Column> {
+        let slo = |i: usize| rows.iter().map(|r| r.slo[i]).collect::<Vec<_>>();
+        vec![
+            column("req_s", rows.iter().map(|r| r.req_s).collect::<Vec<_>>()),
+            column("tok_s_gpu", rows.iter().map(|r| r.tok_s_gpu).collect::<Vec<_>>()),
+            column("steady", rows.iter().map(|r| r.steady).collect::<Vec<_>>()),
+            column("exceptions", rows.iter().map(|r| r.exceptions).collect::<Vec<_>>()),
+            column("slo_ttft_s", slo(0)),
+            column("slo_tpot_s", slo(1)),
+            column("slo_e2e_s", slo(2)),
+        ]
+    };
+    write(path, rows, |r| &r.key, columns)
+}
+
+/// Writes `probes.parquet`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_probes(path: &Path, rows: &[ProbeRow]) -> Result<(), ReportError> {
+    let columns = |rows: &[ProbeRow]| -> Vec<Column> {
+        let counted = |i: usize| rows.iter().map(|r| r.counted[i]).collect::<Vec<_>>();
+        vec![
+            column("rate", rows.iter().map(|r| r.rate).collect::<Vec<_>>()),
+            column("carried", rows.iter().map(|r| r.carried).collect::<Vec<_>>()),
+            column("counted", counted(0)),
+            column("kept", counted(1)),
+            column("missed", counted(2)),
+            column("steady", rows.iter().map(|r| r.steady).collect::<Vec<_>>()),
+        ]
+    };
+    write(path, rows, |r| &r.key, columns)
+}
+
+fn write<R>(
+    path: &Path,
+    rows: &[R],
+    key: impl Fn(&R) -> &Key,
+    columns: impl Fn(&[R]) -> Vec<Column>,
+) -> Result<(), ReportError> {
+    let keys: Vec<&Key> = rows.iter().map(key).collect();
+    let mut table = Table::create(path, keys.iter().copied(), columns(&[]))?;
+    table.write(&keys, columns(rows))?;
+    table.finish()
+}

@@ -1,0 +1,69 @@
+//! Cells of a shard that came to nothing: what went wrong is kept where their results would be, and the shard goes on.
+
+use super::folder::Folder;
+use super::id::CellId;
+use super::store::name;
+use super::unwritten::write_problem;
+use foretoken_report::{Key, Staged};
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Why a cell has no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Policy, swept values and seed.
+    pub cell: String,
+    /// The exit code that it ends a run with.
+    pub exit: u8,
+    /// What went wrong.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+/// The failures in a results folder, a file each.
+pub struct Failures(PathBuf);
+
+impl Failures {
+    /// Of a folder.
+    pub fn of(folder: &Folder) -> Failures {
+        Failures(folder.cells())
+    }
+
+    /// What is kept of a cell that failed.
+    pub fn get(&self, id: CellId) -> Option<Failure> {
+        let text = std::fs::read_to_string(self.path(id)).ok()?;
+        let unreadable = |e| Failure {
+            cell: name(id),
+            exit: 1,
+            message: format!("{} cannot be read: {e}", self.path(id).display()),
+            help: "run it again with --retry-failed".into(),
+        };
+        Some(serde_json::from_str(&text).unwrap_or_else(unreadable))
+    }
+
+    /// Keeps what went wrong with a cell.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep(&self, id: CellId, key: &Key, problem: &Problem) -> Result<()> {
+        let failure = Failure {
+            cell: key.to_string(),
+            exit: problem.exit as u8,
+            message: problem.message().to_owned(),
+            help: problem.help_text().to_owned(),
+        };
+        let text = serde_json::to_string_pretty(&failure).expect("plain data always serialises") + "\n";
+        Staged::write_all_to(&self.path(id), text.as_bytes()).map_err(write_problem)
+    }
+
+    /// The cell shall be tried again.
+    pub fn forget(&self, id: CellId) {
+        let _ = std::fs::remove_file(self.path(id));
+    }
+
+    fn path(&self, id: CellId) -> PathBuf {
+        self.0.join(format!("{}.failure.json", name(id).trim_end_matches(".cell")))
+    }
+}

@@ -1,0 +1,62 @@
+//! A file that one process holds at a time. The lock goes with the process, however it ends.
+
+use foretoken_spec::problem::{Problem, Result};
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// While it lives, nobody else has it.
+#[must_use]
+pub struct Lock(#[expect(dead_code, reason = "closed when it goes")] File);
+
+impl Lock {
+    /// Takes it; `None` while another process has it.
+    ///
+    /// # Errors
+    /// The file cannot be made. A file system without locks has nothing to hold, and that is no error: what is written is
+    /// the same whoever writes it.
+    pub fn try_take(path: &Path) -> Result<Option<Lock>> {
+        let file = open(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) if e.kind() != ErrorKind::Unsupported => Err(cannot(path, &e)),
+            _ => Ok(Some(Lock(file))),
+        }
+    }
+
+    /// Takes it as soon as nobody else has it.
+    ///
+    /// # Errors
+    /// As [`Lock::try_take`].
+    pub fn wait(path: &Path) -> Result<Lock> {
+        let file = open(path)?;
+        match file.lock() {
+            Err(e) if e.kind() != ErrorKind::Unsupported => Err(cannot(path, &e)),
+            _ => Ok(Lock(file)),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::options().create(true).truncate(false).write(true).open(path).map_err(|e| cannot(path, &e))
+}
+
+fn cannot(path: &Path, e: &std::io::Error) -> Box<Problem> {
+    Problem::failed(format!("cannot lock {}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.lock");
+        let held = Lock::try_take(&path).unwrap();
+        assert!(held.is_some() && Lock::try_take(&path).unwrap().is_none());
+        drop(held);
+        assert!(Lock::try_take(&path).unwrap().is_some());
+        assert!(Lock::try_take(&dir.path().join("no/x.lock")).is_err());
+    }
+}

@@ -1,0 +1,137 @@
+//! What each shard of a run says of itself, in the folder that they share.
+
+use super::folder::Folder;
+use super::lock::Lock;
+use super::manifest::{Manifest, Timing};
+use super::shard::Shard;
+use super::unwritten::write_problem;
+use foretoken_report::Staged;
+use foretoken_spec::problem::{Problem, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How far a shard is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Mark {
+    /// Which one.
+    pub shard: Shard,
+    /// Digest of experiment, inputs and version.
+    pub digest: String,
+    /// The version of Foretoken.
+    pub version: String,
+    /// Are all its cells finished? Not while it runs, and not when one of them failed.
+    pub complete: bool,
+    /// How long it took.
+    pub timing: Timing,
+}
+
+/// The marks in a folder.
+pub struct Marks(PathBuf);
+
+impl Marks {
+    /// Of a folder.
+    ///
+    /// # Errors
+    /// There is no place for them.
+    pub fn of(folder: &Folder) -> Result<Marks> {
+        let path = folder.shards();
+        std::fs::create_dir_all(&path)
+            .map_err(|e| Problem::failed(format!("cannot make the folder {}: {e}", path.display())))?;
+        Ok(Marks(path))
+    }
+
+    /// All of them, in order.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn all(&self) -> Result<Vec<Mark>> {
+        let cannot = |what: String| {
+            Problem::bad_input(what)
+                .help("remove that file and run its shard again with --resume: finished cells are kept")
+        };
+        let entries =
+            std::fs::read_dir(&self.0).map_err(|e| cannot(format!("cannot look into {}: {e}", self.0.display())))?;
+        let files = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "json"));
+        let read = |path: PathBuf| {
+            let text = std::fs::read_to_string(&path).map_err(|e| e.to_string());
+            let mark = text.and_then(|t| serde_json::from_str(&t).map_err(|e| e.to_string()));
+            mark.map_err(|e| cannot(format!("{}: is not what a shard says of itself: {e}", path.display())))
+        };
+        let mut all: Vec<Mark> = files.map(read).collect::<Result<_>>()?;
+        all.sort_by_key(|mark| mark.shard);
+        Ok(all)
+    }
+
+    /// The number of shards that these are parts of; `None` without any.
+    ///
+    /// # Errors
+    /// They are parts of different runs.
+    pub fn agree(&self, manifest: &Manifest) -> Result<(Option<u32>, Vec<Mark>)> {
+        let all = self.all()?;
+        let of = all.first().map(|mark| mark.shard.of);
+        for mark in &all {
+            let Mark { shard, digest, version, .. } = mark;
+            let what = if Some(shard.of) != of {
+                format!("shards of {} and of {}", of.unwrap_or_default(), shard.of)
+            } else if *version != manifest.version {
+                format!("shard {shard} of Foretoken {version}, and the run was begun by {}", manifest.version)
+            } else if *digest != manifest.digest {
+                format!("shard {shard} of another experiment: its digest is {digest}, the run's is {}", manifest.digest)
+            } else {
+                continue;
+            };
+            return Err(Problem::bad_input(format!("{} holds {what}", self.0.display()))
+                .help("run all shards with one N, one version and one experiment into a folder of their own"));
+        }
+        Ok((of, all))
+    }
+
+    /// A shard begins here, and nobody else runs it as long as the lock lives. `None`: it was complete before.
+    ///
+    /// # Errors
+    /// It runs already; it was begun and is not to be gone on with; the folder's shards are others.
+    pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool) -> Result<Option<Lock>> {
+        let (of, all) = self.agree(manifest)?;
+        if let Some(of) = of.filter(|&of| of != shard.of) {
+            let message = format!("{} holds shards of {of}, and this is one of {}", self.0.display(), shard.of);
+            return Err(Problem::bad_input(message).help("run all shards with one N, or choose another folder with -o"));
+        }
+        let lock = Lock::try_take(&self.0.join(format!("{}-of-{}.lock", shard.index, shard.of)))?;
+        let Some(lock) = lock else {
+            return Err(Problem::bad_input(format!("shard {shard} is running already in {}", self.0.display()))
+                .help("wait until that one ends"));
+        };
+        match all.iter().find(|mark| mark.shard == shard) {
+            Some(mark) if mark.complete => return Ok(None),
+            Some(_) if !goes_on => {
+                return Err(Problem::bad_input(format!("shard {shard} was begun before and did not end"))
+                    .help("go on with it: --resume; try again what failed: --resume --retry-failed"));
+            }
+            _ => {}
+        }
+        self.write(shard, manifest, false, Timing::default())?;
+        Ok(Some(lock))
+    }
+
+    /// Keeps how far a shard is.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, shard: Shard, manifest: &Manifest, complete: bool, timing: Timing) -> Result<()> {
+        let mark = Mark { shard, digest: manifest.digest.clone(), version: manifest.version.clone(), complete, timing };
+        let text = serde_json::to_string_pretty(&mark).expect("plain data always serialises") + "\n";
+        let path = self.0.join(format!("{}-of-{}.json", shard.index, shard.of));
+        Staged::write_all_to(&path, text.as_bytes()).map_err(write_problem)
+    }
+
+    /// Nobody else merges as long as it lives.
+    ///
+    /// # Errors
+    /// Somebody does.
+    pub fn merging(&self) -> Result<Lock> {
+        Lock::try_take(&self.0.join("merge.lock"))?.ok_or_else(|| {
+            Problem::bad_input(format!("another merge is at work in {}", self.0.display()))
+                .help("wait until that one ends")
+        })
+    }
+}

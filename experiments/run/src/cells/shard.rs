@@ -1,0 +1,80 @@
+//! A part of a run that travels: every N-th comparison of a plan.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One of several shards. What travels is a comparison, one combination of swept values with one seed and all policies: the bounds of its policies
+/// may follow from its baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Shard {
+    /// Of how many.
+    pub of: u32,
+    /// Which one, from 1.
+    pub index: u32,
+}
+
+impl Shard {
+    /// Is a comparison in it? Comparisons are dealt out in turn: neighbours in a sweep cost about the same.
+    pub fn has(self, comparison: usize) -> bool {
+        comparison % self.of as usize == self.index as usize - 1
+    }
+
+    /// All shards beside it and itself.
+    pub fn all(of: u32) -> impl Iterator<Item = Shard> {
+        (1..=of).map(move |index| Shard { of, index })
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        let (index, of): (u32, u32) = numbers.ok_or("a shard is I/N, as 3/8: the third of eight")?;
+        match (index, of) {
+            (_, 0) => Err("0 shards hold nothing: N is at least 1".into()),
+            (0, _) => Err(format!("shards are counted from 1: the first of {of} is 1/{of}")),
+            _ if index > of => Err(format!("there are {of} shards, and this is the {index}th")),
+            _ => Ok(Shard { of, index }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_shard_is_refused() {
+        for (text, said) in [
+            ("0/4", "counted from 1"),
+            ("5/4", "there are 4 shards"),
+            ("1/0", "at least 1"),
+            ("1", "I/N"),
+            ("a/2", "I/N"),
+            ("-1/2", "I/N"),
+            ("1/2/3", "I/N"),
+        ] {
+            assert!(text.parse::<Shard>().unwrap_err().contains(said), "{text}");
+        }
+        assert_eq!("3/8".parse::<Shard>().unwrap().to_string(), "3/8");
+    }
+
+    proptest! {
+        /// Every comparison is in exactly one shard, and none has two more than another.
+        #[test]
+        fn shards_share_comparisons_out(of in 1u32..40, comparisons in 0usize..300) {
+            let sizes: Vec<usize> = Shard::all(of).map(|s| (0..comparisons).filter(|&c| s.has(c)).count()).collect();
+            prop_assert_eq!(sizes.iter().sum::<usize>(), comparisons);
+            prop_assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! A run that panics fails by itself: a policy's mistake is not everybody's.
+
+use foretoken_spec::problem::{Problem, Result};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a policy from outside has to say when it cannot go on, thrown with [`std::panic::resume_unwind`]: hooks return no errors.
+pub struct Raised {
+    /// What went wrong, in its own words: a traceback.
+    pub what: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+/// Runs a policy; what it throws is its error.
+///
+/// # Errors
+/// It panicked.
+pub fn guarded<T>(policy: &str, run: impl FnOnce() -> T) -> Result<T> {
+    // What it leaves half done goes with it: a run owns all that it changes.
+    catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| problem(policy, &*thrown))
+}
+
+fn problem(policy: &str, thrown: &(dyn Any + Send)) -> Box<Problem> {
+    if let Some(Raised { what, help }) = thrown.downcast_ref() {
+        return Problem::bad_input(format!("{policy}: {what}")).help(help);
+    }
+    let words = thrown.downcast_ref::<String>().map(String::as_str).or_else(|| thrown.downcast_ref::<&str>().copied());
+    Problem::failed(format!("{policy}: panicked: {}", words.unwrap_or("no words")))
+        .help("that is a mistake in the policy, or in Foretoken")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_spec::problem::Exit;
+    use std::panic::resume_unwind;
+
+    #[test]
+    fn what_is_thrown_is_an_error() {
+        assert_eq!(guarded("p", || 3).unwrap(), 3);
+        let thrown = |what: Box<dyn Any + Send>| guarded::<()>("p", || resume_unwind(what)).unwrap_err();
+        let problem = thrown(Box::new(Raised { what: "line 3: no".into(), help: "mend it".into() }));
+        assert_eq!(
+            (problem.exit, problem.message(), problem.help_text()),
+            (Exit::BadInput, "p: line 3: no", "mend it")
+        );
+        let panicked = thrown(Box::new("out of range"));
+        assert_eq!((panicked.exit, panicked.message()), (Exit::Failed, "p: panicked: out of range"));
+        assert!(thrown(Box::new(7)).message().ends_with("no words"));
+    }
+}

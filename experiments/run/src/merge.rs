@@ -1,0 +1,237 @@
+//! The shards of a run, put together: what is there, what is missing, and the folder that one machine would have made.
+
+use crate::cells::{
+    EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids,
+};
+use crate::complete::{Complete, How, Made, put_together};
+use crate::plan::Plan;
+use crate::{interrupt, report};
+use foretoken_spec::problem::{Exit, Problem, Result};
+use rayon::ThreadPool;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::Path;
+
+/// How far a run is that several machines share.
+#[derive(Debug, Serialize)]
+pub struct State {
+    /// Cells of the plan.
+    pub cells: usize,
+    /// Its shards, in order.
+    pub shards: Vec<Part>,
+    /// The cells that failed, in the order of the plan.
+    pub failures: Vec<Failure>,
+}
+
+/// How far one shard is.
+#[derive(Debug, Serialize)]
+pub struct Part {
+    /// Which one.
+    pub shard: String,
+    /// Did it begin?
+    pub begun: bool,
+    /// Its cells.
+    pub cells: usize,
+    /// Those that are finished.
+    pub finished: usize,
+    /// Those that failed.
+    pub failed: usize,
+}
+
+impl State {
+    fn of(plan: &Plan, folder: &Folder, manifest: &Manifest) -> Result<State> {
+        let (of, marks) = Marks::of(folder)?.agree(manifest)?;
+        let (store, failures) = (Store::open(folder, &manifest.digest)?, Failures::of(folder));
+        let of = of.expect("somebody looked for shards before");
+        let part = |shard: Shard| Part {
+            shard: shard.to_string(),
+            begun: marks.iter().any(|mark| mark.shard == shard),
+            cells: 0,
+            finished: 0,
+            failed: 0,
+        };
+        let mut state = State { cells: plan.cells(), shards: Shard::all(of).map(part).collect(), failures: Vec::new() };
+        for id in ids(plan) {
+            let part = &mut state.shards[comparison(plan, id) % of as usize];
+            part.cells += 1;
+            if store.has(id) {
+                part.finished += 1;
+            } else if let Some(failure) = failures.get(id) {
+                part.failed += 1;
+                state.failures.push(failure);
+            }
+        }
+        Ok(state)
+    }
+
+    /// Is nothing missing?
+    pub fn is_complete(&self) -> bool {
+        self.shards.iter().all(|part| part.finished == part.cells)
+    }
+
+    /// All of it as a table, and what went wrong.
+    pub fn in_words(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(["shard", "cells", "finished", "failed", "missing"]);
+        for Part { shard, begun, cells, finished, failed } in &self.shards {
+            let missing = cells - finished - failed;
+            let missing = if *begun || missing == 0 { missing.to_string() } else { format!("{missing} (not begun)") };
+            table.add_row([shard.clone(), cells.to_string(), finished.to_string(), failed.to_string(), missing]);
+        }
+        let mut text = format!("{table}\n");
+        for Failure { cell, exit, message, .. } in self.failures.iter().take(FEW) {
+            writeln!(text, "failed: {cell}: {message} (exit code {exit})").expect("a string grows");
+        }
+        if let more @ 1.. = self.failures.len().saturating_sub(FEW) {
+            writeln!(text, "failed: {more} more (cells/*.failure.json)").expect("a string grows");
+        }
+        text
+    }
+
+    /// What to do about what is missing.
+    fn problem(&self) -> Box<Problem> {
+        let missing: Vec<String> =
+            self.shards.iter().filter(|p| p.finished + p.failed < p.cells).map(|p| p.shard.clone()).collect();
+        let unfinished = self.shards.iter().map(|p| p.cells - p.finished).sum::<usize>();
+        let message = format!("{unfinished} of {} cells are not finished", self.cells);
+        let mut help = Vec::new();
+        if !missing.is_empty() {
+            let few = missing.iter().take(FEW).cloned().collect::<Vec<_>>().join(", ");
+            let more = if missing.len() > FEW { format!(" and {} more", missing.len() - FEW) } else { String::new() };
+            help.push(format!("run what is missing: --shard {few}{more} --resume"));
+        }
+        if !self.failures.is_empty() {
+            help.push("try again what failed: --resume --retry-failed".to_owned());
+        }
+        Problem::new(Exit::Failed, message).help(help.join("; "))
+    }
+}
+
+const FEW: usize = 8;
+
+/// How far the shards in a folder are.
+///
+/// # Errors
+/// The folder holds none; they do not belong together.
+pub fn state(path: &Path) -> Result<State> {
+    let (folder, manifest) = shared(path)?;
+    // What is listed needs no traces.
+    State::of(&Plan::of_results(folder.path())?, &folder, &manifest)
+}
+
+/// What came of a merge.
+pub enum Merged {
+    /// The folder is complete.
+    Complete(Box<Complete>),
+    /// Something is missing, or failed.
+    Missing(State, Box<Problem>),
+}
+
+/// Makes a folder of shards hold the complete results, as one machine would have made them: but for the manifest's timing, which is the sum of the
+/// shards' work and the time of the longest one.
+///
+/// # Errors
+/// The folder holds no shards; they do not belong together; another merge is at work; a trace that the experiment reads is gone or changed; something
+/// cannot be written.
+pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool) -> Result<Merged> {
+    if Manifest::read(path)?.complete {
+        let folder = Folder::at(path.to_path_buf());
+        folder.clear_up()?;
+        return Ok(Merged::Complete(Box::new(Complete { folder, made: None, page: None })));
+    }
+    let (folder, manifest) = shared(path)?;
+    let marks = Marks::of(&folder)?;
+    let lock = marks.merging()?;
+    let plan = Plan::load(&path.join(EXPERIMENT), &[])?;
+    if plan.digest() != manifest.digest {
+        let message =
+            format!("{}: the files that the experiment reads are not those that its shards read", path.display());
+        return Err(Problem::bad_input(message).help("put the traces back as they were"));
+    }
+    let state = State::of(&plan, &folder, &manifest)?;
+    if !state.is_complete() {
+        let problem = state.problem();
+        return Ok(Merged::Missing(state, problem));
+    }
+    interrupt::keeps("the shards are kept", "merge them again");
+    let how = how(&plan);
+    let (results, notes) = put_together(&plan, &folder, how, pool)?;
+    let timing = timing(&marks)?;
+    let speed = Speed { cells: timing.cells, wall_s: timing.wall_s, engine_s: timing.engine_s, ..Speed::default() };
+    folder.complete_merged(manifest, timing)?;
+    drop(lock);
+    let page = if how.figures { Some(report::make_in(folder.path())?) } else { None };
+    let made = Some(Made { results, notes, speed });
+    Ok(Merged::Complete(Box::new(Complete { folder, made, page })))
+}
+
+fn timing(marks: &Marks) -> Result<Timing> {
+    let all = marks.all()?;
+    let each = || all.iter().map(|mark| &mark.timing);
+    Ok(Timing {
+        cells: each().map(|t| t.cells).sum(),
+        wall_s: each().map(|t| t.wall_s).fold(0.0, f64::max),
+        engine_s: each().map(|t| t.engine_s).sum(),
+    })
+}
+
+/// A folder that shards share.
+fn shared(path: &Path) -> Result<(Folder, Manifest)> {
+    let manifest = Manifest::read(path)?;
+    manifest.check(path, [EXPERIMENT])?;
+    let folder = Folder::at(path.to_path_buf());
+    if manifest.version != env!("CARGO_PKG_VERSION") {
+        let message =
+            format!("{} was begun by Foretoken {}, and this is another version", path.display(), manifest.version);
+        return Err(Problem::bad_input(message).help("merge with the version that ran the shards"));
+    }
+    if !folder.shards().is_dir() || Marks::of(&folder)?.all()?.is_empty() {
+        return Err(Problem::bad_input(format!("{} holds no shards", path.display()))
+            .help("they are made by `foretoken run … --shard I/N -o DIR`; an unfinished run goes on with --resume"));
+    }
+    Ok((folder, manifest))
+}
+
+/// Runs one shard of a plan in a folder that others share.
+///
+/// # Errors
+/// What is wrong with the folder or the shard; an interrupt; what is finished cannot be kept. Cells that failed are an error once all others are
+/// finished.
+pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: bool, pool: &ThreadPool) -> Result<Ran> {
+    let (folder, complete) = Folder::join(path.to_path_buf(), plan)?;
+    if complete {
+        return Ok(Ran::Before);
+    }
+    let manifest = Manifest::read(path)?;
+    let marks = Marks::of(&folder)?;
+    let Some(lock) = marks.begin(shard, &manifest, goes_on)? else { return Ok(Ran::Before) };
+    interrupt::keeps("what was finished is kept", "run the same command with --resume to go on");
+    let watch = interrupt::watch();
+    let (speed, failures) =
+        pool.install(|| crate::cells::run_shard(plan, &folder, shard, again, &interrupt::flag()))?;
+    drop(watch);
+    let timing = Timing { cells: speed.cells, wall_s: speed.wall_s, engine_s: speed.engine_s };
+    marks.write(shard, &manifest, failures.is_empty(), timing)?;
+    drop(lock);
+    let cells = ids(plan).filter(|&id| shard.has(comparison(plan, id))).count();
+    let Some(first) = failures.first() else { return Ok(Ran::Now { cells, speed }) };
+    let exit = if first.exit == Exit::BadInput as u8 { Exit::BadInput } else { Exit::Failed };
+    let Failure { cell, message, help, .. } = first;
+    let message = format!("{} of {cells} cells of shard {shard} failed, first {cell}: {message}", failures.len());
+    Err(Problem::new(exit, message)
+        .help(format!("{help}; the others are finished, and --resume --retry-failed tries these again")))
+}
+
+/// What became of a shard.
+pub enum Ran {
+    /// It was complete before.
+    Before,
+    /// It is complete now.
+    Now {
+        /// Its cells.
+        cells: usize,
+        /// How fast the simulator was.
+        speed: Speed,
+    },
+}

@@ -1,0 +1,41 @@
+//! The arguments of `capacity`.
+
+use super::format::Format;
+use clap::Args;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+pub const CAPACITY_EXAMPLES: &str = "Examples:
+  foretoken capacity experiments/capacity.toml --set seeds='[1]' --set capacity.requests=200
+  foretoken capacity experiments/capacity.toml --set slo.tpot_s=0.03 --set capacity.share=0.95 -o results/strict
+  foretoken capacity experiments/capacity.toml --set capacity.bracket='[2.0, 20.0]' --resume
+
+The bounds are the experiment's [slo], the search is its [capacity]. A bound that is scaled (slo.adaspec-scale) is scaled from plain decoding of one
+request at a time. Each rate has the same requests and the same luck; every rate that was tried is kept.";
+
+#[derive(Debug, Args)]
+pub struct CapacityArgs {
+    /// The experiment, whose requests come by themselves
+    pub file: PathBuf,
+    /// Replace or add a value of the experiment
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub sets: Vec<String>,
+    /// Folder for the results [default: results/capacity-<name>-<digest>]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Go on with the search that the folder holds
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the results the folder holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// Draw no figures and make no page
+    #[arg(long)]
+    pub no_figures: bool,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}

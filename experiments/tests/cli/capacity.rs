@@ -1,0 +1,96 @@
+//! `foretoken capacity` from outside: what it prints and leaves, on any number of threads, and after a kill.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::process::Output;
+
+const EXPERIMENT: &str = r#"
+name = "carry"
+seeds = [1, 2]
+policies = [{ autoregressive = {} }, { fixed = { k = { sweep = [1, 3] } } }]
+
+[hardware]
+target = { linear = { alpha_s = 1e-7, gamma_s = 2e-4, delta_s = 0.02 } }
+draft = { linear = { alpha_s = 1e-8, gamma_s = 1e-5, delta_s = 0.002 } }
+
+[engine]
+num_gpu_blocks = 4000
+max_num_seqs = 16
+
+[workload]
+arrivals = { poisson = { rate = 2.0 } }
+lengths = { fixed = { prompt = 64, output = 32 } }
+
+[acceptance.source]
+constant = { rate = 0.7 }
+
+[slo]
+ttft_s = 0.3
+tpot_s = 0.05
+
+[capacity]
+share = 0.95
+requests = 200
+warm_up_requests = 20
+tolerance = 0.05
+"#;
+
+fn capacity(place: &Place, out: &str, more: &[&str]) -> Output {
+    place.foretoken().args(["capacity", "x.toml", "-o", out]).args(more).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_same_bytes_on_any_number_of_threads() {
+    let place = Place::holding(EXPERIMENT);
+    for (out, threads) in [("one", "1"), ("two", "2")] {
+        let done = capacity(&place, out, &["--threads", threads]);
+        assert!(done.status.success(), "{}", stderr(&done));
+        let text = String::from_utf8(done.stdout).unwrap();
+        assert!(text.contains("95 % of requests keep TTFT within 300 ms, TPOT within 50 ms"), "{text}");
+        for policy in ["autoregressive", "fixed-1", "fixed-3"] {
+            assert!(text.contains(policy), "{text}");
+        }
+    }
+    for name in [
+        "capacity.json",
+        "capacity.txt",
+        "capacity.parquet",
+        "probes.parquet",
+        "capacity.html",
+        "figures/capacity.svg",
+        "figures/attainment-over-rate.svg",
+    ] {
+        let [one, two] = ["one", "two"].map(|out| std::fs::read(place.path(&format!("{out}/{name}"))).unwrap());
+        assert!(one == two, "{name}");
+    }
+    assert!(!place.path("one/probes").exists(), "they are in the table");
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path("one/capacity.json")).unwrap()).unwrap();
+    let of = |i: usize| json["capacities"][i]["req_s"]["mean"].as_f64().unwrap();
+    assert!(of(1) > 1.1 * of(0), "drafts that hold carry more: {} and {}", of(0), of(1));
+    let again = capacity(&place, "one", &["--resume", "--format", "json"]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(serde_json::from_slice::<Value>(&again.stdout).unwrap(), json);
+}
+
+#[test]
+fn what_cannot_be_searched_is_refused() {
+    let place = Place::holding(EXPERIMENT);
+    for (sets, said) in [
+        (&["--set", "capacity.bracket=[9.0, 1.0]"][..], "is upside down"),
+        (&["--set", "slo={}"], "promises nothing"),
+        (&["--set", "workload.arrivals={ closed-loop = 2 }"], "a closed loop has no rate of its own"),
+        (&["--set", "capacity.share=1.5"], "is not a share"),
+    ] {
+        let out = capacity(&place, "out", sets);
+        assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+        assert!(stderr(&out).contains(said), "{}", stderr(&out));
+        assert!(!place.path("out").exists(), "nothing is left behind: {sets:?}");
+    }
+    let out = capacity(&place, "out", &["--set", "slo.ttft_s=0.001"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
+}

@@ -1,0 +1,270 @@
+//! A run in parts: shards in any order and on any number of processes, killed, failed, given twice; merged, they are what one machine makes.
+
+use crate::support::{EXPERIMENT, Place, bytes_of};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+/// A sweep over loads whose bound is scaled at the first of them, on a trace with a path of its own.
+const ON_A_TRACE: &str = r#"name = "parted"
+seeds = [1, 2, 3]
+policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-goodput = {} }]
+
+[hardware]
+target = { linear = { alpha_s = 0.3e-6, gamma_s = 55e-6, delta_s = 11e-3 } }
+draft = { linear = { alpha_s = 0.0, gamma_s = 5e-6, delta_s = 1e-3 } }
+
+[engine]
+max_num_seqs = 8
+num_gpu_blocks = 4000
+
+[workload]
+arrivals = { poisson = { rate = { sweep = [2.0, 6.0] } } }
+lengths = { trace = { path = "traces/t.csv" } }
+requests = 60
+
+[acceptance.source]
+constant = { rate = 0.7 }
+
+[slo]
+adaspec-scale = 1.0
+"#;
+
+fn on_a_trace() -> Place {
+    let place = Place::holding(ON_A_TRACE);
+    std::fs::create_dir(place.path("traces")).unwrap();
+    let rows: String = (0..40).map(|i| format!("{}.0,{},{}\n", i, 40 + 3 * i, 10 + i)).collect();
+    std::fs::write(place.path("traces/t.csv"), format!("t_s,input_tokens,output_tokens\n{rows}")).unwrap();
+    place
+}
+
+/// `foretoken run x.toml --shard … -o shared/out`; it must succeed.
+fn shard(place: &Place, which: &str, more: &[&str]) {
+    let output =
+        place.foretoken().args(["run", "x.toml", "-o", "shared/out", "--shard", which]).args(more).output().unwrap();
+    assert!(output.status.success(), "{which}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout.is_empty(), "a shard is no result");
+}
+
+fn merged(place: &Place) -> String {
+    let output = place.foretoken().args(["merge", "shared/out"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn listed(place: &Place) -> Value {
+    let output = place.foretoken().args(["merge", "shared/out", "--list", "--format", "json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The merged folder is that of one machine: at the same depth, because its experiment names its trace from where it lies.
+fn is_that_of_one_machine(place: &Place, printed: &str) {
+    assert_eq!(printed, place.run("one/out", &["--overwrite"]));
+    let (parted, whole) = (bytes_of(&place.path("shared/out")), bytes_of(&place.path("one/out")));
+    assert_eq!(parted.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
+    for (name, bytes) in &parted {
+        assert!(bytes == &whole[name], "{name} differs");
+    }
+}
+
+#[test]
+fn shards_in_any_order_are_what_one_machine_makes() {
+    for (place, order) in [
+        (on_a_trace(), ["3/4", "1/4", "4/4", "2/4"].as_slice()),
+        (Place::new(), &["2/2", "1/2"]),
+        (Place::new(), &["1/1"]),
+    ] {
+        for which in order {
+            shard(&place, which, &[]);
+        }
+        let state = listed(&place);
+        assert!(
+            state["shards"].as_array().unwrap().iter().all(|s| s["finished"] == s["cells"] && s["begun"] == true),
+            "{state}"
+        );
+        let printed = merged(&place);
+        is_that_of_one_machine(&place, &printed);
+        // Once more, and a shard that comes late: nothing to do.
+        assert_eq!(merged(&place), printed);
+        shard(&place, order[0], &["--resume"]);
+        is_that_of_one_machine(&place, &printed);
+    }
+}
+
+/// As many processes as there are shards, at once, in a folder that none of them has made before; more shards than comparisons.
+#[test]
+fn shards_begin_at_once() {
+    let place = on_a_trace();
+    let children: Vec<_> = (1..=9)
+        .map(|i| {
+            let which = format!("{i}/9");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
+            command.args(["run", "x.toml", "-o", "shared/out", "--threads", "1", "--shard", &which]);
+            command.current_dir(place.path("")).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let printed = merged(&place);
+    is_that_of_one_machine(&place, &printed);
+}
+
+#[test]
+fn what_is_missing_is_listed_and_then_done() {
+    let place = on_a_trace();
+    shard(&place, "1/3", &[]);
+    let said = place.fails(&["merge", "shared/out"], 1);
+    assert!(said.contains("20 of 30 cells are not finished") && said.contains("--shard 2/3, 3/3 --resume"), "{said}");
+    assert!(said.contains("10 (not begun)"), "{said}");
+    // Killed in its midst: half of its cells are gone, and its mark says that it is not complete.
+    shard(&place, "2/3", &[]);
+    let mark = place.path("shared/out/shards/2-of-3.json");
+    let text = std::fs::read_to_string(&mark).unwrap();
+    std::fs::write(&mark, text.replace("\"complete\": true", "\"complete\": false")).unwrap();
+    let cells = place.path("shared/out/cells");
+    std::fs::remove_file(cells.join("v0-s1-p2.cell")).unwrap();
+    std::fs::write(cells.join("v1-s1-p0.cell"), b"half").unwrap();
+    let part = listed(&place)["shards"][1].clone();
+    assert_eq!((part["finished"].as_u64(), part["failed"].as_u64()), (Some(8), Some(0)), "{part}");
+    let said = place.fails(&["run", "x.toml", "-o", "shared/out", "--shard", "2/3"], 2);
+    assert!(said.contains("was begun before and did not end") && said.contains("--resume"), "{said}");
+    shard(&place, "2/3", &["--resume"]);
+    shard(&place, "3/3", &["--resume"]);
+    let printed = merged(&place);
+    is_that_of_one_machine(&place, &printed);
+}
+
+/// A cell that fails is kept with its exit code, the others are run, and trying it again is a decision of its own.
+#[test]
+fn failures_are_kept_and_tried_again_when_asked() {
+    let place = Place::holding(
+        &EXPERIMENT
+            .replace("max_num_seqs = { sweep = [8, 64] }", "max_num_seqs = 8\nnum_gpu_blocks = { sweep = [4, 4000] }"),
+    );
+    let args = ["run", "x.toml", "-o", "shared/out", "--shard", "1/1"];
+    let said = place.fails(&args, 2);
+    assert!(said.contains("2 of 20 cells of shard 1/1 failed") && said.contains("engine.num_gpu_blocks = 4"), "{said}");
+    let kept: Value =
+        serde_json::from_slice(&std::fs::read(place.path("shared/out/cells/v0-s0-p0.failure.json")).unwrap()).unwrap();
+    assert!(kept["exit"] == 2 && kept["message"].as_str().unwrap().contains("autoregressive"), "{kept}");
+    let state = listed(&place);
+    let part = &state["shards"][0];
+    assert_eq!((part["finished"].as_u64(), part["failed"].as_u64()), (Some(10), Some(2)), "{state}");
+    let said = place.fails(&["merge", "shared/out"], 1);
+    assert!(
+        said.contains("failed: autoregressive, engine.num_gpu_blocks = 4, seed 1") && said.contains("--retry-failed"),
+        "{said}"
+    );
+    // Gone on with, it is not tried again: the file is as old as it was.
+    let age = || std::fs::metadata(place.path("shared/out/cells/v0-s0-p0.failure.json")).unwrap().modified().unwrap();
+    let before = age();
+    place.fails(&[&args[..], &["--resume"]].concat(), 2);
+    assert_eq!(age(), before);
+    place.fails(&[&args[..], &["--resume", "--retry-failed"]].concat(), 2);
+    assert!(age() > before);
+}
+
+/// What failed for want of memory succeeds where there is more.
+#[test]
+fn what_failed_on_a_small_machine_runs_on_a_larger_one() {
+    let place = on_a_trace();
+    std::fs::write(place.path("x.toml"), ON_A_TRACE.replace("num_gpu_blocks = 4000", "num_gpu_blocks = 2000000"))
+        .unwrap();
+    let args = ["run", "x.toml", "-o", "shared/out", "--shard", "1/2"];
+    let small =
+        place.foretoken().args(args).args(["--threads", "1"]).env("FORETOKEN_MEMORY_GIB", "0.02").output().unwrap();
+    assert!(!small.status.success());
+    assert!(
+        listed(&place)["failures"].as_array().is_some_and(|f| !f.is_empty()),
+        "{}",
+        String::from_utf8_lossy(&small.stderr)
+    );
+    shard(&place, "1/2", &["--resume", "--retry-failed"]);
+    shard(&place, "2/2", &[]);
+    let printed = merged(&place);
+    is_that_of_one_machine(&place, &printed);
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused() {
+    let place = on_a_trace();
+    shard(&place, "1/2", &[]);
+    let run = |more: &[&str]| place.fails(&[&["run", "x.toml", "-o", "shared/out"], more].concat(), 2);
+    for (more, said) in [
+        (&["--shard", "0/2"][..], "counted from 1"),
+        (&["--shard", "3/2"], "there are 2 shards"),
+        (&["--shard", "1/0"], "at least 1"),
+        (&["--shard", "2"], "I/N"),
+        (&["--shard", "2/3"], "holds shards of 2, and this is one of 3"),
+        (&["--shard", "2/2", "--set", "seeds=[9]"], "holds the results of another experiment"),
+        (&["--shard", "2/2", "--overwrite"], "cannot be used with"),
+        (&["--retry-failed"], "--shard"),
+        (&[], "is not empty"),
+    ] {
+        let found = run(more);
+        assert!(found.contains(said), "{more:?}: {found}");
+    }
+    // A shard of another run, put there by hand.
+    let other = place.path("shared/out/shards/2-of-2.json");
+    let mark = std::fs::read_to_string(place.path("shared/out/shards/1-of-2.json")).unwrap();
+    let as_second = mark.replace("\"index\": 1", "\"index\": 2");
+    for (from, to, said) in [
+        ("\"digest\": \"", "\"digest\": \"0", "of another experiment"),
+        ("\"version\": \"", "\"version\": \"0", "of Foretoken 0"),
+        ("\"of\": 2", "\"of\": 3", "holds shards of"),
+        ("{", "", "is not what a shard says"),
+    ] {
+        std::fs::write(&other, as_second.replacen(from, to, 1)).unwrap();
+        let found = place.fails(&["merge", "shared/out"], 2);
+        assert!(found.contains(said), "{from}: {found}");
+    }
+    std::fs::remove_file(&other).unwrap();
+    // The trace is another one now.
+    let trace = place.path("traces/t.csv");
+    let whole = std::fs::read_to_string(&trace).unwrap();
+    std::fs::write(&trace, whole.replace("0.0,40,10", "0.0,41,10")).unwrap();
+    let said = place.fails(&["merge", "shared/out"], 2);
+    assert!(said.contains("are not those that its shards read"), "{said}");
+    std::fs::write(&trace, whole).unwrap();
+    // Begun by another version.
+    place.edit_manifest("shared/out", |manifest| manifest["version"] = "0.0.9".into());
+    let said = place.fails(&["merge", "shared/out"], 2);
+    assert!(said.contains("was begun by Foretoken 0.0.9"), "{said}");
+
+    let said = place.fails(&["merge", "nowhere"], 2);
+    assert!(said.contains("does not exist"), "{said}");
+    place.run("alone", &["--no-figures"]);
+    std::fs::create_dir(place.path("begun")).unwrap();
+    let said = place.fails(&["merge", "begun"], 2);
+    assert!(said.contains("is no results folder"), "{said}");
+}
+
+/// A shard that runs, and a merge that is at work, hold their locks; both are told from what was left behind.
+#[test]
+fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
+    let place = on_a_trace();
+    shard(&place, "1/2", &[]);
+    let held = |name: &str| {
+        let file = std::fs::File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(place.path(&format!("shared/out/shards/{name}")))
+            .unwrap();
+        file.try_lock().unwrap();
+        file
+    };
+    let lock = held("2-of-2.lock");
+    let said = place.fails(&["run", "x.toml", "-o", "shared/out", "--shard", "2/2"], 2);
+    assert!(said.contains("shard 2/2 is running already"), "{said}");
+    drop(lock);
+    shard(&place, "2/2", &[]);
+    let lock = held("merge.lock");
+    let said = place.fails(&["merge", "shared/out"], 2);
+    assert!(said.contains("another merge is at work"), "{said}");
+    drop(lock);
+    let printed = merged(&place);
+    is_that_of_one_machine(&place, &printed);
+}

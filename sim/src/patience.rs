@@ -1,0 +1,100 @@
+//! When a run's verdict is certain: enough of the requests that count have kept their bounds, or too many have not. What comes
+//! after that need not be run.
+
+use crate::metrics::{Outcome, RequestRecords, Slo};
+use crate::workload::RequestId;
+use std::ops::Range;
+
+/// What a run is to find out, and what it knows of it so far.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    counted: Range<RequestId>,
+    slo: Slo,
+    /// Each request's own bound on TPOT, seconds; empty when none has one.
+    own_tpot_s: Vec<f64>,
+    may_miss: u32,
+    kept: u32,
+    missed: u32,
+}
+
+impl Patience {
+    /// Do all but `may_miss` of the requests `counted` keep their bounds? A request's own TPOT bound comes before the run's.
+    pub fn new(counted: Range<RequestId>, slo: Slo, own_tpot_s: &[f64], may_miss: u32) -> Patience {
+        Patience { counted, slo, own_tpot_s: own_tpot_s.to_vec(), may_miss, kept: 0, missed: 0 }
+    }
+
+    /// A request has ended: it finished or was rejected.
+    pub(crate) fn ended(&mut self, records: &RequestRecords, id: RequestId) {
+        if !self.counted.contains(&id) {
+            return;
+        }
+        let i = id as usize;
+        let own = self.own_tpot_s.get(i).copied();
+        match records.outcome[i] == Outcome::Finished && self.slo.met_by(records, i, own) {
+            true => self.kept += 1,
+            false => self.missed += 1,
+        }
+    }
+
+    /// Whatever comes, the verdict stays.
+    pub fn certain(&self) -> bool {
+        self.carried() || self.missed > self.may_miss
+    }
+
+    /// Have enough kept their bounds?
+    pub fn carried(&self) -> bool {
+        self.kept + self.may_miss >= self.counted.len() as u32
+    }
+
+    /// Requests that count: those that kept their bounds so far, and those that did not.
+    pub fn seen(&self) -> (u32, u32) {
+        (self.kept, self.missed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Time;
+
+    fn patience(may_miss: u32) -> (Patience, RequestRecords) {
+        let slo = Slo { ttft_s: Some(1.0), ..Slo::default() };
+        let mut records = RequestRecords::new(6);
+        for i in 0..6 {
+            records.outcome[i] = Outcome::Finished;
+            records.emitted[i] = 1;
+            // Every other one is late.
+            let at = Time::from_s(if i % 2 == 0 { 0.5 } else { 2.0 });
+            (records.first_token[i], records.finish[i]) = (at, at);
+        }
+        (Patience::new(1..5, slo, &[], may_miss), records)
+    }
+
+    #[test]
+    fn only_those_that_count_do_and_too_many_misses_are_certain() {
+        let (mut p, records) = patience(1);
+        for (id, certain) in [(0, false), (1, false), (5, false), (2, false), (3, true)] {
+            p.ended(&records, id);
+            assert_eq!(p.certain(), certain, "{id}");
+        }
+        assert!(!p.carried());
+        assert_eq!(p.seen(), (1, 2));
+    }
+
+    #[test]
+    fn enough_that_kept_theirs_are_certain_before_the_last_has_ended() {
+        let (mut p, records) = patience(2);
+        p.ended(&records, 2);
+        assert!(!p.certain());
+        p.ended(&records, 4);
+        assert!(p.certain() && p.carried());
+    }
+
+    #[test]
+    fn a_rejected_request_misses() {
+        let (mut p, mut records) = patience(0);
+        records.outcome[2] = Outcome::Rejected;
+        p.ended(&records, 2);
+        assert!(p.certain() && !p.carried());
+    }
+}
