@@ -4,6 +4,7 @@ use crate::Cdf;
 pub use foretoken_sim::look::{Dash, Look, Marker};
 use foretoken_sim::metrics::{CalibrationBin, LengthRow, Series};
 use foretoken_sim::{RequestRecords, Summary};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// Where the numbers come from; every figure says it.
@@ -164,6 +165,13 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Forgets what only figures show.
+    pub fn forget_curves(&mut self) {
+        self.series = Series::default();
+        (self.ttft, self.tpot, self.e2e) = Default::default();
+        (self.lengths, self.calibration) = Default::default();
+    }
+
     /// A cell with its numbers; everything else is still empty.
     pub fn new(entry: Entry, summary: Summary) -> Cell {
         Cell {
@@ -211,22 +219,27 @@ impl Cell {
 /// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed, and whether that baseline,
 /// and the one that its TPOT bound is scaled from, were overloaded.
 pub fn relate(cells: &mut [Cell]) {
+    // All cells sweep the same settings: their values tell them apart.
+    let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
+    let of = |c: &Cell| place(&c.key().sweep, c.key().seed);
     let with = |role| {
-        let of = |c: &Cell| Some((c.key().sweep.clone(), c.key().seed, c.e2e_mean_s()?));
-        cells.iter().filter(|c| c.entry.role == role).filter_map(of).collect::<Vec<_>>()
+        let mut all = HashMap::new();
+        let these = cells.iter().filter(|c| c.entry.role == role);
+        for (at, mean_s) in these.filter_map(|c| Some((of(c), c.e2e_mean_s()?))) {
+            all.entry(at).or_insert(mean_s);
+        }
+        all
     };
     let (baselines, bounds) = (with(Role::Baseline), with(Role::Bound));
     let behind = cells.iter().filter(|c| c.entry.role == Role::Baseline && c.summary.overload.is_some());
-    let behind: Vec<(Vec<Swept>, u64)> = behind.map(|c| (c.key().sweep.clone(), c.key().seed)).collect();
+    let behind: HashSet<(Vec<String>, u64)> = behind.map(of).collect();
     for cell in cells {
-        let of = |all: &[(Vec<Swept>, u64, f64)]| {
-            all.iter().find(|(sweep, seed, _)| *sweep == cell.key().sweep && *seed == cell.key().seed).map(|x| x.2)
-        };
-        let (own, baseline, bound) = (cell.e2e_mean_s(), of(&baselines), of(&bounds));
+        let at = of(cell);
+        let (own, baseline, bound) = (cell.e2e_mean_s(), baselines.get(&at), bounds.get(&at));
         cell.speedup = baseline.zip(own).map(|(ar, own)| ar / own);
         cell.regret = bound.zip(own).map(|(bound, own)| own / bound - 1.0);
-        let fell_behind = |sweep: &[Swept]| behind.iter().any(|(s, seed)| s == sweep && *seed == cell.key().seed);
-        let over = fell_behind(&cell.key().sweep);
+        let fell_behind = |sweep: &[Swept]| behind.contains(&place(sweep, at.1));
+        let over = behind.contains(&at);
         let bound = cell.entry.bound.as_ref().is_some_and(|b| fell_behind(&b.from));
         (cell.over_overload, cell.bound_of_overload) = (over, bound);
     }

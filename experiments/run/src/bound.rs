@@ -15,7 +15,7 @@ use foretoken_spec::problem::{Result, nearest};
 pub fn check(plan: &Plan) -> Result<()> {
     for variant in &plan.variants {
         let Some(Reference::At(at)) = &variant.experiment.slo.reference else { continue };
-        let wrong = |message: String| variant.document.problem_at(&Path::of("slo.reference.at"), message);
+        let wrong = |message: String| variant.document().problem_at(&Path::of("slo.reference.at"), message);
         for (path, value) in at {
             if choice(variant, path).is_none() {
                 let swept: Vec<&str> = variant.choices.iter().map(|c| c.path.as_str()).collect();

@@ -96,7 +96,6 @@ pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -
 /// # Errors
 /// When it cannot be written.
 pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
-    let json = serde_json::to_string_pretty(&results.comparison).expect("plain data always serialises");
     folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
-    folder.write(REPORT_JSON, (json + "\n").as_bytes())
+    folder.write_json(REPORT_JSON, &results.comparison)
 }

@@ -83,8 +83,8 @@ impl Plan {
     /// The plan of one of this plan's variants as `change` leaves its document. Claims of a paper are left out: they are about
     /// the whole.
     pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
-        let Variant { document, filled, .. } = &self.variants[variant];
-        let mut document = document.clone();
+        let mut document = self.variants[variant].document();
+        let filled = &self.variants[variant].filled;
         filled.keys.iter().chain([&Path::of("paper")]).for_each(|path| document.remove(path));
         change(&mut document)?;
         Plan::build(document, &self.folder, true, self.inputs.clone())
@@ -103,25 +103,27 @@ impl Plan {
         let mut variants = Vec::new();
         let mut resolved = None;
         let mut relative = BTreeMap::new();
-        for mut variant in document.variants("policies", &UNSWEPT)? {
+        for variant in document.variants("policies", &UNSWEPT)? {
             let mut filled = Filled::default();
-            if let Some(given) = profiled::named(&variant.document) {
-                let full = locate(&variant.document, &given)?;
+            let (mut picked, mut document) = (variant.picked.clone(), variant.picked.document());
+            if let Some(given) = profiled::named(&document) {
+                let full = locate(&document, &given)?;
                 let path = folder.join(&full);
-                filled = profiled::fill(&mut variant.document, &given, &path)?;
-                inputs.insert(given.clone(), digest_file(&variant.document, &given, &path)?);
+                filled = profiled::fill(&mut document, &given, &path)?;
+                picked = document.clone().into();
+                inputs.insert(given.clone(), digest_file(&document, &given, &path)?);
                 if full.is_relative() {
                     relative.insert(given, path);
                 }
             }
-            let mut experiment = Experiment::read(&variant.document)?;
-            let derived = Derived::of(&variant.document, &experiment);
+            let mut experiment = Experiment::read(&document)?;
+            let derived = Derived::of(&document, &experiment);
             if resolved.is_none() {
                 resolved = Some(resolve(&experiment, derived, &filled, &sweeps)?);
             }
             for model in experiment.live.iter_mut().flat_map(|live| live.folders_mut()).filter(|_| with_files) {
                 let given = std::mem::take(model);
-                let full = locate(&variant.document, &given)?;
+                let full = locate(&document, &given)?;
                 let path = folder.join(&full);
                 *model = path.display().to_string();
                 if full.is_relative() {
@@ -130,17 +132,16 @@ impl Plan {
             }
             for path in paths(&mut experiment).filter(|_| with_files) {
                 let given = path.display().to_string();
-                let full = locate(&variant.document, &given)?;
+                let full = locate(&document, &given)?;
                 *path = folder.join(&full);
                 if full.is_relative() {
                     relative.insert(given.clone(), path.clone());
                 }
                 if !inputs.contains_key(&given) {
-                    inputs.insert(given.clone(), digest_file(&variant.document, &given, path)?);
+                    inputs.insert(given.clone(), digest_file(&document, &given, path)?);
                 }
             }
-            let (choices, document) = (variant.choices, variant.document);
-            variants.push(Variant { choices, experiment, document, derived, filled });
+            variants.push(Variant { choices: variant.choices, experiment, picked, derived, filled });
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
         let (policies, baseline) = entrants(&first.policies);
@@ -337,7 +338,7 @@ mod tests {
         let text = fs_err::read_to_string(shipped("adaspec-conv.toml")).unwrap();
         let document = Document::parse("adaspec-conv.toml", &text).unwrap();
         let variants = document.variants("policies", &UNSWEPT).unwrap();
-        let experiment = Experiment::read(&variants[0].document).unwrap();
+        let experiment = Experiment::read(&variants[0].picked.document()).unwrap();
         assert_eq!((variants.len(), experiment.policies.len()), (1, 13));
     }
 

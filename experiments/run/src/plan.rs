@@ -4,7 +4,7 @@ use crate::profiled::Filled;
 use foretoken_policies::PolicySpec;
 use foretoken_report::Source;
 use foretoken_sim::latency::LatencySpec;
-use foretoken_spec::document::{Choice, Document, Path};
+use foretoken_spec::document::{Choice, Document, Path, Picked};
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::paper::{At, number};
 use foretoken_spec::problem::{Problem, Result};
@@ -53,7 +53,7 @@ pub struct Variant {
     /// The experiment, with the paths of its files resolved.
     pub experiment: Experiment,
     /// For errors that point into the file.
-    pub document: Document,
+    pub(crate) picked: Picked,
     /// Settings derived from the hardware because the file does not give them.
     pub derived: Derived,
     /// What a profile filled in.
@@ -61,6 +61,11 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// The file with every sweep replaced. Made when it is asked for.
+    pub fn document(&self) -> Document {
+        self.picked.document()
+    }
+
     /// GPUs that its target runs on: those of a roofline, and one where nobody says.
     pub fn gpus(&self) -> u32 {
         match &self.experiment.hardware.target {

@@ -28,7 +28,7 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
     let most = needs.into_iter().max_by_key(|need| need.bytes).expect("there is a list of needs");
     let Need { key, what, bytes } = most;
     let takes = format!("{key}: {what} take {} in each of {at_a_time} runs at a time", limits::bytes(bytes));
-    let at = |message: String| variant.document.problem_at(&Path::of(key), message);
+    let at = |message: String| variant.document().problem_at(&Path::of(key), message);
     let help = "lower it, or run fewer cells at a time with --threads 1";
     if all > limits::memory() {
         return Err(at(format!("{takes}: that is too much memory")).help(format!("{help}; {}", limits::raise())));

@@ -49,18 +49,18 @@ impl Setting {
         let e = &variant.experiment;
         let (target, draft) = (e.hardware.target.build(), e.hardware.draft.build());
         let mut built = foretoken_traces::build(&e.workload, seed, Some(unloaded_tpot_s(&*target)))
-            .map_err(|err| trace_problem(&variant.document, &err))?;
+            .map_err(|err| trace_problem(&variant.document(), &err))?;
         let asked = e.live.as_ref().map(|live| (&live.prompts, live.time_scale));
         let asked = asked.or_else(|| e.observe.as_ref().map(|observe| (&observe.prompts, observe.time_scale)));
         if let Some((prompts, time_scale)) = asked {
             crate::workload::shape_workload(prompts, time_scale, &mut built.workload);
         }
-        let document = &variant.document;
+        let document = &variant.document();
         crate::recorded::assign(&e.acceptance.source, document, &mut built.workload, seed, &mut built.notes)?;
         let plain = variant.engine(false)?;
         crate::room::check(variant, &built.workload, &plain)?;
         let acceptance = e.acceptance.build(seed, &built.workload).map_err(|err| {
-            variant.document.problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
+            variant.document().problem_at(&Path::of(&format!("acceptance.{}", err.key)), err.to_string())
         })?;
         let mut notes = built.notes;
         let overridden = e.engine.overridden();
@@ -98,7 +98,8 @@ impl Setting {
     /// Would the engine start, for every policy?
     fn check(&self, variant: &Variant) -> Result<()> {
         let e = &variant.experiment;
-        let at = |key: &str, message: String| variant.document.problem_at(&Path::of(&format!("engine.{key}")), message);
+        let at =
+            |key: &str, message: String| variant.document().problem_at(&Path::of(&format!("engine.{key}")), message);
         if e.engine.scheduling_policy == SchedulingPolicy::Priority && self.workload.priority.is_empty() {
             let message = "engine.scheduling_policy = \"priority\", but no request has a priority";
             let help = "give the categories theirs: workload.priorities = { CATEGORY = 1 }; the least is served first";
@@ -370,7 +371,7 @@ impl Variant {
 
     fn does_not_fit(&self) -> Box<Problem> {
         let problem =
-            self.document.problem_at(&Path::of("hardware.target"), "the weights leave no room for KV on this GPU");
+            self.document().problem_at(&Path::of("hardware.target"), "the weights leave no room for KV on this GPU");
         problem.help("raise tensor_parallel, choose a larger GPU, or give engine.num_gpu_blocks")
     }
 }

@@ -12,7 +12,7 @@ use foretoken_spec::problem::{Problem, Result};
 
 /// The room the models need for every policy of the plan; or why one of them cannot run live.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
-    let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
+    let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {
         let message =
             "hardware.drafting = \"parallel\": a draft model drafts one token a pass, so no device can run it";
@@ -74,7 +74,7 @@ fn said(plan: &Plan, variant: usize) -> String {
 
 /// A pair or a setting that no policy can run with, pointed at.
 pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<Problem> {
-    let at = |path: &str, message: String| variant.document.problem_at(&Path::of(path), message);
+    let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     match error {
         CannotServe::Engine { key, .. } => at(&format!("engine.{key}"), format!("cannot run live: {error}")),
         CannotServe::Vocabulary { .. } => {

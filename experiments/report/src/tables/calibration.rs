@@ -1,6 +1,6 @@
 //! `calibration.parquet`: the draft's confidences against what was right, one row a bin and cell.
 
-use super::writer::{Table, column};
+use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::CalibrationBin;
 use polars::prelude::Column;
@@ -15,9 +15,11 @@ use std::path::Path;
 /// When the file cannot be written, or the cells differ in their swept paths.
 pub fn write_calibration(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
-    let keys: Vec<_> = cells.iter().flat_map(|c| c.calibration.iter().map(|_| c.key())).collect();
-    let rows: Vec<_> = cells.iter().flat_map(|c| (0u32..).zip(c.calibration.iter().copied())).collect();
-    table.write(&keys, columns(&rows))?;
+    for cells in cells.chunks(CELLS) {
+        let keys: Vec<_> = cells.iter().flat_map(|c| c.calibration.iter().map(|_| c.key())).collect();
+        let rows: Vec<_> = cells.iter().flat_map(|c| (0u32..).zip(c.calibration.iter().copied())).collect();
+        table.write(&keys, columns(&rows))?;
+    }
     table.finish()
 }
 

@@ -1,6 +1,6 @@
 //! `lengths.parquet`: which draft lengths were chosen at which batch size, one row a bucket and cell.
 
-use super::writer::{Table, column};
+use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::LengthRow;
 use polars::prelude::Column;
@@ -16,9 +16,11 @@ use std::path::Path;
 /// When the file cannot be written, or the cells differ in their swept paths.
 pub fn write_lengths(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
-    let keys: Vec<_> = cells.iter().flat_map(|c| c.lengths.iter().map(|_| c.key())).collect();
-    let rows: Vec<_> = cells.iter().flat_map(|c| c.lengths.iter().copied()).collect();
-    table.write(&keys, columns(&rows))?;
+    for cells in cells.chunks(CELLS) {
+        let keys: Vec<_> = cells.iter().flat_map(|c| c.lengths.iter().map(|_| c.key())).collect();
+        let rows: Vec<_> = cells.iter().flat_map(|c| c.lengths.iter().copied()).collect();
+        table.write(&keys, columns(&rows))?;
+    }
     table.finish()
 }
 

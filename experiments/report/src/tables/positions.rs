@@ -1,6 +1,6 @@
 //! `positions.parquet`: how often each draft position was tried and accepted, one row a position and cell.
 
-use super::writer::{Table, column};
+use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::PositionCounts;
 use polars::prelude::Column;
@@ -15,13 +15,15 @@ use std::path::Path;
 /// When the file cannot be written, or the cells differ in their swept paths.
 pub fn write_positions(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&[]))?;
-    let rows: Vec<_> = cells
-        .iter()
-        .flat_map(|c| (0u32..).zip(&c.summary.positions).map(|(at, counts)| (c.key(), at, counts)))
-        .collect();
-    let keys: Vec<_> = rows.iter().map(|r| r.0).collect();
-    let counts: Vec<_> = rows.iter().map(|&(_, at, counts)| (at, *counts)).collect();
-    table.write(&keys, columns(&counts))?;
+    for cells in cells.chunks(CELLS) {
+        let rows: Vec<_> = cells
+            .iter()
+            .flat_map(|c| (0u32..).zip(&c.summary.positions).map(|(at, counts)| (c.key(), at, counts)))
+            .collect();
+        let keys: Vec<_> = rows.iter().map(|r| r.0).collect();
+        let counts: Vec<_> = rows.iter().map(|&(_, at, counts)| (at, *counts)).collect();
+        table.write(&keys, columns(&counts))?;
+    }
     table.finish()
 }
 

@@ -1,6 +1,6 @@
 //! `series.parquet`: load and draft length over time, one row a bin and cell.
 
-use super::writer::{Table, column};
+use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::Bin;
 use polars::prelude::Column;
@@ -29,9 +29,6 @@ pub fn write_series(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     }
     table.finish()
 }
-
-/// Cells in a row group: each has some thousand bins at most.
-const CELLS: usize = 128;
 
 fn columns(rows: &[(f64, f64, Bin)]) -> Vec<Column> {
     let sum = |name, of: fn(&Bin) -> u64| column(name, rows.iter().map(|r| of(&r.2)).collect::<Vec<_>>());

@@ -1,6 +1,6 @@
 //! `summary.parquet`: one row a cell, every number of its [`Summary`].
 
-use super::writer::{Table, column};
+use super::writer::{CELLS, Table, column};
 use crate::{Cell, ReportError};
 use foretoken_sim::metrics::{Overload, Quantiles, Slo, Totals};
 use foretoken_sim::{RequestRecords, Summary};
@@ -19,9 +19,10 @@ use std::path::Path;
 pub fn write_summary(path: &Path, cells: &[Cell]) -> Result<(), ReportError> {
     let nothing = Summary::new(&RequestRecords::default(), &Totals::default(), Slo::default(), &[], 1, 1);
     let names: Vec<_> = numbers(&nothing).into_iter().map(|(name, n)| (name, n.is_count())).collect();
-    let keys: Vec<_> = cells.iter().map(Cell::key).collect();
-    let mut table = Table::create(path, keys.iter().copied(), columns(&names, &[]))?;
-    table.write(&keys, columns(&names, cells))?;
+    let mut table = Table::create(path, cells.iter().map(Cell::key), columns(&names, &[]))?;
+    for cells in cells.chunks(CELLS) {
+        table.write(&cells.iter().map(Cell::key).collect::<Vec<_>>(), columns(&names, cells))?;
+    }
     table.finish()
 }
 

@@ -13,6 +13,9 @@ pub(super) const ROWS: usize = 1 << 18;
 /// Rows in a row group at least, but for the last one: a group costs some 80 kB while its file is written, and a sweep may have 100,000 cells of a few rows.
 const GROUP: usize = 1 << 16;
 
+/// Cells whose rows are made at a time: each has some thousand at most.
+pub(super) const CELLS: usize = 128;
+
 /// Any column from a vector polars understands.
 pub(super) fn column<T, P: ?Sized>(name: &str, values: T) -> Column
 where

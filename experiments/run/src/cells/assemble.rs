@@ -13,7 +13,7 @@ use crate::papers::PaperReport;
 use crate::plan::Plan;
 use foretoken_policies::PolicySpec;
 use foretoken_report::{
-    Cell, Entry, Key, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration, write_figures,
+    Cell, Entry, Report, RequestsWriter, Role, ScaledBound, StepsWriter, relate, write_calibration, write_figures,
     write_lengths, write_positions, write_series, write_summary,
 };
 use foretoken_spec::problem::{Problem, Result};
@@ -42,20 +42,19 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let store = Store::open(folder, &plan.digest())?;
     let output = plan.variants[0].experiment.output;
     let entries = entries(plan);
-    let keys: Vec<&Key> = entries.iter().map(|e| &e.key).collect();
+    let keys = || entries.iter().map(|e| &e.key);
     let path = |name: &str| folder.path().join(name);
 
-    let mut requests =
-        RequestsWriter::create(&path("requests.parquet"), keys.iter().copied()).map_err(write_problem)?;
+    let mut requests = RequestsWriter::create(&path("requests.parquet"), keys()).map_err(write_problem)?;
     let mut steps = match output.steps {
-        true => Some(StepsWriter::create(&path("steps.parquet"), keys.iter().copied()).map_err(write_problem)?),
+        true => Some(StepsWriter::create(&path("steps.parquet"), keys()).map_err(write_problem)?),
         false => None,
     };
-    let mut cells: Vec<Cell> = Vec::with_capacity(keys.len());
+    let mut cells: Vec<Cell> = Vec::with_capacity(entries.len());
     let mut warnings = Warnings::default();
-    let mut usable_blocks = Vec::with_capacity(keys.len());
-    let mut numbers = Vec::with_capacity(keys.len());
-    for (id, entry) in ids(plan).zip(&entries) {
+    let mut usable_blocks = Vec::with_capacity(entries.len());
+    let mut numbers = Vec::with_capacity(entries.len());
+    for (id, entry) in ids(plan).zip(entries) {
         let stored = store.load(id)?.ok_or_else(|| {
             Problem::failed(format!("the finished cell {id:?} is gone from {}", folder.cells().display()))
                 .help("run the same command with --resume: it runs again what is missing")
@@ -65,7 +64,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
             requests: stored.summary.requests,
             request_steps: stored.summary.request_steps,
         });
-        let (cell, records, all_steps, said, blocks) = stored.into_cell(entry.clone());
+        let (cell, records, all_steps, said, blocks) = stored.into_cell(entry);
         requests.push(cell.key(), &records).map_err(write_problem)?;
         if let Some(steps) = &mut steps {
             steps.push(cell.key(), &all_steps).map_err(write_problem)?;
@@ -82,11 +81,16 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     write_series(&path("series.parquet"), &cells).map_err(write_problem)?;
     write_lengths(&path("lengths.parquet"), &cells).map_err(write_problem)?;
     write_calibration(&path("calibration.parquet"), &cells).map_err(write_problem)?;
+    let figures = figures && output.figures;
+    if !figures {
+        // Only figures show them.
+        cells.iter_mut().for_each(Cell::forget_curves);
+    }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
     if let Some(paper) = &plan.variants[0].experiment.paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
     }
-    if figures && output.figures {
+    if figures {
         draw(plan, folder, cells)?;
     }
     comparison.warnings = warnings.texts();

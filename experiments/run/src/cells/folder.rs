@@ -5,9 +5,11 @@ use super::manifest::{MANIFEST, Manifest, Timing, digest};
 use super::progress::Speed;
 use super::unwritten::write_problem;
 use crate::plan::Plan;
-use foretoken_report::Staged;
+use foretoken_report::{ReportError, Staged};
 use foretoken_spec::problem::{Problem, Result};
+use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// What to do with a folder that is not empty.
@@ -217,6 +219,16 @@ impl Folder {
     /// Writes a whole file.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         Staged::write_all_to(&self.path.join(name), bytes).map_err(write_problem)
+    }
+
+    /// Writes a file of JSON as it is made: a large comparison is never in memory as text.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let path = self.path.join(name);
+        let cannot = |cause: std::io::Error| write_problem(ReportError::Write { path: path.clone(), cause });
+        let mut file = Staged::create(&path).map_err(write_problem)?;
+        serde_json::to_writer_pretty(&mut file, value).map_err(|e| cannot(e.into()))?;
+        file.write_all(b"\n").map_err(cannot)?;
+        file.commit().map_err(write_problem)
     }
 
     /// Completes the folder: the manifest last, so that its presence says that all is there; then the cells go.

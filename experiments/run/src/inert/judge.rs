@@ -51,7 +51,7 @@ impl Judge<'_> {
             self.settle(of, group, &mut found)?;
             suspects = others;
         }
-        found.sort_by_key(|(t, _)| self.plan.variants[0].document.get(&t.path).map(|node| node.span().start));
+        found.sort_by_key(|(t, _)| self.plan.variants[0].document().get(&t.path).map(|node| node.span().start));
         Ok((found, left))
     }
 

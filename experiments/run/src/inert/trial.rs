@@ -86,7 +86,7 @@ impl Trials {
         };
         let mut all = Trials::default();
         let mut as_given = BTreeMap::new();
-        for path in first.document.leaves().into_iter().filter(tried) {
+        for path in first.document().leaves().into_iter().filter(tried) {
             let policy = policy(&path);
             let digest = || alter(plan, 0, &[], policy, requests).ok().map(|altered| altered.digest());
             let Some(as_given) = as_given.entry(policy).or_insert_with(digest) else {
@@ -112,7 +112,7 @@ enum Found {
 
 /// What can be tried in the place of one leaf. `as_given`: the digest of the experiment with it.
 fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
-    let document = &plan.variants[0].document;
+    let document = &plan.variants[0].document();
     let digest = |trials: &[&Trial]| {
         alter(plan, 0, trials, policy(path), requests).ok().map(|altered| (altered.digest(), altered))
     };

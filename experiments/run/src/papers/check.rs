@@ -210,6 +210,6 @@ impl Check<'_> {
     }
 
     fn at(&self, path: &Path, message: impl Into<String>) -> Box<Problem> {
-        self.plan.variants[0].document.problem_at(path, message)
+        self.plan.variants[0].document().problem_at(path, message)
     }
 }

@@ -10,7 +10,7 @@ mod path;
 mod sweep;
 
 pub use path::{Path, Step};
-pub use sweep::Choice;
+pub use sweep::{Choice, Picked};
 
 use crate::problem::{Problem, Result, nearest};
 use serde::de::{DeserializeOwned, IntoDeserializer};

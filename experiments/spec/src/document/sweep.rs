@@ -5,6 +5,7 @@
 
 use super::{Document, Node, Path, Step};
 use crate::problem::{Problem, Result};
+use std::sync::Arc;
 use toml::de::{DeArray, DeValue};
 
 /// More combinations than anybody means.
@@ -28,8 +29,31 @@ pub struct Choice {
 pub struct Variant {
     /// What each sweep took, in the order of the file.
     pub choices: Vec<Choice>,
+    /// Its document.
+    pub picked: Picked,
+}
+
+/// A variant's document: what all variants share, and the values that its sweeps took. There may be thousands of variants, and a whole document of each
+/// would be hundreds of megabytes.
+#[derive(Clone, Debug)]
+pub struct Picked {
+    shared: Arc<Document>,
+    picks: Vec<(Path, Node)>,
+}
+
+impl Picked {
     /// The document with every sweep replaced.
-    pub document: Document,
+    pub fn document(&self) -> Document {
+        let mut document = Document::clone(&self.shared);
+        self.picks.iter().for_each(|(path, value)| *document.get_mut(path) = value.clone());
+        document
+    }
+}
+
+impl From<Document> for Picked {
+    fn from(document: Document) -> Picked {
+        Picked { shared: Arc::new(document), picks: Vec::new() }
+    }
 }
 
 impl Document {
@@ -38,7 +62,8 @@ impl Document {
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
         let mut variants = Vec::new();
-        self.expand(fixed, Vec::new(), &mut variants)?;
+        let all = Picked::from(self.clone());
+        self.expand(fixed, Variant { choices: Vec::new(), picked: all }, &mut variants)?;
         Ok(variants)
     }
 
@@ -59,12 +84,13 @@ impl Document {
         Ok(found)
     }
 
-    fn expand(self, fixed: &[&str], choices: Vec<Choice>, out: &mut Vec<Variant>) -> Result<()> {
+    /// `so_far`: what the sweeps took that are replaced in this document already.
+    fn expand(self, fixed: &[&str], so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
         let Some((path, values)) = self.first_sweep(&self.root, &Path::default())? else {
             if out.len() == MAX_VARIANTS {
                 return Err(Problem::bad_input(format!("the sweeps make more than {MAX_VARIANTS} combinations")));
             }
-            out.push(Variant { choices, document: self });
+            out.push(so_far);
             return Ok(());
         };
         if fixed.iter().any(|key| path.0.first() == Some(&Step::Key((*key).into()))) {
@@ -78,8 +104,11 @@ impl Document {
                 number: number(&value),
             };
             let mut document = self.clone();
-            *document.get_mut(&path) = value;
-            document.expand(fixed, choices.iter().cloned().chain([choice]).collect(), out)?;
+            *document.get_mut(&path) = value.clone();
+            let mut variant = so_far.clone();
+            variant.choices.push(choice);
+            variant.picked.picks.push((path.clone(), value));
+            document.expand(fixed, variant, out)?;
         }
         Ok(())
     }
@@ -210,7 +239,7 @@ mod tests {
         assert_eq!(values, [["1", "0.5"], ["1", "x"], ["2", "0.5"], ["2", "x"]]);
         assert_eq!(all[0].choices[1].number, Some(0.5));
         assert_eq!(all[1].choices[1].number, None);
-        let read: toml::Value = all[3].document.read().unwrap();
+        let read: toml::Value = all[3].picked.document().read().unwrap();
         assert_eq!(read["z"].as_integer(), Some(2));
     }
 
@@ -218,7 +247,7 @@ mod tests {
     fn a_sweep_in_a_policy_makes_policies() {
         let all = variants("policies = [{ a = {} }, { fixed = { k = { sweep = [1, 3] } } }]\n").unwrap();
         assert_eq!(all.len(), 1);
-        let read: toml::Value = all[0].document.read().unwrap();
+        let read: toml::Value = all[0].picked.document().read().unwrap();
         assert_eq!(read["policies"].as_array().unwrap().len(), 3);
         assert_eq!(read["policies"][2]["fixed"]["k"].as_integer(), Some(3));
     }
