@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod capacity;
+mod check_settings;
 #[cfg(test)]
 mod examples;
 mod format;
@@ -14,6 +15,7 @@ mod tools;
 
 pub use calibrate::CalibrateArgs;
 pub use capacity::CapacityArgs;
+pub use check_settings::CheckSettings;
 pub use format::Format;
 pub use live::{LiveArgs, ValidateArgs};
 pub use merge::MergeArgs;
@@ -34,28 +36,6 @@ use std::path::PathBuf;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// When a run is tried again without its settings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CheckSettings {
-    /// As far as a quarter of the run's work goes, or a few seconds
-    #[default]
-    Auto,
-    /// All of them, on the whole run
-    Always,
-    /// Swept ones alone, which costs nothing
-    Never,
-}
-
-impl From<CheckSettings> for foretoken_run::inert::Check {
-    fn from(when: CheckSettings) -> Self {
-        match when {
-            CheckSettings::Auto => Self::Auto,
-            CheckSettings::Always => Self::Always,
-            CheckSettings::Never => Self::Never,
-        }
-    }
 }
 
 const EXIT_CODES: &str = "Examples:

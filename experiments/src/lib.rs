@@ -14,23 +14,32 @@ mod state;
 use clap::Parser;
 use foretoken_run::interrupt;
 use foretoken_spec::{problem, shown};
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+pub use commands::decide::decisions as decide;
+pub use commands::policies::as_json as policies;
 
 /// The program: reads the arguments, runs the command, tells what went wrong. Returns the exit code that the README lists.
 pub fn main() -> ExitCode {
-    match prepared().and_then(run) {
-        Ok(()) => ExitCode::SUCCESS,
+    ExitCode::from(main_with(std::env::args_os()))
+}
+
+/// [`main`] with these arguments, of which the first is the program's name. Returns the exit code as a number.
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    match prepared(arguments).and_then(run) {
+        Ok(()) => 0,
         Err(wrong) => {
             let exit = wrong.exit as u8;
             problem::tell(*wrong);
-            ExitCode::from(exit)
+            exit
         }
     }
 }
 
 /// What every command needs: its arguments, a limit of memory, somebody who listens for Ctrl-C.
-fn prepared() -> problem::Result<cli::Command> {
-    let cli = cli::Cli::try_parse().unwrap_or_else(|e| refuse(&e));
+fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cli::Command> {
+    let cli = cli::Cli::try_parse_from(arguments).unwrap_or_else(|e| refuse(&e));
     let wrong =
         |what| problem::Problem::bad_input(what).help("leave it out for three quarters of the machine's memory");
     foretoken_traces::limits::given().map_err(wrong)?;

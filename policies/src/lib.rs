@@ -259,7 +259,7 @@ pub use goodput::smartspec_dsd::Proposer;
 pub use goodput::turbospec_cost::Coefficients as TurbospecCoefficients;
 pub use look::{Colour, Dash, Look, Marker};
 pub use name::BadName;
-pub use registered::{CannotRegister, Registered, register};
+pub use registered::{CannotRegister, Registered, register, register_again};
 pub use sglang::dspark_table::SpsTable;
 pub use sglang::ema_tier::OffList;
 pub use sglang::gen3::Slot;

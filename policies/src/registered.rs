@@ -38,15 +38,39 @@ pub fn register<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
 where
     T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
 {
+    add(name, preset, false)
+}
+
+/// [`register`], in the place and with the look of an earlier one of that name: where policies are written while the process lives.
+///
+/// # Errors
+/// As [`register`]; the name of a policy of the table stays taken.
+pub fn register_again<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
+where
+    T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
+{
+    add(name, preset, true)
+}
+
+fn add<T>(name: &'static str, preset: T, again: bool) -> Result<(), CannotRegister>
+where
+    T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
+{
     name::kebab_case(name)?;
     preset.check().map_err(|e| BadParameter { policy: name, ..e })?;
     if !serde_json::to_value(&preset).is_ok_and(|settings| settings.is_object()) {
         return Err(CannotRegister::NoTable(name));
     }
     let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-    name::free(name, all.names().iter().copied())?;
-    let taken: Vec<Look> = registry::looks().iter().copied().chain(all.entries.iter().map(|e| e.look)).collect();
-    let look = look::free("registered", &taken);
+    let earlier = all.entries.iter().position(|e| e.name == name).filter(|_| again);
+    let look = match earlier {
+        Some(at) => all.entries[at].look,
+        None => {
+            name::free(name, all.names().iter().copied())?;
+            let taken = registry::looks().iter().copied().chain(all.entries.iter().map(|e| e.look));
+            look::free("registered", &taken.collect::<Vec<Look>>())
+        }
+    };
     let read = {
         let preset = preset.clone();
         move |given: &mut dyn erased_serde::Deserializer| -> Result<Arc<dyn Settings>, erased_serde::Error> {
@@ -55,7 +79,11 @@ where
     };
     let schema = |generator: &mut SchemaGenerator| generator.subschema_for::<T>();
     let entry = Entry { name, look, preset: Arc::new(preset), read: Box::new(read), schema };
-    all.entries.push(Box::leak(Box::new(entry)));
+    let entry: &'static Entry = Box::leak(Box::new(entry));
+    match earlier {
+        Some(at) => all.entries[at] = entry,
+        None => all.entries.push(entry),
+    }
     let names = crate::ROWS.iter().map(|row| row.name).chain(all.entries.iter().map(|e| e.name));
     all.names = Some(Vec::leak(names.collect()));
     Ok(())

@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod kept;
 mod load;
+pub mod plan;
 mod probe;
 pub mod run;
 mod search;

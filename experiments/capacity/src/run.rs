@@ -5,6 +5,7 @@ use crate::load::Load;
 use crate::probe::{Probe, probe};
 use crate::search::{Next, Search};
 use crate::store::{SearchId, Store};
+use foretoken_run::bar::Bar;
 use foretoken_run::cells::{Folder, play, swept};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
@@ -12,9 +13,7 @@ use foretoken_sim::Arrivals;
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::{Problem, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
-use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
 
 /// A later seed begins this near to the first one's answer.
@@ -28,12 +27,12 @@ const GUESS: [f64; 2] = [0.5, 2.0];
 /// What is wrong with the experiment; a probe that cannot be kept; an interrupt. What was tried is kept.
 pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, flag: &AtomicBool) -> Result<Answer> {
     let store = Store::open(folder, &plan.digest())?;
-    let searcher = Searcher { plan, spec, store, flag, bar: bar(plan) };
+    let searcher = Searcher { plan, spec, store, flag, bar: Bar::new(plan.cells() as u64, "searches") };
     let policies = plan.policies.len();
     let each: Vec<(usize, usize)> = (0..plan.variants.len()).flat_map(|v| (0..policies).map(move |p| (v, p))).collect();
     // All of them, and then the first error in the order of the table: which thread fails first must not show.
     let found: Vec<Result<Capacity>> = each.par_iter().map(|&(v, p)| searcher.capacity(v, p)).collect();
-    searcher.bar.finish_and_clear();
+    searcher.bar.finish();
     Ok(Answer {
         name: plan.name.clone(),
         source: plan.source().to_string(),
@@ -49,7 +48,7 @@ struct Searcher<'a> {
     spec: &'a CapacitySpec,
     store: Store,
     flag: &'a AtomicBool,
-    bar: ProgressBar,
+    bar: Bar,
 }
 
 impl Searcher<'_> {
@@ -79,7 +78,7 @@ impl Searcher<'_> {
             let tried: Vec<_> = probes.iter().map(Probe::tried).collect();
             match search.next(&tried) {
                 Next::Try(rate) => {
-                    self.bar.set_message(format!("{} at {rate:.3} requests/s", policy.label()));
+                    self.bar.say(format!("{} at {rate:.3} requests/s", policy.label()));
                     probes.push(probe(&mut setting, &load, policy, slo, self.spec.share, rate, self.flag)?);
                     self.store.save(id, &probes)?;
                 }
@@ -111,12 +110,4 @@ impl Searcher<'_> {
         }
         Ok(slo)
     }
-}
-
-fn bar(plan: &Plan) -> ProgressBar {
-    let searches = plan.cells() as u64;
-    let target =
-        if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} searches  {msg}").expect("a constant template");
-    ProgressBar::with_draw_target(Some(searches), target).with_style(style)
 }

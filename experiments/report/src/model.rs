@@ -165,7 +165,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Forgets what only figures show.
+    /// Forgets what only figures show, and claims of papers read.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();

@@ -6,7 +6,7 @@
 use foretoken_report::Staged;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
@@ -24,6 +24,23 @@ pub fn listen() -> Result<()> {
         }
     })
     .map_err(|e| Problem::failed(format!("cannot listen for Ctrl-C: {e}")))
+}
+
+/// One piece of work of a process that does many, one at a time.
+pub struct Work(#[expect(dead_code, reason = "the others wait for it")] MutexGuard<'static, ()>);
+
+/// Begins a piece of work as soon as no other is at work: nobody has asked it to end yet.
+pub fn begin() -> Work {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    ASKED.store(false, Ordering::Relaxed);
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    Work(alone)
+}
+
+/// Asks the work to end, as Ctrl-C does.
+pub fn ask() {
+    ASKED.store(true, Ordering::Relaxed);
 }
 
 /// Set when the command shall end.

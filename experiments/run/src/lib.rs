@@ -7,6 +7,7 @@ macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }
 
+pub mod bar;
 pub mod believed;
 mod bound;
 pub mod cells;

@@ -195,6 +195,11 @@ impl Plan {
         self.baseline = 0;
     }
 
+    /// Where its results go when nobody says; what is not a run says so in front.
+    pub fn usual_folder(&self, prefix: &str) -> PathBuf {
+        PathBuf::from("results").join(format!("{prefix}{}-{}", self.name, &self.digest()[..8]))
+    }
+
     /// Number of cells.
     pub fn cells(&self) -> usize {
         self.variants.len() * self.seeds.len() * self.policies.len()

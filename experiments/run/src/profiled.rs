@@ -101,17 +101,28 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 /// What a profile says, of either kind.
-struct Costs {
+pub struct Costs {
     /// What passes of target and draft cost, and what policies believe of them.
-    models: [(LatencySpec, Coefficients); 2],
+    pub models: [(LatencySpec, Coefficients); 2],
     /// How the truth counts the context of a verify pass.
-    reads: ContextReads,
+    pub reads: ContextReads,
     /// How the belief does.
     belief_reads: ContextReads,
     ranges: (Range, Range),
-    noise_cv: f64,
-    step_overhead_s: Option<f64>,
-    distrust: Option<String>,
+    /// Relative spread of a target pass.
+    pub noise_cv: f64,
+    /// What the host takes between steps, where it is known.
+    pub step_overhead_s: Option<f64>,
+    /// Why it is not to be trusted.
+    pub distrust: Option<String>,
+}
+
+/// The costs of a profile's text, known to the user as `name`: the measured table where there is one.
+///
+/// # Errors
+/// It is no profile.
+pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
+    costs(&Document::parse(name, text)?, name, text, Truth::Table)
 }
 
 /// The costs of a profile's text: of one that was measured pass by pass, or calibrated to a server.

@@ -77,6 +77,21 @@ impl Problem {
         self.help.as_deref().unwrap_or_default()
     }
 
+    /// Where it is, as `file:line:column`.
+    pub fn place(&self) -> Option<String> {
+        self.place.as_ref().map(Place::in_words)
+    }
+
+    /// All of it as it is told where there is no terminal: message, place and help.
+    pub fn in_words(&self) -> String {
+        let mut words = String::new();
+        let plain = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none());
+        match plain.with_width(160).render_report(&mut words, self) {
+            Ok(()) => words.trim_end().to_owned(),
+            Err(_) => self.message.clone(),
+        }
+    }
+
     /// The text the place points at.
     pub fn pointed_at(&self) -> Option<&str> {
         self.place.as_ref().map(Place::pointed_at)

@@ -1,6 +1,6 @@
 //! The arguments of `merge`.
 
-use super::CheckSettings;
+use super::check_settings::CheckSettings;
 use super::format::Format;
 use clap::Args;
 use std::path::PathBuf;

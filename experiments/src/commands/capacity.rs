@@ -3,20 +3,18 @@
 use super::print;
 use crate::cli::{CapacityArgs, Format};
 use foretoken_capacity::kept::{CAPACITY_TEXT, PAGE, write};
+use foretoken_capacity::plan::load;
 use foretoken_capacity::run::run as search;
 use foretoken_run::cells::{CAPACITY_JSON, Folder, Mode, Speed};
 use foretoken_run::plan::Plan;
 use foretoken_run::{interrupt, machine};
-use foretoken_spec::capacity::CapacitySpec;
 use foretoken_spec::problem::{Exit, Problem, Result};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: &CapacityArgs) -> Result<()> {
-    let (plan, spec) = load(args)?;
-    let usual = || PathBuf::from("results").join(format!("capacity-{}-{}", plan.name, &plan.digest()[..8]));
-    let path = args.output.clone().unwrap_or_else(usual);
+    let (plan, spec) = load(&args.sets, |sets| Plan::load(&args.file, sets))?;
+    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
     let mode = match (args.overwrite, args.resume) {
         (true, _) => Mode::Overwrite,
         (_, true) => Mode::Resume,
@@ -52,19 +50,4 @@ pub fn run(args: &CapacityArgs) -> Result<()> {
     }
     eprintln!("results: {}", folder.path().display());
     Ok(())
-}
-
-/// The plan, with as many requests as a probe takes, and what is asked of it.
-fn load(args: &CapacityArgs) -> Result<(Plan, CapacitySpec)> {
-    let with = |requests: u32| {
-        let sets: Vec<String> = args.sets.iter().cloned().chain([format!("workload.requests={requests}")]).collect();
-        Plan::load(&args.file, &sets)
-    };
-    // Some number, to see what number is asked for.
-    let spec = with(1000)?.variants[0].experiment.capacity.clone().unwrap_or_default();
-    let plan = match spec.window_s {
-        Some(_) => Plan::load(&args.file, &args.sets)?,
-        None => with(spec.requests + 2 * spec.warm_up_requests)?,
-    };
-    Ok((plan, spec))
 }

@@ -65,12 +65,19 @@ pub fn run(args: &DecideArgs) -> Result<()> {
         _ => text::read(&args.state)
             .map_err(|e| Problem::bad_input(format!("cannot read the state: {e}")).help("`-` reads it from stdin"))?,
     };
-    let state = State::parse(&name, &text)?;
+    print(&format!("{}\n", decisions(&name, &text, args.explain)?))
+}
+
+/// What each policy of a state decides, as JSON: the state is JSON, too, and known to the user as `name`. `explain`: with all that was weighed.
+///
+/// # Errors
+/// What is wrong with the state; a policy that needs the hidden truth.
+pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
+    let state = State::parse(name, text)?;
     let decisions: Result<Vec<Decision>> =
-        state.policies.iter().enumerate().map(|(i, p)| decide(&name, &state, i, p, args.explain)).collect();
-    let json = serde_json::to_string_pretty(&decisions?)
-        .map_err(|e| Problem::failed(format!("the decisions cannot be written as JSON: {e}")))?;
-    print(&format!("{json}\n"))
+        state.policies.iter().enumerate().map(|(i, p)| decide(name, &state, i, p, explain)).collect();
+    serde_json::to_string_pretty(&decisions?)
+        .map_err(|e| Problem::failed(format!("the decisions cannot be written as JSON: {e}")))
 }
 
 fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: bool) -> Result<Decision> {

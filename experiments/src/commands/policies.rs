@@ -41,10 +41,10 @@ impl Described {
 
 /// Lists every policy with a line on what it does.
 pub fn list(format: Format) -> Result<()> {
-    let names = PolicySpec::all_names();
     if format == Format::Json {
-        return print_json(&names.iter().map(|name| known(name).map(Described::of)).collect::<Result<Vec<_>>>()?);
+        return print(&as_json()?);
     }
+    let names = PolicySpec::all_names();
     let width = names.iter().map(|n| n.len()).max().unwrap_or(0);
     let mut text = String::new();
     for name in names {
@@ -52,6 +52,15 @@ pub fn list(format: Format) -> Result<()> {
         writeln!(text, "{name:width$}  {}", spec.summary()).expect("writing to a string cannot fail");
     }
     print(&text)
+}
+
+/// All of them with what they say of themselves, as JSON.
+///
+/// # Errors
+/// A policy vanished while it was asked.
+pub fn as_json() -> Result<String> {
+    let all = PolicySpec::all_names().iter().map(|name| known(name).map(Described::of));
+    Ok(json(&all.collect::<Result<Vec<_>>>()?))
 }
 
 /// Writes a new policy into a source tree, and says what is left to do.
@@ -77,7 +86,7 @@ pub fn new(name: &str, family: &str, source: &Path) -> Result<()> {
 pub fn show(name: &str, format: Format) -> Result<()> {
     let spec = known(name)?;
     if format == Format::Json {
-        return print_json(&Described::of(spec));
+        return print(&json(&Described::of(spec)));
     }
     let truth =
         if spec.sees_hidden_truth() { "\nsees hidden truth: a bound, not a policy a server can run\n" } else { "" };
@@ -96,8 +105,8 @@ pub fn defaults(name: &str) -> Result<()> {
     print(&format!("{}\n", settings(&known(name)?)))
 }
 
-fn print_json(value: &impl Serialize) -> Result<()> {
-    print(&(serde_json::to_string_pretty(value).expect("plain data always serialises") + "\n"))
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("plain data always serialises") + "\n"
 }
 
 fn settings(spec: &PolicySpec) -> String {

@@ -23,7 +23,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         };
     }
     let plan = load(args, &args.file)?;
-    let path = args.output.clone().unwrap_or_else(|| default_folder(&plan));
+    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder(""));
     if let Some(of) = args.shard {
         plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
         return shard(args, &plan, path, of, &machine(args, plan.cells())?);
@@ -46,7 +46,7 @@ fn run_folder(args: &RunArgs) -> Result<()> {
     let mut reports: Vec<(&str, PaperReport)> = Vec::new();
     for (i, plan) in plans.iter().enumerate() {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
-        let path = args.output.as_ref().map_or_else(|| default_folder(plan), |o| o.join(&plan.name));
+        let path = args.output.as_ref().map_or_else(|| plan.usual_folder(""), |o| o.join(&plan.name));
         let (folder, _) = run_plan(args, plan, path, &machine)?;
         reports.extend(kept_claims(&folder)?.map(|report| (plan.name.as_str(), report)));
     }
@@ -129,10 +129,6 @@ fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
     let kept: Kept = serde_json::from_str(&text)
         .map_err(|e| Problem::failed(format!("{}: cannot be read back: {e}", path.display())))?;
     Ok(kept.paper)
-}
-
-fn default_folder(plan: &Plan) -> PathBuf {
-    PathBuf::from("results").join(format!("{}-{}", plan.name, &plan.digest()[..8]))
 }
 
 /// What was asked for and cannot be made from finished results: the cells it takes are gone.

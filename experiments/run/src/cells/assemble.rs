@@ -82,12 +82,13 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     write_lengths(&path("lengths.parquet"), &cells).map_err(write_problem)?;
     write_calibration(&path("calibration.parquet"), &cells).map_err(write_problem)?;
     let figures = figures && output.figures;
-    if !figures {
-        // Only figures show them.
+    let paper = plan.variants[0].experiment.paper.as_ref();
+    if !figures && paper.is_none() {
+        // Figures show them, and claims of papers read them.
         cells.iter_mut().for_each(Cell::forget_curves);
     }
     let mut comparison = Comparison::of(plan, &cells, &usable_blocks);
-    if let Some(paper) = &plan.variants[0].experiment.paper {
+    if let Some(paper) = paper {
         comparison.paper = Some(PaperReport::of(paper, plan, &cells)?);
     }
     if figures {

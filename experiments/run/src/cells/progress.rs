@@ -1,14 +1,13 @@
-//! What stderr says while cells run: a bar on a terminal, nothing elsewhere, and the simulator's speed at the end.
+//! How far the cells of a run are, and the simulator's speed at the end.
 
+use crate::bar::Bar;
 use foretoken_sim::Summary;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Counts cells as they end.
 pub struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     started: Instant,
     sums: Mutex<Speed>,
 }
@@ -31,12 +30,7 @@ pub struct Speed {
 impl Progress {
     /// For a run of `cells` cells.
     pub fn new(cells: u64) -> Progress {
-        let to = std::io::stderr();
-        let target = if to.is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} cells  {elapsed} (left: {eta})  {msg}");
-        let bar =
-            ProgressBar::with_draw_target(Some(cells), target).with_style(style.expect("the template is constant"));
-        Progress { bar, started: Instant::now(), sums: Mutex::default() }
+        Progress { bar: Bar::new(cells, "cells"), started: Instant::now(), sums: Mutex::default() }
     }
 
     /// Cells that were finished by an earlier run.
@@ -47,7 +41,7 @@ impl Progress {
     /// A cell ended.
     pub fn done(&self, policy: &str, summary: &Summary, engine: Duration) {
         self.bar.inc(1);
-        self.bar.set_message(policy.to_owned());
+        self.bar.say(policy.to_owned());
         let mut sums = self.sums.lock().expect("no thread panics while it holds the lock");
         sums.cells += 1;
         sums.request_steps += summary.request_steps;
@@ -57,7 +51,7 @@ impl Progress {
 
     /// Ends the bar.
     pub fn finish(&self) -> Speed {
-        self.bar.finish_and_clear();
+        self.bar.finish();
         let sums = *self.sums.lock().expect("no thread panics while it holds the lock");
         Speed { wall_s: self.started.elapsed().as_secs_f64(), ..sums }
     }

@@ -57,6 +57,11 @@ impl Place {
         &self.text[self.label.clone()]
     }
 
+    /// `file:line:column`, both from 1.
+    pub fn in_words(&self) -> String {
+        format!("{}:{}:{}", self.name, self.line + 1, self.column + 1)
+    }
+
     /// It as miette marks it.
     pub fn label(&self) -> LabeledSpan {
         LabeledSpan::new_with_span(Some("here".into()), (self.label.start, self.label.len()))

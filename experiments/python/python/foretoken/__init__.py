@@ -1,0 +1,57 @@
+"""Foretoken: how far ahead should this server speculate, for which request, at this moment?
+
+Run experiments (:func:`run`), read their results (:class:`Results`), write policies (:class:`Policy`), search what they carry
+(:func:`capacity`), and sweep on a cluster (``import foretoken.ray``).
+"""
+
+import json as _json
+
+from foretoken import _native
+from foretoken._native import Batch, Chunks, Drafts, Outcome, Tree, __version__
+from foretoken.errors import BadInput, Error
+from foretoken.experiment import ForetokenWarning, capacity, decide, merge, run, shard, state
+from foretoken.files import Profile, TruthTable
+from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, Policy
+from foretoken.results import Capacity, Results
+
+__all__ = [
+    "BadInput",
+    "Batch",
+    "Beam",
+    "Belief",
+    "Capacity",
+    "Chunks",
+    "Coefficients",
+    "Context",
+    "Drafts",
+    "Error",
+    "Expansion",
+    "ForetokenWarning",
+    "Limit",
+    "Outcome",
+    "Policy",
+    "Profile",
+    "Results",
+    "Tree",
+    "TruthTable",
+    "__version__",
+    "capacity",
+    "decide",
+    "merge",
+    "policies",
+    "run",
+    "shard",
+    "state",
+]
+
+
+def policies():
+    """The policies that experiments can name.
+
+    Returns
+    -------
+    list of dict
+        Each with ``name``, ``summary``, ``source``, ``sees``, ``differences``, ``sees_hidden_truth`` and ``settings``, its
+        defaults as an experiment gives them.
+    """
+    return _json.loads(_native.policies())

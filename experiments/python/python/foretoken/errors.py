@@ -1,0 +1,36 @@
+"""What goes wrong, with its place and what to do about it."""
+
+__all__ = ["BadInput", "Error"]
+
+
+class Error(Exception):
+    """Something failed. ``str`` of it is what the program prints.
+
+    Attributes
+    ----------
+    message : str
+        What went wrong.
+    hint : str
+        What to do about it; empty where nobody knows.
+    place : str or None
+        Where it is, as ``file:line:column``.
+    exit_code : int
+        What the program would end with.
+    """
+
+    def __init__(self, words, message=None, hint="", place=None, exit_code=1):
+        super().__init__(words)
+        self.message = words if message is None else message
+        self.hint = hint
+        self.place = place
+        self.exit_code = exit_code
+
+    def __reduce__(self):
+        return type(self), (str(self), self.message, self.hint, self.place, self.exit_code)
+
+
+class BadInput(Error, ValueError):
+    """The experiment, a file or a policy is wrong."""
+
+    def __init__(self, words, message=None, hint="", place=None, exit_code=2):
+        super().__init__(words, message, hint, place, exit_code)

@@ -1,0 +1,160 @@
+"""Profiles and truth tables."""
+
+import json
+import tomllib
+from functools import cached_property
+from pathlib import Path
+
+import numpy
+import polars
+
+from foretoken import _native
+from foretoken.errors import BadInput
+from foretoken.policy import Coefficients
+
+__all__ = ["Profile", "TruthTable"]
+
+
+class Profile:
+    """What passes cost: a file of ``foretoken profile``, or of ``foretoken calibrate``.
+
+    Parameters
+    ----------
+    path : path
+
+    Attributes
+    ----------
+    context_reads : str
+        ``"once"`` or ``"per-position"``: how a verify pass counts context.
+    noise_cv : float
+        Relative spread of a target pass.
+    step_overhead_s : float or None
+        What the host takes between steps, where it is known.
+    distrust : str or None
+        Why it is not to be trusted.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self._costs = _native.Profile(self.path)
+
+    def pass_s(self, model, batched, context, pairs=0):
+        """Seconds of a pass, as simulations on this profile take it.
+
+        Parameters
+        ----------
+        model : {"target", "draft"}
+        batched : int
+            Tokens pushed through the model.
+        context : int
+            Tokens of KV read.
+        pairs : int
+            Query-key pairs, for models that count them.
+
+        Returns
+        -------
+        float
+        """
+        return self._costs.pass_s(model, batched, context, pairs)
+
+    def line(self, model):
+        """The line that policies believe in.
+
+        Parameters
+        ----------
+        model : {"target", "draft"}
+
+        Returns
+        -------
+        Coefficients
+        """
+        return Coefficients(*self._costs.line(model))
+
+    @property
+    def context_reads(self):
+        return self._costs.context_reads
+
+    @property
+    def noise_cv(self):
+        return self._costs.noise_cv
+
+    @property
+    def step_overhead_s(self):
+        return self._costs.step_overhead_s
+
+    @property
+    def distrust(self):
+        return self._costs.distrust
+
+    @cached_property
+    def tables(self):
+        """All that the file says."""
+        return tomllib.loads(self.path.read_text(encoding="utf-8"))
+
+    def measured(self, model):
+        """The shapes that were measured; empty for a calibrated profile.
+
+        Parameters
+        ----------
+        model : {"target", "draft"}
+
+        Returns
+        -------
+        polars.DataFrame
+            ``kind``, ``requests``, ``tokens`` (new ones of each), ``context`` (of each), ``seconds`` (mean), ``spread``,
+            ``samples``, ``fold``.
+        """
+        names = ["kind", "requests", "tokens", "context", "seconds", "spread", "samples", "fold"]
+        return polars.DataFrame(self.tables[model].get("measured", []), schema=names, orient="row")
+
+    def __repr__(self):
+        return f"Profile({str(self.path)!r})"
+
+
+class TruthTable:
+    """What a draft got right on a target's own text: a file of ``foretoken profile-acceptance``, or of ``calibrate``.
+
+    Parameters
+    ----------
+    path : path
+
+    Attributes
+    ----------
+    header : dict
+        What was recorded: models, device, prompts, temperature, families.
+    outputs : polars.DataFrame
+        A row an output: ``family``, ``prompt_len``, ``tokens``.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        header, families, prompts, lengths, ranks, confidences = _native.truth_table(self.path)
+        self.header = json.loads(header)
+        names = self.header["families"]
+        columns = {"family": [names[f] for f in families], "prompt_len": prompts, "tokens": lengths}
+        self.outputs = polars.DataFrame(columns)
+        self._lengths = numpy.array(lengths, dtype="int64")
+        self._ranks = numpy.frombuffer(ranks, dtype="uint8")
+        self._confidences = numpy.frombuffer(confidences, dtype="<u2")
+
+    def __len__(self):
+        return len(self._lengths)
+
+    @cached_property
+    def positions(self):
+        """A row an output position: ``output``, ``position``, ``rank`` (which guess of the draft the target's token is; null
+        where nothing was drafted), ``right``, ``confidence`` (of the draft's first guess; null in tables of observed servers)."""
+        starts = numpy.cumsum(self._lengths) - self._lengths
+        observed = self.header.get("observed") is not None
+        frame = polars.DataFrame({
+            "output": numpy.repeat(numpy.arange(len(self._lengths)), self._lengths),
+            "position": numpy.arange(len(self._ranks)) - numpy.repeat(starts, self._lengths),
+            "rank": self._ranks,
+            "confidence": self._confidences / 65535.0,
+        })
+        rank = polars.when(polars.col("rank") > 0).then("rank")
+        confidence = polars.lit(None, polars.Float64) if observed else polars.col("confidence")
+        return frame.with_columns(rank, (rank == 1).alias("right"), confidence.alias("confidence"))
+
+    def __repr__(self):
+        return f"TruthTable({str(self.path)!r})"

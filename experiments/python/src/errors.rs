@@ -1,0 +1,55 @@
+//! What goes wrong, as Python knows it.
+
+use foretoken_run::guard::Raised;
+use foretoken_spec::problem::{Exit, Problem};
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt};
+use pyo3::prelude::*;
+use pyo3::types::PyTraceback;
+use std::sync::{Mutex, PoisonError};
+
+/// The exception behind a policy's failure, for the traceback of the error that is told of it.
+static CAUSE: Mutex<Option<PyErr>> = Mutex::new(None);
+
+/// Nothing has gone wrong yet.
+pub fn begin() {
+    *CAUSE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// The exception that a problem is in Python: `foretoken.Error` or one of its kinds, or `KeyboardInterrupt`.
+pub fn of(py: Python<'_>, problem: &Problem) -> PyErr {
+    let words = problem.in_words();
+    if problem.exit == Exit::Interrupted {
+        return PyKeyboardInterrupt::new_err(words);
+    }
+    let made = py.import("foretoken.errors").and_then(|errors| {
+        let kind = match problem.exit {
+            Exit::BadInput => "BadInput",
+            _ => "Error",
+        };
+        let hint = problem.help_text().to_owned();
+        errors.getattr(kind)?.call1((words, problem.message(), hint, problem.place(), problem.exit as u8))
+    });
+    let error = made.map_or_else(|e| e, PyErr::from_value);
+    error.set_cause(py, CAUSE.lock().unwrap_or_else(PoisonError::into_inner).take());
+    error
+}
+
+/// What a policy raised, as the cell's end tells it: the exception and its traceback.
+pub fn raised(py: Python<'_>, policy: &str, hook: &str, error: &PyErr) -> Raised {
+    let last = error.to_string();
+    let text = |traceback: Bound<'_, PyTraceback>| -> PyResult<String> {
+        error.value(py).setattr("__traceback__", &traceback)?;
+        let lines = py.import("traceback")?.call_method1("format_exception", (error.value(py),))?;
+        lines.extract::<Vec<String>>().map(|lines| lines.concat())
+    };
+    let traceback = error.traceback(py).map(text).transpose().ok().flatten().unwrap_or_default();
+    let what = match traceback.is_empty() {
+        true => format!("{hook}: {last}"),
+        false => format!("{hook}: {last}\n{}", traceback.trim_end()),
+    };
+    let mut cause = CAUSE.lock().unwrap_or_else(PoisonError::into_inner);
+    if cause.is_none() && error.is_instance_of::<PyException>(py) {
+        *cause = Some(error.clone_ref(py));
+    }
+    Raised { what, help: format!("mend `{policy}`; the other cells' results are kept") }
+}

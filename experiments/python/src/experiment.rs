@@ -1,0 +1,214 @@
+//! Running experiments: whole, in shards, and searching what they carry. What is returned is where the results are; Python reads them from there.
+
+use crate::work::{pool, work};
+use foretoken_capacity::kept::write as write_capacity;
+use foretoken_capacity::plan::load as load_capacity;
+use foretoken_capacity::run::run as search;
+use foretoken_run::cells::{Folder, Mode, Shard, Speed};
+use foretoken_run::complete::{How, complete};
+use foretoken_run::inert::Check;
+use foretoken_run::merge::{self, Merged, Ran};
+use foretoken_run::plan::Plan;
+use foretoken_run::{interrupt, report as pages};
+use foretoken_spec::problem::{Problem, Result};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// An experiment: a file, or a text whose relative paths start at the working directory; with changes, each `key=value` in TOML.
+#[derive(FromPyObject)]
+pub struct Experiment {
+    #[pyo3(item)]
+    file: Option<PathBuf>,
+    #[pyo3(item)]
+    text: Option<String>,
+    #[pyo3(item)]
+    sets: Vec<String>,
+}
+
+impl Experiment {
+    fn load(&self, sets: &[String]) -> Result<Plan> {
+        match (&self.file, &self.text) {
+            (Some(file), _) => Plan::load(file, sets),
+            (None, text) => Plan::of_text("experiment", text.as_deref().unwrap_or_default(), sets, Path::new("")),
+        }
+    }
+
+    fn plan(&self) -> Result<Plan> {
+        self.load(&self.sets)
+    }
+}
+
+/// What is done with a folder that is there, and how.
+#[derive(FromPyObject)]
+pub struct Options {
+    #[pyo3(item)]
+    output: Option<PathBuf>,
+    #[pyo3(item)]
+    mode: String,
+    #[pyo3(item)]
+    threads: Option<usize>,
+    #[pyo3(item)]
+    figures: bool,
+    #[pyo3(item)]
+    check_settings: String,
+}
+
+impl Options {
+    fn mode(&self) -> PyResult<Mode> {
+        match self.mode.as_str() {
+            "resume" => Ok(Mode::Resume),
+            "overwrite" => Ok(Mode::Overwrite),
+            "fresh" => Ok(Mode::Fresh),
+            other => {
+                Err(PyValueError::new_err(format!("`{other}` is none of \"resume\", \"overwrite\" and \"fresh\"")))
+            }
+        }
+    }
+
+    fn check(&self) -> PyResult<Check> {
+        match self.check_settings.as_str() {
+            "auto" => Ok(Check::Auto),
+            "always" => Ok(Check::Always),
+            "never" => Ok(Check::Never),
+            other => Err(PyValueError::new_err(format!("`{other}` is none of \"auto\", \"always\" and \"never\""))),
+        }
+    }
+}
+
+/// Where results are, and what is said of them.
+type Made = (PathBuf, Vec<String>, Vec<String>);
+
+/// Runs an experiment into a folder; returns the folder, warnings and notes.
+#[pyfunction]
+pub fn run(
+    py: Python<'_>,
+    experiment: Experiment,
+    options: Options,
+    regret: bool,
+    progress: &Bound<'_, PyAny>,
+) -> PyResult<Made> {
+    let (mode, check_settings) = (options.mode()?, options.check()?);
+    work(py, progress, || {
+        let plan = match (&experiment.file, regret) {
+            (Some(file), true) => Plan::load_with_regret(file, &experiment.sets)?,
+            _ => experiment.plan()?,
+        };
+        let path = options.output.clone().unwrap_or_else(|| plan.usual_folder(""));
+        let mut warnings: Vec<String> = plan.warnings().into_iter().map(str::to_owned).collect();
+        let figures = options.figures && plan.variants[0].experiment.output.figures;
+        let how = How { mode, figures, check_settings };
+        let complete = complete(&plan, path, how, &pool(options.threads)?)?;
+        let mut notes = Vec::new();
+        if let Some(made) = complete.made {
+            warnings.extend(made.results.comparison.warnings);
+            notes = made.notes;
+        }
+        Ok((complete.folder.path().to_path_buf(), warnings, notes))
+    })
+}
+
+/// Searches the highest rates that policies carry; returns as `run` does.
+#[pyfunction]
+pub fn capacity(
+    py: Python<'_>,
+    experiment: Experiment,
+    options: Options,
+    progress: &Bound<'_, PyAny>,
+) -> PyResult<Made> {
+    let mode = options.mode()?;
+    work(py, progress, || {
+        let (plan, spec) = load_capacity(&experiment.sets, |sets| experiment.load(sets))?;
+        let path = options.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
+        let (folder, complete) = Folder::open(path, &plan, mode)?;
+        if !complete {
+            interrupt::keeps("every rate that was tried is kept", "call it again to go on");
+            let (started, flag) = (Instant::now(), interrupt::flag());
+            let answer = pool(options.threads)?.install(|| search(&plan, &spec, &folder, &flag))?;
+            write_capacity(&answer, &plan, &folder, options.figures)?;
+            let wall_s = started.elapsed().as_secs_f64();
+            folder.complete(&plan, &Speed { cells: plan.cells() as u64, wall_s, ..Speed::default() })?;
+        }
+        Ok((folder.path().to_path_buf(), plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()))
+    })
+}
+
+/// Makes a folder ready for the shards of an experiment; returns it, the number of its comparisons and of its cells, and whether it is complete.
+#[pyfunction]
+pub fn begin(
+    py: Python<'_>,
+    experiment: Experiment,
+    output: Option<PathBuf>,
+) -> PyResult<(PathBuf, usize, usize, bool)> {
+    work(py, &py.None().into_bound(py), || {
+        let plan = experiment.plan()?;
+        let (folder, complete) = Folder::join(output.unwrap_or_else(|| plan.usual_folder("")), &plan)?;
+        Ok((folder.path().to_path_buf(), plan.variants.len() * plan.seeds.len(), plan.cells(), complete))
+    })
+}
+
+/// Runs one shard of what a folder was begun for.
+#[pyfunction]
+pub fn shard(
+    py: Python<'_>,
+    folder: PathBuf,
+    shard: &str,
+    retry_failed: bool,
+    threads: Option<usize>,
+    progress: &Bound<'_, PyAny>,
+) -> PyResult<usize> {
+    let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
+    work(py, progress, || {
+        let plan = Plan::load(&folder.join(foretoken_run::cells::EXPERIMENT), &[])?;
+        match merge::run_shard(&plan, &folder, shard, true, retry_failed, &pool(threads)?)? {
+            Ran::Before => Ok(0),
+            Ran::Now { cells, .. } => Ok(cells),
+        }
+    })
+}
+
+/// Puts the shards in a folder together; returns as `run` does.
+#[pyfunction]
+pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress: &Bound<'_, PyAny>) -> PyResult<Made> {
+    let check_settings = options.check()?;
+    work(py, progress, || {
+        let how = |plan: &Plan| How {
+            mode: Mode::Resume,
+            figures: options.figures && plan.variants[0].experiment.output.figures,
+            check_settings,
+        };
+        let complete = match merge::merge(&folder, how, &pool(options.threads)?)? {
+            Merged::Complete(complete) => *complete,
+            Merged::Missing(state, problem) => {
+                return Err(Problem::new(
+                    problem.exit,
+                    format!("{}\n{}", problem.message(), state.in_words().trim_end()),
+                )
+                .help(problem.help_text()));
+            }
+        };
+        let (warnings, notes) =
+            complete.made.map_or_else(Default::default, |m| (m.results.comparison.warnings, m.notes));
+        Ok((complete.folder.path().to_path_buf(), warnings, notes))
+    })
+}
+
+/// How far the shards in a folder are, as JSON.
+#[pyfunction]
+pub fn state(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
+    work(py, &py.None().into_bound(py), || {
+        let state = merge::state(&folder)?;
+        Ok(serde_json::to_string(&state).expect("plain data always serialises"))
+    })
+}
+
+/// Writes the page of a results folder; returns where it is.
+#[pyfunction]
+pub fn report(py: Python<'_>, folder: PathBuf, baseline: Option<PathBuf>, to: Option<PathBuf>) -> PyResult<PathBuf> {
+    work(py, &py.None().into_bound(py), || {
+        let results = pages::Results::open(&folder)?;
+        let baseline = baseline.as_deref().map(pages::Results::open).transpose()?;
+        pages::write(results, baseline, &to.unwrap_or_else(|| Folder::at(folder.clone()).report()))
+    })
+}

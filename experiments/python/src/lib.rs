@@ -1,0 +1,68 @@
+//! `foretoken._native`: what the Python package is written on. The package's own modules say what users see (`python/foretoken/`); here are the
+//! calls behind them.
+
+mod answers;
+mod arrays;
+mod errors;
+mod experiment;
+mod files;
+mod hooks;
+mod outside;
+mod views;
+mod work;
+
+use foretoken_spec::problem::Problem;
+use pyo3::prelude::*;
+use std::ffi::OsString;
+
+/// The program: runs the command line, of which the first argument is the program's name, and returns its exit code.
+#[pyfunction]
+fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| foretoken::main_with(arguments))
+}
+
+/// What each policy of a state decides, as JSON. `name`: what the state is called in errors.
+#[pyfunction]
+fn decide(py: Python<'_>, name: &str, state: &str, explain: bool) -> PyResult<String> {
+    py.detach(|| foretoken::decide(name, state, explain)).map_err(|problem| errors::of(py, &problem))
+}
+
+/// The policies that experiments can name, as JSON.
+#[pyfunction]
+fn policies(py: Python<'_>) -> PyResult<String> {
+    py.detach(foretoken::policies).map_err(|problem| errors::of(py, &problem))
+}
+
+/// JSON as TOML: a table as a whole document (`document`), anything as one value on one line.
+#[pyfunction]
+fn as_toml(py: Python<'_>, json: &str, document: bool) -> PyResult<String> {
+    let wrong = |e: String| errors::of(py, &Problem::bad_input(format!("it cannot be written as TOML: {e}")));
+    let value: serde_json::Value = serde_json::from_str(json).map_err(|e| wrong(e.to_string()))?;
+    let value = toml::Value::try_from(value).map_err(|e| wrong(e.to_string()))?;
+    if document { toml::to_string(&value).map_err(|e| wrong(e.to_string())) } else { Ok(value.to_string()) }
+}
+
+/// The module.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(decide, module)?)?;
+    module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(as_toml, module)?)?;
+    module.add_function(wrap_pyfunction!(outside::register, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::run, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::capacity, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::begin, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::shard, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::merge_shards, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::state, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::report, module)?)?;
+    module.add_class::<views::Batch>()?;
+    module.add_class::<views::Chunks>()?;
+    module.add_class::<views::Drafts>()?;
+    module.add_class::<views::Outcome>()?;
+    module.add_class::<views::Tree>()?;
+    module.add_class::<files::Profile>()?;
+    module.add_function(wrap_pyfunction!(files::truth_table, module)?)
+}

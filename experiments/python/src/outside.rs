@@ -1,0 +1,157 @@
+//! Policies in Python among those that experiments can name. What an experiment keeps of one is its settings and the digest of its source (`code`),
+//! by which the factory is found again: results of other code are other results.
+
+use crate::hooks::{Running, throw};
+use foretoken_policies::{BadParameter, Belief, Definition, PolicyContext, register_again};
+use foretoken_sim::{Coefficients, Speculation};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// The setting that says which code it is.
+const CODE: &str = "code";
+
+/// What Python said of a policy.
+#[derive(Clone, Copy)]
+struct Told {
+    name: &'static str,
+    summary: &'static str,
+    source: &'static str,
+}
+
+/// What Python said of a policy, and what makes one.
+struct Known {
+    told: Told,
+    factory: Py<PyAny>,
+}
+
+/// All that are registered, by the digest of their code.
+static KNOWN: LazyLock<Mutex<HashMap<String, Known>>> = LazyLock::new(Mutex::default);
+
+fn known() -> MutexGuard<'static, HashMap<String, Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A policy's settings: what the experiment gives, and the factory's defaults.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Outside(Map<String, Value>);
+
+impl JsonSchema for Outside {
+    fn schema_name() -> Cow<'static, str> {
+        "Outside".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+impl Outside {
+    fn code(&self) -> &str {
+        self.0.get(CODE).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn told(&self) -> Told {
+        known().get(self.code()).map_or(Told { name: "unknown", summary: "", source: "" }, |k| k.told)
+    }
+}
+
+impl Definition for Outside {
+    fn summary(&self) -> &'static str {
+        self.told().summary
+    }
+
+    fn source(&self) -> &'static str {
+        self.told().source
+    }
+
+    fn sees(&self) -> &'static str {
+        "what a server sees"
+    }
+
+    fn differences(&self) -> &'static str {
+        "none"
+    }
+
+    fn check(&self) -> Result<(), BadParameter> {
+        match known().contains_key(self.code()) {
+            true => Ok(()),
+            false => Err(BadParameter {
+                policy: "policy",
+                key: CODE,
+                why: format!("nothing with the code `{}` is registered in this process", self.code()),
+            }),
+        }
+    }
+
+    fn build(&self, context: &PolicyContext) -> Speculation {
+        let built = Python::attach(|py| {
+            let found = known().get(self.code()).map(|k| (k.told, k.factory.clone_ref(py)));
+            let (told, factory) = found.expect("the settings passed their check");
+            self.start(py, told, &factory, context).unwrap_or_else(|e| throw(py, told.name, "its factory", &e))
+        });
+        Speculation::Policy(Box::new(built))
+    }
+}
+
+impl Outside {
+    /// A fresh object, for one cell.
+    fn start(&self, py: Python<'_>, told: Told, factory: &Py<PyAny>, context: &PolicyContext) -> PyResult<Running> {
+        let mut settings = self.0.clone();
+        settings.remove(CODE);
+        let settings = Value::Object(settings).to_string();
+        let settings = py.import("json")?.call_method1("loads", (settings,))?;
+        let object = factory.bind(py).call((seen(py, context)?,), Some(&settings.cast_into::<PyDict>()?))?;
+        Running::new(py, told.name, &object, context.max_draft_len)
+    }
+}
+
+/// What a policy is built with, as Python sees it.
+fn seen<'py>(py: Python<'py>, context: &PolicyContext) -> PyResult<Bound<'py, PyAny>> {
+    let policy = py.import("foretoken.policy")?;
+    let model = |c: Coefficients| policy.getattr("Coefficients")?.call1((c.alpha_s, c.gamma_s, c.delta_s));
+    let Belief { draft, target, context_reads, drafting } = context.belief;
+    let word = |value: Result<Value, serde_json::Error>| {
+        value.ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+    };
+    let (reads, drafting) = (word(serde_json::to_value(context_reads)), word(serde_json::to_value(drafting)));
+    let belief = policy.getattr("Belief")?.call1((model(draft)?, model(target)?, reads, drafting))?;
+    let PolicyContext { max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps, .. } = *context;
+    let numbers = (belief, max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps);
+    policy.getattr("Context")?.call1(numbers)
+}
+
+/// Makes a factory known under a name, instead of an earlier one of the same name. `settings`: its defaults as JSON.
+///
+/// # Errors
+/// The name is no name, or another policy's.
+#[pyfunction]
+pub fn register(
+    name: &str,
+    code: String,
+    settings: &str,
+    summary: &str,
+    source: &str,
+    factory: Py<PyAny>,
+) -> PyResult<()> {
+    let wrong = |e: String| PyValueError::new_err(e);
+    let mut preset: Map<String, Value> = serde_json::from_str(settings).map_err(|e| wrong(e.to_string()))?;
+    preset.insert(CODE.to_owned(), Value::String(code.clone()));
+    // Few, and as long as the process: a table of policies says what it says for ever.
+    let kept = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
+    let earlier = known().get(&code).map(|k| k.told);
+    let told = earlier.filter(|t| t.name == name).unwrap_or_else(|| Told {
+        name: kept(name),
+        summary: kept(summary),
+        source: kept(source),
+    });
+    known().insert(code, Known { told, factory });
+    register_again(told.name, Outside(preset)).map_err(|e| wrong(e.to_string()))
+}

@@ -1,0 +1,462 @@
+//! What hooks of a policy in Python see. The same objects in every call: they and their arrays can be read while the call lasts.
+
+use crate::arrays::{Columns, holders};
+use foretoken_sim::{BatchView, ChunkTotals, DraftTree, Drafts as SimDrafts, StepOutcome, Wants};
+use pyo3::PyClass;
+use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::False;
+use pyo3::types::PyList;
+
+/// Room for so many requests at first.
+const ROWS: usize = 16;
+
+/// What is lent to a hook for one call.
+pub trait Lent: PyClass<Frozen = False> {
+    /// Takes the arrays back; says whether any was asked for.
+    fn take_back(&mut self) -> bool;
+
+    /// Does anybody still have one?
+    ///
+    /// # Errors
+    /// None that can happen.
+    fn is_kept(&self, py: Python<'_>) -> PyResult<bool>;
+}
+
+/// An object that is lent, and how many refer to it while nobody has it.
+pub struct Lending<T: Lent> {
+    pub object: Py<T>,
+    alone: usize,
+}
+
+impl<T: Lent> Lending<T> {
+    /// Of an object to which `others` refer beside the lender.
+    fn new(py: Python<'_>, object: Py<T>, others: usize) -> PyResult<Lending<T>> {
+        let alone = holders(py, object.bind(py).as_any())? + others;
+        Ok(Lending { object, alone })
+    }
+
+    /// The call is over: is it, or is something of it, still held?
+    ///
+    /// # Errors
+    /// None that can happen.
+    pub fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.object.borrow_mut(py).take_back() && self.object.borrow(py).is_kept(py)? {
+            return Ok(true);
+        }
+        Ok(holders(py, self.object.bind(py).as_any())? > self.alone)
+    }
+
+    /// The same, once more: whoever had an array may have let it go.
+    ///
+    /// # Errors
+    /// None that can happen.
+    pub fn is_still_kept(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.object.borrow(py).is_kept(py)? || holders(py, self.object.bind(py).as_any())? > self.alone)
+    }
+}
+
+/// Prefill work that rides in a pass: sums over its chunks.
+#[pyclass(frozen, get_all, module = "foretoken")]
+#[derive(Clone, Copy, Default)]
+pub struct Chunks {
+    /// How many.
+    chunks: u32,
+    /// New prompt tokens.
+    tokens: u64,
+    /// Tokens already in KV before them.
+    context: u64,
+    /// Query-key pairs.
+    pairs: u64,
+}
+
+impl From<ChunkTotals> for Chunks {
+    fn from(of: ChunkTotals) -> Chunks {
+        let ChunkTotals { chunks, tokens, context, pairs } = of;
+        Chunks { chunks, tokens, context, pairs }
+    }
+}
+
+/// The decode requests of a step, in running order, and the server's load.
+#[pyclass(module = "foretoken")]
+pub struct Batch {
+    /// The clock at the start of the step, seconds.
+    #[pyo3(get)]
+    now: f64,
+    /// Index of the step.
+    #[pyo3(get)]
+    step: u64,
+    /// Sum of `context`.
+    #[pyo3(get)]
+    context_sum: u64,
+    /// Prefill chunks that join the target pass.
+    #[pyo3(get)]
+    prefill: Chunks,
+    /// Prefill chunks that the draft runs in its first pass.
+    #[pyo3(get)]
+    draft_prefill: Chunks,
+    /// Does the draft close every gap in every step?
+    #[pyo3(get)]
+    always_extend: bool,
+    /// Requests in the running list, prefilling ones included.
+    #[pyo3(get)]
+    num_running: u32,
+    /// Requests waiting.
+    #[pyo3(get)]
+    num_waiting: u32,
+    len: usize,
+    counts: Columns<i64>,
+    bounds: Columns<f64>,
+}
+
+#[pymethods]
+impl Batch {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    /// Decode requests scheduled in this step.
+    #[getter]
+    fn ids(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 0, self.len)
+    }
+
+    /// Tokens of each in the target's KV.
+    #[getter]
+    fn context(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 1, self.len)
+    }
+
+    /// Output tokens emitted so far.
+    #[getter]
+    fn emitted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 2, self.len)
+    }
+
+    /// The most each may draft now.
+    #[getter]
+    fn limit(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 3, self.len)
+    }
+
+    /// Tokens of each that the draft has not seen before this step.
+    #[getter]
+    fn draft_gap(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 4, self.len)
+    }
+
+    /// Each request's own TPOT limit in seconds; infinity when it has none.
+    #[getter]
+    fn slo_tpot_s(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.bounds.view(py, 0, self.len)
+    }
+}
+
+impl Lent for Batch {
+    fn take_back(&mut self) -> bool {
+        let seen = self.counts.is_seen() || self.bounds.is_seen();
+        self.counts.forget();
+        self.bounds.forget();
+        seen
+    }
+
+    fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.counts.is_kept(py)? || self.bounds.is_kept(py)?)
+    }
+}
+
+impl Batch {
+    /// One that is filled for each call.
+    ///
+    /// # Errors
+    /// numpy is not there.
+    pub fn lending(py: Python<'_>) -> PyResult<Lending<Batch>> {
+        let batch = Batch {
+            now: 0.0,
+            step: 0,
+            context_sum: 0,
+            prefill: Chunks::default(),
+            draft_prefill: Chunks::default(),
+            always_extend: false,
+            num_running: 0,
+            num_waiting: 0,
+            len: 0,
+            counts: Columns::new(py, "int64", 5, 1, ROWS)?,
+            bounds: Columns::new(py, "float64", 1, 1, ROWS)?,
+        };
+        Lending::new(py, Py::new(py, batch)?, 0)
+    }
+
+    /// Python sees this batch from now on.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn fill(&mut self, py: Python<'_>, of: &BatchView) -> PyResult<()> {
+        let n = of.len();
+        (self.now, self.step, self.len) = (of.now.as_s(), of.step, n);
+        (self.context_sum, self.always_extend) = (of.context_sum, of.always_extend);
+        (self.prefill, self.draft_prefill) = (of.prefill.into(), of.draft_prefill.into());
+        (self.num_running, self.num_waiting) = (of.num_running, of.num_waiting);
+        self.counts.reserve(py, n)?;
+        for (column, values) in [of.ids, of.context, of.emitted, of.limit, of.draft_gap].into_iter().enumerate() {
+            self.counts.set(column, values.iter().map(|&v| i64::from(v)));
+        }
+        self.counts.show(py)?;
+        self.bounds.reserve(py, n)?;
+        self.bounds.set(0, of.slo_tpot_s.iter().copied());
+        self.bounds.show(py)
+    }
+}
+
+/// What is drafted in this step.
+#[pyclass(module = "foretoken")]
+pub struct Drafts {
+    /// Draft passes run so far.
+    #[pyo3(get)]
+    passes: u32,
+    /// The tree of each request, where trees are drafted.
+    #[pyo3(get)]
+    trees: Option<Py<PyList>>,
+    wants: Wants,
+    in_chains: bool,
+    len: usize,
+    depth: usize,
+    lens: Columns<i64>,
+    said: Columns<f64>,
+}
+
+#[pymethods]
+impl Drafts {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    /// Draft tokens each request has now; of a tree, its depth.
+    #[getter]
+    fn draft_len(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.lens.view(py, 0, self.len)
+    }
+
+    /// The draft's probability of each token, a row a request, NaN where none was drafted; `None` where the policy does not want it.
+    #[getter]
+    fn confidence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.table(py, 0, self.wants.confidence)
+    }
+
+    /// The entropy of the distribution of each, in nats; likewise.
+    #[getter]
+    fn entropy(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.table(py, 1, self.wants.entropy)
+    }
+
+    /// KL(target ‖ draft) in nats at each verified position up to the first rejected one; likewise, and known in `observe` alone.
+    #[getter]
+    fn divergence(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.table(py, 2, self.wants.divergence)
+    }
+}
+
+impl Lent for Drafts {
+    fn take_back(&mut self) -> bool {
+        let seen = self.lens.is_seen() || self.said.is_seen();
+        self.lens.forget();
+        self.said.forget();
+        seen
+    }
+
+    fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.lens.is_kept(py)? || self.said.is_kept(py)?)
+    }
+}
+
+impl Drafts {
+    /// One that is filled for each call, of drafts of at most `depth` tokens. `others` will refer to it.
+    ///
+    /// # Errors
+    /// numpy is not there.
+    pub fn lending(py: Python<'_>, depth: u32, wants: Wants, others: usize) -> PyResult<Lending<Drafts>> {
+        let depth = (depth as usize).max(1);
+        let drafts = Drafts {
+            passes: 0,
+            trees: None,
+            wants,
+            in_chains: true,
+            len: 0,
+            depth,
+            lens: Columns::new(py, "int64", 1, 1, ROWS)?,
+            said: Columns::new(py, "float64", 3, depth, ROWS)?,
+        };
+        Lending::new(py, Py::new(py, drafts)?, others)
+    }
+
+    fn table(&mut self, py: Python<'_>, column: usize, wanted: bool) -> PyResult<Option<Py<PyAny>>> {
+        if wanted && self.in_chains { self.said.view(py, column, self.len).map(Some) } else { Ok(None) }
+    }
+
+    /// Python sees these drafts of `n` requests from now on. `accepted`: once they are verified, of how many tokens of each.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn fill(&mut self, py: Python<'_>, n: usize, of: &SimDrafts, accepted: Option<&[u32]>) -> PyResult<()> {
+        (self.passes, self.len, self.in_chains) = (of.passes, n, !of.in_trees());
+        self.lens.reserve(py, n)?;
+        self.lens.set(0, of.draft_len[..n].iter().map(|&v| i64::from(v)));
+        self.lens.show(py)?;
+        self.trees = match self.in_chains {
+            true => None,
+            false => Some(trees(py, &of.trees[..n])?),
+        };
+        if !self.in_chains || self.wants == Wants::default() {
+            return Ok(());
+        }
+        self.said.reserve(py, n)?;
+        let depth = self.depth;
+        let cells = || (0..n).flat_map(move |i| (0..depth).map(move |j| (i, j)));
+        let drafted = |i: usize, j: usize| j < of.draft_len[i] as usize;
+        // A divergence is known up to the first rejected token.
+        let known = |i: usize, j: usize| accepted.is_some_and(|a| j <= a[i] as usize && j < of.verify_len[i] as usize);
+        if self.wants.confidence {
+            let at = |(i, j)| if drafted(i, j) { of.confidence(i, j) } else { f64::NAN };
+            self.said.set(0, cells().map(at));
+        }
+        if self.wants.entropy {
+            let at = |(i, j)| if drafted(i, j) { of.entropy(i, j) } else { f64::NAN };
+            self.said.set(1, cells().map(at));
+        }
+        if self.wants.divergence {
+            let at = |(i, j)| if known(i, j) { of.divergence(i, j) } else { f64::NAN };
+            self.said.set(2, cells().map(at));
+        }
+        self.said.show(py)
+    }
+}
+
+/// A draft tree: an entry a node, parents before their children. Its arrays are copies.
+#[pyclass(frozen, get_all, module = "foretoken")]
+pub struct Tree {
+    /// Index of each node's parent; −1 below the newest emitted token.
+    parent: Py<PyAny>,
+    /// Depth of each, from 1.
+    depth: Py<PyAny>,
+    /// Which guess of the draft each is among its siblings, from 1.
+    rank: Py<PyAny>,
+    /// The draft's probability of each, given its parent.
+    confidence: Py<PyAny>,
+    /// Product of the confidences from the root to each.
+    score: Py<PyAny>,
+    /// Number of nodes.
+    nodes: usize,
+}
+
+#[pymethods]
+impl Tree {
+    fn __len__(&self) -> usize {
+        self.nodes
+    }
+}
+
+fn trees(py: Python<'_>, of: &[DraftTree]) -> PyResult<Py<PyList>> {
+    let array = py.import("numpy")?.getattr("array")?;
+    let ints = |values: Vec<i64>| array.call1((values, "int64")).map(Bound::unbind);
+    let floats = |values: Vec<f64>| array.call1((values, "float64")).map(Bound::unbind);
+    let tree = |tree: &DraftTree| {
+        let nodes = tree.nodes();
+        // The root is no node.
+        let parent = nodes.iter().map(|n| if n.parent == u32::MAX { -1 } else { i64::from(n.parent) });
+        let tree = Tree {
+            parent: ints(parent.collect())?,
+            depth: ints(nodes.iter().map(|n| i64::from(n.depth)).collect())?,
+            rank: ints(nodes.iter().map(|n| i64::from(n.rank)).collect())?,
+            confidence: floats(nodes.iter().map(|n| n.confidence).collect())?,
+            score: floats(nodes.iter().map(|n| n.score).collect())?,
+            nodes: nodes.len(),
+        };
+        Py::new(py, tree)
+    };
+    let all: Vec<Py<Tree>> = of.iter().map(tree).collect::<PyResult<_>>()?;
+    Ok(PyList::new(py, all)?.unbind())
+}
+
+/// What a step brought.
+#[pyclass(module = "foretoken")]
+pub struct Outcome {
+    /// Confidences and passes.
+    #[pyo3(get)]
+    drafts: Py<Drafts>,
+    /// Time spent in draft passes, and deciding, seconds.
+    #[pyo3(get)]
+    draft_time: f64,
+    /// Time of the target pass, seconds.
+    #[pyo3(get)]
+    verify_time: f64,
+    len: usize,
+    counts: Columns<i64>,
+}
+
+#[pymethods]
+impl Outcome {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    /// Decode requests, as in the step's batch.
+    #[getter]
+    fn ids(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 0, self.len)
+    }
+
+    /// Drafted tokens of each; of a tree, its depth.
+    #[getter]
+    fn drafted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 1, self.len)
+    }
+
+    /// Verified tokens of each; of a tree, the depth of what was verified.
+    #[getter]
+    fn verified(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 2, self.len)
+    }
+
+    /// Accepted draft tokens of each; the bonus token is not counted.
+    #[getter]
+    fn accepted(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.counts.view(py, 3, self.len)
+    }
+}
+
+impl Lent for Outcome {
+    fn take_back(&mut self) -> bool {
+        let seen = self.counts.is_seen();
+        self.counts.forget();
+        seen
+    }
+
+    fn is_kept(&self, py: Python<'_>) -> PyResult<bool> {
+        self.counts.is_kept(py)
+    }
+}
+
+impl Outcome {
+    /// One that is filled for each call, with these drafts.
+    ///
+    /// # Errors
+    /// numpy is not there.
+    pub fn lending(py: Python<'_>, drafts: &Py<Drafts>) -> PyResult<Lending<Outcome>> {
+        let drafts = drafts.clone_ref(py);
+        let counts = Columns::new(py, "int64", 4, 1, ROWS)?;
+        Lending::new(py, Py::new(py, Outcome { drafts, draft_time: 0.0, verify_time: 0.0, len: 0, counts })?, 0)
+    }
+
+    /// Python sees this outcome from now on; its drafts are filled apart.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn fill(&mut self, py: Python<'_>, of: &StepOutcome) -> PyResult<()> {
+        let n = of.ids.len();
+        (self.draft_time, self.verify_time, self.len) = (of.draft_time.as_s(), of.verify_time.as_s(), n);
+        self.counts.reserve(py, n)?;
+        for (column, values) in [of.ids, of.drafted, of.verified, of.accepted].into_iter().enumerate() {
+            self.counts.set(column, values.iter().map(|&v| i64::from(v)));
+        }
+        self.counts.show(py)
+    }
+}

@@ -1,0 +1,73 @@
+//! Long work for Python: beside the interpreter, with progress, and ended by Ctrl-C in order.
+
+use crate::errors;
+use foretoken_run::guard::guarded;
+use foretoken_run::{bar, interrupt};
+use foretoken_spec::problem::{Problem, Result};
+use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often progress is told and Ctrl-C is looked for.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Does the work on a thread of its own, one piece at a time in a process. `progress` is called with the count so far and the whole count; `None` is nobody.
+///
+/// # Errors
+/// What went wrong; Ctrl-C, once the work has ended in order.
+pub fn work<T: Send>(
+    py: Python<'_>,
+    progress: &Bound<'_, PyAny>,
+    job: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
+    bar::elsewhere();
+    let (done, mut answer) = channel();
+    let mut interrupted = None;
+    let result = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _alone = interrupt::begin();
+            errors::begin();
+            // Nobody waits for it any more: nobody is there to be told.
+            let _ = done.send(guarded("the run", job).and_then(|result| result));
+        });
+        loop {
+            let (got, back) = py.detach(move || (answer.recv_timeout(EVERY), answer));
+            answer = back;
+            match got {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Disconnected) => return Err(Problem::failed("the work ended without a word")),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let told = py.check_signals().and_then(|()| match progress.is_none() {
+                true => Ok(()),
+                false => progress.call1(bar::so_far()).map(drop),
+            });
+            if let Err(e) = told {
+                interrupted.get_or_insert(e);
+                interrupt::ask();
+            }
+        }
+    });
+    if !progress.is_none() {
+        progress.call1(bar::so_far())?;
+    }
+    match (result, interrupted) {
+        (Ok(result), None) => Ok(result),
+        (Ok(_), Some(e)) => Err(e),
+        (Err(problem), _) => Err(errors::of(py, &problem)),
+    }
+}
+
+/// Threads that Python knows as long as they live: a hook would make and drop the interpreter's state of its thread else.
+///
+/// # Errors
+/// There are no more threads to be had.
+pub fn pool(threads: Option<usize>) -> Result<ThreadPool> {
+    let threads = threads.unwrap_or_else(|| foretoken_run::machine::cores() as usize).max(1);
+    let spawn = |thread: rayon::ThreadBuilder| {
+        std::thread::Builder::new().spawn(move || Python::attach(|py| py.detach(|| thread.run()))).map(drop)
+    };
+    let pool = ThreadPoolBuilder::new().num_threads(threads).spawn_handler(spawn).build();
+    pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
+}

@@ -1,0 +1,138 @@
+"""Sweeps on a real cluster of two Ray nodes on this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import presets
+import pytest
+from conftest import EXPERIMENT, digests
+
+import foretoken
+from foretoken import BadInput, Error
+
+ray = pytest.importorskip("ray", reason="SKIPPED sweeps on Ray: it is not installed")
+import foretoken.ray as clusters  # noqa: E402
+from ray.cluster_utils import Cluster  # noqa: E402
+
+
+@pytest.fixture
+def cluster():
+    """A head without processors, so that it runs no task, and two nodes."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    # Tasks find what tests import.
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    ray.init(address=cluster.address, runtime_env={"env_vars": {"PYTHONPATH": path}}, log_to_driver=False)
+    yield cluster, nodes
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def sweep(seeds=12, **changes):
+    return {**EXPERIMENT, "seeds": list(range(1, seeds + 1)), "output": {"steps": False}, **changes}
+
+
+def test_a_sweep_is_what_one_machine_makes(cluster, tmp_path):
+    policies = ["autoregressive", "fixed", presets.SmartspecInPython]
+    whole = foretoken.run(sweep(), output=tmp_path / "whole", policies=policies)
+    swept = clusters.sweep(sweep(), output=tmp_path / "swept", shards=6, policies=policies)
+    assert digests(swept.path) == digests(whole.path)
+    assert clusters.sweep(sweep(), output=tmp_path / "swept", policies=policies).path == swept.path
+
+
+def test_a_node_dies_midway_and_nothing_is_lost(cluster, tmp_path):
+    hosts, nodes = cluster
+    policies = ["autoregressive", presets.AdaspecInPython]
+    experiment = sweep(60)
+    whole = foretoken.run(experiment, output=tmp_path / "whole", figures=False, policies=policies)
+    folder = tmp_path / "swept"
+    script = f"""
+    import os, sys, time
+    from pathlib import Path
+    cells = Path({str(folder / "cells")!r})
+    while not cells.is_dir() or len(os.listdir(cells)) < 20:
+        time.sleep(0.02)
+    """
+    watcher = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
+    import threading
+
+    def kill():
+        watcher.wait()
+        hosts.remove_node(nodes[0], allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    swept = clusters.sweep(experiment, output=folder, shards=8, figures=False, policies=policies)
+    killer.join()
+    assert len([n for n in ray.nodes() if n["Alive"]]) == 2, "one of three is gone"
+    assert digests(swept.path) == digests(whole.path)
+
+
+def test_ctrl_c_leaves_a_folder_that_goes_on(cluster, tmp_path):
+    hosts, _ = cluster
+    script = tmp_path / "sweep.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import ray
+        import foretoken.ray, presets
+        from conftest import EXPERIMENT
+        experiment = {{**EXPERIMENT, "seeds": list(range(1, 301)), "output": {{"steps": False}}}}
+        ray.init(address={hosts.address!r}, log_to_driver=False, runtime_env={{"env_vars": {{"PYTHONPATH": sys.path[0]}}}})
+        try:
+            foretoken.ray.sweep(
+                experiment, output="swept", shards=8, figures=False, policies=["autoregressive", presets.AdaspecInPython]
+            )
+        except KeyboardInterrupt as e:
+            print("ended:", e)
+            raise SystemExit(130)
+        """)
+    )
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    cells = tmp_path / "swept" / "cells"
+    until = time.monotonic() + 90
+    while time.monotonic() < until and (not cells.is_dir() or len(os.listdir(cells)) < 20):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=90)
+    assert process.returncode == 130 and "what was finished is kept" in said, said
+    kept = set(os.listdir(cells))
+    assert 20 <= len(kept) < 600
+    experiment = sweep(300)
+    policies = ["autoregressive", presets.AdaspecInPython]
+    swept = clusters.sweep(experiment, output=tmp_path / "swept", figures=False, policies=policies)
+    assert swept.summary.height == 600
+
+
+def test_what_fails_is_told_and_the_rest_is_there(cluster, tmp_path):
+    policies = ["autoregressive", presets.Failing, "fixed"]
+    with pytest.raises(BadInput, match="ZeroDivisionError"):
+        clusters.sweep(sweep(4), output=tmp_path / "swept", shards=2, policies=policies)
+    told = foretoken.state(tmp_path / "swept")
+    assert sum(s["finished"] for s in told["shards"]) == 8 and len(told["failures"]) == 4
+
+
+def test_shards_are_checked(cluster, tmp_path):
+    with pytest.raises(BadInput, match="0 shards"):
+        clusters.sweep(sweep(4), output=tmp_path / "swept", shards=0)
+    with pytest.raises(BadInput, match="5 shards"):
+        clusters.sweep(sweep(4), output=tmp_path / "swept", shards=5)
+
+
+def test_a_cluster_that_is_not_there(tmp_path):
+    with pytest.raises(Error, match="no Ray cluster at 127.0.0.1:1"):
+        clusters.sweep(sweep(2), output=tmp_path / "swept", address="127.0.0.1:1")
+
+
+def test_without_ray(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Error, match="Ray is not installed") as caught:
+        clusters.sweep(sweep(2), output=tmp_path / "swept")
+    assert "pip install" in caught.value.hint

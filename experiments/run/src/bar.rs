@@ -1,0 +1,51 @@
+//! How far long work is: a bar on a terminal, nothing elsewhere, and the same counts for a program that draws its own.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static DONE: AtomicU64 = AtomicU64::new(0);
+static OF: AtomicU64 = AtomicU64::new(0);
+static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+
+/// From now on no bar is drawn: the program draws its own.
+pub fn elsewhere() {
+    ELSEWHERE.store(true, Ordering::Relaxed);
+}
+
+/// What is done of the work that began last, and of how much.
+pub fn so_far() -> (u64, u64) {
+    (DONE.load(Ordering::Relaxed), OF.load(Ordering::Relaxed))
+}
+
+/// Counts pieces of work as they end.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// For `of` pieces of work, called `pieces`.
+    pub fn new(of: u64, pieces: &str) -> Bar {
+        DONE.store(0, Ordering::Relaxed);
+        OF.store(of, Ordering::Relaxed);
+        let drawn = std::io::stderr().is_terminal() && !ELSEWHERE.load(Ordering::Relaxed);
+        let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let template = format!("{{bar:30}} {{pos}}/{{len}} {pieces}  {{elapsed}} (left: {{eta}})  {{msg}}");
+        let style = ProgressStyle::with_template(&template).expect("the template is constant but for one word");
+        Bar(ProgressBar::with_draw_target(Some(of), target).with_style(style))
+    }
+
+    /// So many pieces ended.
+    pub fn inc(&self, pieces: u64) {
+        DONE.fetch_add(pieces, Ordering::Relaxed);
+        self.0.inc(pieces);
+    }
+
+    /// What is at work.
+    pub fn say(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    /// All is done, or nobody goes on.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

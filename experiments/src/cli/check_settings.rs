@@ -1,0 +1,26 @@
+//! `--check-settings`.
+
+use clap::ValueEnum;
+use foretoken_run::inert::Check;
+
+/// When a run is tried again without its settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CheckSettings {
+    /// As far as a quarter of the run's work goes, or a few seconds
+    #[default]
+    Auto,
+    /// All of them, on the whole run
+    Always,
+    /// Swept ones alone, which costs nothing
+    Never,
+}
+
+impl From<CheckSettings> for Check {
+    fn from(when: CheckSettings) -> Self {
+        match when {
+            CheckSettings::Auto => Self::Auto,
+            CheckSettings::Always => Self::Always,
+            CheckSettings::Never => Self::Never,
+        }
+    }
+}
