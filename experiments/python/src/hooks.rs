@@ -56,9 +56,12 @@ fn let_go<T: Lent>(py: Python<'_>, lent: &Lending<T>) -> PyResult<()> {
         return Ok(());
     }
     // A frame in a cycle of references is not gone yet.
-    py.import("gc")?.call_method0("collect")?;
-    if !lent.is_still_kept(py)? {
-        return Ok(());
+    let gc = py.import("gc")?;
+    for generation in [0, 2] {
+        gc.call_method1("collect", (generation,))?;
+        if !lent.is_still_kept(py)? {
+            return Ok(());
+        }
     }
     let kept = "it keeps the batch, its drafts, its outcome or one of their arrays, which change with the next call";
     Err(PyValueError::new_err(format!("{kept}: keep a copy (`.copy()`)")))

@@ -50,8 +50,6 @@ def equal(results, ours, preset):
     ids=["plain", "loaded", "parallel", "vllm-0.33"],
 )
 def test_a_policy_in_python_is_the_preset_bit_for_bit(experiment, ours, preset, changes):
-    if "eagle" in str(preset) and ("hardware__drafting" in changes or "engine__version" in changes):
-        pytest.skip("trees are for engines that draft at the start, one level a pass")
     experiment["policies"] = [{"autoregressive": {}}, preset if isinstance(preset, dict) else {preset: {}}]
     if preset == "smartspec":
         changes = {**changes, "acceptance__source": {"constant": {"rate": 0.3}}}
@@ -295,7 +293,7 @@ def test_arrays_are_what_the_step_is(experiment):
 
     foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1])
     # More than there was room for at first.
-    changes = {"engine__max_num_seqs": 64, "workload__arrivals": {"closed-loop": {"clients": 40}}}
+    changes = {"engine__max_num_seqs": 64, "workload__arrivals": {"closed-loop": 40}}
     foretoken.run(experiment, figures=False, check_settings="never", policies=[Looking], seeds=[1], **changes)
     assert max(seen) > 32
 

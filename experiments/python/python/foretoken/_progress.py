@@ -1,14 +1,14 @@
 """Progress in a notebook and in a terminal."""
 
 import contextlib
+import importlib.util
 import sys
-
-from tqdm.auto import tqdm
 
 
 def _in_a_notebook():
-    shell = sys.modules.get("IPython")
-    return bool(shell and shell.get_ipython() and shell.get_ipython().__class__.__name__ == "ZMQInteractiveShell")
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 @contextlib.contextmanager
@@ -19,6 +19,11 @@ def shown(wanted, unit):
     if not wanted:
         yield None
         return
+    # A notebook's own bar is a widget, and widgets may not be there.
+    if _in_a_notebook() and importlib.util.find_spec("ipywidgets"):
+        from tqdm.notebook import tqdm
+    else:
+        from tqdm import tqdm
     with tqdm(total=0, unit=f" {unit}", leave=False) as bar:
 
         def tell(done, of):
