@@ -3,6 +3,7 @@
 Ray is not installed with Foretoken: ``pip install 'foretoken[ray]'``, or the Ray that the cluster has.
 """
 
+import socket
 import time
 from pathlib import Path
 
@@ -118,10 +119,18 @@ def _connect(ray, address):
     if address is None and ray.is_initialized():
         return
     try:
+        _reach(address)
         ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, OSError, RuntimeError, TimeoutError, ValueError) as error:
         hint = "is the cluster up, and its version of Ray and Python the one here? Without an address Ray starts by itself"
         raise Error(f"no Ray cluster at {address or 'the usual place'}: {error}", hint=hint) from error
+
+
+def _reach(address):
+    """Raises where nobody listens: Ray itself looks for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _shards(ray, folder, comparisons, cells, wanted):
@@ -130,7 +139,8 @@ def _shards(ray, folder, comparisons, cells, wanted):
     if begun:
         of = int(begun[0].stem.rpartition("-of-")[2])
         if wanted not in (None, of):
-            raise BadInput(f"{folder} holds shards of {of}, and this asks for {wanted}", hint="leave `shards` out, or give another output")
+            message = f"{folder} holds shards of {of}, and this asks for {wanted}"
+            raise BadInput(message, hint="leave `shards` out, or give another output")
         return of
     if wanted is not None:
         if not 1 <= wanted <= comparisons:
@@ -172,7 +182,9 @@ def _tell(folder, failed, cells):
     told = state(folder)
     which, first = next(iter(failed.items()))
     words = getattr(first, "message", None) or str(first)
-    lines = [f"{sum(s['finished'] for s in told['shards'])} of {cells} cells are finished; {len(failed)} of {len(told['shards'])} tasks failed, first shard {which}: {words}"]
+    finished = sum(part["finished"] for part in told["shards"])
+    tasks = f"{len(failed)} of {len(told['shards'])} tasks failed"
+    lines = [f"{finished} of {cells} cells are finished; {tasks}, first shard {which}: {words}"]
     lines += [f"failed: {f['cell']}: {f['message']}" for f in told["failures"][:8]]
     kind = BadInput if told["failures"] else Error
     raise kind("\n".join(lines), hint="the same call goes on with what is missing; retry_failed=True tries again what failed") from first
