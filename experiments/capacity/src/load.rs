@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct Load {
     /// Arrivals as the experiment has them.
     base: Vec<Time>,
-    /// Their rate, requests a second.
+    /// Their rate, requests a second: on average, or in the window that is asked about.
     rate: f64,
     /// The requests that count.
     pub counted: Range<RequestId>,
@@ -57,10 +57,14 @@ impl Load {
         let of = |i: RequestId| f64::from(w.output_len[i as usize]);
         let output_tokens = counted.clone().map(of).sum::<f64>() / counted.len() as f64;
         let base: Vec<Time> = w.arrival.iter().map(|&t| t.saturating_sub(first)).collect();
-        Ok(Load { rate: f64::from(n - 1) / span, peak: peak(&base), base, counted, output_tokens })
+        let rate = match spec.window_s {
+            Some([from, to]) => counted.len() as f64 / (to - from),
+            None => f64::from(n - 1) / span,
+        };
+        Ok(Load { rate, peak: peak(&base), base, counted, output_tokens })
     }
 
-    /// The arrivals at a rate, requests a second on average.
+    /// The arrivals at a rate, requests a second: on average, or in the window.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()

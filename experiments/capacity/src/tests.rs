@@ -95,6 +95,50 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     assert!((of.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
+/// Calm for a while, busy for a while, calm again. On average half of what the busy stretch has; a window asks about that stretch alone, which carries what a steady
+/// load does.
+#[test]
+fn a_load_that_changes_is_asked_about_by_its_window() {
+    let steady =
+        ONE_SERVER.replace("requests = 20000", "requests = 6000").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7]");
+    let found = |plan: &Plan| {
+        let answer = answer(plan).unwrap();
+        (answer.capacities[0].seeds[0].req_s.unwrap(), answer.in_words())
+    };
+    let (alone, words) = found(&plan(&steady, &[]));
+    assert!(!words.contains("changes in time"), "{words}");
+    // The same requests, of which the first and the last 1,500 come four times as slowly.
+    let arrivals = Setting::new(&plan(&steady, &[]).variants[0], 7).unwrap().workload.arrival;
+    let mut at = 0.0;
+    let mut trace = "t_s,input_tokens,output_tokens\n".to_owned();
+    let mut window = [0.0, 0.0];
+    for (i, pair) in arrivals.windows(2).enumerate() {
+        let busy = (1500..5500).contains(&i);
+        match i {
+            1500 => window[0] = at,
+            5500 => window[1] = at,
+            _ => {}
+        }
+        trace += &format!("{at},16,1\n");
+        at += (pair[1] - pair[0]).as_s() * if busy { 1.0 } else { 4.0 };
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("changing.csv");
+    std::fs::write(&file, trace).unwrap();
+    let changing = steady
+        .replace("poisson = { rate = 5.0 }", &format!("trace = {{ path = {file:?} }}"))
+        .replace("lengths = { fixed = { prompt = 16, output = 1 } }\n", "")
+        .replace("requests = 6000", &format!("requests = 6000\nwindow_s = {window:?}"));
+    let of = |text: &str| Plan::of_text("x.toml", text, &[], std::path::Path::new("")).unwrap();
+    let (in_window, words) = found(&of(&changing));
+    assert!(words.contains("rates are those of the seconds"), "{words}");
+    assert!((in_window / alone - 1.0).abs() < 0.05, "{in_window} in the window, {alone} alone");
+    let whole = changing.replace(&format!("window_s = {window:?}"), "").replace("requests = 6000", "requests = 5000");
+    let (mean, words) = found(&of(&whole));
+    assert!(words.contains("the load changes in time"), "{words}");
+    assert!(mean < 0.8 * alone, "{mean} on average, {alone} steadily");
+}
+
 /// Every rate of a fine grid, tried by itself, against what the search says.
 #[test]
 fn the_search_finds_what_trying_everything_finds() {

@@ -1,21 +1,30 @@
 //! An answer as a table.
 
 use crate::answer::{Answer, Capacity};
-use foretoken_sim::metrics::Interval;
+use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
 impl Answer {
     /// What is asked, in words.
     pub fn question(&self) -> String {
-        let slo = self.capacities.iter().flat_map(|c| &c.seeds).map(|s| s.slo).next().unwrap_or_default();
-        let bound = |name: &str, s: Option<f64>| s.map(|s| format!("{name} within {} ms", trimmed(1e3 * s)));
-        let bounds: Vec<String> = [bound("TTFT", slo.ttft_s), bound("TPOT", slo.tpot_s), bound("E2E", slo.e2e_s)]
-            .into_iter()
-            .flatten()
-            .collect();
+        let bounds =
+            [("TTFT", (|s| s.ttft_s) as fn(&Slo) -> Option<f64>), ("TPOT", |s| s.tpot_s), ("E2E", |s| s.e2e_s)];
+        let bounds: Vec<String> = bounds.into_iter().filter_map(|(name, of)| self.bound(name, of)).collect();
         let own = if bounds.is_empty() { "their own bounds".to_owned() } else { bounds.join(", ") };
         let window = self.window_s.map_or(String::new(), |[a, b]| format!(", of the seconds {a} to {b}"));
         format!("{} % of requests{window} keep {own}", trimmed(100.0 * self.share))
+    }
+
+    /// A bound in words: where it is scaled, or swept, from the least to the greatest.
+    fn bound(&self, name: &str, of: fn(&Slo) -> Option<f64>) -> Option<String> {
+        let all = self.capacities.iter().flat_map(|c| &c.seeds).filter_map(|s| of(&s.slo));
+        let (least, most) = all.fold((f64::INFINITY, 0.0f64), |(least, most), s| (least.min(s), most.max(s)));
+        let [from, to] = [least, most].map(|s| trimmed(1e3 * s));
+        match least.is_finite() {
+            false => None,
+            true if from == to => Some(format!("{name} within {to} ms")),
+            true => Some(format!("{name} within {from} to {to} ms")),
+        }
     }
 
     /// The table and what is to be known of it.
@@ -48,7 +57,10 @@ impl Answer {
             }
         }
         let peak = self.capacities.iter().flat_map(|c| &c.seeds).map(|s| s.peak).fold(0.0, f64::max);
-        if peak > VARIES && self.window_s.is_none() {
+        if let Some([from, to]) = self.window_s {
+            writeln!(text, "rates are those of the seconds {from} to {to}, as the experiment has them: they are stretched with the load")
+                .expect("a string grows");
+        } else if peak > VARIES {
             writeln!(text, "the load changes in time: {peak:.1} times the mean rate in its busiest twentieth. Rates are means; capacity.window_s asks for one stretch of it")
                 .expect("a string grows");
         }

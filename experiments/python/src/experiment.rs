@@ -4,7 +4,7 @@ use crate::work::{pool, work};
 use foretoken_capacity::kept::write as write_capacity;
 use foretoken_capacity::plan::load as load_capacity;
 use foretoken_capacity::run::run as search;
-use foretoken_run::cells::{Folder, Mode, Shard, Speed};
+use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard, Speed};
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
 use foretoken_run::merge::{self, Merged, Ran};
@@ -160,7 +160,7 @@ pub fn shard(
 ) -> PyResult<usize> {
     let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
     work(py, progress, || {
-        let plan = Plan::load(&folder.join(foretoken_run::cells::EXPERIMENT), &[])?;
+        let plan = Plan::load(&folder.join(EXPERIMENT), &[])?;
         match merge::run_shard(&plan, &folder, shard, true, retry_failed, &pool(threads)?)? {
             Ran::Before => Ok(0),
             Ran::Now { cells, .. } => Ok(cells),

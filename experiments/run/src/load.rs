@@ -1,6 +1,6 @@
 //! From a file and `--set` arguments to a [`Plan`].
 
-use crate::plan::{Derived, Entrant, Plan, Variant, path_from};
+use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
 use crate::{bound, papers};
 use foretoken_policies::{PolicySpec, from_sglang_json};
@@ -85,7 +85,7 @@ impl Plan {
     pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
         let mut document = self.variants[variant].document();
         let filled = &self.variants[variant].filled;
-        filled.keys.iter().chain([&Path::of("paper")]).for_each(|path| document.remove(path));
+        filled.keys.iter().chain(&["paper", "sweep_order"].map(Path::of)).for_each(|path| document.remove(path));
         change(&mut document)?;
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
@@ -252,6 +252,7 @@ fn resolve(
     for (path, sweep) in sweeps {
         path.put(&mut value, sweep.clone());
     }
+    put_order(&mut value, sweeps);
     Ok(value)
 }
 
@@ -322,13 +323,25 @@ mod tests {
     #[test]
     fn resolving_is_idempotent() {
         for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
-            let sets = ["engine.max_num_seqs={ sweep = [16, 64] }".to_owned(), "slo.ttft_s=0.5".to_owned()];
+            // In another order than the one in which values are written.
+            let sets = [
+                "workload.requests={ sweep = [50, 20] }",
+                "engine.max_num_seqs={ sweep = [16, 64] }",
+                "slo.ttft_s=0.5",
+            ];
+            let sets = sets.map(str::to_owned);
             let plan = Plan::load(&shipped(name), &sets).unwrap();
             let text = to_toml(&plan.resolved).unwrap();
             let again = Plan::of(Document::parse("resolved", &text).unwrap(), FilePath::new("")).unwrap();
             assert_eq!(plan.resolved, again.resolved);
             assert_eq!(plan.digest(), again.digest());
-            assert_eq!((plan.cells(), plan.variants.len()), (again.cells(), 2));
+            assert_eq!((plan.cells(), plan.variants.len()), (again.cells(), 4));
+            let choices = |plan: &Plan| plan.variants.iter().map(|v| v.choices.clone()).collect::<Vec<_>>();
+            assert_eq!(choices(&plan), choices(&again), "the first sweep of the text varies slowest");
+            assert!(choices(&plan)[0][0].path.starts_with("workload"), "{:?}", choices(&plan)[0]);
+            let asked = plan.asked_for(FilePath::new("")).unwrap();
+            let asked = Plan::of(Document::parse("asked", &asked).unwrap(), FilePath::new("")).unwrap();
+            assert_eq!((plan.digest(), choices(&plan)), (asked.digest(), choices(&asked)));
         }
     }
 

@@ -143,7 +143,7 @@ pub fn merge(path: &Path, how: impl FnOnce(&Plan) -> How, pool: &ThreadPool) -> 
     let (folder, manifest) = shared(path)?;
     let marks = Marks::of(&folder)?;
     let lock = marks.merging()?;
-    let plan = Plan::load(&path.join(EXPERIMENT), &[])?;
+    let plan = Plan::load(&folder.shards().join(EXPERIMENT), &[])?;
     if plan.digest() != manifest.digest {
         let message =
             format!("{}: the files that the experiment reads are not those that its shards read", path.display());

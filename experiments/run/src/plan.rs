@@ -106,6 +106,15 @@ impl Plan {
         to_toml(&self.resolved_with(&moved))
     }
 
+    /// The experiment as it was asked for, with its overrides and without defaults, as TOML for the folder `results`: it gives the same plan again, and
+    /// tells what somebody gave from what is usual.
+    pub fn asked_for(&self, results: &FilePath) -> Result<String> {
+        let mut value: toml::Value = self.document.read()?;
+        rename_paths(&mut value, &|given| self.relative.get(given).map(|file| path_from(results, file)));
+        put_order(&mut value, &self.document.sweeps(&["policies"])?);
+        to_toml(&value)
+    }
+
     /// Identifies everything that decides the results: experiment, the bytes of its files (not where they lie), and
     /// version.
     pub fn digest(&self) -> String {
@@ -140,11 +149,7 @@ impl Plan {
     /// The resolved experiment with the paths in its workload and its acceptance, and that of its profile, renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
-        for table in ["workload", "live", "observe", "acceptance"] {
-            value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
-        }
-        let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
-        profile.into_iter().for_each(|profile| rename_strings(profile, rename));
+        rename_paths(&mut value, rename);
         value
     }
 
@@ -208,6 +213,24 @@ impl Plan {
 
 pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
     toml::to_string(value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
+}
+
+/// Renames the paths in a document's workload and acceptance, and that of its profile.
+fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
+    for table in ["workload", "live", "observe", "acceptance"] {
+        value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
+    }
+    let profile = value.get_mut("hardware").and_then(|hardware| hardware.get_mut("profile"));
+    profile.into_iter().for_each(|profile| rename_strings(profile, rename));
+}
+
+/// Says which sweep varies slowest, where there are several: their places in the text are lost in a value.
+pub(crate) fn put_order(value: &mut toml::Value, sweeps: &[(Path, toml::Value)]) {
+    let order = sweeps.iter().map(|(path, _)| toml::Value::String(path.to_string())).collect();
+    match sweeps.len() {
+        0 | 1 => Path::of("sweep_order").remove(value),
+        _ => Path::of("sweep_order").put(value, toml::Value::Array(order)),
+    }
 }
 
 fn rename_strings(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {

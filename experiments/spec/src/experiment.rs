@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Top-level keys that are the same for every cell.
-pub const UNSWEPT: [&str; 6] = ["name", "seeds", "policies", "capacity", "output", "paper"];
+pub const UNSWEPT: [&str; 7] = ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper"];
 
 /// One experiment without sweeps.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -27,6 +27,9 @@ pub struct Experiment {
     /// One replication each.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
+    /// Paths of swept values, the one that varies slowest first; absent, and behind those that are named, as they stand in the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweep_order: Vec<String>,
     /// The policies to compare, in the order of the table.
     pub policies: Vec<PolicySpec>,
     /// The true cost of forward passes.

@@ -13,17 +13,18 @@ policies = [{ fixed = { k = { sweep = [1, 3] } } }, { adaspec = {} }, { oracle-g
 target = { linear = { alpha_s = 0.3e-6, gamma_s = 55e-6, delta_s = 11e-3 } }
 draft = { linear = { alpha_s = 0.0, gamma_s = 5e-6, delta_s = 1e-3 } }
 
-[engine]
-max_num_seqs = 8
-num_gpu_blocks = 4000
-
 [workload]
 arrivals = { poisson = { rate = { sweep = [2.0, 6.0] } } }
 lengths = { trace = { path = "traces/t.csv" } }
 requests = 60
 
+[engine]
+max_num_seqs = 8
+num_gpu_blocks = 4000
+
+# What is not given here is not said to do nothing, wherever it is put together.
 [acceptance.source]
-constant = { rate = 0.7 }
+mixture = {}
 
 [slo]
 adaspec-scale = 1.0
@@ -69,8 +70,13 @@ fn is_that_of_one_machine(place: &Place, printed: &str) {
 
 #[test]
 fn shards_in_any_order_are_what_one_machine_makes() {
+    // Two sweeps, and the first one in the file is not the first one in the alphabet.
+    let two_sweeps = on_a_trace();
+    let text = ON_A_TRACE.replace("max_num_seqs = 8", "max_num_seqs = { sweep = [8, 2] }");
+    std::fs::write(two_sweeps.path("x.toml"), text).unwrap();
     for (place, order) in [
         (on_a_trace(), ["3/4", "1/4", "4/4", "2/4"].as_slice()),
+        (two_sweeps, &["2/3", "1/3", "3/3"]),
         (Place::new(), &["2/2", "1/2"]),
         (Place::new(), &["1/1"]),
     ] {

@@ -146,6 +146,9 @@ impl Folder {
             return Err(folder.not_empty());
         }
         folder.replan(plan)?;
+        // What somebody gave is told of when it did nothing; the experiment beside the results has all defaults, too.
+        let asked = plan.asked_for(&folder.shards())?;
+        Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
         Ok((folder, false))
     }
 

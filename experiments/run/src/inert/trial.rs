@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 /// What is not the experiment's setting but its frame, and the tables of commands other than `run`: a file is shared with them.
-const NOT_TRIED: [&str; 8] = ["name", "seeds", "output", "paper", "live", "validate", "observe", "capacity"];
+const NOT_TRIED: [&str; 9] =
+    ["name", "seeds", "sweep_order", "output", "paper", "live", "validate", "observe", "capacity"];
 
 /// A setting, and what to try in its place.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! `{ sweep = [a, b] }` in place of any value: one document becomes several, one for each combination.
 //!
-//! The first sweep in the file varies slowest. A sweep inside a policy of the list makes several policies of it
+//! The first sweep in the file varies slowest, unless `sweep_order` says otherwise: a text that was written anew has another order. A sweep inside a policy of the list makes several policies of it
 //! instead, so that `{ fixed = { k = { sweep = [1, 3, 5] } } }` is three entries of one comparison.
 
 use super::{Document, Node, Path, Step};
@@ -61,21 +61,22 @@ impl Document {
     /// multiply in place, `fixed` the keys at the top that must not be swept.
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
+        let order = self.sweep_order()?;
         let mut variants = Vec::new();
         let all = Picked::from(self.clone());
-        self.expand(fixed, Variant { choices: Vec::new(), picked: all }, &mut variants)?;
+        self.expand((fixed, &order), Variant { choices: Vec::new(), picked: all }, &mut variants)?;
         Ok(variants)
     }
 
-    /// Every outermost sweep with its path, as plain TOML, in the order of the text. Those below the keys in `except`
+    /// Every outermost sweep with its path, as plain TOML, the one that varies slowest first. Those below the keys in `except`
     /// are left out.
     pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
         let mut rest = self.clone();
         if let DeValue::Table(top) = rest.root.get_mut() {
             except.iter().for_each(|key| drop(top.remove(*key)));
         }
-        let mut found = Vec::new();
-        while let Some((path, _)) = rest.first_sweep(&rest.root, &Path::default())? {
+        let (order, mut found) = (self.sweep_order()?, Vec::new());
+        while let Some((path, _)) = rest.next_sweep(&order)? {
             let node = rest.get_mut(&path);
             let value = Document { sources: Vec::new(), root: node.clone() }.read()?;
             *node.get_mut() = DeValue::Boolean(false);
@@ -85,8 +86,9 @@ impl Document {
     }
 
     /// `so_far`: what the sweeps took that are replaced in this document already.
-    fn expand(self, fixed: &[&str], so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
-        let Some((path, values)) = self.first_sweep(&self.root, &Path::default())? else {
+    fn expand(self, how: (&[&str], &[Path]), so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
+        let (fixed, order) = how;
+        let Some((path, values)) = self.next_sweep(order)? else {
             if out.len() == MAX_VARIANTS {
                 return Err(Problem::bad_input(format!("the sweeps make more than {MAX_VARIANTS} combinations")));
             }
@@ -108,7 +110,7 @@ impl Document {
             let mut variant = so_far.clone();
             variant.choices.push(choice);
             variant.picked.picks.push((path.clone(), value));
-            document.expand(fixed, variant, out)?;
+            document.expand(how, variant, out)?;
         }
         Ok(())
     }
@@ -136,6 +138,35 @@ impl Document {
             self.expand_element(item, out)?;
         }
         Ok(())
+    }
+
+    /// What `sweep_order` says; what is not swept there is passed over.
+    fn sweep_order(&self) -> Result<Vec<Path>> {
+        let at = Path::of("sweep_order");
+        let Some(DeValue::Array(items)) = self.get(&at).map(|n| n.get_ref()) else { return Ok(Vec::new()) };
+        let texts = items.iter().enumerate().filter_map(|(i, item)| Some((i, item.get_ref().as_str()?)));
+        let path = |(i, text): (usize, &str)| {
+            match Path::of(text) {
+            path if self.get(&path).is_some() => Ok(path),
+            _ => Err(self
+                .problem_at(&at.then(Step::Index(i)), format!("sweep_order names `{text}`, and nothing stands there"))
+                .help("name swept values by their path, or leave sweep_order out: the first one in the file varies slowest then")),
+        }
+        };
+        texts.map(path).collect()
+    }
+
+    /// The sweep that varies slowest of those that are left, with its values.
+    fn next_sweep(&self, order: &[Path]) -> Result<Option<(Path, Vec<Node>)>> {
+        for path in order {
+            if let Some(node) = self.get(path)
+                && let DeValue::Table(table) = node.get_ref()
+                && table.contains_key("sweep")
+            {
+                return self.first_sweep(node, path);
+            }
+        }
+        self.first_sweep(&self.root, &Path::default())
     }
 
     /// The sweep that stands first in the text below `node`, with its values.
