@@ -70,6 +70,12 @@ impl Load {
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
     }
 
+    /// The lowest rate that is asked about: all requests in a third of a year, which the clock still holds.
+    pub fn floor(&self) -> f64 {
+        const LONGEST_S: f64 = 1e7;
+        self.rate * self.base[self.base.len() - 1].as_s() / LONGEST_S
+    }
+
     /// The rate that the experiment itself has.
     pub fn own_rate(&self) -> f64 {
         self.rate

@@ -71,7 +71,7 @@ impl Searcher<'_> {
         let slo = self.slo(&mut setting)?;
         let guess = GUESS.map(|by| by * load.own_rate());
         let bracket = near.or(self.spec.bracket).unwrap_or(guess);
-        let search = Search { bracket, tolerance: self.spec.tolerance };
+        let search = Search { bracket, tolerance: self.spec.tolerance, floor: load.floor() };
         let policy = &self.plan.policies[id.policy].spec;
         let mut probes = self.store.load(id);
         let end = loop {

@@ -33,9 +33,11 @@ pub struct Search {
     pub bracket: [f64; 2],
     /// How near the ends of the last bracket are, as a share.
     pub tolerance: f64,
+    /// A rate at which requests hardly ever meet: where it is not carried, nothing is.
+    pub floor: f64,
 }
 
-/// The bracket grows no further than this many doublings.
+/// The bracket grows upwards no further than this many doublings.
 const DOUBLINGS: i32 = 24;
 /// Rates that are tried once the answer is known, as multiples of it: to see that more load is carried worse.
 const CHECKS: [f64; 5] = [1.5, 1.15, 0.85, 0.7, 0.5];
@@ -48,9 +50,9 @@ impl Search {
         let below = failed.unwrap_or(f64::INFINITY);
         let carried = tried.iter().filter(|t| t.carried && t.rate < below).map(|t| t.rate).reduce(f64::max);
         match (carried, failed) {
-            (None, None) => Next::Try(low),
-            (None, Some(failed)) if failed <= low * 2f64.powi(-DOUBLINGS) => Next::Nothing,
-            (None, Some(failed)) => Next::Try(failed / 2.0),
+            (None, None) => Next::Try(low.max(self.floor)),
+            (None, Some(failed)) if failed <= self.floor => Next::Nothing,
+            (None, Some(failed)) => Next::Try((failed / 2.0).max(self.floor)),
             (Some(carried), None) if carried >= high * 2f64.powi(DOUBLINGS) => Next::Everything,
             (Some(carried), None) => Next::Try(if carried < high { high } else { 2.0 * carried }),
             (Some(carried), Some(failed)) if failed > carried * (1.0 + self.tolerance) => {
@@ -92,11 +94,12 @@ mod tests {
         }
     }
 
-    const FINE: Search = Search { bracket: [1.0, 10.0], tolerance: 0.01 };
+    const FINE: Search = Search { bracket: [1.0, 10.0], tolerance: 0.01, floor: 1e-6 };
 
     #[test]
     fn nothing_and_everything_are_answers() {
-        assert_eq!(search(FINE, |_| false).0, Next::Nothing);
+        let (end, tried) = search(FINE, |_| false);
+        assert_eq!((end, tried.last().unwrap().rate), (Next::Nothing, FINE.floor), "not less than nothing");
         assert_eq!(search(FINE, |_| true).0, Next::Everything);
     }
 
@@ -121,7 +124,7 @@ mod tests {
         /// Wherever the bracket lies, the answer is within the tolerance below the truth.
         #[test]
         fn the_answer_is_within_the_tolerance(truth in 1e-3..1e4f64, low in 1e-2..1e3f64, wide in 1.01..50.0f64, tolerance in 0.001..0.2f64) {
-            let (end, tried) = search(Search { bracket: [low, low * wide], tolerance }, |rate| rate <= truth);
+            let (end, tried) = search(Search { bracket: [low, low * wide], tolerance, floor: 1e-6 }, |rate| rate <= truth);
             let Next::Found(found) = end else { panic!("{end:?}") };
             prop_assert!(found <= truth && found * (1.0 + tolerance) >= truth, "{found} for {truth}");
             prop_assert!(Search::exceptions(&tried).is_empty());
