@@ -54,7 +54,7 @@ fn stage(decide_help: &str) -> Place {
         std::fs::write(place.path(&format!("experiments/{name}.toml")), &small).unwrap();
     }
     let promised = small.replace("adaspec-scale = 1.0", "ttft_s = 1.0");
-    let searched = format!("{promised}\n[capacity]\nrequests = 40\nwarm_up_requests = 5\n");
+    let searched = format!("{promised}\n[capacity]\nrequests = 100\nwarm_up_requests = 5\n");
     std::fs::write(place.path("experiments/capacity.toml"), searched).unwrap();
     let sglang = small.replace("{ adaspec = {} }", "{ sglang-gen1 = { ema_alpha = 0.1 } }");
     std::fs::write(place.path("experiment.toml"), sglang).unwrap();

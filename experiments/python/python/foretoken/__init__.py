@@ -4,7 +4,10 @@ Run experiments (:func:`run`), read their results (:class:`Results`), write poli
 (:func:`capacity`), and sweep on a cluster (``import foretoken.ray``).
 """
 
+from __future__ import annotations
+
 import json as _json
+from typing import Any as _Any
 
 from foretoken import _native
 from foretoken._native import Batch, Chunks, Drafts, Outcome, Tree, __version__
@@ -45,7 +48,7 @@ __all__ = [
 ]
 
 
-def policies():
+def policies() -> list[dict[str, _Any]]:
     """The policies that experiments can name.
 
     Returns
@@ -54,4 +57,5 @@ def policies():
         Each with ``name``, ``summary``, ``source``, ``sees``, ``differences``, ``sees_hidden_truth`` and ``settings``, its
         defaults as an experiment gives them.
     """
-    return _json.loads(_native.policies())
+    listed: list[dict[str, _Any]] = _json.loads(_native.policies())
+    return listed

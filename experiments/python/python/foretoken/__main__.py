@@ -1,11 +1,13 @@
 """``python -m foretoken``: the program."""
 
+from __future__ import annotations
+
 import sys
 
 from foretoken import _native
 
 
-def main():
+def main() -> None:
     sys.exit(_native.main(["foretoken", *sys.argv[1:]]))
 
 

@@ -2,7 +2,12 @@
 operations of the presets, so that a policy written on it decides as they do, to the last bit.
 """
 
+from __future__ import annotations
+
 import copy
+
+from foretoken._native import Batch
+from foretoken.policy import Belief
 
 __all__ = ["Depths", "Estimate"]
 
@@ -23,7 +28,7 @@ class Depths:
 
     __slots__ = ("at",)
 
-    def __init__(self, batch, longest):
+    def __init__(self, batch: Batch, longest: int) -> None:
         requests, contexts, gaps = ([0] * (longest + 2) for _ in range(3))
         catches_up = not batch.always_extend
         for limit, context, gap in zip(batch.limit.tolist(), batch.context.tolist(), batch.draft_gap.tolist()):
@@ -38,7 +43,7 @@ class Depths:
             gaps[depth] += gaps[depth + 1]
         self.at = list(zip(requests, contexts, gaps))
 
-    def __getitem__(self, depth):
+    def __getitem__(self, depth: int) -> tuple[int, int, int]:
         return self.at[depth] if depth < len(self.at) else (0, 0, 0)
 
 
@@ -59,7 +64,7 @@ class Estimate:
 
     __slots__ = ("_belief", "_draft_s", "_riders", "_verify_s", "passes")
 
-    def __init__(self, belief, batch):
+    def __init__(self, belief: Belief, batch: Batch) -> None:
         self._belief = belief
         self.passes = 0
         prefill, riding = batch.prefill, batch.draft_prefill
@@ -73,15 +78,15 @@ class Estimate:
         self._verify_s = belief.target.pass_s(batch.context_sum + prefill.context, len(batch) + prefill.tokens)
 
     @property
-    def step_s(self):
+    def step_s(self) -> float:
         """Believed time of the step, seconds."""
         return self._draft_s + self._verify_s
 
-    def copy(self):
+    def copy(self) -> Estimate:
         """Another one to try something with."""
         return copy.copy(self)
 
-    def deepen(self, at):
+    def deepen(self, at: tuple[int, int, int]) -> None:
         """One more draft pass, over the requests of ``depths[depth]``, whose tokens are verified. Nobody there: no pass."""
         requests, context, catch_up = at
         if requests == 0:
@@ -100,11 +105,11 @@ class Estimate:
             self._draft_s += self._belief.draft.pass_s(read, batched)
         self._verify_s += self._verify_tokens_s(requests, context + requests * (before + 1))
 
-    def drop_token(self, position):
+    def drop_token(self, position: int) -> None:
         """One draft token fewer to verify; its draft time stays. ``position``: the request's context and the token's depth."""
         self._verify_s -= self._verify_tokens_s(1, position)
 
-    def _verify_tokens_s(self, tokens, context):
+    def _verify_tokens_s(self, tokens: int, context: int) -> float:
         target = self._belief.target
         read = target.alpha_s * context if self._belief.context_reads == "per-position" else 0.0
         return target.gamma_s * tokens + read

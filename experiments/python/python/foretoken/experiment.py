@@ -1,13 +1,17 @@
 """Running experiments."""
 
+from __future__ import annotations
+
 import json
 import warnings as python_warnings
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from foretoken import _native
 from foretoken._progress import shown
 from foretoken.errors import BadInput
-from foretoken.policy import _number, registered
+from foretoken.policy import Registered, _number, registered
 from foretoken.results import Capacity, Results
 
 __all__ = ["ForetokenWarning", "capacity", "decide", "merge", "run", "shard", "state"]
@@ -18,17 +22,17 @@ class ForetokenWarning(UserWarning):
 
 
 def run(
-    experiment,
+    experiment: str | PathLike[str] | dict[str, Any],
     *,
-    output=None,
-    mode="resume",
-    threads=None,
-    figures=True,
-    check_settings="auto",
-    regret=False,
-    progress=None,
-    **overrides,
-):
+    output: str | PathLike[str] | None = None,
+    mode: str = "resume",
+    threads: int | None = None,
+    figures: bool = True,
+    check_settings: str = "auto",
+    regret: bool = False,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Results:
     """Runs an experiment.
 
     Parameters
@@ -74,7 +78,16 @@ def run(
         return Results(_said(_native.run(asked, options, regret, tell)))
 
 
-def capacity(experiment, *, output=None, mode="resume", threads=None, figures=True, progress=None, **overrides):
+def capacity(
+    experiment: str | PathLike[str] | dict[str, Any],
+    *,
+    output: str | PathLike[str] | None = None,
+    mode: str = "resume",
+    threads: int | None = None,
+    figures: bool = True,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Capacity:
     """The highest rate of requests that each policy carries within the experiment's bounds.
 
     Parameters
@@ -92,7 +105,16 @@ def capacity(experiment, *, output=None, mode="resume", threads=None, figures=Tr
         return Capacity(_said(_native.capacity(asked, options, tell)))
 
 
-def shard(experiment, which, *, output, retry_failed=False, threads=None, progress=None, **overrides):
+def shard(
+    experiment: str | PathLike[str] | dict[str, Any],
+    which: str,
+    *,
+    output: str | PathLike[str],
+    retry_failed: bool = False,
+    threads: int | None = None,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> int:
     """Runs one part of an experiment into a folder that the others share, or goes on with it.
 
     Parameters
@@ -114,10 +136,17 @@ def shard(experiment, which, *, output, retry_failed=False, threads=None, progre
     asked, _ = _experiment(experiment, overrides)
     folder, *_ = _native.begin(asked, Path(output))
     with shown(progress, "cells") as tell:
-        return _native.shard(folder, which, retry_failed, threads, tell)
+        return _native.shard(Path(folder), which, retry_failed, threads, tell)
 
 
-def merge(folder, *, figures=True, check_settings="auto", threads=None, progress=None):
+def merge(
+    folder: str | PathLike[str],
+    *,
+    figures: bool = True,
+    check_settings: str = "auto",
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Results:
     """Puts the shards in a folder together: byte for byte what one machine makes, but for the time it took.
 
     Parameters
@@ -136,7 +165,7 @@ def merge(folder, *, figures=True, check_settings="auto", threads=None, progress
         return Results(_said(_native.merge_shards(Path(folder), options, tell)))
 
 
-def state(folder):
+def state(folder: str | PathLike[str]) -> dict[str, Any]:
     """How far the shards in a folder are.
 
     Parameters
@@ -148,10 +177,11 @@ def state(folder):
     dict
         ``cells``, ``shards`` (each with ``cells``, ``finished``, ``failed``), and ``failures``.
     """
-    return json.loads(_native.state(Path(folder)))
+    told: dict[str, Any] = json.loads(_native.state(Path(folder)))
+    return told
 
 
-def decide(state, *, explain=False):
+def decide(state: str | PathLike[str] | dict[str, Any], *, explain: bool = False) -> list[dict[str, Any]]:
     """What each policy decides in one state.
 
     Parameters
@@ -167,20 +197,24 @@ def decide(state, *, explain=False):
         A decision for each policy of the state.
     """
     if isinstance(state, dict):
-        return json.loads(_native.decide("state", _json(state, "the state"), explain))
-    path = Path(state)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"cannot read the state: {error}") from None
-    return json.loads(_native.decide(str(path), text, explain))
+        name, text = "state", _json(state, "the state")
+    else:
+        name = str(state)
+        try:
+            text = Path(state).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"cannot read the state: {error}") from None
+    decisions: list[dict[str, Any]] = json.loads(_native.decide(name, text, explain))
+    return decisions
 
 
-def _experiment(experiment, overrides):
+def _experiment(
+    experiment: str | PathLike[str] | dict[str, Any], overrides: dict[str, Any]
+) -> tuple[dict[str, Any], list[Registered]]:
     """What the native side takes, and the policies in Python, which are registered now."""
-    ours = []
+    ours: list[Registered] = []
 
-    def entry(policy):
+    def entry(policy: Any) -> dict[str, Any]:
         if isinstance(policy, str):
             return {policy: {}}
         if isinstance(policy, dict):
@@ -189,7 +223,7 @@ def _experiment(experiment, overrides):
         ours.append(made)
         return made.entry
 
-    def with_policies(tables):
+    def with_policies(tables: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(tables.get("policies"), (list, tuple)):
             return tables
         return {**tables, "policies": [entry(policy) for policy in tables["policies"]]}
@@ -205,8 +239,8 @@ def _experiment(experiment, overrides):
     return {"file": file, "text": text, "sets": sets}, ours
 
 
-def _register(policies):
-    code = {}
+def _register(policies: list[Registered]) -> None:
+    code: dict[str, str] = {}
     for policy in policies:
         if code.setdefault(policy.name, policy.code) != policy.code:
             raise BadInput(
@@ -215,23 +249,25 @@ def _register(policies):
         policy.register()
 
 
-def _options(output, mode, threads, figures, check_settings):
-    output = None if output is None else Path(output)
-    return {"output": output, "mode": mode, "threads": threads, "figures": figures, "check_settings": check_settings}
+def _options(
+    output: str | PathLike[str] | None, mode: str, threads: int | None, figures: bool, check_settings: str
+) -> dict[str, Any]:
+    folder = None if output is None else Path(output)
+    return {"output": folder, "mode": mode, "threads": threads, "figures": figures, "check_settings": check_settings}
 
 
-def _json(value, what):
+def _json(value: Any, what: str) -> str:
     try:
         return json.dumps(value, default=_path, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{what}: it cannot be written as TOML: {error}") from None
 
 
-def _path(value):
+def _path(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else _number(value)
 
 
-def _said(made):
+def _said(made: tuple[str, list[str], list[str]]) -> str:
     folder, warnings, notes = made
     for text in [*warnings, *notes]:
         python_warnings.warn(text, ForetokenWarning, stacklevel=3)

@@ -1,15 +1,18 @@
 """Profiles and truth tables."""
 
+from __future__ import annotations
+
 import json
 import tomllib
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy
 import polars
 
 from foretoken import _native
-from foretoken.errors import BadInput
 from foretoken.policy import Coefficients
 
 __all__ = ["Profile", "TruthTable"]
@@ -34,11 +37,11 @@ class Profile:
         Why it is not to be trusted.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         self._costs = _native.Profile(self.path)
 
-    def pass_s(self, model, batched, context, pairs=0):
+    def pass_s(self, model: str, batched: int, context: int, pairs: int = 0) -> float:
         """Seconds of a pass, as simulations on this profile take it.
 
         Parameters
@@ -57,7 +60,7 @@ class Profile:
         """
         return self._costs.pass_s(model, batched, context, pairs)
 
-    def line(self, model):
+    def line(self, model: str) -> Coefficients:
         """The line that policies believe in.
 
         Parameters
@@ -71,27 +74,27 @@ class Profile:
         return Coefficients(*self._costs.line(model))
 
     @property
-    def context_reads(self):
+    def context_reads(self) -> str:
         return self._costs.context_reads
 
     @property
-    def noise_cv(self):
+    def noise_cv(self) -> float:
         return self._costs.noise_cv
 
     @property
-    def step_overhead_s(self):
+    def step_overhead_s(self) -> float | None:
         return self._costs.step_overhead_s
 
     @property
-    def distrust(self):
+    def distrust(self) -> str | None:
         return self._costs.distrust
 
     @cached_property
-    def tables(self):
+    def tables(self) -> dict[str, Any]:
         """All that the file says."""
         return tomllib.loads(self.path.read_text(encoding="utf-8"))
 
-    def measured(self, model):
+    def measured(self, model: str) -> polars.DataFrame:
         """The shapes that were measured; empty for a calibrated profile.
 
         Parameters
@@ -107,7 +110,7 @@ class Profile:
         names = ["kind", "requests", "tokens", "context", "seconds", "spread", "samples", "fold"]
         return polars.DataFrame(self.tables[model].get("measured", []), schema=names, orient="row")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Profile({str(self.path)!r})"
 
 
@@ -126,10 +129,10 @@ class TruthTable:
         A row an output: ``family``, ``prompt_len``, ``tokens``.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         header, families, prompts, lengths, ranks, confidences = _native.truth_table(self.path)
-        self.header = json.loads(header)
+        self.header: dict[str, Any] = json.loads(header)
         names = self.header["families"]
         columns = {"family": [names[f] for f in families], "prompt_len": prompts, "tokens": lengths}
         self.outputs = polars.DataFrame(columns)
@@ -137,11 +140,11 @@ class TruthTable:
         self._ranks = numpy.frombuffer(ranks, dtype="uint8")
         self._confidences = numpy.frombuffer(confidences, dtype="<u2")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._lengths)
 
     @cached_property
-    def positions(self):
+    def positions(self) -> polars.DataFrame:
         """A row an output position: ``output``, ``position``, ``rank`` (which guess of the draft the target's token is; null
         where nothing was drafted), ``right``, ``confidence`` (of the draft's first guess; null in tables of observed servers)."""
         starts = numpy.cumsum(self._lengths) - self._lengths
@@ -156,5 +159,5 @@ class TruthTable:
         confidence = polars.lit(None, polars.Float64) if observed else polars.col("confidence")
         return frame.with_columns(rank, (rank == 1).alias("right"), confidence.alias("confidence"))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"TruthTable({str(self.path)!r})"

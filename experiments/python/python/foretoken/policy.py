@@ -1,15 +1,20 @@
 """Policies in Python: what one is, what it is built with, what its hooks return."""
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import inspect
 import json
 import re
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from foretoken import _native
+from foretoken._native import Batch, Drafts, Outcome
 from foretoken.errors import BadInput
 
 __all__ = ["Beam", "Belief", "Coefficients", "Context", "Expansion", "Limit", "Policy"]
@@ -33,7 +38,7 @@ class Coefficients:
     gamma_s: float
     delta_s: float
 
-    def pass_s(self, context, batched):
+    def pass_s(self, context: float, batched: float) -> float:
         """Seconds of a pass."""
         return self.alpha_s * context + self.gamma_s * batched + self.delta_s
 
@@ -105,7 +110,7 @@ class Limit:
     max_depth: int | None = None
     max_tree_tokens: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.max_depth is None:
             object.__setattr__(self, "max_depth", self.depth)
         if self.max_tree_tokens is None:
@@ -125,7 +130,7 @@ class Beam:
     """
 
     topk: int
-    depth: object
+    depth: int | Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +145,8 @@ class Expansion:
         Levels, for all requests or for each.
     """
 
-    children: object
-    depth: object
+    children: Sequence[int]
+    depth: int | Sequence[int]
 
 
 class Policy:
@@ -157,9 +162,9 @@ class Policy:
         What it looks at: any of ``"confidence"``, ``"entropy"``, ``"divergence"``. What nobody wants is not made.
     """
 
-    wants = ()
+    wants: Sequence[str] = ()
 
-    def limit(self):
+    def limit(self) -> int | Limit:
         """The most it may draft for any request, asked before every step is scheduled.
 
         Returns
@@ -169,7 +174,7 @@ class Policy:
         """
         raise NotImplementedError
 
-    def drafts_for_next(self):
+    def drafts_for_next(self) -> bool:
         """Is the request that is admitted now to be drafted for, ever? ``True`` unless defined.
 
         Returns
@@ -178,7 +183,7 @@ class Policy:
         """
         return True
 
-    def max_batch(self, batch):
+    def max_batch(self, batch: Batch) -> int | None:
         """How many requests, from the first, take part in this step; all unless defined.
 
         Parameters
@@ -192,7 +197,7 @@ class Policy:
         """
         return None
 
-    def propose(self, batch):
+    def propose(self, batch: Batch) -> int | Sequence[int] | Beam | Expansion:
         """How many tokens are drafted, before drafting.
 
         Parameters
@@ -209,7 +214,7 @@ class Policy:
         """
         raise NotImplementedError
 
-    def keep_drafting(self, batch, drafts):
+    def keep_drafting(self, batch: Batch, drafts: Drafts) -> bool | Sequence[bool]:
         """Does drafting go on? Asked after each draft pass; ``True`` unless defined.
 
         Parameters
@@ -226,7 +231,7 @@ class Policy:
         """
         return True
 
-    def select(self, batch, drafts):
+    def select(self, batch: Batch, drafts: Drafts) -> int | Sequence[int] | Sequence[Sequence[bool]] | None:
         """What is verified; all of it unless defined.
 
         Parameters
@@ -242,7 +247,7 @@ class Policy:
         """
         return None
 
-    def observe(self, outcome):
+    def observe(self, outcome: Outcome) -> None:
         """What a step brought.
 
         Parameters
@@ -252,7 +257,7 @@ class Policy:
             ``verify_time`` are seconds; ``drafts`` as before, with ``divergence`` where it is wanted.
         """
 
-    def request_finished(self, id):
+    def request_finished(self, id: int) -> None:
         """A request has ended: what is remembered of it can go.
 
         Parameters
@@ -260,7 +265,7 @@ class Policy:
         id : int
         """
 
-    def warnings(self):
+    def warnings(self) -> list[str]:
         """What a user should be told at the end of a run.
 
         Returns
@@ -288,13 +293,13 @@ class Registered:
 
     name: str
     code: str
-    defaults: dict
-    settings: dict
+    defaults: dict[str, Any]
+    settings: dict[str, Any]
     summary: str
     source: str
-    factory: object
+    factory: Callable[..., Any]
 
-    def register(self):
+    def register(self) -> None:
         """Makes it known in this process."""
         try:
             _native.register(self.name, self.code, json.dumps(self.defaults), self.summary, self.source, self.factory)
@@ -304,14 +309,14 @@ class Registered:
             ) from None
 
     @property
-    def entry(self):
+    def entry(self) -> dict[str, dict[str, Any]]:
         """As an experiment has it."""
         return {self.name: self.settings}
 
 
-def registered(policy):
+def registered(policy: Any) -> Registered:
     """A class or factory, or a ``functools.partial`` of one, as a :class:`Registered`."""
-    given = {}
+    given: dict[str, Any] = {}
     factory = policy
     while isinstance(factory, functools.partial):
         if factory.args:
@@ -339,34 +344,35 @@ def registered(policy):
     return Registered(name, _code(factory), _plain(where, defaults), _plain(where, settings), summary, where, factory)
 
 
-def _called(factory):
+def _called(factory: Any) -> str:
     module = getattr(factory, "__module__", None) or "?"
     return f"{module}.{getattr(factory, '__qualname__', type(factory).__qualname__)}"
 
 
-def _kebab_case(name):
+def _kebab_case(name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", name)
     return words.replace("_", "-").strip("-").lower()
 
 
-def _plain(where, settings):
+def _plain(where: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Settings that results can keep."""
     try:
-        return json.loads(json.dumps(settings, default=_number, allow_nan=False))
+        plain: dict[str, Any] = json.loads(json.dumps(settings, default=_number, allow_nan=False))
+        return plain
     except (TypeError, ValueError) as error:
         raise BadInput(f"{where}: settings are numbers, texts, lists and tables, and results keep them: {error}") from None
 
 
-def _number(value):
+def _number(value: Any) -> Any:
     """numpy's numbers and arrays as Python's."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is none of these")
 
 
-def _code(factory):
+def _code(factory: Any) -> str:
     """Digest of what a policy does, as far as its source tells: its module, or the class itself in a notebook."""
-    module = sys.modules.get(getattr(factory, "__module__", None))
+    module = sys.modules.get(getattr(factory, "__module__", None) or "")
     file = getattr(module, "__file__", None)
     if file and Path(file).suffix == ".py" and Path(file).is_file():
         source = Path(file).read_bytes()
@@ -376,7 +382,7 @@ def _code(factory):
     return hashlib.blake2b(_called(factory).encode() + b"\0" + source, digest_size=8).hexdigest()
 
 
-def _source(of):
+def _source(of: Any) -> str:
     try:
         return inspect.getsource(of)
     except (OSError, TypeError):

@@ -3,14 +3,20 @@
 Ray is not installed with Foretoken: ``pip install 'foretoken[ray]'``, or the Ray that the cluster has.
 """
 
+from __future__ import annotations
+
 import socket
 import time
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from foretoken import _native
 from foretoken._progress import shown
 from foretoken.errors import BadInput, Error
 from foretoken.experiment import _experiment, merge, state
+from foretoken.policy import Registered
+from foretoken.results import Results
 
 __all__ = ["sweep"]
 
@@ -21,18 +27,18 @@ TASKS_A_CPU = 4
 
 
 def sweep(
-    experiment,
+    experiment: str | PathLike[str] | dict[str, Any],
     *,
-    address=None,
-    output=None,
-    shards=None,
-    retries=3,
-    retry_failed=False,
-    figures=True,
-    check_settings="auto",
-    progress=None,
-    **overrides,
-):
+    address: str | None = None,
+    output: str | PathLike[str] | None = None,
+    shards: int | None = None,
+    retries: int = 3,
+    retry_failed: bool = False,
+    figures: bool = True,
+    check_settings: str = "auto",
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Results:
     """Runs an experiment on a Ray cluster: its shards are tasks of one processor each.
 
     Every finished cell is on the shared folder at once; what a lost node had finished is not run again. Policies in Python
@@ -73,20 +79,19 @@ def sweep(
     """
     ray = _ray()
     asked, ours = _experiment(experiment, overrides)
-    folder, comparisons, cells, complete = _native.begin(asked, None if output is None else Path(output))
-    folder = Path(folder).resolve()
+    begun, comparisons, cells, complete = _native.begin(asked, None if output is None else Path(output))
+    folder = Path(begun).resolve()
     if complete:
         return merge(folder)
     _connect(ray, address)
-    shards = _shards(ray, folder, comparisons, cells, shards)
+    of = _shards(ray, folder, comparisons, cells, shards)
     task = ray.remote(_shard).options(num_cpus=1, max_retries=retries)
     # Sent once, not with each task.
     policies = ray.put(ours)
     waiting = {
-        task.remote(str(folder), f"{i}/{shards}", policies, retries, retry_failed): f"{i}/{shards}"
-        for i in range(1, shards + 1)
+        task.remote(str(folder), f"{i}/{of}", policies, retries, retry_failed): f"{i}/{of}" for i in range(1, of + 1)
     }
-    failed = {}
+    failed: dict[str, BaseException] = {}
     with shown(progress, "cells") as tell:
         try:
             while waiting:
@@ -107,7 +112,7 @@ def sweep(
     return merge(folder, figures=figures, check_settings=check_settings, progress=progress)
 
 
-def _ray():
+def _ray() -> Any:
     try:
         import ray
     except ImportError:
@@ -115,7 +120,7 @@ def _ray():
     return ray
 
 
-def _connect(ray, address):
+def _connect(ray: Any, address: str | None) -> None:
     if address is None and ray.is_initialized():
         return
     try:
@@ -126,14 +131,14 @@ def _connect(ray, address):
         raise Error(f"no Ray cluster at {address or 'the usual place'}: {error}", hint=hint) from error
 
 
-def _reach(address):
+def _reach(address: str | None) -> None:
     """Raises where nobody listens: Ray itself looks for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-def _shards(ray, folder, comparisons, cells, wanted):
+def _shards(ray: Any, folder: Path, comparisons: int, cells: int, wanted: int | None) -> int:
     """How many shards; those of an earlier call go on."""
     begun = sorted(folder.glob("shards/*-of-*.json"))
     if begun:
@@ -150,7 +155,7 @@ def _shards(ray, folder, comparisons, cells, wanted):
     return max(1, min(comparisons, max(cells // CELLS_A_TASK, processors), TASKS_A_CPU * processors))
 
 
-def _shard(folder, which, policies, retries, retry_failed):
+def _shard(folder: str, which: str, policies: list[Registered], retries: int, retry_failed: bool) -> int:
     """A task: one shard, on one processor."""
     for policy in policies:
         policy.register()
@@ -165,19 +170,19 @@ def _shard(folder, which, policies, retries, retry_failed):
             time.sleep(5)
 
 
-def _finished(folder):
+def _finished(folder: Path) -> int:
     """Cells that are there."""
     return sum(1 for _ in folder.glob("cells/*.cell"))
 
 
-def _cancel(ray, waiting):
+def _cancel(ray: Any, waiting: dict[Any, str]) -> None:
     """Ends the tasks: those at work end in order, with what they finished."""
     for ref in waiting:
         ray.cancel(ref)
     ray.wait(list(waiting), num_returns=len(waiting), timeout=30)
 
 
-def _tell(folder, failed, cells):
+def _tell(folder: Path, failed: dict[str, BaseException], cells: int) -> None:
     """Raises what went wrong."""
     told = state(folder)
     which, first = next(iter(failed.items()))

@@ -1,8 +1,12 @@
 """Results folders, read."""
 
+from __future__ import annotations
+
 import json
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import polars
 
@@ -15,18 +19,18 @@ __all__ = ["Capacity", "Results"]
 class _Folder:
     """A folder of tables."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
             raise BadInput(f"{self.path} is no folder", hint="results folders are made by foretoken.run, or `foretoken run`")
-        self._read = {}
+        self._read: dict[str, polars.DataFrame] = {}
 
     @property
-    def tables(self):
+    def tables(self) -> list[str]:
         """The names of its tables, each an attribute."""
         return sorted(file.stem for file in self.path.glob("*.parquet"))
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> polars.DataFrame:
         if name.startswith("_") or "path" not in self.__dict__:
             raise AttributeError(name)
         file = self.path / f"{name}.parquet"
@@ -36,13 +40,13 @@ class _Folder:
             self._read[name] = polars.read_parquet(file)
         return self._read[name]
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.tables]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
 
-    def _text(self, name):
+    def _text(self, name: str) -> str:
         try:
             return (self.path / name).read_text(encoding="utf-8")
         except OSError as error:
@@ -72,20 +76,24 @@ class Results(_Folder):
     """
 
     @cached_property
-    def manifest(self):
+    def manifest(self) -> dict[str, Any]:
         """What was run, with which version, on which files."""
-        return json.loads(self._text("manifest.json"))
+        manifest: dict[str, Any] = json.loads(self._text("manifest.json"))
+        return manifest
 
     @cached_property
-    def comparison(self):
+    def comparison(self) -> dict[str, Any]:
         """The comparison as data: policies, their numbers over seeds with intervals, claims of a paper."""
-        return json.loads(self._text("report.json"))
+        comparison: dict[str, Any] = json.loads(self._text("report.json"))
+        return comparison
 
-    def show(self):
+    def show(self) -> None:
         """The comparison as the program prints it."""
         print(self._text("report.txt"), end="")
 
-    def report(self, path=None, *, baseline=None):
+    def report(
+        self, path: str | PathLike[str] | None = None, *, baseline: str | PathLike[str] | Results | None = None
+    ) -> Path:
         """Writes the page.
 
         Parameters
@@ -100,10 +108,11 @@ class Results(_Folder):
         pathlib.Path
             The page.
         """
-        baseline = getattr(baseline, "path", baseline)
-        return _native.report(self.path, None if baseline is None else Path(baseline), None if path is None else Path(path))
+        beside = baseline.path if isinstance(baseline, Results) else baseline
+        to = None if path is None else Path(path)
+        return Path(_native.report(self.path, None if beside is None else Path(beside), to))
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return self.summary._repr_html_()
 
 
@@ -119,13 +128,14 @@ class Capacity(_Folder):
     """
 
     @cached_property
-    def answer(self):
+    def answer(self) -> dict[str, Any]:
         """All of it as data, with intervals over seeds."""
-        return json.loads(self._text("capacity.json"))
+        answer: dict[str, Any] = json.loads(self._text("capacity.json"))
+        return answer
 
-    def show(self):
+    def show(self) -> None:
         """The table as the program prints it."""
         print(self._text("capacity.txt"), end="")
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return self.capacity._repr_html_()
