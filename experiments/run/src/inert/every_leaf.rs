@@ -28,7 +28,8 @@ requests = 24
 [belief]
 "#;
 
-const OTHER_TABLES: [&str; 8] = ["name", "seeds", "output", "paper", "live", "validate", "observe", "capacity"];
+const OTHER_TABLES: [&str; 9] =
+    ["name", "seeds", "sweep_order", "output", "paper", "live", "validate", "observe", "capacity"];
 /// Refused with a message wherever they stand: arrivals keep their file's order, and a Spec-Bench file has none.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
