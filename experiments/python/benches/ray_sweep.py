@@ -23,7 +23,7 @@ EXPERIMENT = {
     "seeds": list(range(1, CELLS // 2 + 1)),
     "policies": [{"autoregressive": {}}, {"adaspec": {}}],
     "engine": {"max_num_seqs": 64},
-    "workload": {"arrivals": {"poisson": {"rate": 8.0}}, "lengths": {"fixed": {"prompt": 128, "output": 128}}, "requests": 200},
+    "workload": {"arrivals": {"poisson": {"rate": 8.0}}, "lengths": {"fixed": {"prompt": 128, "output": 720}}, "requests": 200},
     "output": {"steps": False},
 }
 
