@@ -4,12 +4,11 @@ use crate::answer::{Answer, Capacity};
 use crate::words::name;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{
-    CapacityRow, Carried, Figure, Key, ProbeRow, ReportError, Staged, capacity_figures, write_capacity, write_probes,
+    CapacityRow, Carried, Figure, Key, ProbeRow, Staged, capacity_figures, write_capacity, write_probes,
 };
-use foretoken_run::cells::{CAPACITY_JSON, Folder};
+use foretoken_run::cells::{CAPACITY_JSON, Folder, write_problem};
 use foretoken_run::plan::Plan;
 use foretoken_spec::problem::{Problem, Result};
-use std::path::Path;
 
 /// The answer in words.
 pub const CAPACITY_TEXT: &str = "capacity.txt";
@@ -21,26 +20,20 @@ pub const PAGE: &str = "capacity.html";
 /// # Errors
 /// Something cannot be written.
 pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Result<()> {
-    let refused = |e: ReportError| Problem::failed(e.to_string());
     let (capacities, probes) = rows(answer);
-    write_capacity(&folder.path().join("capacity.parquet"), &capacities).map_err(refused)?;
-    write_probes(&folder.path().join("probes.parquet"), &probes).map_err(refused)?;
+    write_capacity(&folder.path().join("capacity.parquet"), &capacities).map_err(write_problem)?;
+    write_probes(&folder.path().join("probes.parquet"), &probes).map_err(write_problem)?;
     if figures {
         let drawn = draw(answer, plan);
         std::fs::create_dir_all(folder.figures())
             .map_err(|e| Problem::failed(format!("cannot make {}: {e}", folder.figures().display())))?;
         for figure in &drawn {
-            put(&folder.figures().join(&figure.file), &figure.svg)?;
+            Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
         }
         folder.write(PAGE, page(answer, drawn).html().as_bytes())?;
     }
     folder.write(CAPACITY_TEXT, answer.in_words().as_bytes())?;
     folder.write(CAPACITY_JSON, answer.to_json().as_bytes())
-}
-
-fn put(path: &Path, text: &str) -> Result<()> {
-    Staged::write_all_to(path, text.as_bytes())
-        .map_err(|e| Problem::failed(format!("cannot write {}: {e}", path.display())))
 }
 
 impl Answer {

@@ -1,25 +1,62 @@
 //! All searches of a plan: policies in parallel, the seeds of one after the other, since the answer of the first says where the others begin.
 
 use crate::answer::{Answer, Capacity, OfSeed};
+use crate::kept::write;
 use crate::load::Load;
 use crate::probe::{Probe, probe};
 use crate::search::{Next, Search};
 use crate::store::{SearchId, Store};
 use foretoken_run::bar::Bar;
-use foretoken_run::cells::{Folder, play, swept};
+use foretoken_run::cells::{Folder, Mode, Speed, play, swept};
+use foretoken_run::interrupt;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_sim::Arrivals;
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::capacity::CapacitySpec;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::problem::{Exit, Problem, Result};
+use rayon::ThreadPool;
 use rayon::prelude::*;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 /// A later seed begins this near to the first one's answer.
 const NEAR: f64 = 1.1;
 /// The first bracket, as multiples of the experiment's own rate.
 const GUESS: [f64; 2] = [0.5, 2.0];
+
+/// Makes the folder at `path` hold what every policy carries, on the threads of `pool`, whatever it holds of that; with figures and the page where they are
+/// wanted.
+///
+/// # Errors
+/// As [`run`]; the folder holds something else; something cannot be written.
+pub fn complete(
+    plan: &Plan,
+    spec: &CapacitySpec,
+    path: PathBuf,
+    mode: Mode,
+    figures: bool,
+    pool: &ThreadPool,
+) -> Result<Folder> {
+    let (folder, complete) = Folder::open(path, plan, mode)?;
+    if complete {
+        return Ok(folder);
+    }
+    interrupt::keeps("every rate that was tried is kept", "run the same command with --resume to go on");
+    let watch = interrupt::watch();
+    let (started, flag) = (Instant::now(), interrupt::flag());
+    let answer = pool.install(|| run(plan, spec, &folder, &flag)).inspect_err(|problem| {
+        if problem.exit == Exit::BadInput {
+            folder.abandon();
+        }
+    })?;
+    drop(watch);
+    write(&answer, plan, &folder, figures)?;
+    let speed = Speed { cells: plan.cells() as u64, wall_s: started.elapsed().as_secs_f64(), ..Speed::default() };
+    folder.complete(plan, &speed)?;
+    Ok(folder)
+}
 
 /// Searches what every policy carries at all swept values, on the threads of the pool that it is called in.
 ///

@@ -1,20 +1,18 @@
 //! Running experiments: whole, in shards, and searching what they carry. What is returned is where the results are; Python reads them from there.
 
 use crate::work::{pool, work};
-use foretoken_capacity::kept::write as write_capacity;
 use foretoken_capacity::plan::load as load_capacity;
-use foretoken_capacity::run::run as search;
-use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard, Speed};
+use foretoken_capacity::run::complete as complete_capacity;
+use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
 use foretoken_run::merge::{self, Merged, Ran};
 use foretoken_run::plan::Plan;
-use foretoken_run::{interrupt, report as pages};
+use foretoken_run::report as pages;
 use foretoken_spec::problem::{Problem, Result};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// An experiment: a file, or a text whose relative paths start at the working directory; with changes, each `key=value` in TOML.
 #[derive(FromPyObject)]
@@ -91,15 +89,13 @@ pub fn run(
 ) -> PyResult<Made> {
     let (mode, check_settings) = (options.mode()?, options.check()?);
     work(py, progress, || {
-        let plan = match (&experiment.file, regret) {
-            (Some(file), true) => Plan::load_with_regret(file, &experiment.sets)?,
-            _ => experiment.plan()?,
-        };
+        let plan = experiment.plan()?;
+        let plan = if regret { plan.with_regret()? } else { plan };
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder(""));
         let mut warnings: Vec<String> = plan.warnings().into_iter().map(str::to_owned).collect();
         let figures = options.figures && plan.variants[0].experiment.output.figures;
         let how = How { mode, figures, check_settings };
-        let complete = complete(&plan, path, how, &pool(options.threads)?)?;
+        let complete = complete(&plan, path, how, &pool(options.threads, plan.cells())?)?;
         let mut notes = Vec::new();
         if let Some(made) = complete.made {
             warnings.extend(made.results.comparison.warnings);
@@ -121,15 +117,8 @@ pub fn capacity(
     work(py, progress, || {
         let (plan, spec) = load_capacity(&experiment.sets, |sets| experiment.load(sets))?;
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
-        let (folder, complete) = Folder::open(path, &plan, mode)?;
-        if !complete {
-            interrupt::keeps("every rate that was tried is kept", "call it again to go on");
-            let (started, flag) = (Instant::now(), interrupt::flag());
-            let answer = pool(options.threads)?.install(|| search(&plan, &spec, &folder, &flag))?;
-            write_capacity(&answer, &plan, &folder, options.figures)?;
-            let wall_s = started.elapsed().as_secs_f64();
-            folder.complete(&plan, &Speed { cells: plan.cells() as u64, wall_s, ..Speed::default() })?;
-        }
+        let pool = pool(options.threads, plan.cells())?;
+        let folder = complete_capacity(&plan, &spec, path, mode, options.figures, &pool)?;
         Ok((folder.path().to_path_buf(), plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()))
     })
 }
@@ -161,7 +150,7 @@ pub fn shard(
     let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
     work(py, progress, || {
         let plan = Plan::load(&folder.join(EXPERIMENT), &[])?;
-        match merge::run_shard(&plan, &folder, shard, true, retry_failed, &pool(threads)?)? {
+        match merge::run_shard(&plan, &folder, shard, true, retry_failed, &pool(threads, plan.cells())?)? {
             Ran::Before => Ok(0),
             Ran::Now { cells, .. } => Ok(cells),
         }
@@ -178,7 +167,7 @@ pub fn merge_shards(py: Python<'_>, folder: PathBuf, options: Options, progress:
             figures: options.figures && plan.variants[0].experiment.output.figures,
             check_settings,
         };
-        let complete = match merge::merge(&folder, how, &pool(options.threads)?)? {
+        let complete = match merge::merge(&folder, how, &pool(options.threads, usize::MAX)?)? {
             Merged::Complete(complete) => *complete,
             Merged::Missing(state, problem) => {
                 return Err(Problem::new(

@@ -2,7 +2,7 @@
 
 use crate::errors;
 use foretoken_run::guard::guarded;
-use foretoken_run::{bar, interrupt};
+use foretoken_run::{bar, interrupt, machine};
 use foretoken_spec::problem::{Problem, Result};
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -59,12 +59,12 @@ pub fn work<T: Send>(
     }
 }
 
-/// Threads that Python knows as long as they live: a hook would make and drop the interpreter's state of its thread else.
+/// [`machine::pool`] of threads that Python knows as long as they live: a hook would make and drop the interpreter's state of its thread else.
 ///
 /// # Errors
 /// There are no more threads to be had.
-pub fn pool(threads: Option<usize>) -> Result<ThreadPool> {
-    let threads = threads.unwrap_or_else(|| foretoken_run::machine::cores() as usize).max(1);
+pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
+    let threads = machine::threads(wanted, pieces);
     let spawn = |thread: rayon::ThreadBuilder| {
         std::thread::Builder::new().spawn(move || Python::attach(|py| py.detach(|| thread.run()))).map(drop)
     };

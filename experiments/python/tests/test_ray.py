@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -52,18 +53,11 @@ def test_a_node_dies_midway_and_nothing_is_lost(cluster, tmp_path):
     experiment = sweep(60)
     whole = foretoken.run(experiment, output=tmp_path / "whole", figures=False, policies=policies)
     folder = tmp_path / "swept"
-    script = f"""
-    import os, sys, time
-    from pathlib import Path
-    cells = Path({str(folder / "cells")!r})
-    while not cells.is_dir() or len(os.listdir(cells)) < 20:
-        time.sleep(0.02)
-    """
-    watcher = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)])
-    import threading
+    cells = folder / "cells"
 
     def kill():
-        watcher.wait()
+        while not cells.is_dir() or len(os.listdir(cells)) < 20:
+            time.sleep(0.02)
         hosts.remove_node(nodes[0], allow_graceful=False)
 
     killer = threading.Thread(target=kill)

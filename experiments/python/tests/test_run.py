@@ -78,6 +78,12 @@ def test_errors_have_a_place_and_a_hint(experiment, tmp_path):
         foretoken.Results(tmp_path / "nowhere")
 
 
+def test_regret_is_of_any_experiment(experiment):
+    results = foretoken.run(experiment, figures=False, regret=True)
+    assert "oracle-goodput" in results.summary["policy"].to_list()
+    assert results.summary["regret"].drop_nulls().min() >= 0
+
+
 def test_progress_is_told(experiment, monkeypatch):
     from foretoken import _native, experiment as module
 
@@ -150,7 +156,8 @@ def test_capacity(experiment):
     assert all(c["req_s"] for c in found.answer["capacities"])
     assert foretoken.capacity(experiment, figures=False).path == found.path
     with pytest.raises(BadInput, match="promises nothing"):
-        foretoken.capacity({**experiment, "slo": {}}, figures=False)
+        foretoken.capacity({**experiment, "slo": {}}, figures=False, output="nothing")
+    assert not Path("nothing").exists(), "what came to nothing leaves nothing"
 
 
 def test_policies_are_listed():

@@ -43,15 +43,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// [`load`](Plan::load) with `oracle-goodput` added when nobody asked for it: what regret is measured to.
-    pub fn load_with_regret(file: &FilePath, sets: &[String]) -> Result<Plan> {
-        let plan = Plan::load(file, sets)?;
-        if plan.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
-            return Ok(plan);
+    /// The plan with `oracle-goodput` added when nobody asked for it: what regret is measured to.
+    pub fn with_regret(self) -> Result<Plan> {
+        if self.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
+            return Ok(self);
         }
-        let mut document = plan.document;
+        let mut document = self.document;
         document.append(&Path::of("policies"), "--regret", "{ oracle-goodput = {} }")?;
-        Plan::of(document, file.parent().unwrap_or(FilePath::new("")))
+        Plan::of(document, &self.folder)
     }
 
     /// [`load`](Plan::load) with the costs of a profile instead of the experiment's own.

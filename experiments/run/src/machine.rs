@@ -1,6 +1,8 @@
-//! What a profile says of the machine it was measured on.
+//! The machine: what a profile says of it, and how many threads are worth starting.
 
 use foretoken_profiler::DeviceInfo;
+use foretoken_spec::problem::{Problem, Result};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// The processor, of which `threads` threads are used.
 pub fn processor(threads: u32) -> DeviceInfo {
@@ -17,6 +19,23 @@ pub fn processor(threads: u32) -> DeviceInfo {
 /// Cores this process may use.
 pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
+/// No machine has more cores.
+const MOST_THREADS: usize = 1024;
+
+/// So many threads for `pieces` pieces of work, and a core each where nobody says: more than pieces would have nothing to do.
+pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
+    wanted.unwrap_or_else(|| cores() as usize).min(pieces).clamp(1, MOST_THREADS)
+}
+
+/// [`threads`], started.
+///
+/// # Errors
+/// The system has none to give.
+pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads(wanted, pieces)).build();
+    pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
 }
 
 /// As Linux calls it; other systems do not tell without their libraries.

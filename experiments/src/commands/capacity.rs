@@ -2,14 +2,13 @@
 
 use super::print;
 use crate::cli::{CapacityArgs, Format};
-use foretoken_capacity::kept::{CAPACITY_TEXT, PAGE, write};
+use foretoken_capacity::kept::{CAPACITY_TEXT, PAGE};
 use foretoken_capacity::plan::load;
-use foretoken_capacity::run::run as search;
-use foretoken_run::cells::{CAPACITY_JSON, Folder, Mode, Speed};
+use foretoken_capacity::run::complete;
+use foretoken_run::cells::{CAPACITY_JSON, Mode};
+use foretoken_run::machine;
 use foretoken_run::plan::Plan;
-use foretoken_run::{interrupt, machine};
-use foretoken_spec::problem::{Exit, Problem, Result};
-use std::time::Instant;
+use foretoken_spec::problem::{Problem, Result};
 
 /// Runs the command.
 pub fn run(args: &CapacityArgs) -> Result<()> {
@@ -20,25 +19,8 @@ pub fn run(args: &CapacityArgs) -> Result<()> {
         (_, true) => Mode::Resume,
         _ => Mode::Fresh,
     };
-    let (folder, complete) = Folder::open(path, &plan, mode)?;
-    if !complete {
-        interrupt::keeps("every rate that was tried is kept", "run the same command with --resume to go on");
-        let watch = interrupt::watch();
-        let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
-        let started = Instant::now();
-        let flag = interrupt::flag();
-        let answer = pool.install(|| search(&plan, &spec, &folder, &flag)).inspect_err(|problem| {
-            if problem.exit == Exit::BadInput {
-                folder.abandon();
-            }
-        })?;
-        drop(watch);
-        write(&answer, &plan, &folder, !args.no_figures)?;
-        let speed = Speed { cells: plan.cells() as u64, wall_s: started.elapsed().as_secs_f64(), ..Speed::default() };
-        folder.complete(&plan, &speed)?;
-    }
+    let pool = machine::pool(args.threads.map(usize::from), plan.cells())?;
+    let folder = complete(&plan, &spec, path, mode, !args.no_figures, &pool)?;
     let name = match args.format {
         Format::Table => CAPACITY_TEXT,
         Format::Json => CAPACITY_JSON,

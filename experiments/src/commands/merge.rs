@@ -21,9 +21,7 @@ pub fn run(args: &MergeArgs) -> Result<()> {
         figures: plan.variants[0].experiment.output.figures && !args.no_figures,
         check_settings: args.check_settings.into(),
     };
-    let threads = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
+    let pool = machine::pool(args.threads.map(usize::from), usize::MAX)?;
     let Complete { folder, made, page } = match merge(&args.folder, how, &pool)? {
         Merged::Complete(complete) => *complete,
         Merged::Missing(state, problem) => {

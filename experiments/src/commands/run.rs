@@ -26,9 +26,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder(""));
     if let Some(of) = args.shard {
         plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
-        return shard(args, &plan, path, of, &machine(args, plan.cells())?);
+        return shard(args, &plan, path, of, &pool(args, plan.cells())?);
     }
-    let (folder, results) = run_plan(args, &plan, path, &machine(args, plan.cells())?)?;
+    let (folder, results) = run_plan(args, &plan, path, &pool(args, plan.cells())?)?;
     match (args.format, results) {
         (Format::Table, Some(results)) => print(&table::render(&results.comparison, args.show_implied)),
         _ => print_report(args, &folder),
@@ -36,18 +36,19 @@ pub fn run(args: &RunArgs) -> Result<()> {
 }
 
 fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
-    if args.regret { Plan::load_with_regret(file, &args.sets) } else { Plan::load(file, &args.sets) }
+    let plan = Plan::load(file, &args.sets)?;
+    if args.regret { plan.with_regret() } else { Ok(plan) }
 }
 
 /// Runs every experiment of a folder, each into results of its own, and prints what their papers claim.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let plans = plans_of(args)?;
-    let machine = machine(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
+    let pool = pool(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
     let mut reports: Vec<(&str, PaperReport)> = Vec::new();
     for (i, plan) in plans.iter().enumerate() {
         eprintln!("[{} of {}] {}", i + 1, plans.len(), plan.name);
         let path = args.output.as_ref().map_or_else(|| plan.usual_folder(""), |o| o.join(&plan.name));
-        let (folder, _) = run_plan(args, plan, path, &machine)?;
+        let (folder, _) = run_plan(args, plan, path, &pool)?;
         reports.extend(kept_claims(&folder)?.map(|report| (plan.name.as_str(), report)));
     }
     let reports = reports.iter().map(|(name, report)| (*name, report));
@@ -80,15 +81,10 @@ fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Threads for all experiments of a command, the largest of which has so many cells: more would have nothing to do.
-fn machine(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
-    let wanted = args.threads.map_or_else(|| machine::cores() as usize, usize::from);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(wanted.min(cells).clamp(1, MOST_THREADS)).build();
-    pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
+/// Threads for all experiments of a command, the largest of which has so many cells.
+fn pool(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
+    machine::pool(args.threads.map(usize::from), cells)
 }
-
-/// No machine has more cores.
-const MOST_THREADS: usize = 1024;
 
 /// Makes `path` hold the complete results; hands them over when they were made just now.
 fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {

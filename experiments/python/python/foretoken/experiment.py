@@ -51,7 +51,7 @@ def run(
     check_settings : {"auto", "always", "never"}
         When the run is tried again without its settings, to name those that did nothing.
     regret : bool
-        Add ``oracle-goodput``, and with it every policy's regret? Of a file alone.
+        Add ``oracle-goodput``, and with it every policy's regret?
     progress : bool, optional
         Show a bar? In a terminal and in a notebook where left out.
     **overrides

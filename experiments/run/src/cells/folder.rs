@@ -128,7 +128,8 @@ impl Folder {
     /// holds the complete results.
     pub fn join(path: PathBuf, plan: &Plan) -> Result<(Folder, bool)> {
         let folder = Folder::at(path);
-        let begun = || folder.path.join(MANIFEST).exists();
+        // Written last.
+        let begun = || folder.path.join(EXPERIMENT).exists();
         if begun() && folder.manifest_of_same(plan)?.complete {
             return Ok((folder, true));
         }
@@ -142,13 +143,14 @@ impl Folder {
             let complete = folder.manifest_of_same(plan)?.complete;
             return Ok((folder, complete));
         }
-        if folder.names()?.iter().any(|name| name != SHARDS) {
+        // A shard that was killed as it began leaves a manifest.
+        if folder.names()?.iter().any(|name| name != SHARDS && name != MANIFEST) {
             return Err(folder.not_empty());
         }
-        folder.replan(plan)?;
         // What somebody gave is told of when it did nothing; the experiment beside the results has all defaults, too.
         let asked = plan.asked_for(&folder.shards())?;
         Staged::write_all_to(&folder.shards().join(EXPERIMENT), asked.as_bytes()).map_err(write_problem)?;
+        folder.replan(plan)?;
         Ok((folder, false))
     }
 
