@@ -1,14 +1,15 @@
 //! Paged attention for ragged queries.
 //!
 //! The score of a token is a chain of multiply-adds over the head's dimensions, the sum of exponentials is made by
-//! lanes in the order of what the query sees, and values are added one token after the other in that order. So a result
-//! depends only on the keys and values seen and their order: not on blocks, on other queries, or on whether a path of a
+//! lanes in the order of what the query sees, and values are added one token after the other in that order, and divided by that sum
+//! in the end. So a result depends only on the keys and values seen and their order: not on blocks, on other queries, or on whether a path of a
 //! tree or a chain led there.
 
+use super::buffer::{Buffer, Shared};
 use super::kv::{Kv, Pools};
 use super::lanes::{Kernel, LANES, Lanes};
 use super::level::Level;
-use super::memory::{Buffer, Group, Shared};
+use super::pairs::Pairs;
 use super::rowwise::Exponentials;
 use super::threads::share;
 use crate::paged::{BLOCK_SIZE, Batch, Span};
@@ -18,11 +19,8 @@ use std::ops::Range;
 /// New tokens of a request whose queries go over a block of context together: it is read from memory once for them.
 const TILE: usize = 16;
 
-/// Blocks of values that are asked for ahead of their use: a block's are a few hundred cycles of work.
-const AHEAD: usize = 4;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
+/// Blocks whose values all queries of a task go over before the next ones: they stay in a near cache.
+const NEAR: usize = 16;
 
 thread_local! {
     /// Scores and sums of the task at hand; kept, so that a pass allocates nothing once the context has been seen.
@@ -67,11 +65,11 @@ pub(super) fn attention(
     }
 }
 
-fn run<G: Group>(
+fn run<P: Pairs>(
     (level, qkv, batch, kv): (Level, &Buffer, &Batch, &Kv),
     tasks: &[Task],
     work: usize,
-    pool: &[G],
+    pool: &[P],
     out: Shared<'_>,
 ) {
     share(tasks.len(), work, |i| {
@@ -81,18 +79,18 @@ fn run<G: Group>(
     });
 }
 
-struct Queries<'a, G> {
+struct Queries<'a, P> {
     task: &'a Task,
     qkv: &'a Buffer,
     batch: &'a Batch,
     kv: &'a Kv,
     /// Of the layer.
-    pool: &'a [G],
+    pool: &'a [P],
     out: Shared<'a>,
     scratch: &'a mut Vec<f32>,
 }
 
-impl<G: Group> Kernel for Queries<'_, G> {
+impl<P: Pairs> Kernel for Queries<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -107,38 +105,35 @@ impl<G: Group> Kernel for Queries<'_, G> {
         let blocks = end.div_ceil(BLOCK_SIZE);
         let width = blocks * BLOCK_SIZE;
         scratch.clear();
-        scratch.resize(queries * (width + kv.padded), 0.0);
-        let (scores, sums) = scratch.split_at_mut(queries * width);
+        scratch.resize(queries * (kv.head_dim + width + kv.padded), 0.0);
+        let (scaled, rest) = scratch.split_at_mut(queries * kv.head_dim);
+        let (scores, sums) = rest.split_at_mut(queries * width);
 
-        let query = |i: usize| {
+        let scale = 1.0 / (kv.head_dim as f32).sqrt();
+        for (i, scaled) in scaled.chunks_exact_mut(kv.head_dim).enumerate() {
             let from = (task.head * group + i % group) * kv.head_dim;
-            &qkv.row(task.first + i / group)[from..from + kv.head_dim]
-        };
-        // Some blocks at a time, which stay in the nearest cache for all queries.
-        for b in (0..blocks).step_by(L::TILE) {
-            let end = (b + L::TILE).min(blocks);
-            let keys = |i: usize| kv.keys(pool, table[b + i] as usize, task.head);
-            for &block in &table[end..(end + L::TILE).min(blocks)] {
-                ask_for::<L, G>(kv.keys(pool, block as usize, task.head));
+            let query = &qkv.row(task.first + i / group)[from..from + kv.head_dim];
+            for (scaled, x) in scaled.iter_mut().zip(query) {
+                *scaled = x * scale;
             }
+        }
+        // Some blocks at a time, which stay in the nearest cache for all queries.
+        for b in (0..blocks).step_by(tile_of::<L>()) {
+            let end = (b + tile_of::<L>()).min(blocks);
+            let keys = |i: usize| kv.keys(pool, table[b + i] as usize, task.head);
             let mut at = 0;
             while at < queries {
-                let (scores, together) = (&mut scores[at * width..], (queries - at).min(L::TILE));
+                let (scores, together) = (&mut scores[at * width..], (queries - at).min(tile_of::<L>()));
                 match together {
-                    1 => score::<L, G, 1>(&query, at, &keys, scores, width, b..end),
-                    2 => score::<L, G, 2>(&query, at, &keys, scores, width, b..end),
-                    3 => score::<L, G, 3>(&query, at, &keys, scores, width, b..end),
-                    _ => score::<L, G, 4>(&query, at, &keys, scores, width, b..end),
+                    1 => score::<L, P, 1>(&scaled[at * kv.head_dim..], &keys, scores, (width, kv.head_dim), b..end),
+                    2 => score::<L, P, 2>(&scaled[at * kv.head_dim..], &keys, scores, (width, kv.head_dim), b..end),
+                    3 => score::<L, P, 3>(&scaled[at * kv.head_dim..], &keys, scores, (width, kv.head_dim), b..end),
+                    _ => score::<L, P, 4>(&scaled[at * kv.head_dim..], &keys, scores, (width, kv.head_dim), b..end),
                 }
                 at += together;
             }
         }
 
-        // While the softmax is made.
-        for &block in &table[..blocks.min(AHEAD)] {
-            ask_for::<L, G>(kv.values(pool, block as usize, task.head));
-        }
-        let scale = 1.0 / (kv.head_dim as f32).sqrt();
         for i in 0..queries {
             let sight = &batch.sights[task.first + i / group];
             let scores = &mut scores[i * width..][..width];
@@ -146,66 +141,62 @@ impl<G: Group> Kernel for Queries<'_, G> {
             for (to, &t) in batch.paths[sight.path.clone()].iter().enumerate() {
                 scores[sight.prefix + to] = scores[t as usize];
             }
-            let seen = &mut scores[..sight.prefix + sight.path.len()];
-            seen.iter_mut().for_each(|s| *s *= scale);
-            let total = Exponentials(seen).run::<L>();
-            seen.iter_mut().for_each(|s| *s /= total);
+            let total = Exponentials(&mut scores[..sight.prefix + sight.path.len()]).run::<L>();
+            // The query has done its work; what its values are divided by takes its place.
+            scaled[i * kv.head_dim] = total;
         }
 
-        for (b, &block) in table[..blocks].iter().enumerate() {
-            let values = kv.values(pool, block as usize, task.head);
-            if let Some(&next) = table[..blocks].get(b + AHEAD) {
-                ask_for::<L, G>(kv.values(pool, next as usize, task.head));
-            }
-            let begin = b * BLOCK_SIZE;
-            let seen = |i: usize| {
-                let prefix = batch.sights[task.first + i / group].prefix;
-                prefix.clamp(begin, begin + BLOCK_SIZE) - begin
-            };
+        let values = |i: usize| kv.values(pool, table[i] as usize, task.head);
+        let prefix = |i: usize| batch.sights[task.first + i / group].prefix;
+        // Blocks that all queries see to their end, some at a time, which stay in a near cache for all of them.
+        let full = (0..queries).map(prefix).min().expect("a task has rows") / BLOCK_SIZE;
+        for from in (0..full).step_by(NEAR) {
+            let blocks = from..(from + NEAR).min(full);
             let mut at = 0;
             while at < queries {
-                let (weights, sums) = (&scores[at * width + begin..], &mut sums[at * kv.padded..]);
-                let together = (queries - at).min(L::TILE);
+                let (weights, together) =
+                    (&scores[at * width + from * BLOCK_SIZE..], (queries - at).min(tile_of::<L>()));
+                let sums = (&mut sums[at * kv.padded..], kv.padded);
                 match together {
-                    1 => add_values::<L, G, 1>(values, [seen(at)], (weights, width), (sums, kv.padded)),
-                    2 => add_values::<L, G, 2>(values, [seen(at), seen(at + 1)], (weights, width), (sums, kv.padded)),
-                    3 => {
-                        let seen = [seen(at), seen(at + 1), seen(at + 2)];
-                        add_values::<L, G, 3>(values, seen, (weights, width), (sums, kv.padded));
-                    }
-                    _ => {
-                        let seen = [seen(at), seen(at + 1), seen(at + 2), seen(at + 3)];
-                        add_values::<L, G, 4>(values, seen, (weights, width), (sums, kv.padded));
-                    }
+                    1 => add_values::<L, P, 1>(&values, blocks.clone(), 0..BLOCK_SIZE, (weights, width), sums),
+                    2 => add_values::<L, P, 2>(&values, blocks.clone(), 0..BLOCK_SIZE, (weights, width), sums),
+                    3 => add_values::<L, P, 3>(&values, blocks.clone(), 0..BLOCK_SIZE, (weights, width), sums),
+                    _ => add_values::<L, P, 4>(&values, blocks.clone(), 0..BLOCK_SIZE, (weights, width), sums),
                 }
                 at += together;
             }
         }
         for i in 0..queries {
             let row = task.first + i / group;
+            let (scores, sums) = (&scores[i * width..][..width], &mut sums[i * kv.padded..][..kv.padded]);
+            // What it sees beyond them, which is not the same for all.
+            let mut seen = full * BLOCK_SIZE;
+            while seen < prefix(i) {
+                let (b, tokens) = (seen / BLOCK_SIZE, (prefix(i) - seen).min(BLOCK_SIZE));
+                add_values::<L, P, 1>(&values, b..b + 1, 0..tokens, (&scores[seen..], width), (sums, kv.padded));
+                seen += tokens;
+            }
             let sight = &batch.sights[row];
-            let sums = &mut sums[i * kv.padded..][..kv.padded];
             for (k, &t) in batch.paths[sight.path.clone()].iter().enumerate() {
-                let (block, offset) = (table[t as usize / BLOCK_SIZE] as usize, t as usize % BLOCK_SIZE);
-                let values = &kv.values(pool, block, task.head)[offset * kv.padded / LANES..];
-                let weights = &scores[i * width + sight.prefix + k..];
-                add_values::<L, G, 1>(values, [1], (weights, width), (sums, kv.padded));
+                let (b, token) = (t as usize / BLOCK_SIZE, t as usize % BLOCK_SIZE);
+                let weights = (&scores[sight.prefix + k..], width);
+                add_values::<L, P, 1>(&values, b..b + 1, token..token + 1, weights, (sums, kv.padded));
             }
             let from = (task.head * group + i % group) * kv.head_dim;
             #[expect(unsafe_code, reason = "outputs are split by columns")]
             // SAFETY: tasks have different rows or heads, and a task's queries come one after the other.
             let out = unsafe { out.part(row, from, kv.head_dim) };
-            out.copy_from_slice(&sums[..kv.head_dim]);
+            for (out, sum) in out.iter_mut().zip(sums.iter()) {
+                *out = sum / scaled[i * kv.head_dim];
+            }
         }
     }
 }
 
-/// Asks for numbers that will soon be read, a cache line at a time.
+/// Blocks of keys, and queries, that are taken at a time: so many sums fit the registers.
 #[inline(always)]
-fn ask_for<L: Lanes, G: Group>(numbers: &[G]) {
-    for group in numbers.iter().step_by(LINE / size_of::<G>()) {
-        L::prefetch(group);
-    }
+fn tile_of<L: Lanes>() -> usize {
+    if L::WIDE { 4 } else { 2 }
 }
 
 /// The last token of the context that a row sees.
@@ -220,58 +211,61 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Scores of `Q` queries from query `at` on against the keys of blocks `to`, of which `keys` gives the first, second and so
-/// on.
+/// Scores of the first `Q` of these queries against the keys of blocks `to`, of which `keys` gives the first, second and so on.
 ///
 /// Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
 #[inline(always)]
-fn score<'k, L: Lanes, G: Group + 'k, const Q: usize>(
-    query: &impl Fn(usize) -> &'k [f32],
-    at: usize,
-    keys: &impl Fn(usize) -> &'k [G],
+fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
+    all: &[f32],
+    keys: &impl Fn(usize) -> &'k [P],
     scores: &mut [f32],
-    width: usize,
+    (width, dim): (usize, usize),
     to: Range<usize>,
 ) {
     let mut queries: [&[f32]; Q] = [&[]; Q];
-    for (i, q) in queries.iter_mut().enumerate() {
-        *q = query(at + i);
+    for (i, query) in queries.iter_mut().enumerate() {
+        *query = &all[i * dim..][..dim];
     }
     match to.len() {
-        1 => tile::<L, G, Q, 1>(queries, [keys(0)], scores, width, to.start),
-        2 => tile::<L, G, Q, 2>(queries, [keys(0), keys(1)], scores, width, to.start),
-        3 => tile::<L, G, Q, 3>(queries, [keys(0), keys(1), keys(2)], scores, width, to.start),
-        _ => tile::<L, G, Q, 4>(queries, [keys(0), keys(1), keys(2), keys(3)], scores, width, to.start),
+        1 => tile::<L, P, Q, 1>(queries, [keys(0)], scores, width, to.start),
+        2 => tile::<L, P, Q, 2>(queries, [keys(0), keys(1)], scores, width, to.start),
+        3 => tile::<L, P, Q, 3>(queries, [keys(0), keys(1), keys(2)], scores, width, to.start),
+        _ => tile::<L, P, Q, 4>(queries, [keys(0), keys(1), keys(2), keys(3)], scores, width, to.start),
     }
 }
 
 /// Scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one chain of
 /// multiply-adds, each of which waits for the one before; several chains at a time keep the processor busy.
 #[inline(always)]
-fn tile<L: Lanes, G: Group, const Q: usize, const B: usize>(
+fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     mut queries: [&[f32]; Q],
-    mut keys: [&[G]; B],
+    mut keys: [&[P]; B],
     scores: &mut [f32],
     width: usize,
     b: usize,
 ) {
-    let dims = keys[0].len();
+    let pairs = keys[0].len();
     for query in &mut queries {
-        *query = &query[..dims];
+        *query = &query[..2 * pairs];
     }
     for keys in &mut keys {
-        *keys = &keys[..dims];
+        *keys = &keys[..pairs];
     }
     let mut sums = [[L::zero(); B]; Q];
-    let mut key = [L::zero(); B];
-    for d in 0..dims {
-        for (key, keys) in key.iter_mut().zip(&keys) {
-            *key = keys[d].lanes();
-        }
-        for (sums, query) in sums.iter_mut().zip(&queries) {
-            let query = L::splat(query[d]);
-            for (sum, key) in sums.iter_mut().zip(&key) {
-                *sum = sum.fma(query, *key);
+    for d in 0..pairs {
+        for (b, keys) in keys.iter().enumerate() {
+            #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
+            // SAFETY: every slice was just cut to so many pairs, or twice as many numbers, and `d < pairs`.
+            unsafe {
+                let keys = keys.get_unchecked(d);
+                let key = keys.first::<L>();
+                for (sums, query) in sums.iter_mut().zip(&queries) {
+                    sums[b] = sums[b].fma(key, L::splat(*query.get_unchecked(2 * d)));
+                }
+                let key = keys.second::<L>();
+                for (sums, query) in sums.iter_mut().zip(&queries) {
+                    sums[b] = sums[b].fma(key, L::splat(*query.get_unchecked(2 * d + 1)));
+                }
             }
         }
     }
@@ -283,77 +277,86 @@ fn tile<L: Lanes, G: Group, const Q: usize, const B: usize>(
     }
 }
 
-/// Adds a block's values, each times its weight, one after the other: to the sums of `Q` queries, each of which sees so
-/// many of the block's first tokens. The weights of a query lie `width` behind those of the one before, its sums `padded`.
+/// Adds values, each times its weight, one after the other, to the sums of `Q` queries: of these tokens of each of these blocks,
+/// which `values` gives. The weights of a query lie `width` behind those of the one before, its sums `padded`.
 #[inline(always)]
-fn add_values<L: Lanes, G: Group, const Q: usize>(
-    values: &[G],
-    seen: [usize; Q],
-    (weights, width): (&[f32], usize),
-    (sums, padded): (&mut [f32], usize),
-) {
-    let per_token = padded / LANES;
-    let mut all = BLOCK_SIZE;
-    for &n in &seen {
-        all = all.min(n);
-    }
-    let mut first = 0;
-    while first < per_token {
-        let groups = (per_token - first).min(L::TILE);
-        let values = (values, per_token, first);
-        match groups {
-            4 if L::TILE == 4 => add_groups::<L, G, Q, 4>(values, 0..all, (weights, width), (sums, padded)),
-            2.. => add_groups::<L, G, Q, 2>(values, 0..all, (weights, width), (sums, padded)),
-            _ => add_groups::<L, G, Q, 1>(values, 0..all, (weights, width), (sums, padded)),
-        }
-        first += match groups {
-            4 if L::TILE == 4 => 4,
-            2.. => 2,
-            _ => 1,
-        };
-    }
-    // The last block of a context: later queries see more of it.
-    for (q, &n) in seen.iter().enumerate() {
-        for first in (0..per_token).take_while(|_| n > all) {
-            let (weights, sums) = (&weights[q * width..], &mut sums[q * padded..]);
-            add_groups::<L, G, 1, 1>((values, per_token, first), all..n, (weights, width), (sums, padded));
-        }
-    }
-}
-
-/// [`add_values`] of some tokens, for `N` groups of dimensions from group `first` on: as many chains of multiply-adds at a
-/// time as there are queries and groups.
-#[inline(always)]
-fn add_groups<L: Lanes, G: Group, const Q: usize, const N: usize>(
-    (values, per_token, first): (&[G], usize, usize),
+fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
+    values: &impl Fn(usize) -> &'p [P],
+    blocks: Range<usize>,
     tokens: Range<usize>,
     (weights, width): (&[f32], usize),
     (sums, padded): (&mut [f32], usize),
 ) {
-    let mut totals = [[L::zero(); N]; Q];
-    for (q, totals) in totals.iter_mut().enumerate() {
-        let (sums, _) = sums[q * padded..].as_chunks();
-        for (n, total) in totals.iter_mut().enumerate() {
-            *total = L::load(&sums[first + n]);
+    let mut rows: [&[f32]; Q] = [&[]; Q];
+    for (q, row) in rows.iter_mut().enumerate() {
+        *row = &weights[q * width..];
+    }
+    let (pairs, mut first) = (padded / (2 * LANES), 0);
+    while first < pairs {
+        // Sums of one query and one pair would wait for each other.
+        if pairs - first >= 2 && (L::WIDE || Q == 1) {
+            add_pairs::<L, P, Q, 2>(values, blocks.clone(), tokens.clone(), first, rows, (sums, padded));
+            first += 2;
+        } else {
+            add_pairs::<L, P, Q, 1>(values, blocks.clone(), tokens.clone(), first, rows, (sums, padded));
+            first += 1;
         }
     }
-    for t in tokens {
-        let token = &values[t * per_token + first..][..N];
-        let mut value = [L::zero(); N];
-        for (value, group) in value.iter_mut().zip(token) {
-            *value = group.lanes();
+}
+
+/// [`add_values`] for `N` pairs of groups of dimensions from pair `first` on: as many chains of multiply-adds at a time as there are
+/// queries and groups.
+#[inline(always)]
+fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
+    values: &impl Fn(usize) -> &'p [P],
+    blocks: Range<usize>,
+    tokens: Range<usize>,
+    first: usize,
+    mut weights: [&[f32]; Q],
+    (sums, padded): (&mut [f32], usize),
+) {
+    let mut totals = [[[L::zero(); 2]; N]; Q];
+    for (q, totals) in totals.iter_mut().enumerate() {
+        let (sums, _) = sums[q * padded..].as_chunks();
+        for (n, [one, two]) in totals.iter_mut().enumerate() {
+            (*one, *two) = (L::load(&sums[2 * (first + n)]), L::load(&sums[2 * (first + n) + 1]));
         }
-        for (q, totals) in totals.iter_mut().enumerate() {
-            let weight = L::splat(weights[q * width + t]);
-            for (total, value) in totals.iter_mut().zip(&value) {
-                *total = total.fma(weight, *value);
+    }
+    for b in blocks.clone() {
+        let (all, ahead) = (values(b), values((b + 1).min(blocks.end - 1)));
+        let mut pairs: [&[P]; N] = [&[]; N];
+        for (n, pairs) in pairs.iter_mut().enumerate() {
+            *pairs = &all[(first + n) * BLOCK_SIZE..][tokens.clone()];
+        }
+        let mut here: [&[f32]; Q] = [&[]; Q];
+        for (here, weights) in here.iter_mut().zip(&mut weights) {
+            (*here, *weights) = weights.split_at(tokens.len());
+        }
+        let ahead = ahead[first * BLOCK_SIZE..].as_ptr();
+        for t in 0..tokens.len() {
+            L::prefetch(ahead.wrapping_add(t));
+            #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
+            // SAFETY: every slice was just cut to so many.
+            unsafe {
+                for (n, pairs) in pairs.iter().enumerate() {
+                    let pairs = pairs.get_unchecked(t);
+                    let value = pairs.first::<L>();
+                    for (totals, weights) in totals.iter_mut().zip(&here) {
+                        totals[n][0] = totals[n][0].fma(value, L::splat(*weights.get_unchecked(t)));
+                    }
+                    let value = pairs.second::<L>();
+                    for (totals, weights) in totals.iter_mut().zip(&here) {
+                        totals[n][1] = totals[n][1].fma(value, L::splat(*weights.get_unchecked(t)));
+                    }
+                }
             }
         }
     }
     for (q, totals) in totals.into_iter().enumerate() {
         let (sums, _) = sums[q * padded..].as_chunks_mut();
-        for (n, total) in totals.into_iter().enumerate() {
-            total.store(&mut sums[first + n]);
+        for (n, [one, two]) in totals.into_iter().enumerate() {
+            one.store(&mut sums[2 * (first + n)]);
+            two.store(&mut sums[2 * (first + n) + 1]);
         }
     }
 }

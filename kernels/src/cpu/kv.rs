@@ -1,12 +1,14 @@
 //! Paged keys and values, and the rotary angles that keys are turned by before they are stored.
 //!
 //! A block holds, for one key-value head, 16 keys as head_dim × 16, so that sixteen scores are made at a time, and 16
-//! values as 16 × head_dim (padded to lanes), so that an output is made at a time. Both are groups of sixteen numbers.
+//! values as 16 × head_dim, so that sixteen numbers of an output are. Both are pairs of such groups: of two neighbouring
+//! dimensions of the keys, and of 32 dimensions of a value, for which head_dim is padded: all tokens' first 32, then the next.
 //!
 //! They are kept as the weights are: bf16 below bf16 weights, as engines do it, which halves what a long context reads.
 
 use super::lanes::LANES;
-use super::memory::{Bf16s, F32s, Group};
+use super::pages::Pages;
+use super::pairs::{Bf16Pairs, F32Pairs, Pairs};
 use crate::model::LlamaShape;
 use crate::paged::BLOCK_SIZE;
 use crate::weights::Dtype;
@@ -16,21 +18,21 @@ pub struct Kv {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// `head_dim` rounded up to lanes.
+    /// `head_dim` rounded up to pairs of lanes.
     pub(super) padded: usize,
     pub(super) pools: Pools,
     /// Rotary frequency of each pair, radians a position.
     frequencies: Vec<f32>,
     /// The positions that `angles` are of.
     positions: Vec<u32>,
-    /// Cosine and sine of each pair, position by position.
-    angles: Vec<(f32, f32)>,
+    /// Cosines of all pairs and then their sines, position by position.
+    angles: Vec<f32>,
 }
 
 /// One pool of blocks a layer.
 pub(super) enum Pools {
-    F32(Vec<Vec<F32s>>),
-    Bf16(Vec<Vec<Bf16s>>),
+    F32(Vec<Pages<F32Pairs>>),
+    Bf16(Vec<Pages<Bf16Pairs>>),
 }
 
 /// Bytes of a number that is kept beside weights of this type.
@@ -41,20 +43,20 @@ pub(super) fn kv_bytes(weights: Dtype) -> u64 {
     }
 }
 
-fn zeros<G: Group>(layers: u32, groups: usize) -> Vec<Vec<G>> {
-    (0..layers).map(|_| vec![G::ZERO; groups]).collect()
+fn zeros<P: Pairs>(layers: u32, pairs: usize) -> Vec<Pages<P>> {
+    (0..layers).map(|_| Pages::zeros(pairs)).collect()
 }
 
 impl Kv {
     /// Zeros, beside weights of type `dtype`.
     pub(super) fn new(shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Kv {
         let head_dim = shape.head_dim as usize;
-        let padded = head_dim.next_multiple_of(LANES);
+        let padded = head_dim.next_multiple_of(2 * LANES);
         let kv_heads = shape.kv_heads as usize;
-        let groups = blocks as usize * kv_heads * (head_dim + padded);
+        let pairs = blocks as usize * kv_heads * (head_dim.div_ceil(2) + padded / 2);
         let pools = match dtype {
-            Dtype::Bf16 => Pools::Bf16(zeros(shape.layers, groups)),
-            Dtype::F32 | Dtype::F16 => Pools::F32(zeros(shape.layers, groups)),
+            Dtype::Bf16 => Pools::Bf16(zeros(shape.layers, pairs)),
+            Dtype::F32 | Dtype::F16 => Pools::F32(zeros(shape.layers, pairs)),
         };
         Kv {
             heads: shape.heads as usize,
@@ -68,29 +70,36 @@ impl Kv {
         }
     }
 
-    /// The group where the keys of a block begin; its values follow.
+    /// The pairs of a block's keys, one for two dimensions, and of its values: sixteen tokens for each 32 dimensions.
+    fn sizes(&self) -> (usize, usize) {
+        (self.head_dim.div_ceil(2), self.padded / 2)
+    }
+
+    /// The pair where the keys of a block begin; its values follow.
     fn at(&self, block: usize, head: usize) -> usize {
-        (block * self.kv_heads + head) * (self.head_dim + self.padded)
+        let (keys, values) = self.sizes();
+        (block * self.kv_heads + head) * (keys + values)
     }
 
-    /// Keys of a block, one group a dimension.
+    /// Keys of a block.
     #[inline(always)]
-    pub(super) fn keys<'p, G>(&self, pool: &'p [G], block: usize, head: usize) -> &'p [G] {
-        &pool[self.at(block, head)..][..self.head_dim]
+    pub(super) fn keys<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
+        &pool[self.at(block, head)..][..self.sizes().0]
     }
 
-    /// Values of a block, `padded / 16` groups a token.
+    /// Values of a block.
     #[inline(always)]
-    pub(super) fn values<'p, G>(&self, pool: &'p [G], block: usize, head: usize) -> &'p [G] {
-        &pool[self.at(block, head) + self.head_dim..][..self.padded]
+    pub(super) fn values<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
+        let (keys, values) = self.sizes();
+        &pool[self.at(block, head) + keys..][..values]
     }
 
     /// Writes the key and the value of one head to a slot.
     pub(super) fn write(&mut self, layer: usize, slot: usize, head: usize, key: &[f32], value: &[f32]) {
-        let (at, dim, offset) = (self.at(slot / BLOCK_SIZE, head), self.head_dim, slot % BLOCK_SIZE);
+        let (at, (keys, values), offset) = (self.at(slot / BLOCK_SIZE, head), self.sizes(), slot % BLOCK_SIZE);
         match &mut self.pools {
-            Pools::F32(pools) => write(&mut pools[layer][at..][..dim + self.padded], offset, key, value),
-            Pools::Bf16(pools) => write(&mut pools[layer][at..][..dim + self.padded], offset, key, value),
+            Pools::F32(pools) => write(pools[layer][at..][..keys + values].split_at_mut(keys), offset, key, value),
+            Pools::Bf16(pools) => write(pools[layer][at..][..keys + values].split_at_mut(keys), offset, key, value),
         }
     }
 
@@ -99,9 +108,10 @@ impl Kv {
         for head in 0..self.kv_heads {
             let (source, target) = (self.at(from / BLOCK_SIZE, head), self.at(to / BLOCK_SIZE, head));
             let slots = ((source, from % BLOCK_SIZE), (target, to % BLOCK_SIZE));
+            let sizes = self.sizes();
             match &mut self.pools {
-                Pools::F32(pools) => pools.iter_mut().for_each(|pool| copy(pool, self.head_dim, slots)),
-                Pools::Bf16(pools) => pools.iter_mut().for_each(|pool| copy(pool, self.head_dim, slots)),
+                Pools::F32(pools) => pools.iter_mut().for_each(|pool| copy(pool, sizes, slots)),
+                Pools::Bf16(pools) => pools.iter_mut().for_each(|pool| copy(pool, sizes, slots)),
             }
         }
     }
@@ -113,19 +123,19 @@ impl Kv {
             self.positions.extend_from_slice(positions);
             let mut angles = std::mem::take(&mut self.angles);
             angles.clear();
-            angles.extend(
-                positions
-                    .iter()
-                    .flat_map(|&p| (0..self.frequencies.len()).map(move |i| (p, i)))
-                    .map(|(p, i)| self.angle(p, i)),
-            );
+            for &position in positions {
+                let each = (0..self.frequencies.len()).map(|i| self.angle(position, i));
+                angles.extend(each.clone().map(|angle| angle.0));
+                angles.extend(each.map(|angle| angle.1));
+            }
             self.angles = angles;
         }
     }
 
-    /// Cosine and sine of each pair's angle at the position of this index.
-    pub(super) fn angles(&self, at: usize) -> &[(f32, f32)] {
-        &self.angles[at * self.frequencies.len()..][..self.frequencies.len()]
+    /// Cosines and sines of each pair's angle at the position of this index.
+    pub(super) fn angles(&self, at: usize) -> (&[f32], &[f32]) {
+        let pairs = self.frequencies.len();
+        self.angles[2 * at * pairs..][..2 * pairs].split_at(pairs)
     }
 
     /// Cosine and sine of pair `i`'s angle at a position.
@@ -137,29 +147,29 @@ impl Kv {
     }
 }
 
-/// Writes the key and the value of token `offset` of a block.
-fn write<G: Group>(block: &mut [G], offset: usize, key: &[f32], value: &[f32]) {
-    let (keys, values) = block.split_at_mut(key.len());
-    for (group, &k) in keys.iter_mut().zip(key) {
-        group.set(offset, k);
+/// Writes the key and the value of token `offset` of a block: (keys, values).
+fn write<P: Pairs>((keys, values): (&mut [P], &mut [P]), offset: usize, key: &[f32], value: &[f32]) {
+    for (two, pairs) in key.chunks(2).zip(keys) {
+        pairs.set(offset, [two[0], two.get(1).copied().unwrap_or(0.0)]);
     }
-    let per_token = values.len() / BLOCK_SIZE;
-    for (group, numbers) in values[offset * per_token..].iter_mut().zip(value.chunks(LANES)) {
-        for (lane, &v) in numbers.iter().enumerate() {
-            group.set(lane, v);
+    for (numbers, tokens) in value.chunks(2 * LANES).zip(values.chunks_exact_mut(BLOCK_SIZE)) {
+        let (first, second) = numbers.split_at(numbers.len().min(LANES));
+        for (lane, &x) in first.iter().enumerate() {
+            tokens[offset].set(lane, [x, second.get(lane).copied().unwrap_or(0.0)]);
         }
     }
 }
 
-/// Copies a token's key and value between slots: (first group of the block, token in the block).
-fn copy<G: Group>(pool: &mut [G], dim: usize, ((source, from), (target, to)): ((usize, usize), (usize, usize))) {
-    for d in 0..dim {
-        let key = pool[source + d].get(from);
+/// Copies a token's key and value between slots: (first pair of the block, token in the block).
+fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize, usize), (usize, usize))) {
+    let ((source, from), (target, to)) = slots;
+    for d in 0..keys {
+        let key = [0, 1].map(|group| pool[source + d].get(group, from));
         pool[target + d].set(to, key);
     }
-    let per_token = dim.div_ceil(LANES);
-    let value = source + dim + from * per_token;
-    pool.copy_within(value..value + per_token, target + dim + to * per_token);
+    for n in (keys..keys + values).step_by(BLOCK_SIZE) {
+        pool[target + n + to] = pool[source + n + from];
+    }
 }
 
 /// `theta^(−2i / head_dim)`, stretched as Llama 3 does it (see [`crate::model::RopeScaling`]).

@@ -1,23 +1,28 @@
 //! Sixteen numbers at a time, with the same bits on every processor.
 //!
-//! Every sum is made of sixteen partial sums, one a lane, by fused multiply-adds, and these are added in one fixed
-//! tree. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
+//! A lane is one sum, made by fused multiply-adds in a fixed order; where one sum is made of all lanes, they are added in one
+//! fixed tree. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
 
 /// Numbers handled at a time.
 pub(super) const LANES: usize = 16;
 
+/// The bits of a pair of bf16 that are the second one. As an f32 they are its value.
+pub(super) const SECOND: u32 = 0xFFFF_0000;
+
 /// Sixteen f32.
 pub(super) trait Lanes: Copy {
-    /// Rows, and outputs, of a tile whose partial sums fit the registers: 2 or 4.
-    const TILE: usize;
+    /// Are there 32 registers of sixteen lanes? Else there are 16 of eight. It says how many sums a kernel makes at a time.
+    const WIDE: bool;
     /// Zeros.
     fn zero() -> Self;
     /// The same number sixteen times.
     fn splat(x: f32) -> Self;
     /// From memory.
     fn load(x: &[f32; LANES]) -> Self;
-    /// From bf16 in memory.
-    fn load_bf16(x: &[u16; LANES]) -> Self;
+    /// The first of each pair of bf16 in memory: the lower halves.
+    fn load_first(x: &[u32; LANES]) -> Self;
+    /// The second of each pair.
+    fn load_second(x: &[u32; LANES]) -> Self;
     /// Asks for memory that will soon be read; any address will do.
     fn prefetch<T>(address: *const T);
     /// To memory.
@@ -26,13 +31,10 @@ pub(super) trait Lanes: Copy {
     fn fma(self, a: Self, b: Self) -> Self;
     /// Lane by lane the larger one.
     fn larger(self, other: Self) -> Self;
+    /// Lane by lane the sum.
+    fn add(self, other: Self) -> Self;
     /// The sum: lanes 8 apart, then 4, 2 and 1.
     fn sum(self) -> f32;
-    /// Four sums. Made together they can share the shuffles, which otherwise cost as much as the products of a short row.
-    #[inline(always)]
-    fn sums([a, b, c, d]: [Self; 4]) -> [f32; 4] {
-        [a.sum(), b.sum(), c.sum(), d.sum()]
-    }
 }
 
 /// Plain code, for processors that have neither AVX2 nor AVX-512.
@@ -40,7 +42,7 @@ pub(super) trait Lanes: Copy {
 pub(super) struct Plain([f32; LANES]);
 
 impl Lanes for Plain {
-    const TILE: usize = 2;
+    const WIDE: bool = false;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -58,8 +60,13 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn load_bf16(x: &[u16; LANES]) -> Self {
-        Plain(x.map(|x| f32::from_bits(u32::from(x) << 16)))
+    fn load_first(x: &[u32; LANES]) -> Self {
+        Plain(x.map(|x| f32::from_bits(x << 16)))
+    }
+
+    #[inline(always)]
+    fn load_second(x: &[u32; LANES]) -> Self {
+        Plain(x.map(|x| f32::from_bits(x & SECOND)))
     }
 
     #[inline(always)]
@@ -82,6 +89,14 @@ impl Lanes for Plain {
     fn larger(mut self, other: Self) -> Self {
         for (mine, others) in self.0.iter_mut().zip(other.0) {
             *mine = if *mine > others { *mine } else { others };
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn add(mut self, other: Self) -> Self {
+        for (mine, others) in self.0.iter_mut().zip(other.0) {
+            *mine += others;
         }
         self
     }

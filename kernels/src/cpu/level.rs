@@ -4,49 +4,79 @@ use super::lanes::{Kernel, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
-/// What the processor has.
+/// Vector instructions that this processor has. Only this module makes values of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
-    /// Neither of the others.
+pub struct Level(Lanes);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lanes {
     Plain,
-    /// AVX2 with FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Level {
+    /// What levels are called in settings, the best last; a processor may lack some.
+    pub const KEYS: [&str; 3] = ["plain", "avx2", "avx-512"];
+
     /// The levels this processor has, the best last.
-    pub(super) fn all() -> Vec<Level> {
-        let mut all = vec![Level::Plain];
+    pub fn all() -> Vec<Level> {
+        let mut all = vec![Level(Lanes::Plain)];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                all.push(Level::Avx2);
+                all.push(Level(Lanes::Avx2));
             }
             if is_x86_feature_detected!("avx512f") {
-                all.push(Level::Avx512);
+                all.push(Level(Lanes::Avx512));
             }
         }
         all
     }
 
-    /// What people call it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Level::Plain => "plain",
+    /// The best one.
+    pub fn best() -> Level {
+        *Level::all().last().expect("plain code runs everywhere")
+    }
+
+    /// The level of this name, one of [`KEYS`](Level::KEYS); `None` where the processor does not have it.
+    pub fn of(key: &str) -> Option<Level> {
+        Level::all().into_iter().find(|level| level.key() == key)
+    }
+
+    /// What settings call it.
+    pub fn key(self) -> &'static str {
+        match self.0 {
+            Lanes::Plain => Level::KEYS[0],
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => "AVX2 with FMA",
+            Lanes::Avx2 => Level::KEYS[1],
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => "AVX-512",
+            Lanes::Avx512 => Level::KEYS[2],
         }
     }
 
-    /// The best one.
-    pub(super) fn best() -> Level {
-        *Level::all().last().expect("plain code runs everywhere")
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Lanes::Plain => "plain",
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 => "AVX2 with FMA",
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512 => "AVX-512",
+        }
+    }
+
+    /// f32 that one of its instructions handles; plain code is up to the compiler.
+    pub fn width(self) -> Option<u32> {
+        match self.0 {
+            Lanes::Plain => None,
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx2 => Some(8),
+            #[cfg(target_arch = "x86_64")]
+            Lanes::Avx512 => Some(16),
+        }
     }
 
     /// Runs `kernel` with these lanes.
@@ -56,14 +86,14 @@ impl Level {
         expect(unsafe_code, reason = "the compiler cannot know that a level was detected")
     )]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self {
-            Level::Plain => kernel.run::<Plain>(),
+        match self.0 {
+            Lanes::Plain => kernel.run::<Plain>(),
             // SAFETY: only `Level::all` makes these values, after it found the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { x86::with_avx2(kernel) },
+            Lanes::Avx2 => unsafe { x86::with_avx2(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { x86::with_avx512(kernel) },
+            Lanes::Avx512 => unsafe { x86::with_avx512(kernel) },
         }
     }
 }

@@ -1,150 +1,181 @@
-//! The row kernels: `x · weightsᵀ`, where each weight is read from memory once for up to eight rows.
+//! The row kernels: `x · weightsᵀ`, where each weight is read from memory once for all rows.
 //!
-//! A result is the fixed-order dot product of one row with one output's weights. Which rows share a read of the
-//! weights, and which thread does it, is not part of that order.
+//! A result is the fixed-order dot product of one row with one output's weights: a chain of multiply-adds over each
+//! [`DEPTH`] inputs, and the chains' ends added one after the other. Which rows and outputs are made together, and by which
+//! thread, is not part of that order.
 
+use super::buffer::{Buffer, Shared};
 use super::lanes::{Kernel, LANES, Lanes};
 use super::level::Level;
-use super::memory::{Buffer, Group, Groups, Matrix, Shared};
+use super::matrix::{Matrix, Panels};
+use super::pairs::Pairs;
 use super::threads::share;
 
-/// Rows that share one read of the weights.
-pub(super) const ROWS: usize = 8;
+/// Inputs of one chain: so much of a panel, and of the rows that meet it, stays in the nearest cache.
+const DEPTH: usize = 256;
 
-/// Bytes of weights a task takes: they stay in the second-level cache for the rows after the first eight.
+/// Bytes of weights a task takes.
 const TASK_BYTES: usize = 256 << 10;
+
+/// Panels that a row goes over together, at most: a task has whole groups of them.
+const TOGETHER: usize = 8;
+
+/// Rows that go over a panel together, at most.
+const MOST_ROWS: usize = 6;
 
 /// `x · weightsᵀ`.
 pub(super) fn matmul(level: Level, x: &Buffer, weights: &Matrix, out: &mut Buffer) {
     assert_eq!(weights.outputs, out.width, "outputs of the weights and width of the result");
     out.set_rows(x.rows);
-    match &weights.groups {
-        Groups::F32(groups) => spread(level, x, groups, out),
-        Groups::Bf16(groups) => spread(level, x, groups, out),
+    match &weights.panels {
+        Panels::F32(pairs) => spread(level, x, pairs, out),
+        Panels::Bf16(pairs) => spread(level, x, pairs, out),
     }
 }
 
-fn spread<G: Group>(level: Level, x: &Buffer, weights: &[G], out: &mut Buffer) {
-    let (outputs, per_row) = (out.width, x.stride / LANES);
-    assert_eq!(weights.len(), outputs * per_row, "inputs of the weights and width of the activations");
-    let fair = outputs.div_ceil(4 * rayon::current_num_threads());
-    let task = fair.min(TASK_BYTES / (per_row * size_of::<G>())).next_multiple_of(4).max(4);
+fn spread<P: Pairs>(level: Level, x: &Buffer, weights: &[P], out: &mut Buffer) {
+    let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
+    assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
+    let fair = panels.div_ceil(4 * rayon::current_num_threads());
+    let task = fair.min(TASK_BYTES / (depth * size_of::<P>())).next_multiple_of(TOGETHER).max(TOGETHER);
     let shared = out.shared();
-    let work = x.rows * outputs * x.stride;
-    share(outputs.div_ceil(task), work, |i| {
+    let work = x.rows * panels * LANES * x.width;
+    share(panels.div_ceil(task), work, |i| {
         let first = i * task;
-        let end = (first + task).min(outputs);
-        level.run(Outputs { x, weights: &weights[first * per_row..end * per_row], first, per_row, out: shared });
+        let end = (first + task).min(panels);
+        level.run(Outputs { x, weights: &weights[first * depth..end * depth], first, depth, out: shared });
     });
 }
 
-/// How many groups ahead of its use a weight is asked for: the time to memory, which the processor's own guesses do
-/// not hide when several rows keep it busy. It makes 4 rows cost little more than one.
-const AHEAD: usize = 128;
-
-/// Some neighbouring outputs, for all rows.
-struct Outputs<'a, G> {
+/// The outputs of some neighbouring panels, for all rows.
+struct Outputs<'a, P> {
     x: &'a Buffer,
-    weights: &'a [G],
+    weights: &'a [P],
+    /// Of the panels.
     first: usize,
-    per_row: usize,
+    /// Pairs of a panel.
+    depth: usize,
     out: Shared<'a>,
 }
 
-impl<G: Group> Kernel for Outputs<'_, G> {
+impl<P: Pairs> Kernel for Outputs<'_, P> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let outputs = self.weights.len() / self.per_row;
-        for block in (0..self.x.rows).step_by(ROWS) {
-            let end = (block + ROWS).min(self.x.rows);
-            let mut done = 0;
-            while L::TILE == 4 && done + 4 <= outputs {
-                self.rows::<L, 4>(block, end, done);
-                done += 4;
+        let panels = self.weights.len() / self.depth;
+        // As few tiles of rows as there can be, of as equal sizes as there can be.
+        let (rows, tiles) = (self.x.rows, self.x.rows.div_ceil(MOST_ROWS));
+        let mut panel = 0;
+        while panel < panels {
+            let left = panels - panel;
+            let n = together::<L>(rows / tiles.max(1)).min(1 << left.ilog2());
+            for from in (0..self.depth).step_by(DEPTH / 2) {
+                let pairs = (from, (from + DEPTH / 2).min(self.depth));
+                for tile in 0..tiles {
+                    let (row, end) = (tile * rows / tiles, (tile + 1) * rows / tiles);
+                    match end - row {
+                        1 => self.tiles::<L, 1>(row, (panel, n), pairs),
+                        2 => self.tiles::<L, 2>(row, (panel, n), pairs),
+                        3 => self.tiles::<L, 3>(row, (panel, n), pairs),
+                        4 => self.tiles::<L, 4>(row, (panel, n), pairs),
+                        5 => self.tiles::<L, 5>(row, (panel, n), pairs),
+                        _ => self.tiles::<L, MOST_ROWS>(row, (panel, n), pairs),
+                    }
+                }
             }
-            while L::TILE == 2 && done + 2 <= outputs {
-                self.rows::<L, 2>(block, end, done);
-                done += 2;
+            panel += n;
+        }
+    }
+}
+
+/// Panels that so many rows go over together: enough sums that none waits for itself, and no more than there are registers for.
+#[inline(always)]
+fn together<L: Lanes>(rows: usize) -> usize {
+    match (rows, L::WIDE) {
+        (1, true) => 8,
+        (_, true) | (1, false) => 4,
+        (2, false) => 2,
+        _ => 1,
+    }
+}
+
+impl<P: Pairs> Outputs<'_, P> {
+    /// [`tile`](Self::tile) of `R` rows and `n` panels.
+    #[inline(always)]
+    fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
+        match n {
+            8 if together::<L>(R) == 8 => self.tile::<L, R, 8>(row, panel, pairs),
+            4 if together::<L>(R) >= 4 => self.tile::<L, R, 4>(row, panel, pairs),
+            2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
+            _ => {
+                // Tiles of a pass differ by a row, and one of more rows may take fewer panels.
+                for panel in panel..panel + n {
+                    self.tile::<L, R, 1>(row, panel, pairs);
+                }
             }
-            while done < outputs {
-                self.rows::<L, 1>(block, end, done);
-                done += 1;
+        }
+    }
+
+    /// The chains of `R` rows with `N` panels over these pairs of inputs, added to what is there.
+    #[inline(always)]
+    fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
+        // Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
+        let len = to - from;
+        let (mut weights, mut x): ([&[P]; N], [&[f32]; R]) = ([&[]; N], [&[]; R]);
+        for (n, weights) in weights.iter_mut().enumerate() {
+            *weights = &self.weights[(panel + n) * self.depth + from..][..len];
+        }
+        for (r, x) in x.iter_mut().enumerate() {
+            *x = &self.x.padded_row(row + r)[2 * from..][..2 * len];
+        }
+        let mut sums = [[L::zero(); N]; R];
+        for i in 0..len {
+            // Bounds checks of a dozen slices would cost as much as the arithmetic, and the compiler keeps them.
+            #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
+            // SAFETY: every slice was just cut to `len` pairs, and `i < len`.
+            unsafe {
+                for n in 0..N {
+                    let weights = weights[n].get_unchecked(i);
+                    let w = weights.first::<L>();
+                    for r in 0..R {
+                        sums[r][n] = sums[r][n].fma(w, L::splat(*x[r].get_unchecked(2 * i)));
+                    }
+                    let w = weights.second::<L>();
+                    for r in 0..R {
+                        sums[r][n] = sums[r][n].fma(w, L::splat(*x[r].get_unchecked(2 * i + 1)));
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.into_iter().enumerate() {
+            for (n, sum) in sums.into_iter().enumerate() {
+                let output = (self.first + panel + n) * LANES;
+                let width = LANES.min(self.out.width - output);
+                #[expect(unsafe_code, reason = "outputs are split by panels")]
+                // SAFETY: tasks have different outputs, and a task's calls come one after the other.
+                let out = unsafe { self.out.part(row + r, output, width) };
+                put(sum, out, from > 0);
             }
         }
     }
 }
 
-impl<G: Group> Outputs<'_, G> {
-    /// `O` outputs for rows `at..end`, a tile at a time. The second tile finds the weights in a near cache.
-    #[inline(always)]
-    fn rows<L: Lanes, const O: usize>(&self, mut at: usize, end: usize, output: usize) {
-        while at < end {
-            let rows = (end - at).min(L::TILE);
-            match rows {
-                1 => self.tile::<L, 1, O>(at, output),
-                2 => self.tile::<L, 2, O>(at, output),
-                3 => self.tile::<L, 3, O>(at, output),
-                _ => self.tile::<L, 4, O>(at, output),
-            }
-            at += rows;
-        }
+/// Writes sums, or adds them to what earlier inputs gave.
+#[inline(always)]
+fn put<L: Lanes>(sum: L, out: &mut [f32], more: bool) {
+    if let Some(out) = out.as_mut_array::<LANES>() {
+        let all = if more { L::load(out).add(sum) } else { sum };
+        return all.store(out);
     }
-
-    /// `O` outputs for `R` rows: every number loaded is used as often as it can be.
-    #[inline(always)]
-    fn tile<L: Lanes, const R: usize, const O: usize>(&self, row: usize, output: usize) {
-        let n = self.per_row;
-        // Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
-        let (mut weights, mut x): ([&[G]; O], [&[[f32; LANES]]; R]) = ([&[]; O], [&[]; R]);
-        for (o, weights) in weights.iter_mut().enumerate() {
-            *weights = &self.weights[(output + o) * n..][..n];
-        }
-        for (r, x) in x.iter_mut().enumerate() {
-            *x = &self.x.groups(row + r)[..n];
-        }
-        let mut sums = [[L::zero(); O]; R];
-        for i in 0..n {
-            let (mut w, mut xs) = ([L::zero(); O], [L::zero(); R]);
-            // Bounds checks of a dozen slices would cost as much as the arithmetic, and the compiler keeps them.
-            #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
-            // SAFETY: every slice was just cut to `n` groups, and `i < n`.
-            unsafe {
-                for (group, weights) in w.iter_mut().zip(&weights) {
-                    *group = weights.get_unchecked(i).lanes();
-                }
-                for (group, x) in xs.iter_mut().zip(&x) {
-                    *group = L::load(x.get_unchecked(i));
-                }
-            }
-            // Once a cache line.
-            if row == 0 && (size_of::<G>() == 64 || i % 2 == 0) {
-                for w in &weights {
-                    L::prefetch(w.as_ptr().wrapping_add(i + AHEAD));
-                }
-            }
-            for r in 0..R {
-                for o in 0..O {
-                    sums[r][o] = sums[r][o].fma(w[o], xs[r]);
-                }
-            }
-        }
-        let mut dots = [[0.0; O]; R];
-        for r in 0..R {
-            if let [a, b, c, d] = sums[r][..] {
-                dots[r].copy_from_slice(&L::sums([a, b, c, d]));
-            } else {
-                for o in 0..O {
-                    dots[r][o] = sums[r][o].sum();
-                }
-            }
-        }
-        for (r, dots) in dots.iter().enumerate() {
-            #[expect(unsafe_code, reason = "outputs are split by columns")]
-            // SAFETY: tasks have different outputs, and a task's calls come one after the other.
-            let out = unsafe { self.out.part(row + r, self.first + output, O) };
-            out.copy_from_slice(dots);
-        }
+    // The last panel has fewer outputs.
+    let mut numbers = [0.0; LANES];
+    for (number, out) in numbers.iter_mut().zip(out.iter()) {
+        *number = if more { *out } else { 0.0 };
+    }
+    let all = if more { L::load(&numbers).add(sum) } else { sum };
+    all.store(&mut numbers);
+    for (out, number) in out.iter_mut().zip(numbers) {
+        *out = number;
     }
 }

@@ -6,28 +6,33 @@
 
 mod aligned;
 mod attention;
+mod buffer;
 mod exp;
 mod kv;
 mod lanes;
 mod level;
 mod matmul;
-mod memory;
+mod matrix;
+mod pages;
+mod pairs;
 mod rowwise;
+pub mod speed;
 mod threads;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use buffer::Buffer;
 pub use kv::Kv;
 pub(crate) use kv::frequencies;
-pub(crate) use memory::number;
-pub use memory::{Buffer, Matrix};
+pub use level::Level;
+pub use matrix::Matrix;
+pub(crate) use matrix::number;
 
 use crate::accept::{self, Accepted, Chain, Choice, Tree};
 use crate::device::Device;
 use crate::model::LlamaShape;
 use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
-use level::Level;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -45,8 +50,16 @@ impl Cpu {
     /// # Errors
     /// The system's, when it does not start them.
     pub fn new(threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
+        Cpu::at(Level::best(), threads)
+    }
+
+    /// With the vector instructions of this level, on this many threads. The level changes how long passes take, and no result.
+    ///
+    /// # Errors
+    /// The system's, when it does not start them.
+    pub fn at(level: Level, threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
-        Ok(Cpu { pool, level: Level::best(), tasks: attention::Tasks::default() })
+        Ok(Cpu { pool, level, tasks: attention::Tasks::default() })
     }
 
     /// Threads it runs on.
@@ -82,7 +95,7 @@ impl Device for Cpu {
     }
 
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Vec<f32>, Infallible> {
-        Ok((0..width).map(|i| memory::number(gains, i)).collect())
+        Ok((0..width).map(|i| matrix::number(gains, i)).collect())
     }
 
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Infallible> {
@@ -156,10 +169,7 @@ impl Device for Cpu {
             let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
             for head in turned.chunks_exact_mut(dim) {
                 // Hugging Face pairs a dimension with the one half a head further.
-                let (left, right) = head.split_at_mut(half);
-                for ((a, b), &(cos, sin)) in left.iter_mut().zip(right).zip(kv.angles(row)) {
-                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                }
+                self.level.run(rowwise::Turn { head: head.split_at_mut(half), angles: kv.angles(row) });
             }
             let keys = &turned[kv.heads * dim..];
             for (head, (key, value)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {

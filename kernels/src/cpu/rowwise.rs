@@ -72,6 +72,24 @@ pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES]
     }
 }
 
+/// Turns the pairs of a head: (their first halves, their second halves), by angles of these (cosines, sines).
+pub(super) struct Turn<'a> {
+    pub(super) head: (&'a mut [f32], &'a mut [f32]),
+    pub(super) angles: (&'a [f32], &'a [f32]),
+}
+
+impl Kernel for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let turned = self.head.0.iter_mut().zip(self.head.1);
+        for ((a, b), (cos, sin)) in turned.zip(self.angles.0.iter().zip(self.angles.1)) {
+            (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+        }
+    }
+}
+
 /// `out = silu(gate) · up`.
 pub(super) struct SwiGlu<'a> {
     pub(super) gate_up: &'a [f32],
@@ -99,12 +117,21 @@ impl Kernel for Exponentials<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self) -> f32 {
         let largest = largest::<L>(self.0);
-        for x in self.0.iter_mut() {
-            *x = exp(*x - largest);
-        }
         let (one, mut sum) = (L::splat(1.0), L::zero());
-        in_groups(self.0, 0.0, |group| sum = sum.fma(L::load(group), one));
-        sum.sum()
+        let (groups, rest) = self.0.as_chunks_mut();
+        for group in groups {
+            // Two registers of eight at a time, which do not wait for each other.
+            for x in group.iter_mut() {
+                *x = exp(*x - largest);
+            }
+            sum = sum.fma(L::load(group), one);
+        }
+        let mut last = [0.0; LANES];
+        for (x, last) in rest.iter_mut().zip(&mut last) {
+            *x = exp(*x - largest);
+            *last = *x;
+        }
+        sum.fma(L::load(&last), one).sum()
     }
 }
 

@@ -3,7 +3,7 @@
 //! These types are made nowhere but under [`with_avx2`] and [`with_avx512`], whose callers have found the features;
 //! that is what makes their intrinsics safe to call.
 
-use super::lanes::{Kernel, LANES, Lanes};
+use super::lanes::{Kernel, LANES, Lanes, SECOND};
 use std::arch::x86_64::*;
 
 /// Runs a kernel compiled for AVX2.
@@ -35,11 +35,23 @@ fn sum_of_8(x: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
+/// The bits of the second of each pair. The compiler must not see them: it would blend with zeros instead, for which Zen has
+/// half as many units as for `and`.
+#[inline]
+#[target_feature(enable = "avx2")]
+#[expect(unsafe_code, reason = "hides a value from the compiler")]
+fn second_mask() -> __m256 {
+    let mut mask = _mm256_set1_ps(f32::from_bits(SECOND));
+    // SAFETY: it does nothing.
+    unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) mask, options(pure, nomem, nostack, preserves_flags)) };
+    mask
+}
+
 // SAFETY of every block below: the features are there (see the module's header), and loads and stores stay within the
 // sixteen numbers that the references guarantee; none of them needs alignment.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx2 {
-    const TILE: usize = 2;
+    const WIDE: bool = false;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -59,12 +71,21 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn load_bf16(x: &[u16; LANES]) -> Self {
+    fn load_first(x: &[u32; LANES]) -> Self {
         // SAFETY: see above.
         unsafe {
-            let widen = |half| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half)));
-            let (low, high) = (_mm_loadu_si128(x.as_ptr().cast()), _mm_loadu_si128(x[8..].as_ptr().cast()));
-            Avx2(widen(low), widen(high))
+            let first = |half: &[u32]| _mm256_slli_epi32::<16>(_mm256_loadu_si256(half.as_ptr().cast()));
+            Avx2(_mm256_castsi256_ps(first(x)), _mm256_castsi256_ps(first(&x[8..])))
+        }
+    }
+
+    #[inline(always)]
+    fn load_second(x: &[u32; LANES]) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let mask = second_mask();
+            let second = |half: &[u32]| _mm256_and_ps(_mm256_loadu_ps(half.as_ptr().cast()), mask);
+            Avx2(second(x), second(&x[8..]))
         }
     }
 
@@ -96,6 +117,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { Avx2(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         // SAFETY: see above.
         unsafe { sum_of_8(_mm256_add_ps(self.0, self.1)) }
@@ -105,7 +132,7 @@ impl Lanes for Avx2 {
 // SAFETY of every block below: as for AVX2.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx512 {
-    const TILE: usize = 4;
+    const WIDE: bool = true;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -125,11 +152,17 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn load_bf16(x: &[u16; LANES]) -> Self {
+    fn load_first(x: &[u32; LANES]) -> Self {
+        // SAFETY: see above.
+        unsafe { Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_loadu_si512(x.as_ptr().cast())))) }
+    }
+
+    #[inline(always)]
+    fn load_second(x: &[u32; LANES]) -> Self {
         // SAFETY: see above.
         unsafe {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast()));
-            Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
+            let mask = _mm512_set1_epi32(SECOND.cast_signed());
+            Avx512(_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(x.as_ptr().cast()), mask)))
         }
     }
 
@@ -158,39 +191,17 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: see above.
+        unsafe { Avx512(_mm512_add_ps(self.0, other.0)) }
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         // SAFETY: see above.
         unsafe {
             let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self.0));
             sum_of_8(_mm256_add_ps(_mm512_castps512_ps256(self.0), _mm256_castpd_ps(high)))
-        }
-    }
-
-    #[inline(always)]
-    fn sums([a, b, c, d]: [Self; 4]) -> [f32; 4] {
-        // SAFETY: see above.
-        unsafe {
-            // Quarters of a register: of x and y the first two, or the last two, side by side; then every other one.
-            let halves = |x: Self, y: Self| {
-                let (low, high) = (_mm512_shuffle_f32x4::<0x44>(x.0, y.0), _mm512_shuffle_f32x4::<0xEE>(x.0, y.0));
-                _mm512_add_ps(low, high)
-            };
-            let (ab, cd) = (halves(a, b), halves(c, d));
-            let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xDD>(ab, cd));
-            // A quarter for each of the four; within it lanes 2 apart, then 1.
-            let fours = _mm512_add_ps(even, odd);
-            let twos = _mm512_add_ps(fours, _mm512_permute_ps::<0b01_00_11_10>(fours));
-            let ones = _mm512_add_ps(twos, _mm512_permute_ps::<0b10_11_00_01>(twos));
-            let mut out = [0.0; 4];
-            for (out, quarter) in out.iter_mut().zip([
-                _mm512_castps512_ps128(ones),
-                _mm512_extractf32x4_ps::<1>(ones),
-                _mm512_extractf32x4_ps::<2>(ones),
-                _mm512_extractf32x4_ps::<3>(ones),
-            ]) {
-                *out = _mm_cvtss_f32(quarter);
-            }
-            out
         }
     }
 }

@@ -1,0 +1,95 @@
+//! Weights, packed when they are loaded.
+//!
+//! Sixteen outputs are a panel. A panel has its weights input by input, each for all sixteen, so that a kernel goes through it from
+//! one end to the other: sixteen sums at a time, which need not be added up at the end. Missing outputs and an odd last input are
+//! zeros.
+
+use super::lanes::LANES;
+use super::pages::Pages;
+use super::pairs::{Bf16Pairs, F32Pairs, Pairs};
+use crate::weights::{Dtype, TensorData};
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+/// Weights, outputs × inputs.
+pub struct Matrix {
+    pub(super) outputs: usize,
+    pub(super) panels: Panels,
+}
+
+/// The numbers of a matrix, panel by panel: `inputs.div_ceil(2)` pairs each, of two neighbouring inputs.
+pub(super) enum Panels {
+    F32(Pages<F32Pairs>),
+    Bf16(Pages<Bf16Pairs>),
+}
+
+impl Matrix {
+    /// The parts, each with its outputs, below each other. Made on the threads of the pool it is called in.
+    pub(super) fn new(parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
+        let outputs = parts.iter().map(|p| p.1).sum();
+        let panels = match dtype {
+            Dtype::Bf16 => Panels::Bf16(packed(parts, inputs)),
+            Dtype::F32 | Dtype::F16 => Panels::F32(packed(parts, inputs)),
+        };
+        Matrix { outputs, panels }
+    }
+
+    /// Bytes of the numbers, padding included.
+    pub fn bytes(&self) -> usize {
+        match &self.panels {
+            Panels::F32(pairs) => size_of_val(&**pairs),
+            Panels::Bf16(pairs) => size_of_val(&**pairs),
+        }
+    }
+
+    /// The weights of one output, widened.
+    pub(super) fn row(&self, output: usize, out: &mut [f32]) {
+        match &self.panels {
+            Panels::F32(pairs) => row(pairs, output, out),
+            Panels::Bf16(pairs) => row(pairs, output, out),
+        }
+    }
+}
+
+fn row<P: Pairs>(pairs: &[P], output: usize, out: &mut [f32]) {
+    let depth = out.len().div_ceil(2);
+    let panel = &pairs[output / LANES * depth..][..depth];
+    for (two, pairs) in out.chunks_mut(2).zip(panel) {
+        for (group, x) in two.iter_mut().enumerate() {
+            *x = pairs.get(group, output % LANES);
+        }
+    }
+}
+
+fn packed<P: Pairs>(parts: &[(TensorData<'_>, usize)], inputs: usize) -> Pages<P> {
+    let rows = parts.iter().flat_map(|&(data, rows)| (0..rows).map(move |row| (data, row))).collect::<Vec<_>>();
+    let depth = inputs.div_ceil(2);
+    let mut pairs = Pages::<P>::zeros(rows.len().div_ceil(LANES) * depth);
+    pairs.par_chunks_mut(depth).zip(rows.par_chunks(LANES)).for_each(|(panel, rows)| {
+        for (lane, &(data, row)) in rows.iter().enumerate() {
+            let weight = |input: usize| if input < inputs { number(data, row * inputs + input) } else { 0.0 };
+            for (i, pairs) in panel.iter_mut().enumerate() {
+                pairs.set(lane, [weight(2 * i), weight(2 * i + 1)]);
+            }
+        }
+    });
+    pairs
+}
+
+/// Number `i` of a tensor.
+pub(crate) fn number(data: TensorData<'_>, i: usize) -> f32 {
+    match data {
+        TensorData::Stored { dtype: Dtype::F32, bytes } => {
+            f32::from_le_bytes(bytes[4 * i..4 * i + 4].try_into().expect("four bytes"))
+        }
+        TensorData::Stored { dtype: Dtype::Bf16, bytes } => {
+            bf16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]).into()
+        }
+        TensorData::Stored { dtype: Dtype::F16, bytes } => f16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]).into(),
+        TensorData::Random { luck, scale, dtype } => {
+            let x = scale * (2.0 * luck.unit(i as u64) - 1.0) as f32;
+            if dtype == Dtype::F32 { x } else { bf16::from_f32(x).into() }
+        }
+        TensorData::Ones => 1.0,
+    }
+}

@@ -1,0 +1,78 @@
+//! How numbers of f32 or bf16 lie in memory: two groups of sixteen, the first and the second, in whole cache lines.
+//!
+//! A pair of bf16 is one word of 32 bits, so that sixteen of either group are one load and one operation away from being f32.
+//! Weights and KV are kept as such pairs.
+
+use super::lanes::{LANES, Lanes, SECOND};
+use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
+use half::bf16;
+
+/// Two groups of sixteen numbers of one type.
+pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
+    /// The first group.
+    fn first<L: Lanes>(&self) -> L;
+    /// The second group.
+    fn second<L: Lanes>(&self) -> L;
+    /// Number `lane` of group `group`, 0 or 1.
+    fn get(&self, group: usize, lane: usize) -> f32;
+    /// Puts number `lane` of both groups in, rounded to the type.
+    fn set(&mut self, lane: usize, both: [f32; 2]);
+}
+
+/// Of f32.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(super) struct F32Pairs([[f32; LANES]; 2]);
+
+/// Of bf16: a word has the first in its lower half.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(super) struct Bf16Pairs([u32; LANES]);
+
+impl Pairs for F32Pairs {
+    #[inline(always)]
+    fn first<L: Lanes>(&self) -> L {
+        L::load(&self.0[0])
+    }
+
+    #[inline(always)]
+    fn second<L: Lanes>(&self) -> L {
+        L::load(&self.0[1])
+    }
+
+    #[inline(always)]
+    fn get(&self, group: usize, lane: usize) -> f32 {
+        self.0[group][lane]
+    }
+
+    #[inline(always)]
+    fn set(&mut self, lane: usize, [first, second]: [f32; 2]) {
+        (self.0[0][lane], self.0[1][lane]) = (first, second);
+    }
+}
+
+impl Pairs for Bf16Pairs {
+    #[inline(always)]
+    fn first<L: Lanes>(&self) -> L {
+        L::load_first(&self.0)
+    }
+
+    #[inline(always)]
+    fn second<L: Lanes>(&self) -> L {
+        L::load_second(&self.0)
+    }
+
+    #[inline(always)]
+    fn get(&self, group: usize, lane: usize) -> f32 {
+        match group {
+            0 => f32::from_bits(self.0[lane] << 16),
+            _ => f32::from_bits(self.0[lane] & SECOND),
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, lane: usize, both: [f32; 2]) {
+        let [first, second] = both.map(|x| u32::from(bf16::from_f32(x).to_bits()));
+        self.0[lane] = first | second << 16;
+    }
+}

@@ -1,0 +1,39 @@
+//! How fast this processor is: what kernels are held against.
+//!
+//! Everything is the best of several tries, each some hundred microseconds: another process can make a try slower and never faster.
+
+mod bandwidth;
+mod clock;
+mod fma;
+pub mod processor;
+
+pub use bandwidth::{Bandwidth, bandwidth};
+pub use clock::clock;
+pub use fma::peak;
+
+use std::time::{Duration, Instant};
+
+/// What a try takes, about.
+const TRY: Duration = Duration::from_micros(300);
+
+/// Seconds of one turn of `run`, which makes so many turns: the best of `tries`.
+fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
+    let mut turns = 1;
+    // As many as take long enough to be timed.
+    loop {
+        let begin = Instant::now();
+        run(turns);
+        let took = begin.elapsed();
+        if took >= TRY || turns >= 1 << 40 {
+            break;
+        }
+        turns = (turns as f64 * (TRY.as_secs_f64() / took.as_secs_f64().max(1e-9)).clamp(1.5, 100.0)).ceil() as u64;
+    }
+    let mut shortest = Duration::MAX;
+    for _ in 0..tries {
+        let begin = Instant::now();
+        run(turns);
+        shortest = shortest.min(begin.elapsed());
+    }
+    shortest.as_secs_f64() / turns as f64
+}
