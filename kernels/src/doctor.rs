@@ -1,6 +1,7 @@
 //! `doctor`: what this machine can do, in words for its owner. It looks and reports; it changes nothing.
 
-use crate::cpu;
+use crate::cpu::speed::Speed;
+use crate::cpu::{Level, speed};
 use crate::cuda::{self, Driver};
 use std::fmt;
 
@@ -9,8 +10,12 @@ use std::fmt;
 pub struct DoctorReport {
     /// CPU cores this process may use.
     pub cpu_cores: usize,
+    /// What the processor is sold as, where the system says.
+    pub processor: Option<String>,
     /// The vector instructions that the CPU device uses here.
     pub instructions: &'static str,
+    /// How fast a core is with them.
+    pub speed: Speed,
     /// Memory of the machine, bytes: (all, free for new programs). `None` where the system does not say.
     pub memory: Option<(u64, u64)>,
     /// The CUDA driver, `None` when its library cannot be loaded; an error in the driver's words when it can but fails.
@@ -25,7 +30,9 @@ pub struct DoctorReport {
 pub fn doctor() -> DoctorReport {
     DoctorReport {
         cpu_cores: std::thread::available_parallelism().map_or(1, usize::from),
-        instructions: cpu::instructions(),
+        processor: speed::processor().name,
+        instructions: Level::best().name(),
+        speed: Speed::measure(Level::best()),
         memory: memory(),
         driver: cuda::driver(),
         nvrtc: cuda::compile::version().ok(),
@@ -91,7 +98,10 @@ fn gib(bytes: u64) -> f64 {
 impl fmt::Display for DoctorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cores = if self.cpu_cores == 1 { "core" } else { "cores" };
-        writeln!(f, "CPU          {} {cores}, {} instructions", self.cpu_cores, self.instructions)?;
+        let of = self.processor.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+        writeln!(f, "CPU          {} {cores}{of}, {} instructions", self.cpu_cores, self.instructions)?;
+        writeln!(f, "Speed        {}", self.speed)?;
+        writeln!(f, "             {}", self.speed.compared())?;
         match self.memory {
             Some((all, free)) => writeln!(f, "Memory       {:.1} GiB, {:.1} GiB of it free", gib(all), gib(free))?,
             None => writeln!(f, "Memory       the system does not say")?,
@@ -154,7 +164,10 @@ mod tests {
     fn report(driver: Result<Option<Driver>, String>, libraries: bool) -> DoctorReport {
         let nvrtc = libraries.then_some((13, 0));
         let memory = Some((8 << 30, 3 << 29));
-        DoctorReport { cpu_cores: 2, instructions: "AVX-512", memory, driver, nvrtc, cublaslt: libraries }
+        let (_, speed) = Speed::reference();
+        let speed = Speed { flops: 2.0 * speed.flops, ..speed };
+        let (processor, instructions) = (Some("Example CPU".to_owned()), "AVX-512");
+        DoctorReport { cpu_cores: 2, processor, instructions, speed, memory, driver, nvrtc, cublaslt: libraries }
     }
 
     #[test]
@@ -162,7 +175,10 @@ mod tests {
         let text = report(Ok(None), false).to_string();
         assert_eq!(
             text,
-            "CPU          2 cores, AVX-512 instructions\n\
+            "CPU          2 cores of Example CPU, AVX-512 instructions\n\
+             Speed        3.24 GHz, 207 GFLOP/s a core, L1 204 GB/s, L2 103 GB/s, L3 60 GB/s, memory 25 GB/s\n             \
+                          2.00 of the multiply-adds and 1.00 of the memory bandwidth of an AMD EPYC of the third generation \
+             (Zen 3) at 3.24 GHz, AVX2\n\
              Memory       8.0 GiB, 1.5 GiB of it free\n\
              CUDA driver  not found (no libcuda)\n\
              NVRTC        not found (no libnvrtc)\n\

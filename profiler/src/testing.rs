@@ -79,6 +79,7 @@ pub fn setup() -> Setup {
             features: vec!["avx2".into()],
             cores: 2,
             threads: 2,
+            speed: None,
             driver: None,
         },
         target: model("big"),

@@ -33,6 +33,7 @@ pub fn info(index: u32, cuda: &Cuda) -> DeviceInfo {
         features: capability.map(|(major, minor)| format!("compute {major}.{minor}")).into_iter().collect(),
         cores: foretoken_run::machine::cores(),
         threads: 1,
+        speed: None,
         driver: None,
     }
 }

@@ -9,6 +9,7 @@ macro_rules! eprintln {
 pub mod gpu;
 pub mod models;
 pub mod pair;
+pub mod processor;
 pub mod serve;
 pub mod tokens;
 pub mod validate;

@@ -12,6 +12,7 @@ pub fn processor(threads: u32) -> DeviceInfo {
         features: features(),
         cores: cores(),
         threads,
+        speed: None,
         driver: None,
     }
 }

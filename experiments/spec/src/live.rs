@@ -16,6 +16,9 @@ pub struct LiveSpec {
     /// Threads of the CPU; absent: its cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
+    /// Vector instructions of the CPU's kernels; absent: the best that it has. Results are the same with all of them, times are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
     /// The target: a preset's name, or a Hugging Face folder.
     pub target: String,
     /// The draft.
@@ -35,6 +38,45 @@ pub struct LiveSpec {
     /// Requests served in a closed loop before each policy's clock starts: caches fill, clocks rise, buffers grow.
     #[serde(default = "warm_up")]
     pub warm_up_requests: u32,
+}
+
+/// Vector instructions of a CPU, each level with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub enum Instructions {
+    /// None in particular.
+    #[serde(rename = "plain")]
+    Plain,
+    /// AVX2 with FMA.
+    #[serde(rename = "avx2")]
+    Avx2,
+    /// AVX-512.
+    #[serde(rename = "avx-512")]
+    Avx512,
+}
+
+impl Instructions {
+    /// All of them.
+    pub const ALL: [Instructions; 3] = [Instructions::Plain, Instructions::Avx2, Instructions::Avx512];
+
+    /// What settings and flags call it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Instructions::Plain => "plain",
+            Instructions::Avx2 => "avx2",
+            Instructions::Avx512 => "avx-512",
+        }
+    }
+}
+
+impl std::str::FromStr for Instructions {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Instructions, String> {
+        Instructions::ALL
+            .into_iter()
+            .find(|i| i.key() == text)
+            .ok_or_else(|| "expected plain, avx2 or avx-512".to_owned())
+    }
 }
 
 /// Where weights come from.
@@ -131,8 +173,9 @@ impl Device {
 }
 
 /// The table with what the command line says instead.
-pub fn with_device(live: &LiveSpec, device: Option<&str>) -> LiveSpec {
+pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<Instructions>) -> LiveSpec {
     let mut live = live.clone();
+    live.instructions = instructions.or(live.instructions);
     if let Some(device) = device {
         device.clone_into(&mut live.device);
     }

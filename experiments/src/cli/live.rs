@@ -2,6 +2,7 @@
 
 use super::format::Format;
 use clap::Args;
+use foretoken_spec::live::Instructions;
 use std::path::PathBuf;
 
 pub const LIVE_EXAMPLES: &str = "Examples:
@@ -20,6 +21,9 @@ pub struct LiveArgs {
     /// Run on this device instead of the experiment's: cpu, or cuda:N
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
+    /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512
+    #[arg(long, value_name = "LEVEL")]
+    pub instructions: Option<Instructions>,
     /// Folder for the results [default: results/<name>-<digest>]
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -54,7 +58,7 @@ pub struct ValidateArgs {
     #[arg(value_name = "FILE|DIR", required_unless_present = "observed")]
     pub path: Option<PathBuf>,
     /// Compare these folders of `observe` with what a calibration predicts of them
-    #[arg(long, num_args = 1.., value_name = "DIR", requires = "calibrated", conflicts_with_all = ["path", "sets", "device", "profile", "intact"])]
+    #[arg(long, num_args = 1.., value_name = "DIR", requires = "calibrated", conflicts_with_all = ["path", "sets", "device", "instructions", "profile", "intact"])]
     pub observed: Vec<PathBuf>,
     /// The calibration that predicts them, as `calibrate` wrote it
     #[arg(long, value_name = "DIR", requires = "observed")]
@@ -65,6 +69,9 @@ pub struct ValidateArgs {
     /// Run on this device instead of the experiment's: cpu, or cuda:N
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
+    /// Vector instructions of the CPU's kernels instead of the experiment's: plain, avx2 or avx-512
+    #[arg(long, value_name = "LEVEL")]
+    pub instructions: Option<Instructions>,
     /// Predict with this profile, made before, instead of the experiment's or one made now
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 use super::format::Format;
 use clap::{Args, ValueEnum};
+use foretoken_spec::live::Instructions;
 use std::path::PathBuf;
 
 pub const PROFILE_ACCEPTANCE_EXAMPLES: &str = "Examples:
@@ -72,6 +73,9 @@ pub struct ProfileAcceptanceArgs {
     /// Threads of the CPU [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
+    #[arg(long, value_name = "LEVEL")]
+    pub instructions: Option<Instructions>,
     /// What the target continues: `families` (the shipped generator's), or a file with one JSON object a line
     #[arg(long, value_name = "families|FILE.jsonl", default_value = "families")]
     pub prompts: String,
@@ -127,6 +131,9 @@ pub struct ProfileArgs {
     /// Threads of the CPU [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Vector instructions of the CPU's kernels: plain, avx2 or avx-512 [default: the best that it has]
+    #[arg(long, value_name = "LEVEL")]
+    pub instructions: Option<Instructions>,
     /// The profile to write
     #[arg(short, long, value_name = "FILE.toml")]
     pub output: PathBuf,

@@ -66,7 +66,13 @@ fn to_json(report: &DoctorReport) -> Value {
         .collect();
     let version = |major, minor| format!("{major}.{minor}");
     json!({
-        "cpu": { "cores": report.cpu_cores, "instructions": report.instructions },
+        "cpu": {
+            "cores": report.cpu_cores,
+            "name": report.processor,
+            "instructions": report.instructions,
+            "speed": report.speed,
+            "compared": report.speed.compared(),
+        },
         "memory": report.memory.map(|(all, free)| json!({ "bytes": all, "free_bytes": free })),
         "cuda_driver": match &report.driver {
             Ok(driver) => json!({

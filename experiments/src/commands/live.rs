@@ -15,7 +15,11 @@ use std::path::PathBuf;
 /// Runs the command.
 pub fn run(args: &LiveArgs) -> Result<()> {
     let mut plan = Plan::load(&args.file, &args.sets)?;
-    let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
+    let live = with_device(
+        required(plan.variants[0].experiment.live.as_ref(), &plan.name)?,
+        args.device.as_deref(),
+        args.instructions,
+    );
     plan.baseline_first();
     plan.measured = Some(Measured::Live);
     let usual = || PathBuf::from("results").join(format!("live-{}-{}", plan.name, &plan.digest()[..8]));

@@ -2,7 +2,6 @@
 
 use super::print;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
-use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::cuda::Tuning;
 use foretoken_kernels::device::Device;
 use foretoken_kernels::model::{LlamaShape, preset};
@@ -10,6 +9,7 @@ use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
 use foretoken_live::gpu;
 use foretoken_live::models::{AnyWeights, Model};
 use foretoken_live::pair::PairPasses;
+use foretoken_live::processor;
 use foretoken_profiler::{
     CpuTime, Density, DeviceInfo, MeasureError, ModelInfo, Partial, PartialError, Profile, Region, Role, Room, Setup,
     Visit, measure,
@@ -69,8 +69,9 @@ pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
     let job = Job { args, target: &target, draft: &draft, interrupt };
     match args.device {
         DeviceName::Cpu => {
-            let mut device = cpu(args.threads)?;
-            let info = machine::processor(device.threads() as u32);
+            let mut device = processor::open(args.threads.map(usize::from), args.instructions)?;
+            let speed = Some(processor::speed(&device));
+            let info = DeviceInfo { speed, ..machine::processor(device.threads() as u32) };
             device.session(|device| job.run(device, info, &CPU_SCALE, &[]))
         }
         DeviceName::Cuda(index) => {
@@ -81,12 +82,6 @@ pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
             device.session(|device| job.run(device, info, &GPU_SCALE, &sizes))
         }
     }
-}
-
-/// The processor on this many threads, or on all its cores.
-pub fn cpu(threads: Option<u16>) -> Result<Cpu> {
-    let threads = threads.map_or_else(|| machine::cores() as usize, usize::from);
-    Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start {threads} threads: {e}")))
 }
 
 /// A finished profile is not replaced by accident.
@@ -288,6 +283,9 @@ fn summary(p: &Profile) -> String {
     let (target, draft) = (&p.target.model, &p.draft.model);
     let device = format!("{}, {} threads", p.device.name, p.device.threads);
     let _ = writeln!(out, "profiled: {} with {} on {} ({device})", target.name, draft.name, p.device.kind);
+    if let Some(speed) = &p.device.speed {
+        let _ = writeln!(out, "speed   {speed}");
+    }
     let _ = writeln!(out, "        alpha        gamma        delta        held-out error (linear / table), mean %");
     let _ = write!(out, "        ns/context   us/token     us/pass      ");
     for region in Region::ALL {

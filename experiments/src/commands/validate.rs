@@ -94,7 +94,11 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
         return Err(problem.help("leave it out, or give the folder of the recordings"));
     }
     let mut plan = Plan::load(path, &args.sets)?;
-    let live = with_device(required(plan.variants[0].experiment.live.as_ref(), &plan.name)?, args.device.as_deref());
+    let live = with_device(
+        required(plan.variants[0].experiment.live.as_ref(), &plan.name)?,
+        args.device.as_deref(),
+        args.instructions,
+    );
     one_setting(&plan)?;
     plan.baseline_first();
     plan.measured = Some(Measured::Live);
@@ -243,6 +247,7 @@ fn profile(
         device,
         weights: (live.weights == WeightSource::Random).then_some(WeightsFrom::Random),
         threads: live.threads.and_then(|n| u16::try_from(n).ok()),
+        instructions: live.instructions,
         output: output.clone(),
         engine,
         quick,

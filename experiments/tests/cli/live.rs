@@ -81,7 +81,7 @@ fn the_folder_is_that_of_a_run_and_says_that_it_is_live() {
         let host = &cell["host"]["step"];
         assert!(host["steps"].as_u64() > Some(5) && host["p50_s"].as_f64() <= host["p99_s"].as_f64(), "{host}");
     }
-    assert!(report["device"].as_str().unwrap().starts_with("cpu, 1 threads"));
+    assert!(report["device"].as_str().unwrap().starts_with("cpu, 1 threads, "));
 }
 
 #[test]
@@ -136,6 +136,29 @@ fn a_texts_tokens_are_the_checkpoints() {
 }
 
 /// Before anything is loaded, and leaving nothing behind.
+#[test]
+fn the_processor_is_asked_for_what_it_has() {
+    let place = Place::holding(LIVE);
+    let error = place.fails(&["live", "x.toml", "-o", "out", "--set", "live.threads=9999"], 2);
+    assert!(error.contains("9999 threads on") && error.contains("would take turns"), "{error}");
+    let error = place.fails(&["live", "x.toml", "-o", "out", "--set", "live.instructions=\"avx\""], 2);
+    assert!(error.contains("plain, avx2, avx-512"), "{error}");
+    // The plainest are everywhere, and say what the best say.
+    let (_, stderr) = live(&place, &["--no-figures", "--instructions", "plain", "--set", "policies=[{fixed={k=3}}]"]);
+    assert!(stderr.contains("cpu, 1 threads, plain"), "{stderr}");
+    for (key, has) in [("avx2", has("avx2")), ("avx-512", has("avx512f"))].into_iter().filter(|level| !level.1) {
+        let error = place.fails(&["live", "x.toml", "-o", "other", "--instructions", key], 4);
+        assert!(!has && error.contains(&format!("no {key} instructions")) && error.contains("it has plain"), "{error}");
+        assert!(!place.path("other").exists(), "nothing was begun");
+    }
+}
+
+/// Does Linux say that the processor has this?
+fn has(flag: &str) -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines().any(|line| line.starts_with("flags") && line.split_whitespace().any(|word| word == flag))
+}
+
 #[test]
 fn what_no_device_can_do_is_refused() {
     let place = Place::holding(LIVE);

@@ -33,8 +33,15 @@ fn profile(cost: fn(Role, &Shape) -> f64) -> Profile {
     };
     let room =
         Room { max_positions: 2048, kv_tokens: 32_768, max_batched: 2048, max_requests: 64, graph_sizes: vec![] };
-    let device =
-        DeviceInfo { kind: "cpu".into(), name: "a test".into(), features: vec![], cores: 1, threads: 1, driver: None };
+    let device = DeviceInfo {
+        kind: "cpu".into(),
+        name: "a test".into(),
+        features: vec![],
+        cores: 1,
+        threads: 1,
+        speed: None,
+        driver: None,
+    };
     let setup = Setup {
         foretoken: "0.0.0".into(),
         device,

@@ -62,15 +62,15 @@ impl Cpu {
         Ok(Cpu { pool, level, tasks: attention::Tasks::default() })
     }
 
+    /// Its vector instructions.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
     /// Threads it runs on.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
-}
-
-/// The vector instructions that [`Cpu`] uses on this processor.
-pub fn instructions() -> &'static str {
-    Level::best().name()
 }
 
 impl Device for Cpu {

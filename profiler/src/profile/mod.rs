@@ -56,6 +56,9 @@ pub struct DeviceInfo {
     pub cores: u32,
     /// Threads the passes ran on; for a GPU 1.
     pub threads: u32,
+    /// What the kernels use of it, and how fast that is; of a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<String>,
     /// GPU driver and libraries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,

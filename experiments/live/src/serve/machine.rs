@@ -1,7 +1,7 @@
 //! A device with both models on it, ready to serve one policy after the other.
 
 use crate::models::Model;
-use foretoken_kernels::cpu::Cpu;
+use crate::processor;
 use foretoken_kernels::device;
 use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts};
 use foretoken_kernels::forward::LoadError;
@@ -9,7 +9,6 @@ use foretoken_sim::live::Recorder;
 use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
 use foretoken_spec::live::{Device, LiveAcceptance, LiveSpec, WeightSource};
 use foretoken_spec::problem::{Problem, Result};
-use std::thread::available_parallelism;
 
 /// Both models, known by shape and weights.
 pub struct Models {
@@ -90,9 +89,8 @@ pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, se
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => {
-            let threads = live.threads.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
-            let cpu = Cpu::new(threads).map_err(|e| Problem::failed(format!("cannot start threads: {e}")))?;
-            let name = format!("cpu, {threads} threads");
+            let cpu = processor::open(live.threads, live.instructions)?;
+            let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
             Ok(Box::new(Loaded::load(cpu, name, models, capacity)?))
         }
         Device::Cuda(n) => {

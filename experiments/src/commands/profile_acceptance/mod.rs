@@ -4,13 +4,14 @@ mod prompts;
 mod show;
 
 use super::print;
-use super::profile::{cpu, describe};
+use super::profile::describe;
 use crate::cli::{DeviceName, Format, ProfileAcceptanceArgs};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::Llama;
 use foretoken_kernels::teacher::{judge, limits, write};
 use foretoken_live::gpu;
 use foretoken_live::models::Model;
+use foretoken_live::processor;
 use foretoken_live::tokens::{Tokens, end_of_text};
 use foretoken_report::{Staged, acceptance_figures};
 use foretoken_run::interrupt;
@@ -39,7 +40,10 @@ pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     let job = Job { args, target: &target, draft: &draft, prompts: &prompts, stop, interrupt: &interrupt };
     // The arithmetic of the processor does not depend on its threads, so the file must not either.
     let (kind, outputs) = match args.device {
-        DeviceName::Cpu => ("cpu".to_owned(), cpu(args.threads)?.session(|device| job.record(device))?),
+        DeviceName::Cpu => (
+            "cpu".to_owned(),
+            processor::open(args.threads.map(usize::from), args.instructions)?.session(|device| job.record(device))?,
+        ),
         DeviceName::Cuda(index) => (format!("cuda:{index}"), gpu::open(index)?.session(|device| job.record(device))?),
     };
     let header = TruthHeader {

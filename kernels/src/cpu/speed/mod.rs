@@ -5,12 +5,16 @@
 mod bandwidth;
 mod clock;
 mod fma;
-pub mod processor;
+mod processor;
 
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use clock::clock;
 pub use fma::peak;
+pub use processor::{Processor, processor};
 
+use super::level::Level;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// What a try takes, about.
@@ -36,4 +40,99 @@ fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
         shortest = shortest.min(begin.elapsed());
     }
     shortest.as_secs_f64() / turns as f64
+}
+
+/// How fast one core is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speed {
+    /// The vector instructions it was measured with, as settings call them.
+    pub instructions: String,
+    /// Cycles a second; absent where they cannot be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_hz: Option<f64>,
+    /// Floating-point operations a second, f32, two a multiply-add.
+    pub flops: f64,
+    /// Bytes a second to each cache, the nearest first, and to memory.
+    pub bytes_per_s: Vec<f64>,
+}
+
+/// Bytes that no cache of this size holds, or that stand for memory where no cache is known.
+const BEYOND: usize = 128 << 20;
+
+impl Speed {
+    /// Measures it, in some tenths of a second.
+    pub fn measure(level: Level) -> Speed {
+        let caches = processor().caches;
+        // Half of a cache: some of it is always used by others.
+        let memory = caches.last().map_or(BEYOND, |last| (4 * last).clamp(BEYOND / 2, 2 * BEYOND));
+        let footprints = caches.iter().map(|bytes| bytes / 2).chain([memory]);
+        Speed {
+            instructions: level.key().to_owned(),
+            clock_hz: clock(20),
+            flops: peak(level, 20),
+            bytes_per_s: footprints.map(|bytes| bandwidth(level, bytes, 3).best()).collect(),
+        }
+    }
+
+    /// How it compares with a stated processor, in words.
+    pub fn compared(&self) -> String {
+        let (name, reference) = Speed::reference();
+        let memory = |speed: &Speed| speed.bytes_per_s.last().copied().unwrap_or(f64::NAN);
+        let (flops, bytes) = (self.flops / reference.flops, memory(self) / memory(&reference));
+        format!("{flops:.2} of the multiply-adds and {bytes:.2} of the memory bandwidth of {name}")
+    }
+
+    /// The processor that the record's numbers are of, and its speed: what others are compared with.
+    pub fn reference() -> (&'static str, Speed) {
+        let speed = Speed {
+            instructions: "avx2".to_owned(),
+            clock_hz: Some(3.24e9),
+            flops: 103.7e9,
+            bytes_per_s: vec![204e9, 103e9, 60e9, 25e9],
+        };
+        ("an AMD EPYC of the third generation (Zen 3) at 3.24 GHz, AVX2", speed)
+    }
+}
+
+impl fmt::Display for Speed {
+    /// In one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(clock) = self.clock_hz {
+            write!(f, "{:.2} GHz, ", clock / 1e9)?;
+        }
+        write!(f, "{:.0} GFLOP/s a core", self.flops / 1e9)?;
+        let caches = self.bytes_per_s.len().saturating_sub(1);
+        for (i, bytes) in self.bytes_per_s.iter().enumerate() {
+            match i == caches {
+                true => write!(f, ", memory {:.0} GB/s", bytes / 1e9)?,
+                false => write!(f, ", L{} {:.0} GB/s", i + 1, bytes / 1e9)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers themselves are for the benches: a test runs on busy machines, unoptimised ones among them.
+    #[test]
+    fn every_level_has_a_speed() {
+        for level in Level::all() {
+            let speed = Speed::measure(level);
+            assert!(speed.flops > 1e6 && speed.bytes_per_s.iter().all(|b| *b > 1e6), "{speed:?}");
+            assert_eq!(speed.bytes_per_s.len(), processor().caches.len() + 1);
+            assert_eq!(speed.instructions, level.key());
+        }
+    }
+
+    #[test]
+    fn a_speed_is_a_line() {
+        assert_eq!(
+            Speed::reference().1.to_string(),
+            "3.24 GHz, 104 GFLOP/s a core, L1 204 GB/s, L2 103 GB/s, L3 60 GB/s, memory 25 GB/s"
+        );
+    }
 }

@@ -1,1 +1,123 @@
 //! What is known of the processor at hand: its name, its caches, and how many multiply-adds it starts in a cycle.
+
+use crate::cpu::level::Level;
+use std::fs::read_to_string;
+
+/// What Linux says of a processor. Other systems do not tell without their libraries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processor {
+    /// What it is sold as.
+    pub name: Option<String>,
+    /// Vendor, family and model, by which its design is known.
+    pub design: Option<(String, u32, u32)>,
+    /// Bytes of the data caches of a core, the nearest first; the last one may be shared.
+    pub caches: Vec<usize>,
+}
+
+/// The processor at hand.
+pub fn processor() -> Processor {
+    let text = read_to_string("/proc/cpuinfo").unwrap_or_default();
+    Processor { caches: caches(), ..described(&text) }
+}
+
+/// What `/proc/cpuinfo` says of the first core.
+fn described(text: &str) -> Processor {
+    let value = |key: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|k| k.trim() == key))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let number = |key: &str| value(key)?.parse().ok();
+    let design = value("vendor_id").zip(number("cpu family")).zip(number("model"));
+    Processor {
+        name: value("model name"),
+        design: design.map(|((vendor, family), model)| (vendor, family, model)),
+        caches: Vec::new(),
+    }
+}
+
+fn caches() -> Vec<usize> {
+    let mut found: Vec<(u32, usize)> = Vec::new();
+    for index in 0..8 {
+        let about = |what: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
+            read_to_string(path).ok().map(|text| text.trim().to_owned())
+        };
+        if about("type").is_some_and(|kind| kind != "Instruction")
+            && let (Some(Ok(level)), Some(size)) = (about("level").map(|l| l.parse()), about("size"))
+            && let Some(bytes) = bytes(&size)
+        {
+            found.push((level, bytes));
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, bytes)| bytes).collect()
+}
+
+/// `32K`, `1M`.
+fn bytes(size: &str) -> Option<usize> {
+    let unit = match size.chars().last()? {
+        'K' => 1 << 10,
+        'M' => 1 << 20,
+        _ => return size.parse().ok(),
+    };
+    Some(size[..size.len() - 1].parse::<usize>().ok()? * unit)
+}
+
+impl Processor {
+    /// Multiply-add instructions of a level that a core starts in a cycle, where its design is known. Sources: Intel's and AMD's
+    /// software optimization manuals; Fog, "The microarchitecture of Intel, AMD and VIA CPUs".
+    pub fn fma_units(&self, level: Level) -> Option<u32> {
+        let (vendor, family, model) = self.design.as_ref()?;
+        match (vendor.as_str(), family, level.width()?) {
+            // Zen splits 256 bits in two halves.
+            ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
+            // Zen 3 and later; Zen 4 makes 512 bits of both its units.
+            ("AuthenticAMD", 0x19.., 8) => Some(2),
+            ("AuthenticAMD", 0x19, 16) => Some(1),
+            // Haswell and all that followed; small cores are not told apart.
+            ("GenuineIntel", 6, 8) => Some(2),
+            // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some small ones have one unit only.
+            ("GenuineIntel", 6, 16) => match model {
+                0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
+                // Ice Lake, Tiger Lake and Rocket Lake of laptops and desktops.
+                0x7D | 0x7E | 0x8C | 0x8D | 0xA7 => Some(1),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\n\
+                        processor\t: 1\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 99\n";
+
+    #[test]
+    fn the_first_core_is_described() {
+        let found = described(TEXT);
+        assert_eq!(found.name.as_deref(), Some("AMD EPYC"));
+        assert_eq!(found.design, Some(("AuthenticAMD".into(), 25, 1)));
+        assert_eq!(described("Processor : something else\n"), Processor::default());
+        assert_eq!(
+            (bytes("32K"), bytes("32M"), bytes("77"), bytes("x")),
+            (Some(32 << 10), Some(32 << 20), Some(77), None)
+        );
+    }
+
+    #[test]
+    fn designs_that_are_not_known_have_no_units() {
+        let of = |vendor: &str, family, model| Processor {
+            design: Some((vendor.into(), family, model)),
+            ..Processor::default()
+        };
+        for level in Level::all() {
+            let units = of("AuthenticAMD", 25, 1).fma_units(level);
+            assert_eq!(units.is_some(), level.width().is_some(), "{level:?}");
+            assert_eq!(of("CentaurHauls", 7, 1).fma_units(level), None);
+            assert_eq!(Processor::default().fma_units(level), None);
+        }
+    }
+}
