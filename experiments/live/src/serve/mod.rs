@@ -15,6 +15,7 @@ mod recorder;
 mod refuse;
 mod run;
 pub mod tape;
+mod timed;
 
 pub use cell::{Bench, Recorded, cell_of_tape};
 pub use host::{HostClock, HostTimes};
@@ -22,3 +23,4 @@ pub use machine::{Machine, Models, open};
 pub use prompts::prompts;
 pub use refuse::check;
 pub use run::{Ran, run_live};
+pub use timed::{Failed, Timed, open_timed};

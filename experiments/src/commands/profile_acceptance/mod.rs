@@ -4,13 +4,14 @@ mod prompts;
 mod show;
 
 use super::print;
-use super::profile::{cpu, describe};
+use super::profile::cpu;
 use crate::cli::{DeviceName, Format, ProfileAcceptanceArgs};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::Llama;
 use foretoken_kernels::teacher::{judge, limits, write};
 use foretoken_live::gpu;
 use foretoken_live::models::Model;
+use foretoken_live::profiling::describe;
 use foretoken_live::tokens::{Tokens, end_of_text};
 use foretoken_report::{Staged, acceptance_figures};
 use foretoken_run::interrupt;
