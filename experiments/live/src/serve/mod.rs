@@ -17,7 +17,7 @@ mod run;
 pub mod tape;
 mod timed;
 
-pub use cell::{Bench, Recorded, cell_of_tape};
+pub use cell::{Bench, Recorded, Warm, cell_of_tape};
 pub use host::{HostClock, HostTimes};
 pub use machine::{Machine, Models, open};
 pub use prompts::prompts;

@@ -2,7 +2,6 @@
 //! changes for both.
 
 use super::machine::{Job, Loaded, Machine, Models, Served, on_cpu, on_cuda};
-use crate::models::Model;
 use crate::pair::{PairPasses, TimedPair};
 use crate::profiling::{Asked, Place};
 use foretoken_kernels::device::Device;
