@@ -150,9 +150,14 @@ fn a_machine_that_slows_down_shows_at_the_anchor() {
 fn a_pass_that_fails_is_named_and_what_was_measured_is_kept() {
     let (stops, mut visits) = (stops(1), Vec::new());
     let mut broken = Machine { breaks_at: 100, ..machine() };
-    let error = measure(&mut broken, &stops, (effort(&stops), Until::Spent), &mut visits, &AtomicBool::new(false), |_, _, _| {
-        Ok::<_, Infallible>(())
-    });
+    let error = measure(
+        &mut broken,
+        &stops,
+        (effort(&stops), Until::Spent),
+        &mut visits,
+        &AtomicBool::new(false),
+        |_, _, _| Ok::<_, Infallible>(()),
+    );
     let text = error.unwrap_err().to_string();
     assert!(text.ends_with("failed: out of memory") && text.contains("new tokens at context"), "{text}");
     assert!(!visits.is_empty() && visits.iter().map(|v| &v.stop).eq(&stops[..visits.len()]));

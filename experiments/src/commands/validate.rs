@@ -128,7 +128,11 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
         (Some(given), _) => (PROFILE, given.text.clone()),
         (None, Some(slices)) => {
             let first = Until::Share(first_slice(&spec));
-            eprintln!("profiling for {} s, {:.0} s of it before the runs", spec.profile_s, spec.profile_s * first_slice(&spec));
+            eprintln!(
+                "profiling for {} s, {:.0} s of it before the runs",
+                spec.profile_s,
+                spec.profile_s * first_slice(&spec)
+            );
             slices.go_on(&mut *machine, first, &interrupt).inspect_err(|_| folder.abandon())?;
             (BELIEF, slices.profile(now())?.to_toml())
         }

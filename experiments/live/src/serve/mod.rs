@@ -19,8 +19,8 @@ mod timed;
 
 pub use cell::{Bench, Recorded, Warm, cell_of_tape};
 pub use host::{HostClock, HostTimes};
-pub use machine::{Machine, Models, open};
+pub use machine::{Job, Machine, Models, Served, open};
 pub use prompts::prompts;
 pub use refuse::check;
 pub use run::{Ran, run_live};
-pub use timed::{Failed, Timed, open_timed};
+pub use timed::{Failed, Timed, Work, open_timed};

@@ -3,8 +3,8 @@
 use super::beside::{Beside, Missed};
 use super::flow::Flow;
 use super::numbers::{Curves, Numbers, Part, QUANTITIES, Samples, Unit};
-use super::standing::PieceReport;
 use super::regions::{Point, RegionError};
+use super::standing::PieceReport;
 use super::tapes::PartOf;
 use crate::serve::tape::{Tape, Told};
 use crate::serve::{HostClock, HostTimes};
@@ -136,7 +136,11 @@ impl Comparison {
         let drawn = ValidatedRun {
             title: format!("{}, {}", self.policy, self.load.0),
             latencies: [again(0), again(1), simulated.clone(), modelled].map(Samples::into_latencies),
-            requests: self.counted.iter().flat_map(|p| both_finished(&p.live[0].records, &p.recorded.records)).collect(),
+            requests: self
+                .counted
+                .iter()
+                .flat_map(|p| both_finished(&p.live[0].records, &p.recorded.records))
+                .collect(),
             steps: self.passes.1,
             end_s: end.map_or(0.0, Time::as_s),
             batch_size: bins(|c| &c.batch_size),

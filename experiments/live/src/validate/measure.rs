@@ -55,7 +55,8 @@ impl Measuring<'_> {
 
 /// Context of a request in the middle of its output: what a pass usually meets.
 fn usual_context(workload: &Workload) -> u32 {
-    let halfway = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
+    let halfway =
+        workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
     // An empty workload is refused elsewhere.
     median(halfway.collect()) as u32
 }

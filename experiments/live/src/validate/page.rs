@@ -221,7 +221,9 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
     let each: Vec<_> = each.iter().map(|(name, regions)| (name.clone(), regions.as_slice())).collect();
     shown(&mut section, figures, &[("steps.svg", "Draft and target passes of a step together.")]);
     section.parts.push(together);
-    section.parts.push(Part::More { title: "Errors by kind of pass, run by run".into(), parts: vec![kinds("", &each)] });
+    section
+        .parts
+        .push(Part::More { title: "Errors by kind of pass, run by run".into(), parts: vec![kinds("", &each)] });
     section
 }
 

@@ -143,8 +143,13 @@ impl<'a> Pieces<'a> {
         setting.set_arrivals(arrivals);
         let asked = prompts[from..from + stretch.workload.len()].to_vec();
         let declared = Later { of: setting.acceptance(), first: stretch.first };
-        let recorded = bench(*machine, live, setting, &declared, &asked, interrupt)
-            .record(spec, shown.unwrap_or(f64::INFINITY), warm, tape, &which)?;
+        let recorded = bench(*machine, live, setting, &declared, &asked, interrupt).record(
+            spec,
+            shown.unwrap_or(f64::INFINITY),
+            warm,
+            tape,
+            &which,
+        )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
         // From now on the recording must stay as it is.
         self.of.folder.enter(&[&format!("{TAPES}/{file}")])?;
@@ -227,3 +232,7 @@ fn interrupted() -> Box<Problem> {
     Problem::new(Exit::Interrupted, "interrupted: the recordings made so far are kept, and nothing was compared")
         .help("`foretoken validate DIR` compares what is there; a validation itself is made in one go: start again with --overwrite")
 }
+
+#[cfg(test)]
+#[path = "piece_tests.rs"]
+mod tests;

@@ -211,7 +211,10 @@ mod tests {
         assert_eq!((twice[0].passes, twice[1].passes), (2, 4));
         let cells = together([&found[..], &found]);
         for (one, two) in found.iter().zip(twice.iter().zip(&cells)).map(|(one, (a, b))| (one, [a, b])) {
-            assert!(two.iter().all(|r| close(r.error, one.error) && close(r.live_s, one.live_s) && close(r.share, one.share)));
+            assert!(
+                two.iter()
+                    .all(|r| close(r.error, one.error) && close(r.live_s, one.live_s) && close(r.share, one.share))
+            );
         }
         // Read once a position: 10, 11 and 12 tokens.
         let (found, _) = regions([&tape], &draft, &target, ContextReads::PerPosition);

@@ -51,7 +51,6 @@ pub fn words(all: &[Repeats]) -> Option<String> {
         format!("in {} of {} cells at {}{undecided}", r.agree, r.cells, r.share)
     });
     let each: Vec<String> = each.collect();
-    (!each.is_empty()).then(|| {
-        format!("repeats agree within {:.0} % (mean TPOT and mean E2E) {}", AGREE * 100.0, each.join(", "))
-    })
+    (!each.is_empty())
+        .then(|| format!("repeats agree within {:.0} % (mean TPOT and mean E2E) {}", AGREE * 100.0, each.join(", ")))
 }

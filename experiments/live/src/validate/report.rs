@@ -352,7 +352,9 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     let more = n.saturating_sub(MOST_PARTS);
     names.truncate(MOST_PARTS);
     names.extend((more > 0).then(|| format!("and {more} more")));
-    (n > 0).then(|| format!("NOT DECIDED: {n} of {all} cells have no piece in which the machine was steady: {}", names.join("; ")))
+    (n > 0).then(|| {
+        format!("NOT DECIDED: {n} of {all} cells have no piece in which the machine was steady: {}", names.join("; "))
+    })
 }
 
 /// What a reader must know of a cell.

@@ -227,7 +227,9 @@ mod tests {
         assert_eq!(standing(&["a", "b"], &[1.0, 1.04, 1.02]), Standing::Counts);
         assert_eq!(standing(&["a", "b"], &[1.0, 1.06, 1.0]), Standing::Changed);
         assert_eq!(standing(&["a", "b"], &[1.0, 0.0, 1.0]), Standing::Changed);
-        for (tapes, seconds) in [(&["a", "b"][..], &[1.0, 1.0][..]), (&["a"], &[1.0, 1.0]), (&["a"], &[1.0]), (&[], &[])] {
+        for (tapes, seconds) in
+            [(&["a", "b"][..], &[1.0, 1.0][..]), (&["a"], &[1.0, 1.0]), (&["a"], &[1.0]), (&[], &[])]
+        {
             assert_eq!(standing(tapes, seconds), Standing::Unended, "{tapes:?} {seconds:?}");
         }
     }

@@ -30,8 +30,9 @@ pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Str
     let to = until(end).max(from + 2);
     if to >= own.len() {
         let message = format!("validate: {} requests are too few for {end} s at {rate:.1} requests/s", own.len());
-        return Err(Problem::bad_input(message)
-            .help("raise workload.requests, or lower validate.run_s or validate.pieces"));
+        return Err(
+            Problem::bad_input(message).help("raise workload.requests, or lower validate.run_s or validate.pieces")
+        );
     }
     let mut workload = stretch(own, from..to);
     workload.arrival = scaled[from..to].iter().map(|at| *at - scaled[from]).collect();

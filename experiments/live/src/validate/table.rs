@@ -115,7 +115,8 @@ fn cell_text(c: &CellReport) -> String {
 /// What is to say of a run beside its numbers: token flow, distributions, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
-    let parted = f.parted.as_ref().map(|p| format!("; the first to differ is step {}, {:?}: {}", p.step, p.what, p.how));
+    let parted =
+        f.parted.as_ref().map(|p| format!("; the first to differ is step {}, {:?}: {}", p.step, p.what, p.how));
     let agreement = f.agreement().map_or("-".to_owned(), percent);
     let mut lines: Vec<String> = standing::words(&c.pieces).into_iter().collect();
     lines.extend([
