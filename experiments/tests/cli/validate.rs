@@ -3,6 +3,7 @@
 use crate::live::{LIVE, begun};
 use crate::support::Place;
 use serde_json::{Value, json};
+use std::process::{Command, Stdio};
 
 /// Short enough for a test; bounds so wide that only what has nothing to do with time can break them.
 const VALIDATE: &str = r#"
@@ -171,6 +172,40 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     assert!(cells[0]["overload"].is_null(), "not all had come: {}", cells[0]["overload"]);
     let notes = validation["notes"].to_string();
     assert!(notes.contains("the live run is a part") && notes.contains("the machine was not probed"), "{notes}");
+}
+
+/// The piece that was being made is told of, and those before it are compared.
+#[test]
+fn a_killed_validation_is_compared_as_far_as_it_went() {
+    let place = Place::holding(&experiment().replace("pieces = 2", "pieces = 40"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+        .args(["validate", "x.toml", "-o", "out", "--set", "validate.run_s=0.1"])
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Of the first round of pieces all are made, and some of the second.
+    let tapes = || std::fs::read_dir(place.path("out/tapes")).map_or(0, Iterator::count);
+    while tapes() < 25 {
+        assert!(child.try_wait().unwrap().is_none(), "the validation ended before it could be killed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!place.path("out/profile.toml").exists());
+    let (code, stdout, stderr) = compared(&place, &["--format", "json"]);
+    assert!([Some(0), Some(3)].contains(&code), "{stderr}");
+    let v: Value = serde_json::from_str(&stdout).unwrap();
+    exact(&v);
+    assert_eq!((v["cells"].as_array().unwrap().len(), &v["undecided"]), (8, &json!([])));
+    assert_eq!(v["caveats"], json!(["PART OF THE RUNS: the validation did not end"]));
+    assert!(v["costs"].as_str().unwrap().ends_with("belief.toml"), "{}", v["costs"]);
+    // A kill may come between two pieces, too.
+    let (counted, made) = (v["counted"][0].as_u64().unwrap(), v["counted"][1].as_u64().unwrap());
+    assert!(counted >= 11 && made - counted <= 1, "{counted} of {made}");
+    let unended = v["cells"].as_array().unwrap().iter().flat_map(|c| c["pieces"].as_array().unwrap());
+    assert_eq!(unended.filter(|p| p["standing"] == "unended").count() as u64, made - counted);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod beside;
 mod compare;
 mod drift;
 mod flow;
+mod gather;
 mod later;
 mod maths;
 mod measure;

@@ -4,15 +4,16 @@ use super::beside::Beside;
 use super::compare::{CellReport, Comparison};
 use super::drift::{Drift, typical};
 use super::flow;
+use super::gather::Gather;
 use super::rank::{Found, rankings, service, speedups};
 use super::regions::{RegionError, regions, together};
 use super::repeats::{Repeats, repeats};
 use super::runs::{Load, RunEntry, Runs, Standing};
 use super::simulate::{Replay, requests_of};
 use super::standing::{self, PieceReport, Undecided};
-use super::tapes::{PartOf, Recording, Tapes};
+use super::tapes::{PartOf, Tapes};
 use super::verdict::{self, Check, Ranked, Service};
-use crate::serve::tape::{End, Tape};
+use crate::serve::tape::Tape;
 use foretoken_profiler::Profile;
 use foretoken_report::ValidatedRun;
 use foretoken_run::plan::Plan;
@@ -99,12 +100,12 @@ impl Compared<'_> {
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let experiment = &self.plan.variants[0].experiment;
         let spec = experiment.validate.clone().unwrap_or_default();
-        let (mut found, mut drawn, mut unended) = (Vec::new(), Vec::new(), None);
-        let (mut undecided, mut device, mut notes) = (Vec::new(), String::new(), Vec::new());
+        let (mut found, mut drawn, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut device, mut notes, mut gather) = (String::new(), Vec::new(), Gather::from(&self.tapes));
         let typical = typical(self.runs.probes());
         for entry in &self.runs.entries {
             let pieces = standing::of(self.runs, entry, spec.tolerance.steady, &typical);
-            let (counted, parts) = self.read(entry, &pieces, &mut unended, &mut notes)?;
+            let (counted, parts) = gather.of(&pieces)?;
             let Some((_, first)) = counted.first() else {
                 undecided.extend(self.undecided(entry, pieces));
                 continue;
@@ -131,6 +132,7 @@ impl Compared<'_> {
             .filter(|g| !g.1.is_empty())
             .collect();
         let rankings = rankings(&service, &speedups);
+        notes.splice(0..0, gather.notes);
         if self.runs.probed.is_empty() {
             notes.push("the machine was not probed: `foretoken validate FILE.toml` does it".into());
         }
@@ -174,51 +176,6 @@ impl Compared<'_> {
                 probed.join(", ")
             )
         })
-    }
-
-    /// The pieces of a cell that count and hold something, each by its place, and how much they hold where that is not all. All
-    /// recordings are read, so that damage is told of. `unended` is the recording without an end that was met before.
-    fn read(
-        &self,
-        entry: &RunEntry,
-        pieces: &[PieceReport],
-        unended: &mut Option<String>,
-        notes: &mut Vec<String>,
-    ) -> Result<(Vec<(usize, Vec<Tape>)>, Vec<PartOf>)> {
-        let (mut all, mut parts) = (Vec::new(), Vec::new());
-        for (n, piece) in pieces.iter().enumerate() {
-            let counts = piece.standing == Standing::Counts;
-            let mut tapes = Vec::new();
-            for name in &entry.pieces[n].tapes {
-                let tape = match self.tapes.read(name)? {
-                    Recording::Of(tape) => *tape,
-                    Recording::Nothing(why) => {
-                        notes.push(format!("{name}: {why}"));
-                        continue;
-                    }
-                };
-                let unfinished = matches!(tape.end, End::Cut(_)) && !self.tapes.finished(name) && !self.tapes.intact;
-                if unfinished && let Some(other) = unended.replace(name.clone()) {
-                    let message = format!("{other} and {name} have no end, and a run that is killed leaves one so");
-                    return Err(Problem::bad_input(message)
-                        .help("one of them was cut since: run it again, or compare what is there with --intact"));
-                }
-                match PartOf::of(name, &tape) {
-                    Some(part) if counts => parts.push(part),
-                    Some(part) => notes.push(part.to_string()),
-                    None => {}
-                }
-                match tape.steps.is_empty() {
-                    true => notes.push(format!("{name}: it holds no step and was left out")),
-                    false if counts => tapes.push(tape),
-                    false => {}
-                }
-            }
-            if !tapes.is_empty() {
-                all.push((n, tapes));
-            }
-        }
-        Ok((all, parts))
     }
 
     /// A cell of which no piece counts; nothing where none was begun.
