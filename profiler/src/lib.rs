@@ -26,7 +26,7 @@ pub use busy::{Busy, CpuTime};
 pub use calibrated::{CALIBRATED_VERSION, Calibrated, CalibratedModel};
 pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};
-pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Visit, collect, drift, measure, schedule};
+pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Until, Visit, collect, drift, measure, schedule};
 pub use modelled::fit_truth;
 pub use partial::{Kept, Partial, PartialError};
 pub use profile::{

@@ -131,15 +131,24 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     Interrupted,
 }
 
-/// Makes the visits that are not among `done`, which must be the first ones, until a round ends and the effort is spent. Each is
-/// handed to `keep` as it ends, with its number from 0 and how many there will be, as it seems.
+/// How far a measuring goes before it ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Until {
+    /// Until a round ends and the effort is spent.
+    Spent,
+    /// Until this share of all visits is made, as it seems, and never within the first round: what is there can be fitted.
+    Share(f64),
+}
+
+/// Makes the visits that are not among `done`, which must be the first ones, until the effort is spent or the share of it that is
+/// asked for. Each is handed to `keep` as it ends, with its number from 0 and how many there will be, as it seems.
 ///
 /// # Errors
 /// See [`MeasureError`]. What was handed over before stays good.
-pub fn measure<P: Passes, K>(
+pub fn measure<P: Passes + ?Sized, K>(
     passes: &mut P,
     stops: &[Stop],
-    effort: Effort,
+    (effort, until): (Effort, Until),
     done: &mut Vec<Visit>,
     interrupt: &AtomicBool,
     mut keep: impl FnMut(usize, usize, &Visit) -> Result<(), K>,
@@ -148,8 +157,13 @@ pub fn measure<P: Passes, K>(
     let timed = |visit: &Visit| visit.seconds.iter().sum::<f64>();
     let mut timed_s: f64 = done.iter().map(timed).sum();
     for (at, stop) in stops.iter().enumerate().skip(done.len()) {
-        let round_ends = at.is_multiple_of((stops.len() / ROUNDS.1).max(1));
-        if round_ends && at >= effort.expected(at, timed_s, stops.len()) {
+        let round = (stops.len() / ROUNDS.1).max(1);
+        let expected = effort.expected(at, timed_s, stops.len());
+        let enough = match until {
+            Until::Spent => at.is_multiple_of(round) && at >= expected,
+            Until::Share(share) => at >= round && at as f64 >= share * expected as f64,
+        };
+        if enough {
             break;
         }
         if interrupt.load(Ordering::Relaxed) {
@@ -164,7 +178,7 @@ pub fn measure<P: Passes, K>(
     Ok(())
 }
 
-fn visit<P: Passes>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
+fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
     // Not timed: what the shape before left in caches, and on a GPU a graph that is captured now.
     passes.time(stop.role, &stop.shape)?;
     let mut seconds = Vec::new();

@@ -42,7 +42,7 @@ fn effort(stops: &[Stop]) -> Effort {
 
 fn run(machine: &mut Machine, stops: &[Stop], done: &mut Vec<Visit>, until: usize) -> bool {
     let interrupt = AtomicBool::new(false);
-    let result = measure(machine, stops, effort(stops), done, &interrupt, |n, _, _| {
+    let result = measure(machine, stops, (effort(stops), Until::Spent), done, &interrupt, |n, _, _| {
         interrupt.store(n + 1 == until, Ordering::Relaxed);
         Ok::<_, Infallible>(())
     });
@@ -88,6 +88,30 @@ fn an_interrupted_measuring_goes_on_and_ends_the_same() {
     assert_eq!(collect(&parts, Role::Draft), collect(&whole, Role::Draft));
 }
 
+/// In slices, with anything between them: the same visits, and none of them alone.
+#[test]
+fn a_measuring_in_slices_is_the_whole_one() {
+    let stops = stops(3);
+    let mut whole = Vec::new();
+    assert!(run(&mut machine(), &stops, &mut whole, usize::MAX));
+    let (mut sliced, mut steady) = (Vec::new(), machine());
+    let round = stops.len() / ROUNDS.1;
+    for slice in 1..=20 {
+        let until = Until::Share(f64::from(slice) / 20.0);
+        let kept = |_, _, _: &Visit| Ok::<_, Infallible>(());
+        let never = AtomicBool::new(false);
+        measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
+        // How many there will be is a guess that gets better.
+        let share = sliced.len() as f64 / whole.len() as f64;
+        assert!(
+            sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),
+            "{slice}: {share}"
+        );
+    }
+    assert!(run(&mut steady, &stops, &mut sliced, usize::MAX));
+    assert_eq!(sliced, whole);
+}
+
 #[test]
 fn cheap_shapes_get_more_samples_and_none_gets_too_few() {
     let (stops, mut visits) = (stops(1), Vec::new());
@@ -129,9 +153,14 @@ fn a_machine_that_slows_down_shows_at_the_anchor() {
 fn a_pass_that_fails_is_named_and_what_was_measured_is_kept() {
     let (stops, mut visits) = (stops(1), Vec::new());
     let mut broken = Machine { breaks_at: 100, ..machine() };
-    let error = measure(&mut broken, &stops, effort(&stops), &mut visits, &AtomicBool::new(false), |_, _, _| {
-        Ok::<_, Infallible>(())
-    });
+    let error = measure(
+        &mut broken,
+        &stops,
+        (effort(&stops), Until::Spent),
+        &mut visits,
+        &AtomicBool::new(false),
+        |_, _, _| Ok::<_, Infallible>(()),
+    );
     let text = error.unwrap_err().to_string();
     assert!(text.ends_with("failed: out of memory") && text.contains("new tokens at context"), "{text}");
     assert!(!visits.is_empty() && visits.iter().map(|v| &v.stop).eq(&stops[..visits.len()]));

@@ -58,7 +58,12 @@ impl Setup {
 
     /// What differs from another setup, in words: `target.name: was "a", now "b"`. Empty when they are the same.
     pub fn differences(&self, now: &Setup) -> Vec<String> {
-        let of = |setup: &Setup| toml::Value::try_from(setup).expect("plain data always serialises");
+        // How fast the device is at the moment is no part of what is measured.
+        let alike = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
+        let of = |setup: &Setup| {
+            let setup = Setup { device: alike(setup), ..setup.clone() };
+            toml::Value::try_from(setup).expect("plain data always serialises")
+        };
         let mut out = Vec::new();
         differences(&of(self), &of(now), "", &mut out);
         out

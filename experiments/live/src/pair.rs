@@ -42,9 +42,8 @@ struct Runner<D: Device> {
     weight_bytes: u64,
 }
 
-/// A pair on a device, ready to be timed. Use it inside of [`Device::session`].
-pub struct PairPasses<'a, D: Device> {
-    device: &'a mut D,
+/// A pair on a device, loaded to be timed, as often and as long as it is wanted.
+pub struct TimedPair<D: Device> {
     target: Runner<D>,
     draft: Runner<D>,
     /// Is a pass of this model run before each of the other's?
@@ -55,6 +54,12 @@ pub struct PairPasses<'a, D: Device> {
     batch: Batch,
     choices: Vec<Choice>,
     accepted: Vec<Accepted>,
+}
+
+/// Its passes on the device that it was loaded on. Use it inside of [`Device::session`].
+pub struct PairPasses<'a, D: Device> {
+    device: &'a mut D,
+    pair: &'a mut TimedPair<D>,
 }
 
 /// What a room takes of a model's device.
@@ -74,16 +79,16 @@ fn memory_needed<D: Device>(device: &D, role: Role, shape: &LlamaShape, dtype: D
     Llama::<D>::memory_needed(device, shape, dtype, limits(role, room))
 }
 
-impl<'a, D: Device> PairPasses<'a, D> {
+impl<D: Device> TimedPair<D> {
     /// Puts both models on the device, fills their KV and runs each once.
     ///
     /// # Errors
     /// Too little memory, said before any is taken; or the device's.
     pub fn load(
-        device: &'a mut D,
+        device: &mut D,
         target: (&LlamaShape, &impl Weights, &Room),
         draft: (&LlamaShape, &impl Weights, &Room),
-    ) -> Result<PairPasses<'a, D>, LoadError<D::Error>> {
+    ) -> Result<TimedPair<D>, LoadError<D::Error>> {
         let large = memory_needed(device, Role::Target, target.0, target.1.dtype(), target.2);
         let small = memory_needed(device, Role::Draft, draft.0, draft.1.dtype(), draft.2);
         let mut both = large;
@@ -98,8 +103,7 @@ impl<'a, D: Device> PairPasses<'a, D> {
         let longest = target.max_rows.max(draft.max_rows);
         let vocab = target.model.shape().vocab.min(draft.model.shape().vocab);
         let luck = Luck::new(0, Stream::Profile, 7);
-        let mut passes = PairPasses {
-            device,
+        let mut pair = TimedPair {
             target,
             draft,
             alternates: [false; 2],
@@ -111,20 +115,25 @@ impl<'a, D: Device> PairPasses<'a, D> {
             choices: Vec::new(),
             accepted: Vec::new(),
         };
-        passes.fill_kv().map_err(LoadError::Device)?;
+        pair.fill_kv(device).map_err(LoadError::Device)?;
         let one = one_request();
         for role in Role::BOTH {
-            passes.pass(role, &one).map_err(LoadError::Device)?;
-            let took = passes.pass(role, &one).map_err(LoadError::Device)?;
-            passes.alternates[role as usize] = took < WORTH_ALTERNATING;
+            pair.pass(device, role, &one).map_err(LoadError::Device)?;
+            let took = pair.pass(device, role, &one).map_err(LoadError::Device)?;
+            pair.alternates[role as usize] = took < WORTH_ALTERNATING;
         }
-        Ok(passes)
+        Ok(pair)
+    }
+
+    /// Its passes on `device`, which must be the one that it was loaded on.
+    pub fn on<'a>(&'a mut self, device: &'a mut D) -> PairPasses<'a, D> {
+        PairPasses { device, pair: self }
     }
 
     /// Computes the KV of some tokens and copies it all over the pools.
-    fn fill_kv(&mut self) -> Result<(), D::Error> {
+    fn fill_kv(&mut self, device: &mut D) -> Result<(), D::Error> {
         for role in Role::BOTH {
-            let PairPasses { device, target, draft, tokens, batch, .. } = self;
+            let TimedPair { target, draft, tokens, batch, .. } = self;
             let Runner { model, max_rows, .. } = if role == Role::Target { target } else { draft };
             let slots = model.limits().kv_blocks as usize * BLOCK_SIZE;
             let most = [COMPUTED, model.shape().max_positions as usize, slots].into_iter().min().unwrap_or(COMPUTED);
@@ -135,17 +144,17 @@ impl<'a, D: Device> PairPasses<'a, D> {
                 batch.clear();
                 batch.push_chain(&tokens[..n], at, &table, Logits::Skip);
                 batch.logit_rows.push(0);
-                model.forward(*device, batch)?;
+                model.forward(device, batch)?;
                 at += n;
             }
             let moves: Vec<(u32, u32)> = (most..slots).map(|slot| ((slot % most) as u32, slot as u32)).collect();
-            moves.chunks(1 << 14).try_for_each(|part| model.move_kv(*device, part))?;
+            moves.chunks(1 << 14).try_for_each(|part| model.move_kv(device, part))?;
         }
         Ok(())
     }
 
     /// By how many seconds longer the target's next passes take because a prompt ran: of either sign, since it is measured.
-    fn aftermath_s(&mut self) -> Result<f64, D::Error> {
+    fn aftermath_s(&mut self, device: &mut D) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
         let next = self.draft.room_for(&self.target.room_for(&next));
@@ -154,8 +163,8 @@ impl<'a, D: Device> PairPasses<'a, D> {
         }
         let mut times = Vec::with_capacity(2 * RECOVERING);
         for _ in 0..2 * RECOVERING {
-            self.pass(Role::Draft, &next)?;
-            times.push(self.pass(Role::Target, &next)?.as_secs_f64());
+            self.pass(device, Role::Draft, &next)?;
+            times.push(self.pass(device, Role::Target, &next)?.as_secs_f64());
         }
         let most = INTERRUPTED * median(times.clone());
         let (marked, plain) = times.split_at(RECOVERING);
@@ -163,8 +172,8 @@ impl<'a, D: Device> PairPasses<'a, D> {
     }
 
     /// Runs one pass as a server does, and times it.
-    fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
-        let PairPasses { device, target, draft, tokens, parents, table, batch, choices, accepted, .. } = self;
+    fn pass(&mut self, device: &mut D, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
+        let TimedPair { target, draft, tokens, parents, table, batch, choices, accepted, .. } = self;
         let model = if role == Role::Target { &mut target.model } else { &mut draft.model };
         let (new, context) = (shape.new as usize, shape.context as usize);
         let begin = Instant::now();
@@ -180,7 +189,7 @@ impl<'a, D: Device> PairPasses<'a, D> {
             table.extend(1 + request * blocks..1 + (request + 1) * blocks);
             batch.push_chain(&tokens[..new], context, table, logits);
         }
-        model.forward(*device, batch)?;
+        model.forward(device, batch)?;
         match role {
             Role::Target => {
                 let drafted = if shape.kind == Kind::Verify { new - 1 } else { 0 };
@@ -246,27 +255,28 @@ impl<D: Device> Passes for PairPasses<'_, D> {
     type Error = D::Error;
 
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
+        let PairPasses { device, pair } = self;
         let (other, runner) = match role {
-            Role::Target => (Role::Draft, &self.draft),
-            Role::Draft => (Role::Target, &self.target),
+            Role::Target => (Role::Draft, &pair.draft),
+            Role::Draft => (Role::Target, &pair.target),
         };
-        if self.alternates[other as usize] {
+        if pair.alternates[other as usize] {
             let before = runner.before(role, shape);
             if before.requests > 0 {
-                self.pass(other, &before)?;
+                pair.pass(device, other, &before)?;
             }
         }
         match (role, shape.kind) {
             (Role::Target, Kind::Prefill) => {
-                let own = self.pass(role, shape)?.as_secs_f64();
-                Ok(Duration::from_secs_f64((own + self.aftermath_s()?).max(own / 2.0)))
+                let own = pair.pass(device, role, shape)?.as_secs_f64();
+                Ok(Duration::from_secs_f64((own + pair.aftermath_s(device)?).max(own / 2.0)))
             }
             // A prompt, or a gap, is the first draft pass of a round.
-            (Role::Target, _) | (Role::Draft, Kind::Prefill | Kind::Verify) => self.pass(role, shape),
+            (Role::Target, _) | (Role::Draft, Kind::Prefill | Kind::Verify) => pair.pass(device, role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;
                 for _ in 0..DRAFTED {
-                    sum += self.pass(role, shape)?;
+                    sum += pair.pass(device, role, shape)?;
                 }
                 Ok(sum / DRAFTED)
             }

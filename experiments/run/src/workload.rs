@@ -3,11 +3,17 @@
 use foretoken_sim::{Time, Workload};
 use foretoken_spec::prompts::Prompts;
 use foretoken_traces::text::Family;
+use std::ops::Range;
 
 /// The first requests of a workload.
 pub fn first(workload: &Workload, requests: usize) -> Workload {
-    let n = workload.len().min(requests) as u32;
-    let mut cut: Workload = (0..n).map(|id| workload.get(id)).collect();
+    stretch(workload, 0..requests)
+}
+
+/// The requests of a workload from one on up to another, as far as there are so many.
+pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
+    let end = workload.len().min(of.end);
+    let mut cut: Workload = (of.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
     cut.categories.clone_from(&workload.categories);
     cut.recordings.clone_from(&workload.recordings);
     cut.hazards.clone_from(&workload.hazards);

@@ -48,9 +48,10 @@ pub const VALIDATE_EXAMPLES: &str = "Examples:
   foretoken validate results/live-live-cpu-1a2b3c4d --profile here.toml -o results/compared
   foretoken validate --calibrated calibrated --observed results/k1 results/k2
 
-An experiment: the pair is profiled, then each policy runs in a closed loop and at shares of the rate it sustained there, all
-of it twice; the pair is profiled again; then everything is simulated and compared. A folder: compares what was recorded.
-Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]), or the machine was not steady.";
+An experiment: each policy runs in a closed loop and at shares of the rate it sustained there, all of it in pieces that take turns:
+live, live again, and probes of the machine around them. The pair is profiled meanwhile; then everything is simulated and
+compared. A piece counts when its probes agree (validate.tolerance.steady). A folder: compares what was recorded.
+Exit code 3: an error is beyond its bound (the experiment's [validate.tolerance]), or the machine was steady in no piece.";
 
 #[derive(Debug, Args)]
 pub struct ValidateArgs {

@@ -2,20 +2,18 @@
 
 use super::print;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
-use foretoken_kernels::cuda::Tuning;
 use foretoken_kernels::device::Device;
-use foretoken_kernels::model::{LlamaShape, preset};
-use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
+use foretoken_kernels::model::preset;
 use foretoken_live::gpu;
-use foretoken_live::models::{AnyWeights, Model};
-use foretoken_live::pair::PairPasses;
+use foretoken_live::models::Model;
+use foretoken_live::pair::TimedPair;
 use foretoken_live::processor;
+use foretoken_live::profiling::{Asked, Limits, Place};
 use foretoken_profiler::{
-    CpuTime, Density, DeviceInfo, MeasureError, ModelInfo, Partial, PartialError, Profile, Region, Role, Room, Setup,
-    Visit, measure,
+    CpuTime, Density, MeasureError, Partial, PartialError, Profile, Region, Role, Until, Visit, measure,
 };
 use foretoken_report::Staged;
-use foretoken_run::{interrupt, machine};
+use foretoken_run::interrupt;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write;
@@ -70,16 +68,13 @@ pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
     match args.device {
         DeviceName::Cpu => {
             let mut device = processor::open(args.threads.map(usize::from), args.instructions)?;
-            let speed = Some(processor::speed(&device));
-            let info = DeviceInfo { speed, ..machine::processor(device.threads() as u32) };
-            device.session(|device| job.run(device, info, &CPU_SCALE, &[]))
+            let place = Place::cpu(&device);
+            device.session(|device| job.run(device, place))
         }
         DeviceName::Cuda(index) => {
             let mut device = gpu::open(index)?;
-            let (info, tuning) = (gpu::info(index, &device), Tuning::from_environment());
-            let sizes = if tuning.graphs { tuning.graph_sizes } else { Vec::new() };
-            let sizes: Vec<u32> = sizes.into_iter().filter_map(|size| u32::try_from(size).ok()).collect();
-            device.session(|device| job.run(device, info, &GPU_SCALE, &sizes))
+            let place = Place::cuda(index, &device);
+            device.session(|device| job.run(device, place))
         }
     }
 }
@@ -109,40 +104,6 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     }
 }
 
-/// How large passes of a kind of device are measured.
-struct Scale {
-    requests: u32,
-    batched: u32,
-    /// Of one model.
-    kv_bytes: u64,
-    /// At least so many tokens of KV, whatever they take.
-    kv_tokens: u64,
-}
-
-/// Beyond 64 requests or chunks of 512 tokens a CPU is no server.
-const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
-
-/// Large servers' passes; KV of 4 GiB a model leaves room for the weights of both on any GPU that has some.
-const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
-
-impl Scale {
-    /// The shapes there is room for, within the engine's limits. It depends on nothing but these, the model and the kind of
-    /// device, so that an interrupted measuring finds the same.
-    fn room(&self, shape: &LlamaShape, bytes_a_number: u64, limits: EngineLimits, graph_sizes: Vec<u32>) -> Room {
-        let token = 2 * u64::from(shape.layers) * shape.kv_width() as u64 * bytes_a_number;
-        let max_positions = limits.max_model_len.map_or(shape.max_positions, |n| n.min(shape.max_positions));
-        let max_requests = limits.max_num_seqs.unwrap_or(self.requests);
-        let most = u64::from(max_requests) * u64::from(max_positions);
-        Room {
-            max_positions,
-            kv_tokens: (self.kv_bytes / token).max(self.kv_tokens).min(most),
-            max_batched: limits.max_num_batched_tokens.unwrap_or(self.batched),
-            max_requests,
-            graph_sizes,
-        }
-    }
-}
-
 /// One measuring.
 struct Job<'a> {
     args: &'a ProfileArgs,
@@ -152,24 +113,14 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run<D: Device>(&self, device: &mut D, info: DeviceInfo, scale: &Scale, graph_sizes: &[u32]) -> Result<Profile> {
-        let (target, draft) = (self.target, self.draft);
-        let room = |model: &Model, device: &D| {
-            let bytes = device.kv_bytes(model.weights.dtype());
-            scale.room(&model.shape, bytes, self.args.engine, graph_sizes.to_vec())
-        };
-        let budget = if self.args.quick { BUDGET_S.0 } else { BUDGET_S.1 };
-        let setup = Setup {
-            foretoken: env!("CARGO_PKG_VERSION").to_owned(),
-            device: info,
-            target: describe(target),
-            draft: describe(draft),
-            target_room: room(target, device),
-            draft_room: room(draft, device),
-            density: if self.args.quick { Density::Quick } else { Density::Full },
-            budget_s: self.args.time_budget.unwrap_or(budget),
-            seed: self.args.seed,
-        };
+    fn run<D: Device>(&self, device: &mut D, place: Place) -> Result<Profile> {
+        let (args, target, draft) = (self.args, self.target, self.draft);
+        let budget = if args.quick { BUDGET_S.0 } else { BUDGET_S.1 };
+        let density = if args.quick { Density::Quick } else { Density::Full };
+        let EngineLimits { max_model_len, max_num_seqs, max_num_batched_tokens } = args.engine;
+        let limits = Limits { max_model_len, max_num_seqs, max_num_batched_tokens };
+        let asked = Asked { limits, density, budget_s: args.time_budget.unwrap_or(budget), seed: args.seed };
+        let setup = place.setup(device, target, draft, &asked);
         let side = Partial::path_for(&self.args.output);
         let (mut file, kept) = Partial::open(&side, &setup).map_err(side_file)?;
         let mut visits = kept.visits;
@@ -181,14 +132,15 @@ impl Job<'_> {
         if let Some(why) = kept.dropped {
             eprintln!("warning: {}: {why}: from there on it is measured again", side.display());
         }
-        let mut passes = PairPasses::load(
+        let mut pair = TimedPair::load(
             device,
             (&target.shape, &target.weights, &setup.target_room),
             (&draft.shape, &draft.weights, &setup.draft_room),
         )
         .map_err(|e| Problem::failed(format!("the pair cannot be loaded: {e}")))?;
+        let mut passes = pair.on(device);
         let stops = setup.stops();
-        let effort = setup.effort();
+        let effort = (setup.effort(), Until::Spent);
         let bar = bar(visits.len());
         let keep = |at: usize, expected: usize, visit: &Visit| {
             bar.set_length(expected as u64);
@@ -236,39 +188,6 @@ fn bar(done: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(style.expect("the template is constant"));
     bar.with_position(done as u64)
-}
-
-/// What of a model decides its speed, and what tells it from another.
-pub fn describe(model: &Model) -> ModelInfo {
-    let weights = match &model.weights {
-        AnyWeights::Random(random) => format!("random, seed {}", random.seed),
-        AnyWeights::Checkpoint(_) => digest(model),
-    };
-    let dtype = match model.weights.dtype() {
-        Dtype::F32 => "f32",
-        Dtype::Bf16 => "bf16",
-        Dtype::F16 => "f16",
-    };
-    ModelInfo {
-        name: model.name.clone(),
-        weights,
-        dtype: dtype.to_owned(),
-        parameters: tensors(&model.shape).iter().map(|t| t.len() as u64).sum(),
-        vocab: model.shape.vocab,
-        max_positions: model.shape.max_positions,
-    }
-}
-
-/// Of every tensor's name and bytes.
-fn digest(model: &Model) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for spec in tensors(&model.shape) {
-        hasher.update(spec.name.as_bytes());
-        if let TensorData::Stored { bytes, .. } = model.weights.tensor(&spec.name) {
-            hasher.update(bytes);
-        }
-    }
-    format!("blake3:{}", hasher.finalize().to_hex())
 }
 
 /// What was measured is in the side file until the profile is there.

@@ -1,27 +1,30 @@
 //! `foretoken validate`: an experiment on a device and in the simulator, and how far apart they are.
 
 use super::print;
-use super::profile::measured;
-use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, ValidateArgs, WeightsFrom};
-use foretoken_live::serve::{Machine, Models, check, open, prompts};
-use foretoken_live::validate::{Compared, Drift, Measuring, Runs, Tapes, Validation, World, page, render};
+use crate::cli::{Format, ValidateArgs};
+use foretoken_live::profiling::{Asked, Limits};
+use foretoken_live::serve::{Models, Timed, check, open_timed, prompts};
+use foretoken_live::validate::{Compared, Measuring, Runs, Slices, Tapes, Validation, first_slice, page, render};
 use foretoken_policies::PolicySpec;
-use foretoken_profiler::{Partial, Profile};
+use foretoken_profiler::{Density, Profile, Until};
 use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
 use foretoken_run::cells::{RUNS_JSON, TAPES};
 use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::setting::Setting;
 use foretoken_run::{interrupt, profiled};
-use foretoken_spec::live::{LiveSpec, WeightSource, required, with_device};
+use foretoken_spec::live::{LiveSpec, required, with_device};
 use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_spec::validate::ValidateSpec;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-/// The profile that predicts, made before the runs.
+/// The profile that predicts.
 const PROFILE: &str = "profile.toml";
-/// The one made after them.
-const PROFILE_AFTER: &str = "profile-after.toml";
+/// Its first slice, made before the runs: what policies believed in them. Only where the profile was made by the validation.
+const BELIEF: &str = "belief.toml";
+/// Seed of the order of a profile's visits.
+const PROFILE_SEED: u64 = 1;
 /// What was found: for programs, for people, and to look at.
 const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
 
@@ -45,12 +48,15 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     runs.check(path, &manifest)?;
     let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
-    let profile = args.profile.as_deref().map(read_profile).transpose()?;
+    // A validation that ended has the profile that goes on where its policies' belief was made.
+    let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
+    let given = args.profile.clone().or(whole);
+    let profile = given.as_deref().map(read_profile).transpose()?;
     let to = args.output.clone().unwrap_or_else(|| path.to_path_buf());
     std::fs::create_dir_all(&to).map_err(|e| {
         Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
     })?;
-    let given = args.profile.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
+    let given = given.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
     let costs = match given {
         Some(path) => format!("profiled: {}", path.display()),
         None => "the experiment's [hardware], not profiled".to_owned(),
@@ -68,12 +74,15 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
 /// In what the experiment of a folder is not the one that was run.
 fn changed(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
     let mut all = Vec::new();
-    if let Some(was) = manifest.files.get(EXPERIMENT) {
-        let path = folder.join(EXPERIMENT);
+    // A profile that was given is among the inputs below.
+    let own_profile = folder.join(BELIEF).exists().then_some(PROFILE);
+    for name in [Some(EXPERIMENT), own_profile].into_iter().flatten() {
+        let Some(was) = manifest.files.get(name) else { continue };
+        let path = folder.join(name);
         let is = digest(&path).map_err(|e| Problem::failed(format!("cannot read {}: {e}", path.display())))?;
         if is != *was {
             let how = format!("its blake3 is {is}, in the manifest {was}");
-            all.push(format!("CHANGED: {EXPERIMENT} was edited or damaged since the runs: {how}"));
+            all.push(format!("CHANGED: {name} was edited or damaged since the runs: {how}"));
         }
     }
     let of_the_runs = |digest: &String| manifest.inputs.values().any(|was| was == digest);
@@ -106,7 +115,6 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     let variant = &plan.variants[0];
     let setting = Setting::new(variant, plan.seeds[0])?;
     let room = check(&plan, variant, &setting, &live, &models)?;
-    let limits = limits(&setting);
     let given = args.profile.as_deref().or(variant.experiment.hardware.profile.as_deref());
     let given = given.map(read_profile).transpose()?;
     let (watch, interrupt) = (interrupt::watch(), interrupt::flag());
@@ -116,39 +124,50 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     let (folder, _) = Folder::open(to, &plan, mode)?;
     let begun = Instant::now();
     let spec = variant.experiment.validate.clone().unwrap_or_default();
-    let (before, text) = match given {
-        Some(Given { profile, text, .. }) => (profile, text),
-        None => {
-            eprintln!("profiling for {} s", spec.profile_s);
-            let profile = profile(&live, limits, &folder, PROFILE, spec.profile_s, false, &interrupt)
-                .inspect_err(|_| folder.abandon())?;
-            let text = profile.to_toml();
-            (profile, text)
+    let asked = asked(&setting, &spec);
+    let mut machine = open_timed(&live, &models, room, &asked).inspect_err(|_| folder.abandon())?;
+    let mut slices = given.is_none().then(|| Slices::new(machine.setup().clone()));
+    let (name, text) = match (&given, &mut slices) {
+        // Byte for byte: what was edited since it was measured stays recognisable.
+        (Some(given), _) => (PROFILE, given.text.clone()),
+        (None, Some(slices)) => {
+            let first = Until::Share(first_slice(&spec));
+            eprintln!(
+                "profiling for {} s, {:.0} s of it before the runs",
+                spec.profile_s,
+                spec.profile_s * first_slice(&spec)
+            );
+            slices.go_on(&mut *machine, first, &interrupt).inspect_err(|_| folder.abandon())?;
+            (BELIEF, slices.profile(now())?.to_toml())
         }
+        (None, None) => unreachable!("a profile is given or measured"),
     };
-    let mut machine = open(&live, &models, room).inspect_err(|_| folder.abandon())?;
-    // Byte for byte: what was edited since it was measured stays recognisable.
-    folder.write(PROFILE, text.as_bytes())?;
-    let mut plan = Plan::load_with_profile(path, &args.sets, &folder.path().join(PROFILE))?;
+    folder.write(name, text.as_bytes())?;
+    let mut plan = Plan::load_with_profile(path, &args.sets, &folder.path().join(name))?;
     plan.baseline_first();
     plan.measured = Some(Measured::Live);
     folder.replan(&plan)?;
-    let mut runs = serve(&plan, &live, &models, &mut *machine, &folder, &interrupt)?;
-    // Kept before anything else can fail: what ran need not run again to be compared.
-    keep_runs(&folder, &runs)?;
-    eprintln!("profiling again for {} s", spec.drift_s);
-    let after = profile(&live, limits, &folder, PROFILE_AFTER, spec.drift_s, true, &interrupt)?;
-    runs.drift = Some(Drift::between(&before, &after));
-    keep_runs(&folder, &runs)?;
+    let runs = serve(&plan, &live, &models, &mut *machine, slices.as_mut(), &folder, &interrupt)?;
+    folder.write(RUNS_JSON, runs.to_json().as_bytes())?;
+    let whole = slices.map(|slices| slices.profile(now())).transpose()?;
+    if let Some(whole) = &whole {
+        whole.warnings.iter().for_each(|w| eprintln!("warning: {PROFILE}: {w}"));
+        folder.write(PROFILE, whole.to_toml().as_bytes())?;
+        folder.enter(&[PROFILE])?;
+    }
     interrupt::keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
-    let costs = format!("profiled: {PROFILE}, of {}", before.measured_at);
+    let predicting = whole.as_ref().or(given.as_ref().map(|given| &given.profile)).expect("it is given or measured");
+    let device = &predicting.device;
+    let on = device.speed.as_ref().map_or(String::new(), |speed| format!(": {}, {speed}", device.name));
+    let costs = format!("profiled: {PROFILE}, of {}{on}", predicting.measured_at);
     let mut manifest = Manifest::read(folder.path())?;
     // Nothing was killed: that the folder is complete is written when the comparison is.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changed(folder.path(), &manifest, &plan)?;
-    let validation = keep(&Compared { plan: &plan, tapes, runs: &runs, profile: None, costs, caveats }, &folder)?;
+    let compared = Compared { plan: &plan, tapes, runs: &runs, profile: whole.as_ref(), costs, caveats };
+    let validation = keep(&compared, &folder)?;
     let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
     folder.complete(&plan, &speed)?;
     show(args, &validation)?;
@@ -156,16 +175,13 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     verdict(&validation)
 }
 
-fn keep_runs(folder: &Folder, runs: &Runs) -> Result<()> {
-    folder.write(RUNS_JSON, runs.to_json().as_bytes())
-}
-
 /// Runs every policy at every load.
 fn serve(
     plan: &Plan,
     live: &LiveSpec,
     models: &Models,
-    machine: &mut dyn Machine,
+    machine: &mut dyn Timed,
+    slices: Option<&mut Slices>,
     folder: &Folder,
     interrupt: &AtomicBool,
 ) -> Result<Runs> {
@@ -173,8 +189,11 @@ fn serve(
         .map_err(|e| Problem::failed(format!("cannot make the folder {TAPES}: {e}")))?;
     let spec = plan.variants[0].experiment.validate.clone().unwrap_or_default();
     let policies: Vec<PolicySpec> = plan.policies.iter().map(|p| p.spec.clone()).collect();
-    let world = || world(plan, live, models);
-    Measuring { machine, live, spec: &spec, policies: &policies, world: &world, folder, interrupt }.run()
+    let seed = plan.seeds[0];
+    let mut setting = Setting::new(&plan.variants[0], seed)?;
+    let prompts = prompts(&live.prompts, &mut setting.workload, seed, models)?;
+    let spec = &spec;
+    Measuring { machine, live, spec, policies: &policies, setting, prompts, slices, folder, interrupt }.run()
 }
 
 /// Several settings would be several validations.
@@ -188,14 +207,6 @@ fn one_setting(plan: &Plan) -> Result<()> {
         plan.name
     ))
     .help("choose one: --set 'seeds=[1]', and a single value for what is swept"))
-}
-
-/// A setting with the prompts of its requests.
-fn world(plan: &Plan, live: &LiveSpec, models: &Models) -> Result<World> {
-    let seed = plan.seeds[0];
-    let mut setting = Setting::new(&plan.variants[0], seed)?;
-    let all = prompts(&live.prompts, &mut setting.workload, seed, models)?;
-    Ok((setting, all))
 }
 
 /// A profile that was made before.
@@ -215,55 +226,22 @@ fn read_profile(path: &Path) -> Result<Given> {
     Ok(Given { profile, text, changed })
 }
 
-/// The largest passes of an experiment: nothing else need be measured to predict it.
-fn limits(setting: &Setting) -> EngineLimits {
+/// The profile of the largest passes of an experiment: nothing else need be measured to predict it.
+fn asked(setting: &Setting, spec: &ValidateSpec) -> Asked {
     let (engine, workload) = (setting.engine(true), &setting.workload);
     let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
     // A round drafts beyond the end of what is asked.
     let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
-    EngineLimits {
+    let limits = Limits {
         max_model_len: Some(longest.min(engine.max_model_len)),
         max_num_seqs: Some(engine.max_num_seqs),
         max_num_batched_tokens: Some(engine.max_num_batched_tokens),
-    }
+    };
+    Asked { limits, density: Density::Full, budget_s: spec.profile_s, seed: PROFILE_SEED }
 }
 
-/// Measures the pair as it will serve.
-fn profile(
-    live: &LiveSpec,
-    engine: EngineLimits,
-    folder: &Folder,
-    name: &str,
-    seconds: f64,
-    quick: bool,
-    interrupt: &AtomicBool,
-) -> Result<Profile> {
-    let device: DeviceName =
-        live.device.parse().map_err(|why: String| Problem::bad_input(format!("live.device: {why}")))?;
-    let output = folder.path().join(name);
-    let args = ProfileArgs {
-        target: live.target.clone(),
-        draft: live.draft.clone(),
-        device,
-        weights: (live.weights == WeightSource::Random).then_some(WeightsFrom::Random),
-        threads: live.threads.and_then(|n| u16::try_from(n).ok()),
-        instructions: live.instructions,
-        output: output.clone(),
-        engine,
-        quick,
-        time_budget: Some(seconds),
-        seed: 1,
-        plot: false,
-        overwrite: true,
-        format: Format::Table,
-    };
-    let profile = measured(&args, interrupt);
-    // One that was interrupted is not gone on with: it would be of another time.
-    let _ = std::fs::remove_file(Partial::path_for(&output));
-    let profile = profile?;
-    profile.warnings.iter().for_each(|w| eprintln!("warning: {name}: {w}"));
-    folder.write(name, profile.to_toml().as_bytes())?;
-    Ok(profile)
+fn now() -> String {
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 /// Compares, and writes what was found.
@@ -286,13 +264,21 @@ fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
 
 /// The exit code.
 fn verdict(validation: &Validation) -> Result<()> {
+    if !validation.decided() {
+        let message = format!(
+            "nothing is decided: in none of the {} pieces the machine was steady, by the rule that was stated before",
+            validation.counted.1
+        );
+        return Err(Problem::new(Exit::Negative, message).help(
+            "leave the machine alone and run it again, in more pieces (validate.pieces) if it is shared; \
+             validate.tolerance.steady says how much of a change counts as none, for those who know what they allow",
+        ));
+    }
     let broken: Vec<&str> = validation.checks.iter().filter(|c| !c.kept).map(|c| c.what.as_str()).collect();
     let Some(first) = broken.first() else { return Ok(()) };
     let limited = validation.caveats.first().map_or(String::new(), |caveat| format!("{caveat}. "));
     let (n, of) = (broken.len(), validation.checks.len());
     let message = format!("{limited}{n} of {of} bounds are broken; the first: {first}");
-    Err(Problem::new(Exit::Negative, message).help(match validation.steady() {
-        true => "validation.txt says by how much and in which kind of pass",
-        false => "the machine was not steady: its own changes are among the errors. Run it again on a quiet machine",
-    }))
+    Err(Problem::new(Exit::Negative, message)
+        .help("validation.txt says by how much, in which kind of pass, and how far live runs are from each other"))
 }

@@ -3,22 +3,23 @@
 use crate::live::{LIVE, begun};
 use crate::support::Place;
 use serde_json::{Value, json};
+use std::process::{Command, Stdio};
 
 /// Short enough for a test; bounds so wide that only what has nothing to do with time can break them.
 const VALIDATE: &str = r#"
 [validate]
 loads = [0.6]
 common_load = 0.6
-service_s = 0.2
-run_s = 0.4
+pieces = 2
+service_s = 0.15
+run_s = 0.2
 profile_s = 1.0
-drift_s = 1.0
 
 [validate.tolerance]
 tpot = 1e9
 e2e = 1e9
 completed = 1e9
-drift = 1e9
+steady = 1e9
 "#;
 
 fn experiment() -> String {
@@ -49,8 +50,16 @@ fn the_token_flow_is_that_of_the_device() {
     assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
     let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
     exact(&validation);
-    // A closed loop and an open one of each policy.
+    // A closed loop and an open one of each policy, each in two pieces.
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
+    assert_eq!(validation["counted"], json!([16, 16]));
+    assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 4 x 1 at "));
+    // What the policies believed was measured before the runs; what predicts goes on from there.
+    let measured =
+        |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();
+    assert!(measured("belief.toml") > 0 && measured("profile.toml") > 0);
+    assert!(std::fs::read_to_string(place.path("out/experiment.toml")).unwrap().contains("profile = \"belief.toml\""));
+    assert!(validation["costs"].as_str().unwrap().starts_with("profiled: profile.toml, of "));
     let kept: Value = serde_json::from_slice(&std::fs::read(place.path("out/validation.json")).unwrap()).unwrap();
     assert_eq!(kept, validation);
     for cell in validation["cells"].as_array().unwrap() {
@@ -70,8 +79,66 @@ fn the_token_flow_is_that_of_the_device() {
     // Comparing again runs nothing and finds the same.
     let again = place.foretoken().args(["validate", "out", "-o", "again", "--format", "json"]).output().unwrap();
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
-    assert_eq!(again["cells"], validation["cells"]);
-    assert_eq!(again["drift"], validation["drift"]);
+    for part in ["cells", "drift", "repeats", "regions", "counted", "caveats"] {
+        assert_eq!(again[part], validation[part], "{part}");
+    }
+    pieces_count_by_their_probes(&place);
+}
+
+/// Changes the probes of a piece of a cell in the list of runs, and seals it again.
+fn disturb(place: &Place, which: impl Fn(usize, usize) -> bool) {
+    let path = place.path("out/runs.json");
+    let mut runs: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    runs.as_object_mut().unwrap().remove("seal").expect("the list is sealed");
+    for (cell, entry) in runs["entries"].as_array_mut().unwrap().iter_mut().enumerate() {
+        for (n, piece) in entry["pieces"].as_array_mut().unwrap().iter_mut().enumerate() {
+            if which(cell, n) {
+                piece["probes"][1]["seconds"][0] = 1e9.into();
+                piece["probes"][2]["seconds"][0] = 1e-9.into();
+            }
+        }
+    }
+    let text = serde_json::to_string_pretty(&runs).unwrap();
+    std::fs::write(&path, foretoken_intact::seal::seal(foretoken_intact::seal::Syntax::Json, &text)).unwrap();
+}
+
+/// As if the machine had been busy: what its probes say decides what counts, and nothing else does.
+fn pieces_count_by_their_probes(place: &Place) {
+    disturb(place, |cell, n| (cell, n) == (1, 0) || cell == 4);
+    let (code, stdout, stderr) = compared(place, &["--format", "json"]);
+    assert!([Some(0), Some(3)].contains(&code), "{stderr}");
+    let v: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&v["counted"], v["cells"].as_array().unwrap().len()), (&json!([13, 16]), 7));
+    let undecided = &v["undecided"][0];
+    let name = format!("{}, {}", undecided["policy"].as_str().unwrap(), undecided["load"].as_str().unwrap());
+    assert_eq!(
+        v["caveats"],
+        json!([format!("NOT DECIDED: 1 of 8 cells have no piece in which the machine was steady: {name}")])
+    );
+    assert!(v["checks"].as_array().unwrap().iter().all(|c| !c["what"].as_str().unwrap().starts_with(&name)));
+    assert_eq!(
+        (&v["cells"][1]["pieces"][0]["standing"], &v["cells"][1]["pieces"][1]["standing"]),
+        (&"changed".into(), &"counts".into())
+    );
+    exact(&v);
+    let text = std::fs::read_to_string(place.path("v/validation.txt")).unwrap();
+    assert!(
+        text.contains("13 of 16 count") && text.contains("1 of 2 pieces count; left out: number 1, whose probes"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("{name}: not decided: the machine changed its speed in all 2 pieces")), "{text}");
+
+    disturb(place, |_, _| true);
+    let (code, stdout, stderr) = compared(place, &[]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stdout.contains("nothing is decided, since in no piece the machine was steady"), "{stdout}");
+    let said = stderr.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "");
+    assert!(said.contains("nothing is decided: in none of the 16 pieces the machine was steady"), "{said}");
+    assert!(said.contains("validate.tolerance.steady") && said.contains("leave the machine alone"), "{said}");
+    let page = std::fs::read_to_string(place.path("v/validation.html")).unwrap();
+    assert!(
+        page.contains("Nothing is decided: in no piece the machine was steady.") && page.contains("NOT DECIDED · ")
+    );
 }
 
 #[test]
@@ -104,10 +171,41 @@ fn a_killed_run_is_compared_as_far_as_it_went() {
     }
     assert!(cells[0]["overload"].is_null(), "not all had come: {}", cells[0]["overload"]);
     let notes = validation["notes"].to_string();
-    assert!(
-        notes.contains("the live run is a part") && notes.contains("drift of the machine was not measured"),
-        "{notes}"
-    );
+    assert!(notes.contains("the live run is a part") && notes.contains("the machine was not probed"), "{notes}");
+}
+
+/// The piece that was being made is told of, and those before it are compared.
+#[test]
+fn a_killed_validation_is_compared_as_far_as_it_went() {
+    let place = Place::holding(&experiment().replace("pieces = 2", "pieces = 40"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+        .args(["validate", "x.toml", "-o", "out", "--set", "validate.run_s=0.1"])
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Of the first round of pieces all are made, and some of the second.
+    let tapes = || std::fs::read_dir(place.path("out/tapes")).map_or(0, Iterator::count);
+    while tapes() < 25 {
+        assert!(child.try_wait().unwrap().is_none(), "the validation ended before it could be killed");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!place.path("out/profile.toml").exists());
+    let (code, stdout, stderr) = compared(&place, &["--format", "json"]);
+    assert!([Some(0), Some(3)].contains(&code), "{stderr}");
+    let v: Value = serde_json::from_str(&stdout).unwrap();
+    exact(&v);
+    assert_eq!((v["cells"].as_array().unwrap().len(), &v["undecided"]), (8, &json!([])));
+    assert_eq!(v["caveats"], json!(["PART OF THE RUNS: the validation did not end"]));
+    assert!(v["costs"].as_str().unwrap().ends_with("belief.toml"), "{}", v["costs"]);
+    // A kill may come between two pieces, too.
+    let (counted, made) = (v["counted"][0].as_u64().unwrap(), v["counted"][1].as_u64().unwrap());
+    assert!(counted >= 11 && made - counted <= 1, "{counted} of {made}");
+    let unended = v["cells"].as_array().unwrap().iter().flat_map(|c| c["pieces"].as_array().unwrap());
+    assert_eq!(unended.filter(|p| p["standing"] == "unended").count() as u64, made - counted);
 }
 
 #[test]
@@ -136,7 +234,9 @@ fn what_cannot_be_validated_is_refused() {
     refused(&["x.toml", "--set", "seeds=[1, 2]"], "1 settings and 2 seeds, and one is validated at a time");
     refused(&["x.toml", "--set", "validate.loads=[]"], "validate.loads is empty");
     refused(&["x.toml", "--set", "validate.run_s=0.0"], "validate.run_s: 0 is not above 0");
+    refused(&["x.toml", "--set", "validate.pieces=0"], "validate.pieces is 0");
     refused(&["x.toml", "--set", "validate.tolerance.tpot=-1.0"], "validate.tolerance.tpot");
+    refused(&["x.toml", "--set", "validate.tolerance.steady=0.0"], "validate.tolerance.steady: 0 is not above 0");
     refused(&["x.toml", "--profile", "nowhere.toml", "-o", "a"], "cannot read the profile");
     std::fs::create_dir(place.path("empty")).unwrap();
     refused(&["empty"], "holds no recording of a live run");

@@ -9,7 +9,7 @@ use foretoken_kernels::executor::CannotServe;
 use foretoken_policies::PolicySpec;
 use foretoken_run::setting::Setting;
 use foretoken_run::workload::first;
-use foretoken_sim::{Arrivals, Ending, Outcome, Run, Serving, Time};
+use foretoken_sim::{AcceptanceSource, Arrivals, Ending, Outcome, Run, Serving, Time};
 use foretoken_spec::live::LiveAcceptance;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
@@ -23,6 +23,8 @@ pub struct Bench<'a> {
     pub setting: &'a Setting,
     /// What decides which drafts are right.
     pub acceptance: LiveAcceptance,
+    /// The source that is forced onto the passes when acceptance is declared.
+    pub declared: &'a dyn AcceptanceSource,
     /// The prompt of each request.
     pub prompts: &'a Vec<Vec<u32>>,
     /// The seed of the cell.
@@ -76,7 +78,7 @@ impl Bench<'_> {
             policy,
             prompts: self.prompts,
             acceptance: self.acceptance,
-            declared: setting.acceptance(),
+            declared: self.declared,
             seed: self.seed,
             recorder: &mut recorder,
         });
@@ -123,7 +125,7 @@ impl Bench<'_> {
             policy,
             prompts: self.prompts,
             acceptance: self.acceptance,
-            declared: setting.acceptance(),
+            declared: self.declared,
             seed: self.seed,
             recorder: &mut recorder,
         });

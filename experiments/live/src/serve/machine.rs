@@ -2,6 +2,8 @@
 
 use crate::models::Model;
 use crate::processor;
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::cuda::Cuda;
 use foretoken_kernels::device;
 use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts};
 use foretoken_kernels::forward::LoadError;
@@ -88,21 +90,29 @@ pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, se
 /// Puts the models on the device.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
-        Device::Cpu => {
-            let cpu = processor::open(live.threads, live.instructions)?;
-            let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
-            Ok(Box::new(Loaded::load(cpu, name, models, capacity)?))
-        }
-        Device::Cuda(n) => {
-            let cuda = crate::gpu::open(n)?;
-            let name = format!("cuda:{n}, {}", cuda.name());
-            Ok(Box::new(Loaded::load(cuda, name, models, capacity)?))
-        }
+        Device::Cpu => Ok(Box::new(on_cpu(live, models, capacity)?)),
+        Device::Cuda(n) => Ok(Box::new(on_cuda(n, models, capacity)?)),
     }
 }
 
-struct Loaded<D: device::Device> {
-    device: D,
+/// Puts the models on the processor.
+pub(super) fn on_cpu(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Loaded<Cpu>> {
+    let cpu = processor::open(live.threads, live.instructions)?;
+    let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
+    Loaded::load(cpu, name, models, capacity)
+}
+
+/// Puts the models on the GPU of this number.
+pub(super) fn on_cuda(n: u32, models: &Models, capacity: Capacity) -> Result<Loaded<Cuda>> {
+    let cuda = crate::gpu::open(n)?;
+    let name = format!("cuda:{n}, {}", cuda.name());
+    Loaded::load(cuda, name, models, capacity)
+}
+
+/// A device and what serves on it.
+pub(super) struct Loaded<D: device::Device> {
+    /// The device.
+    pub(super) device: D,
     pair: Pair<D>,
     name: String,
 }

@@ -15,10 +15,12 @@ mod recorder;
 mod refuse;
 mod run;
 pub mod tape;
+mod timed;
 
-pub use cell::{Bench, Recorded, cell_of_tape};
+pub use cell::{Bench, Recorded, Warm, cell_of_tape};
 pub use host::{HostClock, HostTimes};
-pub use machine::{Machine, Models, open};
+pub use machine::{Job, Machine, Models, Served, open};
 pub use prompts::prompts;
 pub use refuse::check;
 pub use run::{Ran, run_live};
+pub use timed::{Failed, Timed, Work, open_timed};

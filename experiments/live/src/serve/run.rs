@@ -124,6 +124,7 @@ impl Runner<'_> {
                 machine: &mut *machine,
                 setting: &setting,
                 acceptance: self.live.acceptance,
+                declared: setting.acceptance(),
                 prompts: &all,
                 seed: number,
                 interrupt: self.interrupt,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// Two runs of the same requests, compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Steps from the first one on that are the same: the same requests in the same order, chunks and decisions.
+    /// Steps from the first one of each piece on that are the same: the same requests in the same order, chunks and decisions.
     pub same_steps: u64,
     /// Steps of the first run.
     pub steps: u64,
@@ -54,6 +54,21 @@ pub enum Difference {
 }
 
 impl Flow {
+    /// Of several pieces together: why the first of them parts that does, and all counts added.
+    pub fn joined(pieces: impl IntoIterator<Item = Flow>) -> Flow {
+        pieces.into_iter().fold(Flow::default(), |all, one| Flow {
+            same_steps: all.same_steps + one.same_steps,
+            steps: all.steps + one.steps,
+            parted: all.parted.or(one.parted),
+            same_requests: all.same_requests + one.same_requests,
+            requests: all.requests + one.requests,
+            shared_rounds: all.shared_rounds + one.shared_rounds,
+            same_decisions: all.same_decisions + one.same_decisions,
+            other_acceptance: all.other_acceptance + one.other_acceptance,
+            rounds: all.rounds + one.rounds,
+        })
+    }
+
     /// Share of shared rounds in which the policy decided alike.
     pub fn agreement(&self) -> Option<f64> {
         (self.shared_rounds > 0).then(|| self.same_decisions as f64 / self.shared_rounds as f64)
@@ -186,6 +201,10 @@ mod tests {
         assert_eq!((flow.same_steps, flow.parted.clone(), flow.same_requests, flow.requests), (2, None, 2, 2));
         assert_eq!((flow.rounds, flow.shared_rounds, flow.same_decisions, flow.other_acceptance), (3, 3, 3, 0));
         assert_eq!(flow.agreement(), Some(1.0));
+        assert_eq!(Flow::joined([flow.clone()]), flow);
+        let both = Flow::joined([flow.clone(), compare(&run, &run[..1])]);
+        assert_eq!((both.same_steps, both.steps, both.rounds, both.same_requests), (3, 4, 6, 2));
+        assert_eq!(both.parted.unwrap().what, Difference::End);
     }
 
     /// Another schedule parts the steps, not the requests.

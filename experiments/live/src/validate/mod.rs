@@ -1,29 +1,40 @@
 //! How wrong the simulator is: what a device did is replayed on the event clock, and every number is put beside the other.
 //!
-//! [`measure`] makes the live runs and [`runs`] lists them; [`report`] compares: with the recorded acceptance, where the token
-//! flow must be the same and only times differ, and with the modelled one. Must never predict with what it measured on the
-//! runs that it predicts.
+//! [`Measuring`] makes the live runs in pieces ([`piece`]), between probes of the machine ([`probe`]), and [`runs`] lists them;
+//! [`report`] compares: with the recorded acceptance, where the token flow must be the same and only times differ, and with the
+//! modelled one. A piece during which the machine changed its speed counts nowhere. Must never predict with what it measured on
+//! the runs that it predicts.
 
+mod beside;
 mod compare;
 mod drift;
 mod flow;
+mod gather;
+mod later;
 mod maths;
 mod measure;
 mod numbers;
 mod page;
+mod piece;
+mod probe;
+mod rank;
 mod regions;
+mod repeats;
 mod report;
 mod runs;
 mod simulate;
+mod slices;
+mod standing;
+mod stretch;
 mod table;
 mod tapes;
 mod verdict;
 mod watch;
 
-pub use drift::Drift;
-pub use measure::{Measuring, World};
 pub use page::page;
+pub use piece::{Measuring, first_slice};
 pub use report::{Compared, Validation};
 pub use runs::Runs;
+pub use slices::Slices;
 pub use table::render;
 pub use tapes::Tapes;

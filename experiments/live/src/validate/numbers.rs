@@ -1,4 +1,5 @@
-//! The numbers of one run that are compared, drawn in the same way from a live tape and from a simulated one.
+//! The numbers that are compared, drawn in the same way from live tapes and from simulated ones. Runs of several pieces are pooled:
+//! means and quantiles are over all of their requests and steps.
 
 use super::maths::{cdf_distance, curve_error, relative};
 use crate::serve::tape::Told;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Points of the curves over time.
 const BINS: usize = 40;
 
-/// The numbers of one run.
+/// The numbers of a run, or of several that are pooled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
     /// Requests that emitted their whole output.
@@ -34,15 +35,26 @@ pub struct Numbers {
     pub accepted_of_verified: Option<f64>,
 }
 
+/// A run whose numbers are asked for.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// What happened.
+    pub told: &'a Told,
+    /// The bounds its requests are held to.
+    pub slo: Slo,
+    /// Their own limits, empty when they have none.
+    pub own_tpot_s: &'a [f64],
+}
+
 impl Numbers {
-    /// Of a run. `own_tpot_s` are the requests' own limits, empty when they have none.
-    pub fn of(told: &Told, slo: Slo, own_tpot_s: &[f64]) -> Numbers {
-        let r = &told.records;
-        let samples = Samples::of(r);
+    /// Of runs that are pooled.
+    pub fn of(parts: &[Part]) -> Numbers {
+        let samples = Samples::of(parts.iter().map(|p| &p.told.records));
         let quantiles = |x: &[f64]| Quantiles::of(&mut x.to_vec());
-        let n = told.steps.len() as f64;
-        let busy: f64 = told.steps.iter().map(span_s).sum();
-        let sum = |f: &dyn Fn(&StepRecord) -> u64| told.steps.iter().map(f).sum::<u64>() as f64;
+        let steps = || parts.iter().flat_map(|p| &p.told.steps);
+        let n = steps().count() as f64;
+        let busy: f64 = steps().map(span_s).sum();
+        let sum = |f: &dyn Fn(&StepRecord) -> u64| steps().map(f).sum::<u64>() as f64;
         let request_steps = sum(&|s| s.batch_size.into());
         let verified = sum(&|s| s.verified.into());
         let over = |a: f64, b: f64| (b > 0.0).then(|| a / b);
@@ -52,9 +64,9 @@ impl Numbers {
             tpot: quantiles(&samples.tpot),
             e2e: quantiles(&samples.e2e),
             step_s: over(busy, n),
-            completed_req_s: completed(r),
-            slo_attainment: attainment(r, slo, own_tpot_s),
-            batch_size: over(told.steps.iter().map(|s| f64::from(s.batch_size) * span_s(s)).sum(), busy),
+            completed_req_s: completed(parts),
+            slo_attainment: attainment(parts),
+            batch_size: over(steps().map(|s| f64::from(s.batch_size) * span_s(s)).sum(), busy),
             draft_len: over(sum(&|s| s.drafted.into()), request_steps),
             accepted_of_verified: over(sum(&|s| s.accepted.into()), verified),
         }
@@ -77,14 +89,16 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Of a run.
-    pub fn of(r: &RequestRecords) -> Samples {
-        let done = || (0..r.len()).filter(|&i| r.finished(i));
-        Samples {
-            ttft: done().map(|i| r.ttft_s(i)).collect(),
-            tpot: done().filter_map(|i| r.tpot_s(i)).collect(),
-            e2e: done().map(|i| r.e2e_s(i)).collect(),
+    /// Of runs that are pooled.
+    pub fn of<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>) -> Samples {
+        let mut all = Samples::default();
+        for r in runs {
+            let done = || (0..r.len()).filter(|&i| r.finished(i));
+            all.ttft.extend(done().map(|i| r.ttft_s(i)));
+            all.tpot.extend(done().filter_map(|i| r.tpot_s(i)));
+            all.e2e.extend(done().map(|i| r.e2e_s(i)));
         }
+        all
     }
 
     /// TTFT, TPOT, E2E.
@@ -99,33 +113,48 @@ impl Samples {
     }
 }
 
-fn completed(r: &RequestRecords) -> Option<f64> {
-    let done = || (0..r.len()).filter(|&i| r.finished(i));
-    let last = done().map(|i| r.finish[i]).max()?;
-    let span = (last - r.arrival.iter().min().copied()?).as_s();
-    (span > 0.0).then(|| done().count() as f64 / span)
+fn completed(parts: &[Part]) -> Option<f64> {
+    let of = |r: &RequestRecords| {
+        let done = || (0..r.len()).filter(|&i| r.finished(i));
+        let last = done().map(|i| r.finish[i]).max()?;
+        Some((done().count() as f64, (last - r.arrival.iter().min().copied()?).as_s()))
+    };
+    ratio(parts.iter().filter_map(|p| of(&p.told.records)))
 }
 
-fn attainment(r: &RequestRecords, slo: Slo, own: &[f64]) -> Option<f64> {
+/// The sum of counts over the sum of the times in which they were counted.
+fn ratio(of: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+    let (count, span) = of.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    (span > 0.0).then(|| count / span)
+}
+
+fn attainment(parts: &[Part]) -> Option<f64> {
     use foretoken_sim::Outcome::{Finished, Rejected};
-    if slo == Slo::default() && !own.iter().take(r.len()).any(|s| s.is_finite()) {
-        return None;
+    let (mut met, mut ended) = (0, 0);
+    for Part { told, slo, own_tpot_s: own } in parts {
+        let r = &told.records;
+        if *slo == Slo::default() && !own.iter().take(r.len()).any(|s| s.is_finite()) {
+            continue;
+        }
+        let meets = |i: &usize| slo.met_by(r, *i, own.get(*i).copied());
+        ended += r.outcome.iter().filter(|o| matches!(o, Finished | Rejected)).count();
+        met += (0..r.len()).filter(|&i| r.finished(i)).filter(meets).count();
     }
-    let meets = |i: &usize| slo.met_by(r, *i, own.get(*i).copied());
-    let ended = r.outcome.iter().filter(|o| matches!(o, Finished | Rejected)).count();
-    let met = (0..r.len()).filter(|&i| r.finished(i)).filter(meets).count();
     (ended > 0).then(|| met as f64 / ended as f64)
 }
 
-/// Requests a second that a closed loop of `clients` sustains: between the finish by which every client has had one answer and
-/// the one at which the first client finds nothing left to send. `None` when the loop is too short to have a middle.
-pub fn service_rate(r: &RequestRecords, clients: u32) -> Option<f64> {
-    let mut finish: Vec<Time> = (0..r.len()).filter(|&i| r.finished(i)).map(|i| r.finish[i]).collect();
-    finish.sort_unstable();
+/// Requests a second that closed loops of `clients` sustain: in each, between the finish by which every client has had one answer
+/// and the one at which the first client finds nothing left to send. `None` when none of them is long enough to have a middle.
+pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clients: u32) -> Option<f64> {
     let clients = clients as usize;
-    let (first, last) = (clients.checked_sub(1)?, finish.len().checked_sub(clients)?);
-    let span = finish.get(last)?.saturating_sub(*finish.get(first)?).as_s();
-    (last > first && span > 0.0).then(|| (last - first) as f64 / span)
+    let middle = |r: &RequestRecords| {
+        let mut finish: Vec<Time> = (0..r.len()).filter(|&i| r.finished(i)).map(|i| r.finish[i]).collect();
+        finish.sort_unstable();
+        let (first, last) = (clients.checked_sub(1)?, finish.len().checked_sub(clients)?);
+        let span = finish.get(last)?.saturating_sub(*finish.get(first)?).as_s();
+        (last > first).then(|| ((last - first) as f64, span))
+    };
+    ratio(runs.into_iter().filter_map(middle))
 }
 
 /// Decode batch size and draft length over time, as curves of a fixed number of bins up to `end`.
@@ -138,18 +167,19 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// Of a run, up to `end`.
-    pub fn of(steps: &[StepRecord], end: Time) -> Curves {
+    /// Of runs laid over each other, up to `end`: their mean.
+    pub fn of(runs: &[&[StepRecord]], end: Time) -> Curves {
         let width = (end.0 / BINS as u64).max(1);
         let mut bins = vec![(0.0, 0.0, 0.0); BINS];
-        for s in steps {
+        for s in runs.iter().copied().flatten() {
             let bin = &mut bins[((s.end.0 / width) as usize).min(BINS - 1)];
             bin.0 += f64::from(s.batch_size) * span_s(s) / Time(width).as_s();
             bin.1 += f64::from(s.drafted);
             bin.2 += f64::from(s.batch_size);
         }
+        let n = runs.len().max(1) as f64;
         Curves {
-            batch_size: bins.iter().map(|b| b.0).collect(),
+            batch_size: bins.iter().map(|b| b.0 / n).collect(),
             draft_len: bins.iter().map(|b| if b.2 > 0.0 { b.1 / b.2 } else { 0.0 }).collect(),
         }
     }
@@ -235,17 +265,46 @@ mod tests {
         Told { records: r, steps: vec![step(0.0, 1.0, 2), step(1.0, 4.0, 4)] }
     }
 
+    fn part(told: &Told, tpot_s: Option<f64>) -> Part<'_> {
+        Part { told, slo: Slo { tpot_s, ..Slo::default() }, own_tpot_s: &[] }
+    }
+
     #[test]
     fn numbers_are_those_worked_out_by_hand() {
-        let slo = Slo { tpot_s: Some(0.2), ..Slo::default() };
-        let n = Numbers::of(&told(), slo, &[]);
+        let n = Numbers::of(&[part(&told(), Some(0.2))]);
         assert_eq!((n.finished, n.step_s), (2, Some(2.0)));
         assert!((n.tpot.unwrap().mean - 0.25).abs() < 1e-12);
         assert_eq!(n.completed_req_s, Some(2.0 / 5.2));
         assert_eq!(n.slo_attainment, Some(1.0 / 3.0));
         assert_eq!(n.batch_size, Some((2.0 + 12.0) / 4.0));
         assert_eq!((n.draft_len, n.accepted_of_verified), (Some(3.0), Some(0.5)));
-        assert_eq!(Numbers::of(&told(), Slo::default(), &[]).slo_attainment, None);
+        assert_eq!(Numbers::of(&[part(&told(), None)]).slo_attainment, None);
+    }
+
+    /// The same run again changes no mean, no rate and no median; another one is weighed by its requests, steps and time.
+    #[test]
+    fn pooled_numbers_are_over_all_requests_and_steps() {
+        let (one, mut other) = (told(), told());
+        let (once, twice) =
+            (Numbers::of(&[part(&one, Some(0.2))]), Numbers::of(&[part(&one, Some(0.2)), part(&one, Some(0.2))]));
+        assert_eq!(twice.finished, 4);
+        let means = |n: &Numbers| {
+            let of = [n.ttft, n.tpot, n.e2e].map(|q| q.unwrap().mean);
+            (of, n.step_s, n.completed_req_s, n.slo_attainment, n.batch_size, n.draft_len, n.accepted_of_verified)
+        };
+        assert_eq!(means(&once), means(&twice));
+        other.steps.truncate(1);
+        other.records.outcome[1] = Outcome::Rejected;
+        let both = Numbers::of(&[part(&one, Some(0.2)), part(&other, None)]);
+        assert_eq!((both.finished, both.step_s), (3, Some(5.0 / 3.0)));
+        assert!((both.e2e.unwrap().mean - (1.5 + 4.2 + 1.5) / 3.0).abs() < 1e-12);
+        assert_eq!(both.completed_req_s, Some(3.0 / (5.2 + 1.5)));
+        assert_eq!(both.slo_attainment, once.slo_attainment, "only the first has bounds");
+        assert_eq!(both.batch_size, Some((2.0 + 12.0 + 2.0) / 5.0));
+        assert_eq!(Numbers::of(&[]), Numbers::default());
+        let end = s(8.0);
+        let (curve, laid) = (Curves::of(&[&one.steps], end), Curves::of(&[&one.steps, &one.steps], end));
+        assert_eq!(curve, laid);
     }
 
     #[test]
@@ -254,14 +313,19 @@ mod tests {
         r.outcome = vec![Outcome::Finished; 8];
         // Two clients; one answer a second, but for the slow start and the drained end.
         r.finish = [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 20.0].map(s).to_vec();
-        assert_eq!(service_rate(&r, 2), Some(1.0));
-        assert_eq!(service_rate(&r, 8), None);
-        assert_eq!(service_rate(&RequestRecords::new(0), 2), None);
+        assert_eq!(service_rate([&r], 2), Some(1.0));
+        assert_eq!(service_rate([&r], 8), None);
+        assert_eq!(service_rate([&RequestRecords::new(0)], 2), None);
+        // Five answers in five seconds, and five in ten; one without a middle says nothing.
+        let mut slow = r.clone();
+        slow.finish.iter_mut().for_each(|at| *at = Time(2 * at.0));
+        assert_eq!(service_rate([&r, &slow, &RequestRecords::new(3)], 2), Some(10.0 / 15.0));
+        assert_eq!(service_rate([], 2), None);
     }
 
     #[test]
     fn idle_time_counts_in_the_batch_curve() {
-        let curves = Curves::of(&told().steps, s(8.0));
+        let curves = Curves::of(&[&told().steps], s(8.0));
         assert!((curves.batch_size.iter().sum::<f64>() / BINS as f64 - 14.0 / 8.0).abs() < 1e-9);
         assert_eq!(curves.error(&curves), [Some(0.0), Some(0.0)]);
     }

@@ -1,8 +1,10 @@
 //! A validation as a page to look at: the verdict, the numbers, live and simulated curves over each other.
 
 use super::compare::{CellReport, Row as Numbers};
+use super::regions::RegionError;
 use super::report::Validation;
-use super::table::{cells, percent, signed};
+use super::standing::{self, Undecided};
+use super::table::{cells, percent, pieces, signed};
 use super::verdict::{Check, Ranked, Service};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Figure, Validated, ValidatedRun, validation_figures};
@@ -14,24 +16,18 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let kept = v.checks.iter().filter(|c| c.kept).count();
     let all = v.checks.len();
     let mut lead: Vec<Part> = v.caveats.iter().cloned().map(Part::Warning).collect();
-    if !v.steady() {
-        lead.push(Part::Warning("The machine was not steady: its own changes are among the errors below.".into()));
-    }
-    lead.push(Part::Headline(match kept == all {
-        true => format!("The simulator keeps all {all} bounds."),
-        false => format!("The simulator keeps {kept} of {all} bounds."),
+    lead.push(Part::Headline(match (v.decided(), kept == all) {
+        (false, _) => "Nothing is decided: in no piece the machine was steady.".into(),
+        (_, true) => format!("The simulator keeps all {all} bounds."),
+        (_, false) => format!("The simulator keeps {kept} of {all} bounds."),
     }));
-    let drift = v.drift.iter().flat_map(|d| &d.models).map(|(name, change)| format!("{name} {}", signed(*change)));
-    lead.push(Part::Facts(vec![
-        ("ran on".into(), v.device.clone()),
-        ("predicted with".into(), v.costs.clone()),
-        (
-            "drift meanwhile".into(),
-            Some(drift.collect::<Vec<_>>().join(", ")).filter(|d| !d.is_empty()).unwrap_or("not measured".into()),
-        ),
+    let mut facts = vec![("ran on".into(), v.device.clone()), ("predicted with".into(), v.costs.clone())];
+    facts.extend(pieces(v).into_iter().map(|(name, line)| (name.to_owned(), line)));
+    facts.extend([
         ("an error is".into(), "simulated over the mean of the live runs, minus 1; of shares the difference".into()),
         ("live / live".into(), "one live run against the other: no prediction can be expected to do better".into()),
-    ]));
+    ]);
+    lead.push(Part::Facts(facts));
     Page {
         title: v.name.clone(),
         kind: format!("{}Foretoken validation · live against simulated", limited(v)),
@@ -74,6 +70,13 @@ fn verdict(v: &Validation) -> Section {
             title: format!("{} bounds that are kept", kept.rows.len()),
             parts: vec![Part::Table(kept)],
         });
+    }
+    if !v.undecided.is_empty() {
+        let why = |u: &Undecided| {
+            let pieces = standing::words(&u.pieces).map_or(String::new(), |words| format!(": {words}"));
+            format!("{}, {}: {}{pieces}", u.policy, u.load, u.why())
+        };
+        section.parts.push(Part::List(v.undecided.iter().map(why).collect()));
     }
     if !v.notes.is_empty() {
         section.parts.push(Part::List(v.notes.clone()));
@@ -194,14 +197,12 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
         ("error", "of their sum"),
         ("single passes", "mean error without sign"),
     ];
-    let mut table =
-        Table::new("Each live pass predicted with its own shape: no schedule and no acceptance in it", &columns);
-    for cell in &v.cells {
-        let name = format!("{}, {}", cell.policy, cell.load);
-        for r in &cell.regions {
+    let kinds = |caption: &str, all: &[(String, &[RegionError])]| {
+        let mut table = Table::new(caption, &columns);
+        for (name, r) in all.iter().flat_map(|(name, regions)| regions.iter().map(move |r| (name, r))) {
             let us = |s: f64| Value::number(s, format!("{:.1}", s * 1e6));
             table.rows.push(Row::of([
-                Value::text(&name),
+                Value::text(name),
                 Value::text(r.region.name()),
                 Value::number(r.passes as f64, r.passes.to_string()),
                 Value::number(r.share, percent(r.share)),
@@ -211,9 +212,18 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
                 Value::number(r.mean_absolute_error, percent(r.mean_absolute_error)),
             ]));
         }
-    }
+        Part::Table(table)
+    };
+    let caption = "Each live pass predicted with its own shape: no schedule and no acceptance in it";
+    let together = kinds(caption, &[("all".to_owned(), &v.regions)]);
+    let each = |cell: &CellReport| (format!("{}, {}", cell.policy, cell.load), cell.regions.clone());
+    let each: Vec<(String, Vec<RegionError>)> = v.cells.iter().map(each).collect();
+    let each: Vec<_> = each.iter().map(|(name, regions)| (name.clone(), regions.as_slice())).collect();
     shown(&mut section, figures, &[("steps.svg", "Draft and target passes of a step together.")]);
-    section.parts.push(Part::More { title: "Errors by kind of pass".into(), parts: vec![Part::Table(table)] });
+    section.parts.push(together);
+    section
+        .parts
+        .push(Part::More { title: "Errors by kind of pass, run by run".into(), parts: vec![kinds("", &each)] });
     section
 }
 

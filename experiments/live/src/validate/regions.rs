@@ -67,42 +67,61 @@ pub struct RegionError {
 /// A predicted pass beside the measured one, seconds: what a scatter shows.
 pub type Point = (f64, f64);
 
-/// The errors by region, and every step's passes: (measured, predicted).
-pub fn regions(
-    tape: &Tape,
+/// The errors by region of these recordings together, and every step's passes: (measured, predicted).
+pub fn regions<'a>(
+    tapes: impl IntoIterator<Item = &'a Tape>,
     draft: &dyn LatencyModel,
     target: &dyn LatencyModel,
     reads: ContextReads,
 ) -> (Vec<RegionError>, Vec<Point>) {
     let mut sums = [Sum::default(); Region::ALL.len()];
     let mut points = Vec::new();
-    let mut last_end = Time::ZERO;
-    for step in &tape.steps {
-        let Some(of) = passes(step, last_end) else { continue };
-        last_end = span(step).map_or(last_end, |(_, end)| end);
-        let with_prompts = step.chunks.iter().any(|c| c.draft_tokens > 0);
-        let mut both = (0.0, 0.0);
-        let mut add = |region: Region, live: Time, predicted: Time| {
-            sums[region as usize].add(live.as_s(), predicted.as_s());
-            both = (both.0 + live.as_s(), both.1 + predicted.as_s());
-        };
-        for (i, pass) in of.draft.iter().enumerate() {
-            let region = if i == 0 && with_prompts { Region::DraftPrefill } else { Region::Draft };
-            add(region, pass.time, draft.pass(pass.shape));
+    for tape in tapes {
+        let mut last_end = Time::ZERO;
+        for step in &tape.steps {
+            let Some(of) = passes(step, last_end) else { continue };
+            last_end = span(step).map_or(last_end, |(_, end)| end);
+            let with_prompts = step.chunks.iter().any(|c| c.draft_tokens > 0);
+            let mut both = (0.0, 0.0);
+            let mut add = |region: Region, live: Time, predicted: Time| {
+                sums[region as usize].add(live.as_s(), predicted.as_s());
+                both = (both.0 + live.as_s(), both.1 + predicted.as_s());
+            };
+            for (i, pass) in of.draft.iter().enumerate() {
+                let region = if i == 0 && with_prompts { Region::DraftPrefill } else { Region::Draft };
+                add(region, pass.time, draft.pass(pass.shape));
+            }
+            let shape = as_read(of.target.shape, step, reads);
+            let region = match () {
+                () if !step.chunks.is_empty() => Region::Prefill,
+                () if shape.batched > NARROW => Region::Wide,
+                () if step.rounds.iter().any(|r| r.verified > 0) => Region::Verify,
+                () => Region::Decode,
+            };
+            add(region, of.target.time, target.pass(shape));
+            points.push(both);
         }
-        let shape = as_read(of.target.shape, step, reads);
-        let region = match () {
-            () if !step.chunks.is_empty() => Region::Prefill,
-            () if shape.batched > NARROW => Region::Wide,
-            () if step.rounds.iter().any(|r| r.verified > 0) => Region::Verify,
-            () => Region::Decode,
-        };
-        add(region, of.target.time, target.pass(shape));
-        points.push(both);
     }
+    (all(&sums), points)
+}
+
+/// The regions of several cells together.
+pub fn together<'a>(cells: impl IntoIterator<Item = &'a [RegionError]>) -> Vec<RegionError> {
+    let mut sums = [Sum::default(); Region::ALL.len()];
+    for r in cells.into_iter().flatten() {
+        let (sum, n) = (&mut sums[r.region as usize], r.passes as f64);
+        sum.passes += r.passes;
+        sum.live += n * r.live_s;
+        sum.predicted += n * r.predicted_s;
+        sum.errors += n * r.mean_absolute_error;
+    }
+    all(&sums)
+}
+
+fn all(sums: &[Sum]) -> Vec<RegionError> {
     let all: f64 = sums.iter().map(|s| s.live).sum();
     let told = |(region, s): (&Region, &Sum)| (s.passes > 0).then(|| s.told(*region, all));
-    (Region::ALL.iter().zip(&sums).filter_map(told).collect(), points)
+    Region::ALL.iter().zip(sums).filter_map(told).collect()
 }
 
 /// The shape of a target pass, recorded with context read once a request, as this device reads it.
@@ -178,7 +197,7 @@ mod tests {
         let tape = Tape { head, steps, end: End::Cut(cut) };
         let draft = Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 11e-6 });
         let target = Linear::new(Coefficients { alpha_s: 1e-6, gamma_s: 20e-6, delta_s: 0.0 });
-        let (found, points) = regions(&tape, &draft, &target, ContextReads::Once);
+        let (found, points) = regions([&tape], &draft, &target, ContextReads::Once);
         assert_eq!(
             found.iter().map(|r| (r.region, r.passes)).collect::<Vec<_>>(),
             [(Region::Verify, 1), (Region::Draft, 2)]
@@ -187,8 +206,18 @@ mod tests {
         assert!(close(found[0].error, -0.3) && close(found[0].share, 100.0 / 120.0), "{found:?}");
         assert!(close(found[1].error, 0.1) && close(found[1].mean_absolute_error, 0.1), "{found:?}");
         assert!(close(points[0].0, 120e-6) && close(points[0].1, 92e-6), "{points:?}");
+        // Twice as much of the same is as wrong, and so are two cells of it.
+        let (twice, _) = regions([&tape, &tape], &draft, &target, ContextReads::Once);
+        assert_eq!((twice[0].passes, twice[1].passes), (2, 4));
+        let cells = together([&found[..], &found]);
+        for (one, two) in found.iter().zip(twice.iter().zip(&cells)).map(|(one, (a, b))| (one, [a, b])) {
+            assert!(
+                two.iter()
+                    .all(|r| close(r.error, one.error) && close(r.live_s, one.live_s) && close(r.share, one.share))
+            );
+        }
         // Read once a position: 10, 11 and 12 tokens.
-        let (found, _) = regions(&tape, &draft, &target, ContextReads::PerPosition);
+        let (found, _) = regions([&tape], &draft, &target, ContextReads::PerPosition);
         assert!(close(found[0].predicted_s, 93e-6), "{found:?}");
     }
 }

@@ -1,26 +1,29 @@
 //! The whole validation: every cell compared, the rankings, and the verdict. Made from recordings alone.
 
-use super::compare::{self, CellReport, Comparison};
-use super::drift::Drift;
+use super::beside::Beside;
+use super::compare::{CellReport, Comparison};
+use super::drift::{Drift, typical};
 use super::flow;
-use super::numbers::{Unit, service_rate};
-use super::runs::{Load, RunEntry, Runs};
+use super::gather::Gather;
+use super::rank::{Found, rankings, service, speedups};
+use super::regions::{RegionError, regions, together};
+use super::repeats::{Repeats, repeats};
+use super::runs::{Load, RunEntry, Runs, Standing};
 use super::simulate::{Replay, requests_of};
-use super::tapes::{PartOf, Recording, Tapes};
+use super::standing::{self, PieceReport, Undecided};
+use super::tapes::{PartOf, Tapes};
 use super::verdict::{self, Check, Ranked, Service};
-use crate::serve::tape::{End, Tape};
+use crate::serve::tape::Tape;
 use foretoken_profiler::Profile;
 use foretoken_report::ValidatedRun;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_sim::live::RecordedRounds;
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::problem::{Problem, Result};
-use foretoken_spec::validate::ValidateSpec;
 use serde::{Deserialize, Serialize};
 
 /// The version of `validation.json`.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,16 +41,26 @@ pub struct Validation {
     pub device: String,
     /// Where the predicted times of passes come from.
     pub costs: String,
-    /// How steady the machine was; absent where it was not measured.
+    /// The rule by which pieces count, as it was stated before the runs; absent where nothing was probed.
+    pub rule: Option<String>,
+    /// How many pieces count, of how many.
+    pub counted: (u64, u64),
+    /// How far the machine's speed went, over all pieces; absent where nothing was probed.
     pub drift: Option<Drift>,
+    /// Do live runs repeat? Counted before the errors.
+    pub repeats: Vec<Repeats>,
     /// Service rates.
     pub service: Vec<Service>,
     /// Speedup of each policy over the baseline, by mean E2E at the common load.
     pub speedups: Vec<Service>,
     /// Rankings.
     pub rankings: Vec<Ranked>,
-    /// The cells.
+    /// The cells, of each the pieces that count.
     pub cells: Vec<CellReport>,
+    /// Those of which no piece counts: they are in no number and in no bound.
+    pub undecided: Vec<Undecided>,
+    /// By what kind of pass, over all cells.
+    pub regions: Vec<RegionError>,
     /// Every bound.
     pub checks: Vec<Check>,
     /// What to know before believing it.
@@ -55,9 +68,14 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// Was the machine the same before and after the runs, as far as that is known?
+    /// Is anything decided: is there a cell with a piece that counts?
+    pub fn decided(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
+    /// Was the machine steady in every piece, as far as that is known?
     pub fn steady(&self) -> bool {
-        self.checks.iter().all(|c| c.kept || c.what != verdict::DRIFT)
+        self.counted.0 == self.counted.1
     }
 }
 
@@ -77,35 +95,34 @@ pub struct Compared<'a> {
     pub caveats: Vec<String>,
 }
 
-/// A run with what was found of it.
-struct Found {
-    entry: RunEntry,
-    cell: CellReport,
-    drawn: ValidatedRun,
-    rate: Option<Service>,
-}
-
 impl Compared<'_> {
     /// Compares every run.
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let experiment = &self.plan.variants[0].experiment;
         let spec = experiment.validate.clone().unwrap_or_default();
-        let (mut found, mut unended, mut notes) = (Vec::new(), None, Vec::new());
-        let mut device = String::new();
+        let (mut found, mut drawn, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut device, mut notes, mut gather) = (String::new(), Vec::new(), Gather::from(&self.tapes));
+        let typical = typical(self.runs.probes());
         for entry in &self.runs.entries {
-            let (tapes, parts) = self.read(entry, &mut unended, &mut notes)?;
-            let Some(first) = tapes.first() else { continue };
-            first.head.device.clone_into(&mut device);
-            let (cell, drawn, rate) = self.cell(entry, &tapes, &parts, &found)?;
-            notes.extend(remarks(&cell));
-            if rate.is_none() && matches!(entry.load, Load::Closed(_)) {
-                notes.push(format!("{}: its closed loop is too short to rank by", cell.policy));
+            let pieces = standing::of(self.runs, entry, spec.tolerance.steady, &typical);
+            let (counted, parts) = gather.of(&pieces)?;
+            let Some((_, first)) = counted.first() else {
+                undecided.extend(self.undecided(entry, pieces));
+                continue;
+            };
+            first[0].head.device.clone_into(&mut device);
+            let (one, drawn_of_it) = self.cell(entry, pieces, counted, parts)?;
+            notes.extend(remarks(&one.cell));
+            if one.rate.is_none() && matches!(entry.load, Load::Closed(_)) {
+                notes.push(format!("{}: its closed loop is too short to rank by", one.cell.policy));
             }
-            found.push(Found { entry: entry.clone(), cell, drawn, rate });
+            found.push(one);
+            drawn.push(drawn_of_it);
         }
-        if found.is_empty() {
+        let changed = |u: &Undecided| u.pieces.iter().any(|p| p.standing == Standing::Changed);
+        if found.is_empty() && !undecided.iter().any(changed) {
             return Err(Problem::bad_input(format!("{}: no recording holds a step", self.tapes.folder.display()))
-                .help("the runs ended before their first step: run it again"));
+                .help("the runs ended before their first step, or within their first piece: run it again"));
         }
         let service: Vec<Service> = found.iter().filter_map(|f| f.rate.clone()).collect();
         let groups = self.groups(&found);
@@ -115,13 +132,16 @@ impl Compared<'_> {
             .filter(|g| !g.1.is_empty())
             .collect();
         let rankings = rankings(&service, &speedups);
-        let drift = self.runs.drift.as_ref().map(|d| d.largest);
-        if drift.is_none() {
-            notes.push("drift of the machine was not measured: `foretoken validate FILE.toml` measures it".into());
+        notes.splice(0..0, gather.notes);
+        if self.runs.probed.is_empty() {
+            notes.push("the machine was not probed: `foretoken validate FILE.toml` does it".into());
         }
-        let (cells, drawn): (Vec<CellReport>, Vec<ValidatedRun>) = found.into_iter().map(|f| (f.cell, f.drawn)).unzip();
-        let checks = verdict::checks(&cells, &rankings, drift, &spec.tolerance);
-        let caveats = self.part(&cells).into_iter().chain(self.caveats.iter().cloned()).collect();
+        let cells: Vec<CellReport> = found.into_iter().map(|f| f.cell).collect();
+        let checks = verdict::checks(&cells, &rankings, &spec.tolerance);
+        let caveats = not_decided(&cells, &undecided).into_iter().chain(self.part(&cells));
+        let caveats = caveats.chain(self.caveats.iter().cloned()).collect();
+        let pieces = || cells.iter().map(|c| &c.pieces).chain(undecided.iter().map(|u| &u.pieces)).flatten();
+        let counts = pieces().filter(|p| p.standing == Standing::Counts).count();
         let validation = Validation {
             caveats,
             schema_version: SCHEMA_VERSION,
@@ -129,47 +149,40 @@ impl Compared<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             device,
             costs: self.costs.clone(),
-            drift: self.runs.drift.clone(),
+            rule: self.rule(spec.tolerance.steady),
+            counted: (counts as u64, pieces().count() as u64),
+            drift: standing::range(pieces()),
+            repeats: repeats(&cells, &undecided, &spec.loads),
+            regions: together(cells.iter().map(|c| c.regions.as_slice())),
             service,
             speedups: speedups.into_iter().flat_map(|(_, all)| all).collect(),
             rankings,
             cells,
+            undecided,
             checks,
             notes,
         };
         Ok((validation, drawn))
     }
 
-    /// The recordings of a run that hold something, and how much they hold where that is not all. `unended` is the recording
-    /// without an end that was met before.
-    fn read(
-        &self,
-        entry: &RunEntry,
-        unended: &mut Option<String>,
-        notes: &mut Vec<String>,
-    ) -> Result<(Vec<Tape>, Vec<PartOf>)> {
-        let (mut tapes, mut parts) = (Vec::new(), Vec::new());
-        for name in &entry.tapes {
-            let tape = match self.tapes.read(name)? {
-                Recording::Of(tape) => *tape,
-                Recording::Nothing(why) => {
-                    notes.push(format!("{name}: {why}"));
-                    continue;
-                }
-            };
-            let unfinished = matches!(tape.end, End::Cut(_)) && !self.tapes.finished(name) && !self.tapes.intact;
-            if unfinished && let Some(other) = unended.replace(name.clone()) {
-                let message = format!("{other} and {name} have no end, and a run that is killed leaves one so");
-                return Err(Problem::bad_input(message)
-                    .help("one of them was cut since: run it again, or compare what is there with --intact"));
-            }
-            parts.extend(PartOf::of(name, &tape));
-            match tape.steps.is_empty() {
-                true => notes.push(format!("{name}: it holds no step and was left out")),
-                false => tapes.push(tape),
-            }
-        }
-        Ok((tapes, parts))
+    /// The rule, with what is probed.
+    fn rule(&self, steady: f64) -> Option<String> {
+        let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
+        (!probed.is_empty()).then(|| {
+            format!(
+                "a piece counts when none of the probed passes took more than {:.1} % longer in the slowest of its three \
+                 probes than in the fastest (validate.tolerance.steady), whatever its runs say; probed: {}",
+                steady * 100.0,
+                probed.join(", ")
+            )
+        })
+    }
+
+    /// A cell of which no piece counts; nothing where none was begun.
+    fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
+        let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
+        let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
+        Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
     }
 
     /// That it is a verdict on a part, and on how much of the runs.
@@ -196,48 +209,58 @@ impl Compared<'_> {
     fn cell(
         &self,
         entry: &RunEntry,
-        tapes: &[Tape],
-        parts: &[PartOf],
-        found: &[Found],
-    ) -> Result<(CellReport, ValidatedRun, Option<Service>)> {
-        let head = &tapes[0].head;
+        pieces: Vec<PieceReport>,
+        counted: Vec<(usize, Vec<Tape>)>,
+        parts: Vec<PartOf>,
+    ) -> Result<(Found, ValidatedRun)> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
             self.plan.seeds.get(entry.seed),
             self.plan.policies.get(entry.policy),
         ) else {
-            return Err(Problem::bad_input(format!("{}: the experiment has no such run", entry.tapes.join(", ")))
+            let tapes: Vec<&str> = entry.tapes().map(String::as_str).collect();
+            return Err(Problem::bad_input(format!("{}: the experiment has no such run", tapes.join(", ")))
                 .help("the folder's experiment.toml and its recordings do not belong together"));
         };
         let mut setting = Setting::new(variant, seed)?;
-        setting.set_workload(requests_of(head, &setting.workload));
-        setting.set_arrivals(head.arrivals());
+        // What predicts passes may know more than policies were told before the runs.
+        let mut costs = Setting::new(variant, seed)?;
         if let Some(profile) = self.profile {
-            setting.set_costs(profile);
+            costs.set_costs(profile);
         }
-        let bound = Some(head.slo_tpot_s).filter(|s| s.is_finite());
-        let comparison = Comparison {
-            replay: Replay { setting: &setting, head, spec: &entrant.spec },
-            tapes,
-            parts,
-            load: (self.load(entry), self.share(entry, found)),
-            slo: Slo { tpot_s: bound, ..setting.slo(None) },
-        };
-        let (cell, drawn) = comparison.report();
+        let own = setting.workload.clone();
+        let mut beside = Vec::new();
+        for (n, tapes) in &counted {
+            let (head, first) = (&tapes[0].head, entry.pieces[*n].first);
+            setting.set_workload(requests_of(head, &own, first));
+            setting.set_arrivals(head.arrivals());
+            let bound = Some(head.slo_tpot_s).filter(|s| s.is_finite());
+            let slo = Slo { tpot_s: bound, ..setting.slo(None) };
+            let replay = Replay { setting: &setting, costs: &costs, head, spec: &entrant.spec };
+            beside.push(Beside::of(&replay, tapes, first, slo));
+        }
+        let (draft, target) = costs.costs();
+        let passes = regions(counted.iter().flat_map(|(_, tapes)| tapes), draft, target, costs.reads().0);
         let rate = match entry.load {
-            Load::Closed(clients) => service(&comparison, clients),
+            Load::Closed(clients) => service(&entrant.spec.label(), &beside, clients),
             _ => None,
         };
-        Ok((cell, drawn, rate))
+        let comparison = Comparison {
+            policy: entrant.spec.label(),
+            load: (self.load(entry), self.share(entry)),
+            pieces,
+            counted: beside,
+            tapes: counted.into_iter().map(|(_, tapes)| tapes).collect(),
+            parts,
+            passes,
+        };
+        let (cell, drawn) = comparison.report();
+        Ok((Found { entry: entry.clone(), cell, rate }, drawn))
     }
 
-    /// The share of the policy's own service rate that a run was at, as far as closed loops before it say.
-    fn share(&self, entry: &RunEntry, found: &[Found]) -> Option<f64> {
-        let rate = |policy: usize| {
-            let of = found.iter().find(|f| f.entry.policy == policy && f.rate.is_some())?;
-            let live = &of.rate.as_ref()?.rate.live;
-            Some(live.iter().sum::<f64>() / live.len() as f64)
-        };
+    /// The share of the policy's own service rate that a run was at, as far as the rates that loads were set by say.
+    fn share(&self, entry: &RunEntry) -> Option<f64> {
+        let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {
             Load::Own(share) => Some(share),
             Load::Common(share) => Some(share * rate(0)? / rate(entry.policy)?),
@@ -276,51 +299,19 @@ impl Compared<'_> {
     }
 }
 
-/// Mean E2E of the baseline over that of each policy, at the common load.
-fn speedups(found: &[&Found], spec: &ValidateSpec) -> Vec<Service> {
-    let at_common = |f: &&&Found| match f.entry.load {
-        Load::Common(_) | Load::AsRun => true,
-        Load::Own(share) => f.entry.policy == 0 && share == spec.common_load,
-        Load::Closed(_) => false,
-    };
-    let common: Vec<&&Found> = found.iter().filter(at_common).collect();
-    let Some(base) = common.iter().find(|f| f.entry.policy == 0).and_then(|f| f.cell.row(E2E)) else {
-        return Vec::new();
-    };
-    let over = |f: &&&Found| {
-        let own = f.cell.row(E2E)?;
-        let live = base.live.iter().zip(&own.live).map(|(b, o)| b / o).collect();
-        let simulated = |b: Option<f64>, o: Option<f64>| b.zip(o).map(|(b, o)| b / o);
-        let (recorded, modelled) = (simulated(base.recorded, own.recorded), simulated(base.modelled, own.modelled));
-        let rate = compare::row("speedup", Unit::Plain, live, recorded, modelled);
-        Some(Service { policy: f.cell.policy.clone(), rate })
-    };
-    common.iter().filter_map(over).collect()
-}
-
-const E2E: &str = "E2E, mean";
-/// Parts that are told of in one sentence.
+/// Parts, or cells, that are told of in one sentence.
 const MOST_PARTS: usize = 5;
 
-/// The service rate, live and simulated.
-fn service(of: &Comparison, clients: u32) -> Option<Service> {
-    let live = of.tapes.iter().map(|t| service_rate(&t.told().records, clients)).collect::<Option<Vec<f64>>>()?;
-    let setting = of.replay.setting;
-    let mut acceptance = RecordedRounds::new(setting.workload.len(), setting.acceptance());
-    of.tapes[0].steps.iter().for_each(|step| acceptance.add(step));
-    let recorded = of.replay.run(&acceptance, 1.0).service_rate(clients);
-    let modelled = of.replay.run(setting.acceptance(), 1.0).service_rate(clients);
-    let rate = compare::row("service rate", Unit::Plain, live, recorded, modelled);
-    Some(Service { policy: of.replay.spec.label(), rate })
-}
-
-fn rankings(service: &[Service], speedups: &[(String, Vec<Service>)]) -> Vec<Ranked> {
-    let of = |by: &str, all: &[Service]| if all.len() > 1 { verdict::rank(by, all) } else { None };
-    let by_speedup = speedups.iter().filter_map(|(group, of_group)| {
-        let comma = if group.is_empty() { "" } else { ", " };
-        of(&format!("speedup at the common load{comma}{group}"), of_group)
-    });
-    of("service rate", service).into_iter().chain(by_speedup).collect()
+/// That some cells are not decided, and which.
+fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
+    let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
+    let (n, all) = (names.len(), names.len() + cells.len());
+    let more = n.saturating_sub(MOST_PARTS);
+    names.truncate(MOST_PARTS);
+    names.extend((more > 0).then(|| format!("and {more} more")));
+    (n > 0).then(|| {
+        format!("NOT DECIDED: {n} of {all} cells have no piece in which the machine was steady: {}", names.join("; "))
+    })
 }
 
 /// What a reader must know of a cell.

@@ -1,6 +1,6 @@
 //! Which live runs there are to compare: those that a validation made, or those of a folder that `foretoken live` wrote.
 
-use super::drift::Drift;
+use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_run::cells::{AGAIN, Manifest, RUNS_JSON, TAPES};
@@ -8,7 +8,13 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// One run at one load, done once or twice.
+/// The version of the list.
+const VERSION: u32 = 2;
+
+/// Live parts of a piece: live, and live again.
+pub const PARTS: usize = 2;
+
+/// One policy at one load, run in pieces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
     /// Index of the variant of the experiment.
@@ -19,8 +25,31 @@ pub struct RunEntry {
     pub policy: usize,
     /// What it was run at.
     pub load: Load,
-    /// Its recordings, below the folder of recordings.
+    /// Its pieces, in the order in which they were made.
+    pub pieces: Vec<Piece>,
+}
+
+/// Some requests, served once or twice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The number in the workload of the first request that it serves.
+    pub first: u32,
+    /// Its recordings, below the folder of recordings: live, and live again.
     pub tapes: Vec<String>,
+    /// What was probed before, between and after them; empty where nothing is probed.
+    pub probes: Vec<Probe>,
+}
+
+/// Does a piece count?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Its probes agree, or nothing was probed.
+    Counts,
+    /// The machine changed its speed while it ran.
+    Changed,
+    /// It was not ended.
+    Unended,
 }
 
 /// What a run was run at.
@@ -49,42 +78,89 @@ impl std::fmt::Display for Load {
 }
 
 /// What a folder holds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
+    /// The version of this format.
+    version: u32,
+    /// What is probed; empty where nothing is.
+    pub probed: Vec<Probed>,
+    /// The service rate of each policy that its loads were set by, requests a second; empty before they are known.
+    pub rates: Vec<f64>,
     /// The runs, in the order of the plan.
     pub entries: Vec<RunEntry>,
-    /// How steady the machine was; absent where it was not measured.
-    pub drift: Option<Drift>,
+}
+
+impl RunEntry {
+    /// A cell of which no piece is made yet.
+    pub fn new(policy: usize, load: Load) -> RunEntry {
+        RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
+    }
+
+    /// All its recordings.
+    pub fn tapes(&self) -> impl Iterator<Item = &String> {
+        self.pieces.iter().flat_map(|piece| &piece.tapes)
+    }
 }
 
 impl Runs {
+    /// No run yet, and what is to be probed.
+    pub fn new(probed: Vec<Probed>) -> Runs {
+        Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
+    }
+
+    /// The rule, which was stated before the runs: a piece counts when all of it was made and, of each probed pass, the longest
+    /// of its medians is by no more than this share above the shortest. Only probes are looked at. Where nothing was probed, all
+    /// that there is counts.
+    pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
+        match spread(&piece.probes) {
+            _ if self.probed.is_empty() => Standing::Counts,
+            Some(apart) if piece.tapes.len() == PARTS && apart <= steady => Standing::Counts,
+            Some(_) if piece.tapes.len() == PARTS => Standing::Changed,
+            _ => Standing::Unended,
+        }
+    }
+
     /// The runs of a folder: a validation's own list, or one for each recording that is there.
     pub fn of(folder: &Path) -> Result<Runs> {
         let list = folder.join(RUNS_JSON);
         if list.exists() {
-            let bad = |e: &dyn std::fmt::Display| {
-                Problem::bad_input(format!("{} is damaged or was changed: {e}", list.display())).help(AGAIN)
-            };
-            let text = fs_err::read_to_string(&list).map_err(|e| bad(&e))?;
-            seal::check(Syntax::Json, &text).map_err(|e| bad(&e))?;
-            return serde_json::from_str(&text).map_err(|e| bad(&e));
+            return Runs::listed(&list);
         }
         let files = std::fs::read_dir(folder.join(TAPES)).into_iter().flatten().flatten();
         let names = files.map(|f| f.file_name().to_string_lossy().into_owned());
         let mut found: Vec<_> = names.filter_map(|name| Some((cell_of_tape(&name)?, name))).collect();
         found.sort();
-        let entry =
-            |((variant, seed, policy), name)| RunEntry { variant, seed, policy, load: Load::AsRun, tapes: vec![name] };
+        let entry = |((variant, seed, policy), name)| {
+            let pieces = vec![Piece { tapes: vec![name], ..Piece::default() }];
+            RunEntry { variant, seed, policy, load: Load::AsRun, pieces }
+        };
         match found.is_empty() {
             true => Err(Problem::bad_input(format!("{} holds no recording of a live run", folder.display()))
                 .help("give a folder that `foretoken live` or `foretoken validate` wrote to")),
-            false => Ok(Runs { entries: found.into_iter().map(entry).collect(), drift: None }),
+            false => Ok(Runs { entries: found.into_iter().map(entry).collect(), ..Runs::new(Vec::new()) }),
         }
+    }
+
+    fn listed(list: &Path) -> Result<Runs> {
+        let bad = |e: &dyn std::fmt::Display| {
+            Problem::bad_input(format!("{} is damaged or was changed: {e}", list.display())).help(AGAIN)
+        };
+        let text = fs_err::read_to_string(list).map_err(|e| bad(&e))?;
+        seal::check(Syntax::Json, &text).map_err(|e| bad(&e))?;
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(&e))?;
+        // The first lists did not say.
+        let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(1);
+        if version != u64::from(VERSION) {
+            let message =
+                format!("{} is of version {version}, and this Foretoken reads version {VERSION}", list.display());
+            return Err(Problem::bad_input(message).help("run the validation again: its runs are in pieces now"));
+        }
+        serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
     /// Are all recordings that the folder has finished among them?
     pub fn check(&self, folder: &Path, manifest: &Manifest) -> Result<()> {
-        let known = |name: &str| self.entries.iter().flat_map(|e| &e.tapes).any(|tape| tape == name);
+        let known = |name: &str| self.entries.iter().flat_map(RunEntry::tapes).any(|tape| tape == name);
         let finished = manifest.files.keys().filter_map(|name| name.strip_prefix(TAPES)?.strip_prefix('/'));
         match finished.into_iter().find(|name| !known(name)) {
             Some(name) => {
@@ -99,11 +175,19 @@ impl Runs {
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
+
+    /// How many probes the pieces have.
+    pub fn probes(&self) -> impl Iterator<Item = &Probe> {
+        self.entries.iter().flat_map(|entry| &entry.pieces).flat_map(|piece| &piece.probes)
+    }
 }
+
+const _: () = assert!(PROBES == PARTS + 1, "before, between and after the parts");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foretoken_profiler::{Kind, Role, Shape};
 
     #[test]
     fn a_live_folder_has_a_run_a_tape_and_nothing_else() {
@@ -116,12 +200,37 @@ mod tests {
         let runs = Runs::of(dir.path()).unwrap();
         let found: Vec<_> = runs.entries.iter().map(|e| (e.policy, e.load)).collect();
         assert_eq!(found, [(2, Load::AsRun), (10, Load::AsRun)]);
-        let listed = Runs { drift: Some(Drift { largest: 0.01, models: vec![("target".into(), -0.01)] }), ..runs };
+        assert_eq!(runs.standing(&runs.entries[0].pieces[0], 0.0), Standing::Counts, "nothing was probed");
+        let listed = Runs { rates: vec![3.5], ..runs };
         let text = listed.to_json();
         std::fs::write(dir.path().join(RUNS_JSON), &text).unwrap();
         assert_eq!(Runs::of(dir.path()).unwrap(), listed);
         std::fs::write(dir.path().join(RUNS_JSON), text.replace("\"policy\": 2", "\"policy\": 3")).unwrap();
         let said = Runs::of(dir.path()).unwrap_err();
         assert!(said.message().contains("runs.json is damaged or was changed: its checksum is"), "{}", said.message());
+        let old = seal::seal(Syntax::Json, "{\n  \"entries\": [],\n  \"drift\": null\n}");
+        std::fs::write(dir.path().join(RUNS_JSON), old).unwrap();
+        let said = Runs::of(dir.path()).unwrap_err();
+        assert!(said.message().contains("is of version 1, and this Foretoken reads version 2"), "{}", said.message());
+    }
+
+    #[test]
+    fn a_piece_counts_by_its_probes_alone() {
+        let shape = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
+        let runs = Runs::new(vec![Probed { role: Role::Target, shape }]);
+        let piece = |tapes: &[&str], seconds: &[f64]| Piece {
+            first: 0,
+            tapes: tapes.iter().map(|t| (*t).to_owned()).collect(),
+            probes: seconds.iter().map(|&s| Probe { seconds: vec![s] }).collect(),
+        };
+        let standing = |tapes: &[&str], seconds: &[f64]| runs.standing(&piece(tapes, seconds), 0.05);
+        assert_eq!(standing(&["a", "b"], &[1.0, 1.04, 1.02]), Standing::Counts);
+        assert_eq!(standing(&["a", "b"], &[1.0, 1.06, 1.0]), Standing::Changed);
+        assert_eq!(standing(&["a", "b"], &[1.0, 0.0, 1.0]), Standing::Changed);
+        for (tapes, seconds) in
+            [(&["a", "b"][..], &[1.0, 1.0][..]), (&["a"], &[1.0, 1.0]), (&["a"], &[1.0]), (&[], &[])]
+        {
+            assert_eq!(standing(tapes, seconds), Standing::Unended, "{tapes:?} {seconds:?}");
+        }
     }
 }

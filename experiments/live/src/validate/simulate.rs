@@ -12,8 +12,10 @@ use std::sync::atomic::AtomicBool;
 
 /// What a simulation of a live run takes over from it, and what it predicts with.
 pub struct Replay<'a> {
-    /// The world: engine, costs, belief, with the live run's requests.
+    /// The world: engine and belief, with the live run's requests.
     pub setting: &'a Setting,
+    /// The world whose costs predict.
+    pub costs: &'a Setting,
     /// The live run's beginning.
     pub head: &'a Head,
     /// Who decides.
@@ -35,9 +37,9 @@ impl Replay<'_> {
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
         let plain = policy.is_none();
         let config = setting.engine(!plain);
-        let (draft, target) = setting.costs();
+        let (draft, target) = self.costs.costs();
         let (draft, target) = (Slower(draft, slower), Slower(target, slower));
-        let (context_reads, drafting, noise_cv) = setting.reads();
+        let (context_reads, drafting, noise_cv) = self.costs.reads();
         let world = World {
             draft: &draft,
             target: &target,
@@ -72,12 +74,14 @@ impl Replay<'_> {
     }
 }
 
-/// The requests of a live run; what the tape does not hold of them comes from the experiment's own.
-pub fn requests_of(head: &Head, own: &Workload) -> Workload {
+/// The requests of a live run; what the tape does not hold of them comes from the experiment's own, of which the run served those
+/// from `first` on.
+pub fn requests_of(head: &Head, own: &Workload, first: u32) -> Workload {
+    let there = |i: usize| first as usize + i;
     let request = |i: usize| Request {
         category: head.category[i],
-        slo_tpot_s: own.slo_tpot_s.get(i).copied().filter(|s| s.is_finite()),
-        recording: own.recording.get(i).copied().filter(|&r| r != u32::MAX),
+        slo_tpot_s: own.slo_tpot_s.get(there(i)).copied().filter(|s| s.is_finite()),
+        recording: own.recording.get(there(i)).copied().filter(|&r| r != u32::MAX),
         ..Request::new(head.arrival[i], head.prompt_len[i], head.output_len[i])
     };
     let mut workload: Workload = (0..head.arrival.len()).map(request).collect();

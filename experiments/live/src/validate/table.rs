@@ -1,8 +1,12 @@
 //! A validation as text, for people.
 
 use super::compare::{CellReport, Row};
+use super::drift::Drift;
 use super::numbers::Unit;
+use super::regions::RegionError;
+use super::repeats;
 use super::report::Validation;
+use super::standing;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
@@ -12,18 +16,56 @@ pub fn render(v: &Validation) -> String {
     let mut out = v.caveats.iter().map(|caveat| format!("{caveat}\n")).collect::<String>();
     let _ = writeln!(out, "{}: live on {} against the simulator, Foretoken {}", v.name, v.device, v.version);
     let _ = writeln!(out, "costs: {}", v.costs);
-    if let Some(drift) = &v.drift {
-        let each: Vec<String> = drift.models.iter().map(|(name, d)| format!("{name} {}", signed(*d))).collect();
-        let _ = writeln!(out, "drift from the profile before to the one after: {}", each.join(", "));
-    }
+    pieces(v).into_iter().for_each(|(name, line)| {
+        let _ = writeln!(out, "{name}: {line}");
+    });
     out.push_str("errors: simulated over the mean of the live runs - 1; live: one live run against the other\n");
     out.push_str("kinds of pass: a profile charges a prompt with what the passes after it lose; live, those take longer themselves\n");
     rates(v, &mut out);
+    if !v.regions.is_empty() {
+        let _ = write!(out, "\nkinds of pass, all cells together\n{}", kinds(&v.regions));
+    }
     for cell in &v.cells {
         let _ = write!(out, "\n{}", cell_text(cell));
     }
+    for u in &v.undecided {
+        let _ = writeln!(out, "\n{}, {}: {}", u.policy, u.load, u.why());
+        standing::words(&u.pieces).iter().for_each(|line| {
+            let _ = writeln!(out, "  {line}");
+        });
+    }
     let _ = write!(out, "\n{}", verdict(v));
     out
+}
+
+/// What is said before any number: the rule, how many pieces count by it, and whether live runs repeat.
+pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    all.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
+    if let Some(Drift { smallest, largest }) = v.drift {
+        let (counted, of) = v.counted;
+        let drift = format!("{} to {}", signed(smallest), signed(largest));
+        all.push(("pieces", format!("{counted} of {of} count; passes in each from {drift} of the typical probe")));
+    }
+    all.extend(repeats::words(&v.repeats).map(|words| ("live against live", words)));
+    all
+}
+
+/// Passes by kind, a line each.
+fn kinds(regions: &[RegionError]) -> String {
+    let line = |r: &RegionError| {
+        format!(
+            "  {:<22} {:>6} passes, {:>6} of pass time: {:>9.1} us live, {:>9.1} us simulated, error {:>7} (single passes {})\n",
+            r.region.name(),
+            r.passes,
+            percent(r.share),
+            r.live_s * 1e6,
+            r.predicted_s * 1e6,
+            signed(r.error),
+            percent(r.mean_absolute_error)
+        )
+    };
+    regions.iter().map(line).collect()
 }
 
 fn rates(v: &Validation, out: &mut String) {
@@ -66,27 +108,18 @@ fn cell_text(c: &CellReport) -> String {
     remarks(c).iter().for_each(|line| {
         let _ = writeln!(out, "  {line}");
     });
-    for r in &c.regions {
-        let _ = writeln!(
-            out,
-            "  {:<22} {:>6} passes, {:>6} of pass time: {:>9.1} us live, error {:>7} (single passes {})",
-            r.region.name(),
-            r.passes,
-            percent(r.share),
-            r.live_s * 1e6,
-            signed(r.error),
-            percent(r.mean_absolute_error)
-        );
-    }
+    out.push_str(&kinds(&c.regions));
     out
 }
 
 /// What is to say of a run beside its numbers: token flow, distributions, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
-    let parted = f.parted.as_ref().map(|p| format!("; then, at step {}, {:?}: {}", p.step, p.what, p.how));
+    let parted =
+        f.parted.as_ref().map(|p| format!("; the first to differ is step {}, {:?}: {}", p.step, p.what, p.how));
     let agreement = f.agreement().map_or("-".to_owned(), percent);
-    let mut lines = vec![
+    let mut lines: Vec<String> = standing::words(&c.pieces).into_iter().collect();
+    lines.extend([
         format!("flow: {} of {} steps the same{}", f.same_steps, f.steps, parted.unwrap_or_default()),
         format!(
             "{} of {} requests the same round by round; decisions alike in {agreement} of {} shared rounds of {}; \
@@ -97,7 +130,7 @@ pub fn remarks(c: &CellReport) -> Vec<String> {
             "replay on the recorded times: {}",
             c.replay_parted.as_deref().unwrap_or("every schedule, decision and token the same")
         ),
-    ];
+    ]);
     let m = c.missed;
     if (m.other_round, m.invented, m.looks) != (0, 0, 0) {
         lines.push(format!(
@@ -123,7 +156,10 @@ pub fn remarks(c: &CellReport) -> Vec<String> {
 fn verdict(v: &Validation) -> String {
     let broken: Vec<_> = v.checks.iter().filter(|c| !c.kept).collect();
     let limited = if v.caveats.is_empty() { "" } else { " (see the first line)" };
-    let mut out = format!("verdict{limited}: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len());
+    let mut out = match v.decided() {
+        true => format!("verdict{limited}: {} of {} bounds kept\n", v.checks.len() - broken.len(), v.checks.len()),
+        false => format!("verdict{limited}: nothing is decided, since in no piece the machine was steady\n"),
+    };
     for c in broken {
         let (value, bound) =
             if c.bound == 0.0 { (c.value.to_string(), "0".into()) } else { (percent(c.value), percent(c.bound)) };

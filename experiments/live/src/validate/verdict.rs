@@ -65,29 +65,13 @@ pub fn rank(by: &str, values: &[Service]) -> Option<Ranked> {
     })
 }
 
-/// What the check of the machine itself is called.
-pub const DRIFT: &str = "drift of the machine";
-
 /// Above this share of its service rate a policy's queues make much of a small error of its steps: E2E is reported with its
 /// sensitivity, and held to nothing.
-const QUEUES: f64 = 0.8 + 1e-9;
+pub const QUEUES: f64 = 0.8 + 1e-9;
 
 /// Every bound that holds for these cells.
-pub fn checks(cells: &[CellReport], rankings: &[Ranked], drift: Option<f64>, t: &Tolerance) -> Vec<Check> {
+pub fn checks(cells: &[CellReport], rankings: &[Ranked], t: &Tolerance) -> Vec<Check> {
     let mut all = Vec::new();
-    if let Some(drift) = drift {
-        all.push(Check {
-            what: DRIFT.into(),
-            value: drift,
-            bound: t.drift,
-            kept: drift <= t.drift,
-            note: if drift <= t.drift {
-                String::new()
-            } else {
-                "machine not steady: errors below may be its own".into()
-            },
-        });
-    }
     for cell in cells {
         flow_checks(cell, &mut all);
         let amplified = cell.share.is_some_and(|s| s > QUEUES) || cell.overload.is_some();
@@ -148,6 +132,7 @@ mod tests {
             policy: "fixed-3".into(),
             load: format!("{share}"),
             share: Some(share),
+            pieces: vec![],
             requests: 10,
             parts: vec![],
             replay_parted: None,
@@ -166,18 +151,17 @@ mod tests {
         }
     }
 
-    fn broken(cells: &[CellReport], drift: Option<f64>) -> Vec<String> {
-        let all = checks(cells, &[], drift, &Tolerance::default());
+    fn broken(cells: &[CellReport]) -> Vec<String> {
+        let all = checks(cells, &[], &Tolerance::default());
         all.into_iter().filter(|c| !c.kept).map(|c| c.what).collect()
     }
 
     #[test]
     fn e2e_is_held_below_the_service_rate_and_throughput_above_it() {
-        assert!(broken(&[cell(0.8, 0.05, -0.09, 0.5)], Some(0.01)).is_empty());
-        assert_eq!(broken(&[cell(0.8, 0.05, 0.12, 0.0)], None), ["fixed-3, 0.8: E2E, mean"]);
-        assert!(broken(&[cell(1.2, 0.05, 0.9, 0.02)], None).is_empty());
-        assert_eq!(broken(&[cell(1.2, -0.11, 0.9, 0.12)], None).len(), 2);
-        assert_eq!(broken(&[], Some(0.06)), ["drift of the machine"]);
+        assert!(broken(&[cell(0.8, 0.05, -0.09, 0.5)]).is_empty());
+        assert_eq!(broken(&[cell(0.8, 0.05, 0.12, 0.0)]), ["fixed-3, 0.8: E2E, mean"]);
+        assert!(broken(&[cell(1.2, 0.05, 0.9, 0.02)]).is_empty());
+        assert_eq!(broken(&[cell(1.2, -0.11, 0.9, 0.12)]).len(), 2);
     }
 
     #[test]
@@ -185,7 +169,7 @@ mod tests {
         let mut wrong = cell(0.5, 0.0, 0.0, 0.0);
         wrong.flow.other_acceptance = 1;
         wrong.replay_parted = Some("step 3".into());
-        assert_eq!(broken(&[wrong], None).len(), 2);
+        assert_eq!(broken(&[wrong]).len(), 2);
     }
 
     #[test]
@@ -198,7 +182,7 @@ mod tests {
         assert!(near.noise > 0.09 && near.pairs.disagree == 0 && near.tau.is_none());
         let far = rank("x", &[value("a", [1.0, 1.0], 3.0), value("b", [2.0, 2.0], 1.0)]).unwrap();
         assert_eq!((far.pairs.disagree, far.tau), (1, Some(-1.0)));
-        let kept: Vec<bool> = checks(&[], &[near, far], None, &Tolerance::default()).iter().map(|c| c.kept).collect();
+        let kept: Vec<bool> = checks(&[], &[near, far], &Tolerance::default()).iter().map(|c| c.kept).collect();
         assert_eq!(kept, [true, false]);
     }
 }

@@ -84,7 +84,7 @@ const OURS: [&str; 31] = [
     "capacity.parquet",
     "probes.parquet",
     "profile.toml",
-    "profile-after.toml",
+    "belief.toml",
     "validation.json",
     "validation.txt",
     "validation.html",

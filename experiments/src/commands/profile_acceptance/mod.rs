@@ -4,7 +4,6 @@ mod prompts;
 mod show;
 
 use super::print;
-use super::profile::describe;
 use crate::cli::{DeviceName, Format, ProfileAcceptanceArgs};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::forward::Llama;
@@ -12,6 +11,7 @@ use foretoken_kernels::teacher::{judge, limits, write};
 use foretoken_live::gpu;
 use foretoken_live::models::Model;
 use foretoken_live::processor;
+use foretoken_live::profiling::describe;
 use foretoken_live::tokens::{Tokens, end_of_text};
 use foretoken_report::{Staged, acceptance_figures};
 use foretoken_run::interrupt;

@@ -1,0 +1,81 @@
+//! The hidden acceptance of a workload, asked for a stretch of it whose requests are numbered from 0 again.
+
+use foretoken_sim::acceptance::RankLaw;
+use foretoken_sim::{AcceptanceSource, RequestTruth, TruthRow};
+
+/// A source as requests from one on see it.
+#[derive(Clone, Copy)]
+pub struct Later<'a> {
+    /// The source of the whole workload.
+    pub of: &'a dyn AcceptanceSource,
+    /// The number there of the stretch's first request.
+    pub first: u32,
+}
+
+impl Later<'_> {
+    fn there(&self, request: RequestTruth) -> RequestTruth {
+        RequestTruth { id: request.id + self.first, ..request }
+    }
+}
+
+impl AcceptanceSource for Later<'_> {
+    fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow) {
+        self.of.start(self.there(request), max_draft_len, out);
+    }
+
+    fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32 {
+        self.of.confidence(self.there(request), round_start, depth, right, path)
+    }
+
+    fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
+        self.of.rank_if_wrong(self.there(request), position)
+    }
+
+    fn ranks(&self) -> &RankLaw {
+        self.of.ranks()
+    }
+
+    fn guess(&self, request: RequestTruth, round_start: u32, depth: u32, path: u64, rank: u32, first: f32) -> f64 {
+        self.of.guess(self.there(request), round_start, depth, path, rank, first)
+    }
+
+    fn entropy(&self, request: RequestTruth, round_start: u32, depth: u32, first: f32) -> f64 {
+        self.of.entropy(self.there(request), round_start, depth, first)
+    }
+
+    fn divergence(&self, request: RequestTruth, round_start: u32, depth: u32, rank: u32, first: f64) -> f64 {
+        self.of.divergence(self.there(request), round_start, depth, rank, first)
+    }
+
+    fn unknown_used(&self, request: RequestTruth, round_start: u32, depth: u32) {
+        self.of.unknown_used(self.there(request), round_start, depth);
+    }
+
+    fn may_lack_proposals(&self) -> bool {
+        self.of.may_lack_proposals()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::Workload;
+    use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
+
+    #[test]
+    fn the_third_request_of_all_is_the_first_of_the_rest() {
+        let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.5 }, ..AcceptanceSpec::default() };
+        let whole = spec.build(7, &Workload::default()).unwrap();
+        let request = |id| RequestTruth { id, output_len: 200, category: 0, recording: None };
+        let row = |source: &dyn AcceptanceSource, id| {
+            let mut row = TruthRow::default();
+            source.start(request(id), 3, &mut row);
+            (0..200).map(|n| row.right(n, 0)).collect::<Vec<_>>()
+        };
+        let rest = Later { of: &*whole, first: 2 };
+        assert_eq!(row(&rest, 0), row(&*whole, 2));
+        assert_ne!(row(&rest, 0), row(&*whole, 0));
+        let confidence = |source: &dyn AcceptanceSource, id| source.confidence(request(id), 5, 1, Some(true), 0);
+        assert_eq!(confidence(&rest, 3), confidence(&*whole, 5));
+    }
+}

@@ -1,0 +1,238 @@
+//! One piece of a cell on the device: a probe, the run, a probe, the run again, a probe; and then some of the profile.
+
+use super::later::Later;
+use super::numbers::service_rate;
+use super::probe::probe;
+use super::runs::{Load, PARTS, Piece, RunEntry, Runs};
+use super::slices::Slices;
+use super::stretch::{Stretch, arriving, counted};
+use crate::serve::tape::{TapeEnding, Told, read_tape};
+use crate::serve::{Bench, Recorded, Timed, Warm};
+use foretoken_policies::PolicySpec;
+use foretoken_profiler::Until;
+use foretoken_run::cells::Folder;
+use foretoken_run::cells::{RUNS_JSON, TAPES};
+use foretoken_run::setting::Setting;
+use foretoken_sim::metrics::Slo;
+use foretoken_sim::{AcceptanceSource, Arrivals, Workload};
+use foretoken_spec::live::LiveSpec;
+use foretoken_spec::problem::{Exit, Problem, Result};
+use foretoken_spec::validate::ValidateSpec;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What measuring needs.
+pub struct Measuring<'a> {
+    /// What serves, and is timed.
+    pub machine: &'a mut dyn Timed,
+    /// The `[live]` table.
+    pub live: &'a LiveSpec,
+    /// The `[validate]` table.
+    pub spec: &'a ValidateSpec,
+    /// The policies, the baseline first.
+    pub policies: &'a [PolicySpec],
+    /// The world with the whole workload.
+    pub setting: Setting,
+    /// The prompts of its requests.
+    pub prompts: Vec<Vec<u32>>,
+    /// The profile that is measured meanwhile, where none is given.
+    pub slices: Option<&'a mut Slices>,
+    /// Where recordings go, and the list of them.
+    pub folder: &'a Folder,
+    /// Set from outside to end early.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// Of the time for a profile, the share of its first slice, from which comes what policies believe; as much follows in every round
+/// of pieces.
+pub fn first_slice(spec: &ValidateSpec) -> f64 {
+    1.0 / (f64::from(spec.pieces) + 1.0)
+}
+
+/// The pieces that are made, and those that are to be.
+pub struct Pieces<'a> {
+    /// What was made.
+    pub runs: Runs,
+    of: Measuring<'a>,
+    /// The whole workload.
+    own: Workload,
+    /// The bounds that the baseline's first open run has set.
+    bound: Option<Slo>,
+    made: usize,
+    all: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// None is made yet, of `all`.
+    pub fn new(of: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
+        Pieces { runs, of, own, bound: None, made: 0, all }
+    }
+
+    /// Makes the next piece of a cell, and goes on with the profile.
+    pub fn make(&mut self, at: usize) -> Result<()> {
+        self.piece(at)?;
+        self.made += 1;
+        let first = first_slice(self.of.spec);
+        let until = match self.made < self.all {
+            true => Until::Share(first + (1.0 - first) * self.made as f64 / self.all as f64),
+            false => Until::Spent,
+        };
+        match &mut self.of.slices {
+            Some(slices) => slices.go_on(self.of.machine, until, self.of.interrupt),
+            None => Ok(()),
+        }
+    }
+
+    fn piece(&mut self, at: usize) -> Result<()> {
+        let RunEntry { policy, load, ref mut pieces, .. } = self.runs.entries[at];
+        let nth = pieces.len();
+        pieces.push(Piece::default());
+        let place = if let Load::Closed(_) = load { "closed".to_owned() } else { at.to_string() };
+        let name = |part: usize| format!("p{policy}-{place}-{nth}-{part}.tape");
+        let mut path = self.keep(at, name(0))?;
+        let warm = self.warm_up(policy, load, &path)?;
+        let stretch = self.stretch(policy, load, nth, warm)?;
+        self.runs.entries[at].pieces[nth].first = stretch.first;
+        self.probe(at)?;
+        for part in 0..PARTS {
+            if part > 0 {
+                path = self.keep(at, name(part))?;
+            }
+            self.live(policy, load, &stretch, warm, &path)?;
+            self.probe(at)?;
+        }
+        self.list()
+    }
+
+    /// Serves the first requests of the workload, once a piece: both of its parts then meet a machine that is as warm.
+    fn warm_up(&mut self, policy: usize, load: Load, tape: &Path) -> Result<Warm> {
+        let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.of;
+        let requests = match load {
+            Load::Closed(clients) => live.warm_up_requests.max(2 * clients),
+            _ => live.warm_up_requests,
+        };
+        setting.set_workload(self.own.clone());
+        let declared = setting.acceptance();
+        bench(*machine, live, setting, declared, prompts, interrupt).warm_up(&policies[policy], requests, tape)
+    }
+
+    /// The requests of a cell's next piece.
+    fn stretch(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<Stretch> {
+        let (spec, rates) = (self.of.spec, &self.runs.rates);
+        match load {
+            Load::Closed(clients) => {
+                let wanted = (warm.rate * spec.service_s).ceil() as usize;
+                Ok(counted(&self.own, wanted.max(4 * clients as usize), nth))
+            }
+            Load::Own(share) => arriving(&self.own, share * rates[policy], spec.run_s, nth),
+            Load::Common(share) => arriving(&self.own, share * rates[0], spec.run_s, nth),
+            Load::AsRun => unreachable!("a validation sets its loads"),
+        }
+    }
+
+    /// One live run of these requests.
+    fn live(&mut self, policy: usize, load: Load, stretch: &Stretch, warm: Warm, tape: &Path) -> Result<()> {
+        let which = format!("[piece {} of {}]", self.made + 1, self.all);
+        let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.of;
+        let (spec, from) = (&policies[policy], stretch.first as usize);
+        setting.set_workload(stretch.workload.clone());
+        let (arrivals, shown) = match load {
+            Load::Closed(clients) => (Arrivals::Closed { clients }, None),
+            _ => (Arrivals::Open, self.bound.and_then(|s| s.tpot_s)),
+        };
+        setting.set_arrivals(arrivals);
+        let asked = prompts[from..from + stretch.workload.len()].to_vec();
+        let declared = Later { of: setting.acceptance(), first: stretch.first };
+        let recorded = bench(*machine, live, setting, &declared, &asked, interrupt).record(
+            spec,
+            shown.unwrap_or(f64::INFINITY),
+            warm,
+            tape,
+            &which,
+        )?;
+        let file = tape.file_name().unwrap_or_default().to_string_lossy();
+        // From now on the recording must stay as it is.
+        self.of.folder.enter(&[&format!("{TAPES}/{file}")])?;
+        let recorded = whole(spec, recorded)?;
+        if arrivals == Arrivals::Open {
+            // The baseline's first run sets the bound that all others are shown, as in an experiment.
+            let p90 = || self.of.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
+            self.bound.get_or_insert_with(|| self.of.setting.slo(p90()));
+        }
+        Ok(())
+    }
+
+    fn probe(&mut self, at: usize) -> Result<()> {
+        let found = probe(self.of.machine, &self.runs.probed)
+            .map_err(|e| Problem::failed(format!("a pass that is probed failed: {e}")))?;
+        let pieces = &mut self.runs.entries[at].pieces;
+        pieces.last_mut().expect("a piece is being made").probes.push(found);
+        Ok(())
+    }
+
+    /// What each policy sustains in the closed loops made so far, requests a second: loads are set by it.
+    pub fn know_rates(&mut self) -> Result<()> {
+        let rate = |entry: &RunEntry| {
+            let Load::Closed(clients) = entry.load else { unreachable!("closed loops only") };
+            let told = |name: &String| {
+                let path = self.of.folder.path().join(TAPES).join(name);
+                let tape = read_tape(&path).map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
+                Ok(tape.told())
+            };
+            let told = entry.tapes().map(told).collect::<Result<Vec<Told>>>()?;
+            service_rate(told.iter().map(|t| &t.records), clients).ok_or_else(|| {
+                let label = self.of.policies[entry.policy].label();
+                let message = format!("{label}: a closed loop of {clients} clients is too short to measure a rate");
+                Problem::bad_input(message)
+                    .help("raise validate.service_s or workload.requests, or lower validate.clients")
+            })
+        };
+        self.runs.rates = self.runs.entries.iter().map(rate).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Enters a recording in the list before it is made: a killed process leaves it behind.
+    fn keep(&mut self, at: usize, name: String) -> Result<PathBuf> {
+        if self.of.interrupt.load(Ordering::Relaxed) {
+            return Err(interrupted());
+        }
+        let path = self.of.folder.path().join(TAPES).join(&name);
+        self.runs.entries[at].pieces.last_mut().expect("a piece is being made").tapes.push(name);
+        self.list()?;
+        Ok(path)
+    }
+
+    fn list(&self) -> Result<()> {
+        self.of.folder.write(RUNS_JSON, self.runs.to_json().as_bytes())
+    }
+}
+
+fn bench<'b>(
+    machine: &'b mut dyn Timed,
+    live: &LiveSpec,
+    setting: &'b Setting,
+    declared: &'b dyn AcceptanceSource,
+    prompts: &'b Vec<Vec<u32>>,
+    interrupt: &'b AtomicBool,
+) -> Bench<'b> {
+    Bench { machine, setting, acceptance: live.acceptance, declared, prompts, seed: setting.seed(), interrupt }
+}
+
+/// A run that reached its end.
+fn whole(spec: &PolicySpec, recorded: Recorded) -> Result<Recorded> {
+    match &recorded.ending {
+        TapeEnding::Done => Ok(recorded),
+        TapeEnding::Interrupted => Err(interrupted()),
+        TapeEnding::Failed(why) => Err(Problem::failed(format!("{}: the device failed: {why}", spec.label()))
+            .help("what was recorded until then is kept")),
+    }
+}
+
+fn interrupted() -> Box<Problem> {
+    Problem::new(Exit::Interrupted, "interrupted: the recordings made so far are kept, and nothing was compared")
+        .help("`foretoken validate DIR` compares what is there; a validation itself is made in one go: start again with --overwrite")
+}
+
+#[cfg(test)]
+#[path = "piece_tests.rs"]
+mod tests;

@@ -1,0 +1,186 @@
+//! Probes: a few fixed passes of both models, timed before, between and after the live parts of a piece. Whether the machine kept
+//! its speed meanwhile is decided by them alone.
+
+use crate::serve::{Failed, Timed};
+use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, median};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// A pass that is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// Whose.
+    pub role: Role,
+    /// Which.
+    pub shape: Shape,
+}
+
+impl std::fmt::Display for Probed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shape { requests, new, context, .. } = self.shape;
+        write!(f, "{} {requests} x {new} at {context}", self.role.name())
+    }
+}
+
+/// What a probe found: the median time of each probed pass, seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// In the order of the probed passes.
+    pub seconds: Vec<f64>,
+}
+
+/// Probes of a piece: before, between and after its live parts.
+pub const PROBES: usize = 3;
+/// Time for each probed pass in a probe. What is run before a pass, as a profile does, counts.
+const EACH: Duration = Duration::from_millis(20);
+/// Each pass is timed at least so often, since a median of fewer is not safe from two that are interrupted; and at most so often.
+const TIMES: (usize, usize) = (5, 100);
+/// New tokens of a request in the verify pass that is probed: three drafts and the one before them.
+const VERIFIED: u32 = 4;
+
+/// What is probed: of the shapes that a profile measures, those nearest to a decode and a verify pass of `requests` requests with
+/// `context` tokens each, and to a draft's decode pass.
+pub fn probed(setup: &Setup, requests: u32, context: u32) -> Vec<Probed> {
+    let nearest = |role: Role, kind: Kind, new: u32| {
+        let room = if role == Role::Target { &setup.target_room } else { &setup.draft_room };
+        let shapes = grid(role, room, setup.density).into_iter().filter(|s| s.kind == kind);
+        let off = |s: &Shape| (s.requests.abs_diff(requests), s.new.abs_diff(new), s.context.abs_diff(context));
+        Some(Probed { role, shape: shapes.min_by_key(off)? })
+    };
+    let decode = |role| nearest(role, Kind::Decode, 1);
+    [decode(Role::Target), nearest(Role::Target, Kind::Verify, VERIFIED), decode(Role::Draft)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Probes a machine.
+pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed> {
+    let mut found = Ok(Probe { seconds: Vec::new() });
+    machine.time(&mut |passes| found = timed(passes, probed));
+    found
+}
+
+/// The passes in turn, so that each sees the same moments: next is always the one that has had the least time.
+fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
+    // Not timed: what ran before has left its own in the caches.
+    for p in probed {
+        passes.time(p.role, &p.shape)?;
+    }
+    let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];
+    let wanted =
+        |(spent, seconds): &(Duration, Vec<f64>)| seconds.len() < TIMES.0 || (seconds.len() < TIMES.1 && *spent < EACH);
+    while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
+        let begun = Instant::now();
+        let took = passes.time(probed[at].role, &probed[at].shape)?;
+        // A clock too coarse for the pass must not give a time of zero, of which there is no share.
+        all[at].1.push(took.as_secs_f64().max(1e-9));
+        all[at].0 += begun.elapsed().max(took);
+    }
+    Ok(Probe { seconds: all.into_iter().map(|(_, seconds)| median(seconds)).collect() })
+}
+
+/// By how much the machine's speed differed between the probes of a piece: of the pass for which it is most, the longest median
+/// over the shortest, less 1. `None` where not all probes were made.
+pub fn spread(probes: &[Probe]) -> Option<f64> {
+    let passes = probes.first().map_or(0, |p| p.seconds.len());
+    if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
+        return None;
+    }
+    let of = |pass: usize| {
+        let all = probes.iter().map(|p| p.seconds[pass]);
+        all.clone().fold(0.0, f64::max) / all.fold(f64::INFINITY, f64::min) - 1.0
+    };
+    Some((0..passes).map(of).fold(0.0, f64::max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_profiler::{Density, DeviceInfo, ModelInfo, Room};
+    use foretoken_sim::{Luck, Stream};
+
+    fn probes(seconds: &[[f64; 2]]) -> Vec<Probe> {
+        seconds.iter().map(|s| Probe { seconds: s.to_vec() }).collect()
+    }
+
+    #[test]
+    fn the_pass_that_changed_most_decides() {
+        let spread_of = |seconds: &[[f64; 2]]| spread(&probes(seconds)).map(|s| (s * 1e6).round() / 1e6);
+        assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), Some(0.0));
+        assert_eq!(spread_of(&[[1.0, 2.0], [1.04, 2.0], [1.02, 2.2]]), Some(0.1));
+        // It does not matter in which order, nor that the machine got back to its speed.
+        assert_eq!(spread_of(&[[1.0, 2.0], [1.2, 2.0], [1.0, 2.0]]), Some(0.2));
+        assert_eq!(spread_of(&[[1.2, 2.0], [1.0, 2.0], [1.2, 2.0]]), Some(0.2));
+        assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0]]), None);
+        assert_eq!(spread(&[]), None);
+        assert_eq!(spread(&vec![Probe { seconds: vec![] }; 3]), None);
+    }
+
+    fn setup() -> Setup {
+        let room =
+            Room { max_positions: 512, kv_tokens: 8 * 512, max_batched: 256, max_requests: 8, graph_sizes: vec![] };
+        let model = ModelInfo {
+            name: "m".into(),
+            weights: "random".into(),
+            dtype: "f32".into(),
+            parameters: 1,
+            vocab: 2,
+            max_positions: 512,
+        };
+        let device = DeviceInfo {
+            kind: "cpu".into(),
+            name: "a test".into(),
+            features: vec![],
+            cores: 1,
+            threads: 1,
+            speed: None,
+            driver: None,
+        };
+        Setup {
+            foretoken: "0".into(),
+            device,
+            target: model.clone(),
+            draft: model,
+            target_room: room.clone(),
+            draft_room: room,
+            density: Density::Full,
+            budget_s: 1.0,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_probed_is_near_what_is_served_and_fits() {
+        let all = probed(&setup(), 8, 200);
+        let said: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["target 8 x 1 at 256", "target 8 x 4 at 64", "draft 8 x 1 at 256"]);
+        let few = probed(&setup(), 3, 10);
+        assert_eq!((few[0].shape.requests, few[0].shape.context), (2, 16));
+    }
+
+    /// A machine of constant speed that is interrupted at some of its passes.
+    struct Interrupted {
+        passes: usize,
+        luck: Luck,
+    }
+
+    impl Passes for Interrupted {
+        type Error = Failed;
+
+        fn time(&mut self, role: Role, _: &Shape) -> Result<Duration, Failed> {
+            self.passes += 1;
+            let slow = if self.luck.unit(self.passes as u64) < 0.25 { 5 } else { 1 };
+            Ok(Duration::from_micros(slow * if role == Role::Target { 1000 } else { 100 }))
+        }
+    }
+
+    #[test]
+    fn passes_that_were_interrupted_change_no_median() {
+        let all = probed(&setup(), 8, 200);
+        let mut machine = Interrupted { passes: 0, luck: Luck::new(1, Stream::Noise, 0) };
+        let found = timed(&mut machine, &all).unwrap();
+        assert_eq!(found.seconds, [1e-3, 1e-3, 1e-4]);
+        assert!(machine.passes >= 3 * (1 + TIMES.0) && machine.passes <= 3 * (1 + TIMES.1), "{}", machine.passes);
+    }
+}
