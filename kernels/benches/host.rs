@@ -6,7 +6,7 @@
 
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
-use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts};
+use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts, Waiting};
 use foretoken_kernels::model::{LlamaShape, preset};
 use foretoken_kernels::weights::{Dtype, RandomWeights};
 use foretoken_sim::acceptance::AcceptanceSpec;
@@ -104,6 +104,7 @@ fn main() {
             prompts: &prompts,
             acceptance,
             recorder: &mut parts,
+            waiting: Waiting::default(),
             interrupt: &interrupt,
         };
         let executor = DeviceExecutor::new(cpu, &mut pair, Some(&Looking), live).expect("it can be served");

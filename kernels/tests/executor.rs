@@ -7,7 +7,7 @@ mod serving;
 use common::{Strong, shape};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::executor::{
-    Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts,
+    Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Needs, Pair, RandomPrompts, Waiting,
 };
 use foretoken_kernels::model::LlamaShape;
 use foretoken_kernels::weights::{Dtype, RandomWeights};
@@ -195,6 +195,7 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
             prompts: &prompts,
             acceptance: Acceptance::Greedy,
             recorder,
+            waiting: Waiting::default(),
             interrupt,
         };
         DeviceExecutor::new(&mut cpu, &mut pair, Some(&policy), live).err().unwrap().to_string()
@@ -222,6 +223,7 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
         prompts: &sharing.prompts,
         acceptance: Acceptance::Greedy,
         recorder: &mut (),
+        waiting: Waiting::default(),
         interrupt: &AtomicBool::new(false),
     };
     let said = DeviceExecutor::new(&mut cpu, &mut pair, Some(&policy), live).err().unwrap().to_string();

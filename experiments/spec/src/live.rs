@@ -32,12 +32,26 @@ pub struct LiveSpec {
     /// What decides which draft tokens are accepted.
     #[serde(default)]
     pub acceptance: LiveAcceptance,
+    /// What the server's thread does while it waits for requests.
+    #[serde(default)]
+    pub waiting: Waiting,
     /// Trace seconds in a second: 10 plays a trace ten times as fast. The simulator does the same with it.
     #[serde(default = "one")]
     pub time_scale: f64,
     /// Requests served in a closed loop before each policy's clock starts: caches fill, clocks rise, buffers grow.
     #[serde(default = "warm_up")]
     pub warm_up_requests: u32,
+}
+
+/// What the server's thread does while it waits for requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Waiting {
+    /// It spins: the core keeps its clock and its caches, so that passes behind a wait take as long as those of a profile.
+    #[default]
+    Spin,
+    /// It sleeps, and leaves the core to others: passes behind a wait may take longer.
+    Sleep,
 }
 
 /// Vector instructions of a CPU, each level with those before it.

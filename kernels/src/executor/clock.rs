@@ -10,16 +10,27 @@ const NAP: Duration = Duration::from_millis(20);
 /// How long before its end a sleep is replaced by spinning: a sleep overshoots by some 60 µs.
 const SPIN: Duration = Duration::from_micros(100);
 
+/// What the thread does while a server waits for requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// It spins: the core keeps its clock and its caches, and passes behind a wait take as long as all others.
+    #[default]
+    Spin,
+    /// It sleeps and leaves the core to others. What they do to its caches, and to its clock, is in the passes that follow.
+    Sleep,
+}
+
 pub(super) struct WallClock<'a> {
     /// When the clock started: at its first reading.
     origin: Option<Instant>,
     now: Time,
+    waiting: Waiting,
     interrupt: &'a AtomicBool,
 }
 
 impl<'a> WallClock<'a> {
-    pub(super) fn new(interrupt: &'a AtomicBool) -> WallClock<'a> {
-        WallClock { origin: None, now: Time::ZERO, interrupt }
+    pub(super) fn new(waiting: Waiting, interrupt: &'a AtomicBool) -> WallClock<'a> {
+        WallClock { origin: None, now: Time::ZERO, waiting, interrupt }
     }
 
     /// The last reading.
@@ -38,7 +49,7 @@ impl<'a> WallClock<'a> {
         time(self.origin.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// Sleeps until `at`, or until it is interrupted, and reads the clock.
+    /// Waits until `at`, or until it is interrupted, and reads the clock.
     pub(super) fn wait_until(&mut self, at: Time) {
         loop {
             let left = Duration::from_nanos(at.saturating_sub(self.peek()).0 / 1000);
@@ -46,8 +57,8 @@ impl<'a> WallClock<'a> {
                 break;
             }
             match left.checked_sub(SPIN) {
-                Some(sleep) => std::thread::sleep(sleep.min(NAP)),
-                None => std::hint::spin_loop(),
+                Some(sleep) if self.waiting == Waiting::Sleep => std::thread::sleep(sleep.min(NAP)),
+                _ => std::hint::spin_loop(),
             }
         }
         self.read();

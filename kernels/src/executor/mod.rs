@@ -20,6 +20,7 @@ mod verifying;
 
 pub use acceptance::Acceptance;
 pub use capacity::{Capacity, Needs};
+pub use clock::Waiting;
 pub use error::{CannotServe, LiveError};
 pub use pair::Pair;
 pub use prompts::{Prompts, RandomPrompts};

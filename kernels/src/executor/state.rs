@@ -3,7 +3,7 @@
 use super::acceptance::Acceptance;
 use super::buffers::{Drafting, Verifying};
 use super::capacity::Needs;
-use super::clock::WallClock;
+use super::clock::{Waiting, WallClock};
 use super::error::CannotServe;
 use super::pair::Pair;
 use super::prompts::{self, Prompts};
@@ -28,6 +28,8 @@ pub struct Live<'a> {
     pub acceptance: Acceptance<'a>,
     /// Who is told of every step.
     pub recorder: &'a mut dyn Recorder,
+    /// What the thread does while it waits for an arrival.
+    pub waiting: Waiting,
     /// Set from outside to end the run early: a wait for an arrival ends at once.
     pub interrupt: &'a AtomicBool,
 }
@@ -62,7 +64,7 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         policy: Option<&dyn SpecPolicy>,
         live: Live<'a>,
     ) -> Result<DeviceExecutor<'a, D>, CannotServe> {
-        let Live { config, workload, prompts, acceptance, recorder, interrupt } = live;
+        let Live { config, workload, prompts, acceptance, recorder, waiting, interrupt } = live;
         let needs = Needs::of(policy, &acceptance)?;
         pair.check(config, needs)?;
         prompts::check(prompts, workload, config, pair.vocab())?;
@@ -80,7 +82,7 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
             truths,
             prompts,
             recorder,
-            clock: WallClock::new(interrupt),
+            clock: WallClock::new(waiting, interrupt),
             verifying: Verifying::default(),
             batch: Batch::default(),
             trace: StepTrace::default(),

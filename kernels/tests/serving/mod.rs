@@ -3,7 +3,7 @@
 use crate::common::{Strong, prompt, shape};
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
-use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair, Prompts};
+use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair, Prompts, Waiting};
 use foretoken_kernels::forward::{Limits, Llama};
 use foretoken_kernels::model::LlamaShape;
 use foretoken_kernels::paged::{Batch, Logits};
@@ -166,7 +166,15 @@ impl World {
     ) -> (Run, Option<String>) {
         let policy = policy.map(|p| Box::new(p) as Box<dyn SpecPolicy>);
         cpu.session(|cpu| {
-            let live = Live { config, workload: &self.workload, prompts, acceptance, recorder: kept, interrupt };
+            let live = Live {
+                config,
+                workload: &self.workload,
+                prompts,
+                acceptance,
+                recorder: kept,
+                waiting: Waiting::default(),
+                interrupt,
+            };
             let executor = DeviceExecutor::new(cpu, pair, policy.as_deref(), live).unwrap();
             let serving = Serving {
                 workload: &self.workload,

@@ -6,7 +6,7 @@
 use crate::world::NeverRight;
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::device::Device;
-use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair};
+use foretoken_kernels::executor::{Acceptance, Capacity, DeviceExecutor, Live, Needs, Pair, Waiting};
 use foretoken_kernels::model::LlamaShape;
 use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
@@ -206,6 +206,7 @@ impl Server {
                 prompts: &self.prompts,
                 acceptance,
                 recorder: &mut kept,
+                waiting: Waiting::default(),
                 interrupt: &interrupt,
             };
             let executor = DeviceExecutor::new(cpu, &mut pair, policy.as_deref(), live).unwrap();

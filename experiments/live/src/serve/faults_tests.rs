@@ -5,7 +5,7 @@ use super::refuse;
 use super::run::run_on;
 use super::tape::{TapeEnding, read_tape};
 use foretoken_kernels::cpu::Cpu;
-use foretoken_kernels::executor::{CannotServe, DeviceExecutor, Live, LiveError, Pair};
+use foretoken_kernels::executor::{CannotServe, DeviceExecutor, Live, LiveError, Pair, Waiting};
 use foretoken_run::cells::TAPES;
 use foretoken_run::cells::{Folder, Mode};
 use foretoken_run::plan::Plan;
@@ -81,6 +81,7 @@ impl Machine for Small {
             prompts,
             acceptance: acceptance(of, declared, seed),
             recorder,
+            waiting: Waiting::default(),
             interrupt: serving.interrupt,
         };
         // Warming up, and the plain engine, have enough.

@@ -5,11 +5,11 @@ use crate::processor;
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::cuda::Cuda;
 use foretoken_kernels::device;
-use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts};
+use foretoken_kernels::executor::{Acceptance, CannotServe, Capacity, DeviceExecutor, Live, Pair, Prompts, Waiting};
 use foretoken_kernels::forward::LoadError;
 use foretoken_sim::live::Recorder;
 use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
-use foretoken_spec::live::{Device, LiveAcceptance, LiveSpec, WeightSource};
+use foretoken_spec::live::{self as spec, Device, LiveAcceptance, LiveSpec, WeightSource};
 use foretoken_spec::problem::{Problem, Result};
 
 /// Both models, known by shape and weights.
@@ -91,7 +91,7 @@ pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, se
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => Ok(Box::new(on_cpu(live, models, capacity)?)),
-        Device::Cuda(n) => Ok(Box::new(on_cuda(n, models, capacity)?)),
+        Device::Cuda(n) => Ok(Box::new(on_cuda(live, n, models, capacity)?)),
     }
 }
 
@@ -99,14 +99,21 @@ pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<
 pub(super) fn on_cpu(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Loaded<Cpu>> {
     let cpu = processor::open(live.threads, live.instructions)?;
     let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
-    Loaded::load(cpu, name, models, capacity)
+    Loaded::load(cpu, name, models, capacity, waiting(live))
 }
 
 /// Puts the models on the GPU of this number.
-pub(super) fn on_cuda(n: u32, models: &Models, capacity: Capacity) -> Result<Loaded<Cuda>> {
+pub(super) fn on_cuda(live: &LiveSpec, n: u32, models: &Models, capacity: Capacity) -> Result<Loaded<Cuda>> {
     let cuda = crate::gpu::open(n)?;
     let name = format!("cuda:{n}, {}", cuda.name());
-    Loaded::load(cuda, name, models, capacity)
+    Loaded::load(cuda, name, models, capacity, waiting(live))
+}
+
+fn waiting(live: &LiveSpec) -> Waiting {
+    match live.waiting {
+        spec::Waiting::Spin => Waiting::Spin,
+        spec::Waiting::Sleep => Waiting::Sleep,
+    }
 }
 
 /// A device and what serves on it.
@@ -115,10 +122,11 @@ pub(super) struct Loaded<D: device::Device> {
     pub(super) device: D,
     pair: Pair<D>,
     name: String,
+    waiting: Waiting,
 }
 
 impl<D: device::Device> Loaded<D> {
-    fn load(mut device: D, name: String, models: &Models, capacity: Capacity) -> Result<Loaded<D>> {
+    fn load(mut device: D, name: String, models: &Models, capacity: Capacity, waiting: Waiting) -> Result<Loaded<D>> {
         let (target, draft) = (&models.target, &models.draft);
         let pair =
             Pair::load(&mut device, (&target.shape, &target.weights), Some((&draft.shape, &draft.weights)), capacity);
@@ -127,7 +135,7 @@ impl<D: device::Device> Loaded<D> {
                 .help("lower engine.num_gpu_blocks or engine.max_num_batched_tokens, or take smaller models"),
             LoadError::Device(e) => Problem::failed(format!("loading {} and {}: {e}", target.name, draft.name)),
         })?;
-        Ok(Loaded { device, pair, name })
+        Ok(Loaded { device, pair, name, waiting })
     }
 }
 
@@ -138,7 +146,7 @@ impl<D: device::Device + Send> Machine for Loaded<D> {
 
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe> {
         let Job { serving, policy, prompts, acceptance: of, declared, seed, recorder } = job;
-        let pair = &mut self.pair;
+        let (pair, waiting) = (&mut self.pair, self.waiting);
         self.device.session(|device| {
             let live = Live {
                 config: serving.config,
@@ -146,6 +154,7 @@ impl<D: device::Device + Send> Machine for Loaded<D> {
                 prompts,
                 acceptance: acceptance(of, declared, seed),
                 recorder,
+                waiting,
                 interrupt: serving.interrupt,
             };
             let executor = DeviceExecutor::new(device, pair, policy.as_deref(), live)?;

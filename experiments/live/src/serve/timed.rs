@@ -37,7 +37,7 @@ pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &
             Ok(Box::new(Both::load(serving, place, models, asked)?))
         }
         Named::Cuda(n) => {
-            let serving = on_cuda(n, models, capacity)?;
+            let serving = on_cuda(live, n, models, capacity)?;
             let place = Place::cuda(n, &serving.device);
             Ok(Box::new(Both::load(serving, place, models, asked)?))
         }

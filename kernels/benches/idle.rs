@@ -1,0 +1,120 @@
+//! What a gap before a pass costs it, and why: the same pass of the shipped target right behind another one, and behind gaps of several
+//! lengths which are spent in several ways. What each way takes away is what a server that waits for requests does to its caches, its
+//! clock and its address lookups. In turn, so that all meet the same machine; medians.
+
+#![allow(missing_docs)]
+
+use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::device::Device;
+use foretoken_kernels::forward::{Limits, Llama};
+use foretoken_kernels::model::preset;
+use foretoken_kernels::paged::{Batch, Logits};
+use foretoken_kernels::weights::{Dtype, RandomWeights};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Passes behind a gap until nothing of it is left.
+const SETTLING: usize = 8;
+
+/// How a gap is spent.
+#[derive(Clone, Copy, Debug)]
+enum Gap {
+    /// The thread sleeps: the core halts, and whoever else wants it has it.
+    Sleep,
+    /// The thread spins on the clock: core, clock and caches stay as they are.
+    Spin,
+    /// It sleeps, and then spins for so many microseconds: the clock is up again, caches are as the sleep left them.
+    SleepThenSpin(u64),
+    /// It sleeps, and then so many other passes come first: caches are as behind a pass.
+    SleepThenPasses(usize),
+    /// It spins, reading memory of its own: 1 MiB takes the caches of the core, 64 MiB takes the shared one, too.
+    Evict(usize),
+}
+
+fn main() {
+    let quick = !std::env::args().any(|a| a == "--bench");
+    let (turns, gaps_us) = if quick { (1, vec![100]) } else { (150, vec![300, 1000, 3000, 10_000]) };
+    let ways = [
+        Gap::Spin,
+        Gap::Sleep,
+        Gap::SleepThenSpin(200),
+        Gap::SleepThenSpin(5000),
+        Gap::SleepThenPasses(1),
+        Gap::SleepThenPasses(4),
+        Gap::Evict(1 << 20),
+        Gap::Evict(64 << 20),
+    ];
+    let mut cpu = Cpu::new(1).expect("a thread");
+    let shape = preset("tiny-target").expect("it is shipped");
+    let weights = RandomWeights { seed: 1, dtype: Dtype::Bf16 };
+    let limits = Limits { kv_blocks: 200, max_rows: 16, max_logit_rows: 16 };
+    let mut llama = Llama::load(&mut cpu, &shape, &weights, limits).expect("it fits");
+    let mut other = vec![1u8; 64 << 20];
+    cpu.session(|cpu| {
+        for rows in [1usize, 4] {
+            let mut batch = Batch::default();
+            for request in 0..rows as u32 {
+                let table: Vec<u32> = (0..12).map(|b| request * 12 + b).collect();
+                batch.push_chain(&[7], 150, &table, Logits::All);
+            }
+            let mut pass = || {
+                let begin = Instant::now();
+                llama.forward(cpu, &batch).expect("no errors");
+                begin.elapsed().as_secs_f64() * 1e6
+            };
+            (0..50).for_each(|_| {
+                pass();
+            });
+            for &gap_us in &gaps_us {
+                let gap = Duration::from_micros(gap_us);
+                let mut at_once: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+                let mut behind = at_once.clone();
+                for _ in 0..turns {
+                    for ((way, at_once), behind) in ways.iter().zip(&mut at_once).zip(&mut behind) {
+                        for _ in 0..SETTLING {
+                            pass();
+                        }
+                        at_once.push(pass());
+                        spend(*way, gap, &mut other, &mut pass);
+                        behind.push(pass());
+                    }
+                }
+                let base = median(&mut at_once.concat());
+                print!("{rows} decodes, gaps of {gap_us:5} µs: {base:6.1} µs at once");
+                for ((way, mut at_once), mut behind) in ways.iter().zip(at_once).zip(behind) {
+                    print!("  {way:?} {:+.1} %", (median(&mut behind) / median(&mut at_once) - 1.0) * 100.0);
+                }
+                println!();
+            }
+        }
+    });
+}
+
+fn spend(way: Gap, gap: Duration, other: &mut [u8], pass: &mut impl FnMut() -> f64) {
+    let begin = Instant::now();
+    let spin = |until: Duration| while begin.elapsed() < until {};
+    match way {
+        Gap::Spin => spin(gap),
+        Gap::Sleep => std::thread::sleep(gap),
+        Gap::SleepThenSpin(us) => {
+            std::thread::sleep(gap);
+            spin(gap + Duration::from_micros(us));
+        }
+        Gap::SleepThenPasses(n) => {
+            std::thread::sleep(gap);
+            for _ in 0..n {
+                pass();
+            }
+        }
+        Gap::Evict(bytes) => {
+            let sum: u64 = other[..bytes].iter().step_by(64).map(|&x| u64::from(x)).sum();
+            black_box(sum);
+            spin(gap);
+        }
+    }
+}
+
+fn median(all: &mut [f64]) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
