@@ -1,6 +1,6 @@
 //! How many bytes a core moves to and from as much memory as is asked for: a cache's worth, or more than any holds.
 
-use super::best;
+use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use crate::cpu::pages::Pages;

@@ -1,7 +1,7 @@
 //! The clock that a core runs at now.
 
 #[cfg(target_arch = "x86_64")]
-use super::best;
+use super::tries::best;
 
 /// Cycles a second of the core at hand, the best of `tries`, by a chain of 64-bit multiplications of which each waits for the one
 /// before: three cycles each on every x86-64 processor since 2008 (Fog, "Instruction tables": Intel from Nehalem on, AMD from Zen

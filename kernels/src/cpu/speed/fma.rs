@@ -1,6 +1,6 @@
 //! How many multiply-adds a core makes.
 
-use super::best;
+use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use std::hint::black_box;

@@ -1,0 +1,28 @@
+//! The best of several tries.
+
+use std::time::{Duration, Instant};
+
+/// What a try takes, about.
+const TRY: Duration = Duration::from_micros(300);
+
+/// Seconds of one turn of `run`, which makes so many turns: the best of `tries`.
+pub(super) fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
+    let mut turns = 1;
+    // As many as take long enough to be timed.
+    loop {
+        let begin = Instant::now();
+        run(turns);
+        let took = begin.elapsed();
+        if took >= TRY || turns >= 1 << 40 {
+            break;
+        }
+        turns = (turns as f64 * (TRY.as_secs_f64() / took.as_secs_f64().max(1e-9)).clamp(1.5, 100.0)).ceil() as u64;
+    }
+    let mut shortest = Duration::MAX;
+    for _ in 0..tries {
+        let begin = Instant::now();
+        run(turns);
+        shortest = shortest.min(begin.elapsed());
+    }
+    shortest.as_secs_f64() / turns as f64
+}
