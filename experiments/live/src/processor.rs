@@ -2,16 +2,16 @@
 
 use foretoken_kernels::cpu::speed::Speed;
 use foretoken_kernels::cpu::{Cpu, Level};
+use foretoken_run::machine;
 use foretoken_spec::live::Instructions;
 use foretoken_spec::problem::{Exit, Problem, Result};
-use std::thread::available_parallelism;
 
 /// Starts the CPU on so many threads, or on all its cores, with these instructions, or the best it has.
 ///
 /// # Errors
 /// More threads than cores, instructions that the processor lacks, and the system's.
 pub fn open(threads: Option<usize>, instructions: Option<Instructions>) -> Result<Cpu> {
-    let cores = available_parallelism().map_or(1, usize::from);
+    let cores = machine::cores() as usize;
     let threads = threads.unwrap_or(cores);
     if threads > cores {
         let message = format!("{threads} threads on {cores} cores would take turns: what they measure is the waiting");
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused() {
-        let many = available_parallelism().map_or(1, usize::from) + 1;
+        let many = machine::cores() as usize + 1;
         let said = open(Some(many), None).err().expect("more threads than cores");
         assert!(said.exit == Exit::BadInput && said.message().contains(&format!("{many} threads on")), "{said}");
         let said = lacks(Instructions::Avx512);

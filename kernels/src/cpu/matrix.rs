@@ -34,14 +34,6 @@ impl Matrix {
         Matrix { outputs, panels }
     }
 
-    /// Bytes of the numbers, padding included.
-    pub fn bytes(&self) -> usize {
-        match &self.panels {
-            Panels::F32(pairs) => size_of_val(&**pairs),
-            Panels::Bf16(pairs) => size_of_val(&**pairs),
-        }
-    }
-
     /// The weights of one output, widened.
     pub(super) fn row(&self, output: usize, out: &mut [f32]) {
         match &self.panels {
