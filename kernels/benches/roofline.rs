@@ -143,9 +143,13 @@ impl Bench {
                 self.print(&seconds);
                 one_thread = seconds.iter().map(|s| s.1).collect();
             } else {
-                println!("  {threads} threads against one:");
-                for ((what, now, _), before) in seconds.iter().zip(&one_thread) {
-                    println!("  {what:28} {:8.1} µs  {:.2}x", now * 1e6, before / now);
+                println!("  {threads} threads against one:       time             their bandwidth to as many bytes");
+                for ((what, now, roof), before) in seconds.iter().zip(&one_thread) {
+                    let width = match *roof {
+                        Roof::Flops(_) => String::new(),
+                        Roof::Bytes(bytes, _) => self.bandwidth_of(threads, bytes),
+                    };
+                    println!("  {what:28} {:8.1} µs  {:.2}x  {width}", now * 1e6, before / now);
                 }
             }
         }
@@ -202,6 +206,19 @@ impl Bench {
         let tokens = s.layers as usize * CONTEXT;
         let roof = Roof::Bytes(4 * tokens * s.kv_width(), 4 * rows * tokens * s.q_width());
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
+    }
+
+    /// What so many threads, each at its part of so many bytes, move together, against one thread at all of them. Of what no cache holds
+    /// each has as much as one: a part of it might fit.
+    fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
+        let level = self.level;
+        let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };
+        let together: f64 = std::thread::scope(|scope| {
+            let each = |_| scope.spawn(move || bandwidth(level, part, 5).best());
+            (0..threads).map(each).collect::<Vec<_>>().into_iter().map(|t| t.join().expect("it measures")).sum()
+        });
+        let alone = bandwidth(level, bytes, 5).best();
+        format!("{:.2}x: {:.0} GB/s", together / alone, together / 1e9)
     }
 
     fn print(&self, seconds: &[(String, f64, Roof)]) {

@@ -1,6 +1,8 @@
 //! What speculation with the shipped pair gains on the CPU at batch 1: tokens a second after the prompt, plainly and with
 //! 1 to 8 drafted tokens a round, on one thread and on all; and the acceptance by family and depth that it rests on.
 //!
+//!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
+//!
 //! Every prompt is answered in all ways in turn, several times over, and the shortest time of each counts: another
 //! process on the machine can make a run slower and never faster.
 
@@ -9,7 +11,8 @@
 #[path = "../tests/common/pair.rs"]
 mod pair;
 
-use foretoken_kernels::cpu::Cpu;
+use foretoken_kernels::cpu::speed::processor;
+use foretoken_kernels::cpu::{Cpu, Level};
 use foretoken_kernels::device::Device;
 use foretoken_traces::text::Family;
 use pair::{Pair, Rounds, prompt};
@@ -22,12 +25,15 @@ fn main() {
     // `cargo test --benches` wants to know that it runs, no more.
     let quick = !std::env::args().any(|a| a == "--bench");
     let (prompts, repeats) = if quick { (1, 1) } else { (8, 7) };
+    let level = std::env::args().skip_while(|a| a != "--level").nth(1);
+    let level = level.map_or(Level::best(), |key| Level::of(&key).expect("a level that this processor has"));
+    println!("{}, {}", processor().name.unwrap_or_default(), level.name());
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     println!("tokens/s after the prompt at batch 1, {prompts} prompts a family, best of {repeats}\n");
     println!("threads   plain {}   best", (1..=MOST).map(|k| format!("   k = {k}")).collect::<String>());
     let (mut plainest, mut best) = (0.0, 0.0);
     for threads in [1, all] {
-        let mut cpu = Cpu::new(threads).expect("threads start");
+        let mut cpu = Cpu::at(level, threads).expect("threads start");
         let mut pair = Pair::load(&mut cpu);
         let speeds = cpu.pass(|cpu| Ok(speeds(&mut pair, cpu, prompts, repeats))).expect("no errors");
         let fastest = speeds[1..].iter().copied().fold(0.0, f64::max);
@@ -41,7 +47,7 @@ fn main() {
         best = f64::max(best, fastest);
     }
     println!("\nbest speculation over fastest plain decoding: {:.2}x\n", best / plainest);
-    let mut cpu = Cpu::new(1).expect("threads start");
+    let mut cpu = Cpu::at(level, 1).expect("threads start");
     let mut pair = Pair::load(&mut cpu);
     cpu.pass(|cpu| {
         acceptance(&mut pair, cpu, if quick { 1 } else { 64 });

@@ -177,7 +177,7 @@ mod tests {
             text,
             "CPU          2 cores of Example CPU, AVX-512 instructions\n\
              Speed        3.24 GHz, 207 GFLOP/s a core, L1 204 GB/s, L2 103 GB/s, L3 60 GB/s, memory 25 GB/s\n             \
-                          2.00 of the multiply-adds and 1.00 of the memory bandwidth of an AMD EPYC of the third generation \
+                          2.00 times the multiply-adds and 1.00 times the memory bandwidth of an AMD EPYC of the third generation \
              (Zen 3) at 3.24 GHz, AVX2\n\
              Memory       8.0 GiB, 1.5 GiB of it free\n\
              CUDA driver  not found (no libcuda)\n\

@@ -11,7 +11,7 @@ use super::lanes::{Kernel, LANES, Lanes};
 use super::level::Level;
 use super::pairs::Pairs;
 use super::rowwise::Exponentials;
-use super::threads::share;
+use super::team::Team;
 use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -41,7 +41,7 @@ pub(super) struct Tasks(Vec<Task>);
 
 /// Attention of every row's queries.
 pub(super) fn attention(
-    level: Level,
+    (team, level): (&mut Team, Level),
     tasks: &mut Tasks,
     qkv: &Buffer,
     batch: &Batch,
@@ -58,7 +58,7 @@ pub(super) fn attention(
         }
     }
     out.set_rows(qkv.rows);
-    let given = (level, qkv, batch, kv);
+    let given = (team, level, qkv, batch, kv);
     match &kv.pools {
         Pools::F32(pools) => run(given, &tasks.0, work, &pools[layer], out.shared()),
         Pools::Bf16(pools) => run(given, &tasks.0, work, &pools[layer], out.shared()),
@@ -66,13 +66,13 @@ pub(super) fn attention(
 }
 
 fn run<P: Pairs>(
-    (level, qkv, batch, kv): (Level, &Buffer, &Batch, &Kv),
+    (team, level, qkv, batch, kv): (&mut Team, Level, &Buffer, &Batch, &Kv),
     tasks: &[Task],
     work: usize,
     pool: &[P],
     out: Shared<'_>,
 ) {
-    share(tasks.len(), work, |i| {
+    team.share(tasks.len(), work, |i| {
         SCRATCH.with_borrow_mut(|scratch| {
             level.run(Queries { task: &tasks[i], qkv, batch, kv, pool, out, scratch });
         });

@@ -1,4 +1,4 @@
-//! Paged keys and values, and the rotary angles that keys are turned by before they are stored.
+//! Paged keys and values.
 //!
 //! A block holds, for one key-value head, 16 keys as head_dim × 16, so that sixteen scores are made at a time, and 16
 //! values as 16 × head_dim, so that sixteen numbers of an output are. Both are pairs of such groups: of two neighbouring
@@ -6,7 +6,9 @@
 //!
 //! They are kept as the weights are: bf16 below bf16 weights, as engines do it, which halves what a long context reads.
 
-use super::lanes::LANES;
+use super::angles::Angles;
+use super::lanes::{Kernel, LANES, Lanes};
+use super::level::Level;
 use super::pages::Pages;
 use super::pairs::{Bf16Pairs, F32Pairs, Pairs};
 use crate::model::LlamaShape;
@@ -21,12 +23,7 @@ pub struct Kv {
     /// `head_dim` rounded up to pairs of lanes.
     pub(super) padded: usize,
     pub(super) pools: Pools,
-    /// Rotary frequency of each pair, radians a position.
-    frequencies: Vec<f32>,
-    /// The positions that `angles` are of.
-    positions: Vec<u32>,
-    /// Cosines of all pairs and then their sines, position by position.
-    angles: Vec<f32>,
+    pub(super) angles: Angles,
 }
 
 /// One pool of blocks a layer.
@@ -64,9 +61,7 @@ impl Kv {
             head_dim,
             padded,
             pools,
-            frequencies: frequencies(shape),
-            positions: Vec::new(),
-            angles: Vec::new(),
+            angles: Angles::new(shape, blocks as usize * BLOCK_SIZE),
         }
     }
 
@@ -95,11 +90,24 @@ impl Kv {
     }
 
     /// Writes the key and the value of one head to a slot.
-    pub(super) fn write(&mut self, layer: usize, slot: usize, head: usize, key: &[f32], value: &[f32]) {
+    pub(super) fn write(
+        &mut self,
+        level: Level,
+        layer: usize,
+        (slot, head): (usize, usize),
+        key: &[f32],
+        value: &[f32],
+    ) {
         let (at, (keys, values), offset) = (self.at(slot / BLOCK_SIZE, head), self.sizes(), slot % BLOCK_SIZE);
         match &mut self.pools {
-            Pools::F32(pools) => write(pools[layer][at..][..keys + values].split_at_mut(keys), offset, key, value),
-            Pools::Bf16(pools) => write(pools[layer][at..][..keys + values].split_at_mut(keys), offset, key, value),
+            Pools::F32(pools) => {
+                let (keys, values) = pools[layer][at..][..keys + values].split_at_mut(keys);
+                level.run(Write { keys, values, offset, key, value });
+            }
+            Pools::Bf16(pools) => {
+                let (keys, values) = pools[layer][at..][..keys + values].split_at_mut(keys);
+                level.run(Write { keys, values, offset, key, value });
+            }
         }
     }
 
@@ -115,47 +123,29 @@ impl Kv {
             }
         }
     }
-
-    /// Makes the angles of these positions: once for all layers of a pass.
-    pub(super) fn turn_to(&mut self, positions: &[u32]) {
-        if self.positions != positions {
-            self.positions.clear();
-            self.positions.extend_from_slice(positions);
-            let mut angles = std::mem::take(&mut self.angles);
-            angles.clear();
-            for &position in positions {
-                let each = (0..self.frequencies.len()).map(|i| self.angle(position, i));
-                angles.extend(each.clone().map(|angle| angle.0));
-                angles.extend(each.map(|angle| angle.1));
-            }
-            self.angles = angles;
-        }
-    }
-
-    /// Cosines and sines of each pair's angle at the position of this index.
-    pub(super) fn angles(&self, at: usize) -> (&[f32], &[f32]) {
-        let pairs = self.frequencies.len();
-        self.angles[2 * at * pairs..][..2 * pairs].split_at(pairs)
-    }
-
-    /// Cosine and sine of pair `i`'s angle at a position.
-    pub(super) fn angle(&self, position: u32, i: usize) -> (f32, f32) {
-        // In f32 as transformers does it: the angle's rounding is part of what checkpoints were trained with.
-        let angle = position as f32 * self.frequencies[i];
-        let (sin, cos) = f64::from(angle).sin_cos();
-        (cos as f32, sin as f32)
-    }
 }
 
-/// Writes the key and the value of token `offset` of a block: (keys, values).
-fn write<P: Pairs>((keys, values): (&mut [P], &mut [P]), offset: usize, key: &[f32], value: &[f32]) {
-    for (two, pairs) in key.chunks(2).zip(keys) {
-        pairs.set(offset, [two[0], two.get(1).copied().unwrap_or(0.0)]);
-    }
-    for (numbers, tokens) in value.chunks(2 * LANES).zip(values.chunks_exact_mut(BLOCK_SIZE)) {
-        let (first, second) = numbers.split_at(numbers.len().min(LANES));
-        for (lane, &x) in first.iter().enumerate() {
-            tokens[offset].set(lane, [x, second.get(lane).copied().unwrap_or(0.0)]);
+/// Writes the key and the value of token `offset` of a block.
+struct Write<'a, P> {
+    keys: &'a mut [P],
+    values: &'a mut [P],
+    offset: usize,
+    key: &'a [f32],
+    value: &'a [f32],
+}
+
+impl<P: Pairs> Kernel for Write<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        for (two, pairs) in self.key.chunks(2).zip(self.keys) {
+            pairs.set(self.offset, [two[0], two.get(1).copied().unwrap_or(0.0)]);
+        }
+        for (numbers, tokens) in self.value.chunks(2 * LANES).zip(self.values.chunks_exact_mut(BLOCK_SIZE)) {
+            let mut both = [[0.0; LANES]; 2];
+            both.as_flattened_mut()[..numbers.len()].copy_from_slice(numbers);
+            tokens[self.offset] = P::of(&both);
         }
     }
 }
@@ -169,35 +159,5 @@ fn copy<P: Pairs>(pool: &mut [P], (keys, values): (usize, usize), slots: ((usize
     }
     for n in (keys..keys + values).step_by(BLOCK_SIZE) {
         pool[target + n + to] = pool[source + n + from];
-    }
-}
-
-/// `theta^(−2i / head_dim)`, stretched as Llama 3 does it (see [`crate::model::RopeScaling`]).
-pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
-    let one = |i: u32| {
-        let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));
-        let Some(s) = shape.rope_scaling else { return frequency as f32 };
-        let turns = f64::from(s.original_max_position_embeddings) * frequency / std::f64::consts::TAU;
-        // How much of the frequency is kept: none where it makes few turns over the first context, all where many.
-        let kept = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0.0, 1.0);
-        (kept * frequency + (1.0 - kept) * frequency / s.factor) as f32
-    };
-    (0..shape.head_dim / 2).map(one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::preset;
-    use itertools::Itertools;
-
-    #[test]
-    fn long_wavelengths_are_slowed_and_short_ones_kept() {
-        let shape = preset("llama-3.2-1b").unwrap();
-        let plain = frequencies(&LlamaShape { rope_scaling: None, ..shape.clone() });
-        let scaled = frequencies(&shape);
-        assert_eq!((plain[0], scaled[0]), (1.0, 1.0));
-        assert_eq!(scaled[31], plain[31] / 32.0);
-        assert!(plain.iter().zip_eq(&scaled).all(|(p, s)| (p / 32.1..=*p).contains(s)));
     }
 }

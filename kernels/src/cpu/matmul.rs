@@ -9,40 +9,47 @@ use super::lanes::{Kernel, LANES, Lanes};
 use super::level::Level;
 use super::matrix::{Matrix, Panels};
 use super::pairs::Pairs;
-use super::threads::share;
+use super::team::Team;
+use std::ptr;
 
 /// Inputs of one chain: so much of a panel, and of the rows that meet it, stays in the nearest cache.
 const DEPTH: usize = 256;
+
+/// Pairs ahead of the one at hand that are fetched already by tiles of so many rows. Many rows are bound by arithmetic, and the next chain's
+/// weights come while they work on this one's; one and two are bound by memory, and what comes too early is in the way.
+const fn ahead(rows: usize) -> usize {
+    if rows <= 2 { 16 } else { DEPTH / 2 }
+}
 
 /// Bytes of weights a task takes.
 const TASK_BYTES: usize = 256 << 10;
 
 /// Panels that a row goes over together, at most: a task has whole groups of them.
-const TOGETHER: usize = 8;
+const TOGETHER: usize = 4;
 
 /// Rows that go over a panel together, at most.
 const MOST_ROWS: usize = 6;
 
 /// `x · weightsᵀ`.
-pub(super) fn matmul(level: Level, x: &Buffer, weights: &Matrix, out: &mut Buffer) {
+pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Matrix, out: &mut Buffer) {
     assert_eq!(weights.outputs, out.width, "outputs of the weights and width of the result");
     out.set_rows(x.rows);
     match &weights.panels {
-        Panels::F32(pairs) => spread(level, x, pairs, out),
-        Panels::Bf16(pairs) => spread(level, x, pairs, out),
+        Panels::F32(pairs) => spread((team, level), x, pairs, out),
+        Panels::Bf16(pairs) => spread((team, level), x, pairs, out),
     }
 }
 
-fn spread<P: Pairs>(level: Level, x: &Buffer, weights: &[P], out: &mut Buffer) {
+fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P], out: &mut Buffer) {
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
-    let fair = panels.div_ceil(4 * rayon::current_num_threads());
-    let task = fair.min(TASK_BYTES / (depth * size_of::<P>())).next_multiple_of(TOGETHER).max(TOGETHER);
+    // As many for each thread, so that none waits for another at the end.
+    let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
+    let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
     let work = x.rows * panels * LANES * x.width;
-    share(panels.div_ceil(task), work, |i| {
-        let first = i * task;
-        let end = (first + task).min(panels);
+    team.share(tasks, work, |i| {
+        let [first, end] = [i, i + 1].map(|i| (i * groups / tasks * TOGETHER).min(panels));
         level.run(Outputs { x, weights: &weights[first * depth..end * depth], first, depth, out: shared });
     });
 }
@@ -93,7 +100,6 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
-        (1, true) => 8,
         (_, true) | (1, false) => 4,
         (2, false) => 2,
         _ => 1,
@@ -105,8 +111,7 @@ impl<P: Pairs> Outputs<'_, P> {
     #[inline(always)]
     fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
         match n {
-            8 if together::<L>(R) == 8 => self.tile::<L, R, 8>(row, panel, pairs),
-            4 if together::<L>(R) >= 4 => self.tile::<L, R, 4>(row, panel, pairs),
+            4 if together::<L>(R) == 4 => self.tile::<L, R, 4>(row, panel, pairs),
             2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
             _ => {
                 // Tiles of a pass differ by a row, and one of more rows may take fewer panels.
@@ -137,6 +142,7 @@ impl<P: Pairs> Outputs<'_, P> {
             unsafe {
                 for n in 0..N {
                     let weights = weights[n].get_unchecked(i);
+                    L::prefetch(ptr::from_ref(weights).wrapping_add(const { ahead(R) }));
                     let w = weights.first::<L>();
                     for r in 0..R {
                         sums[r][n] = sums[r][n].fma(w, L::splat(*x[r].get_unchecked(2 * i)));

@@ -7,9 +7,10 @@
 use super::lanes::LANES;
 use super::pages::Pages;
 use super::pairs::{Bf16Pairs, F32Pairs, Pairs};
+use super::team::Team;
 use crate::weights::{Dtype, TensorData};
 use half::{bf16, f16};
-use rayon::prelude::*;
+use std::sync::Mutex;
 
 /// Weights, outputs × inputs.
 pub struct Matrix {
@@ -24,12 +25,12 @@ pub(super) enum Panels {
 }
 
 impl Matrix {
-    /// The parts, each with its outputs, below each other. Made on the threads of the pool it is called in.
-    pub(super) fn new(parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
+    /// The parts, each with its outputs, below each other.
+    pub(super) fn new(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
         let outputs = parts.iter().map(|p| p.1).sum();
         let panels = match dtype {
-            Dtype::Bf16 => Panels::Bf16(packed(parts, inputs)),
-            Dtype::F32 | Dtype::F16 => Panels::F32(packed(parts, inputs)),
+            Dtype::Bf16 => Panels::Bf16(packed(team, parts, inputs)),
+            Dtype::F32 | Dtype::F16 => Panels::F32(packed(team, parts, inputs)),
         };
         Matrix { outputs, panels }
     }
@@ -53,18 +54,22 @@ fn row<P: Pairs>(pairs: &[P], output: usize, out: &mut [f32]) {
     }
 }
 
-fn packed<P: Pairs>(parts: &[(TensorData<'_>, usize)], inputs: usize) -> Pages<P> {
+fn packed<P: Pairs>(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize) -> Pages<P> {
     let rows = parts.iter().flat_map(|&(data, rows)| (0..rows).map(move |row| (data, row))).collect::<Vec<_>>();
     let depth = inputs.div_ceil(2);
     let mut pairs = Pages::<P>::zeros(rows.len().div_ceil(LANES) * depth);
-    pairs.par_chunks_mut(depth).zip(rows.par_chunks(LANES)).for_each(|(panel, rows)| {
-        for (lane, &(data, row)) in rows.iter().enumerate() {
+    // Each is locked once, by the task that fills it.
+    let panels: Vec<Mutex<&mut [P]>> = pairs.chunks_mut(depth).map(Mutex::new).collect();
+    team.share(panels.len(), rows.len() * inputs, |i| {
+        let mut panel = panels[i].lock().expect("a panel has one task");
+        for (lane, &(data, row)) in rows[i * LANES..].iter().take(LANES).enumerate() {
             let weight = |input: usize| if input < inputs { number(data, row * inputs + input) } else { 0.0 };
             for (i, pairs) in panel.iter_mut().enumerate() {
                 pairs.set(lane, [weight(2 * i), weight(2 * i + 1)]);
             }
         }
     });
+    drop(panels);
     pairs
 }
 

@@ -5,6 +5,7 @@
 //! autoregressive tokens, and what lets a preempted request rebuild the same KV.
 
 mod aligned;
+mod angles;
 mod attention;
 mod buffer;
 mod exp;
@@ -17,13 +18,13 @@ mod pages;
 mod pairs;
 mod rowwise;
 pub mod speed;
-mod threads;
+mod team;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use angles::frequencies;
 pub use buffer::Buffer;
 pub use kv::Kv;
-pub(crate) use kv::frequencies;
 pub use level::Level;
 pub use matrix::Matrix;
 pub(crate) use matrix::number;
@@ -33,13 +34,13 @@ use crate::device::Device;
 use crate::model::LlamaShape;
 use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::ThreadPoolBuildError;
 use std::convert::Infallible;
-use std::sync::Arc;
+use team::Team;
 
 /// The CPU.
 pub struct Cpu {
-    pool: Arc<ThreadPool>,
+    team: Team,
     level: Level,
     tasks: attention::Tasks,
 }
@@ -58,8 +59,7 @@ impl Cpu {
     /// # Errors
     /// The system's, when it does not start them.
     pub fn at(level: Level, threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
-        let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
-        Ok(Cpu { pool, level, tasks: attention::Tasks::default() })
+        Ok(Cpu { team: Team::new(threads)?, level, tasks: attention::Tasks::default() })
     }
 
     /// Its vector instructions.
@@ -69,7 +69,7 @@ impl Cpu {
 
     /// Threads it runs on.
     pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
+        self.team.threads()
     }
 }
 
@@ -91,7 +91,7 @@ impl Device for Cpu {
     }
 
     fn matrix(&mut self, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Result<Matrix, Infallible> {
-        Ok(self.pool.install(|| Matrix::new(parts, inputs, dtype)))
+        Ok(self.session(|cpu| Matrix::new(&mut cpu.team, parts, inputs, dtype)))
     }
 
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Vec<f32>, Infallible> {
@@ -107,8 +107,7 @@ impl Device for Cpu {
     }
 
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Infallible> + Send) -> Result<R, Infallible> {
-        let pool = Arc::clone(&self.pool);
-        pool.install(|| run(self))
+        self.session(run)
     }
 
     fn embed(&mut self, table: &Matrix, batch: &Batch, out: &mut Buffer) -> Result<(), Infallible> {
@@ -128,15 +127,20 @@ impl Device for Cpu {
         out: &mut Buffer,
     ) -> Result<(), Infallible> {
         out.set_rows(x.rows);
-        for row in 0..x.rows {
-            let delta = delta.map(|d| d.row(row));
-            self.level.run(rowwise::Norm { x: x.row_mut(row), delta, gains, eps, out: out.row_mut(row) });
-        }
+        let (level, width) = (self.level, x.width);
+        let (rows, work) = (x.rows, x.rows * width * rowwise::NORM);
+        let (x, out) = (x.shared(), out.shared());
+        self.team.share(rows, work, |row| {
+            #[expect(unsafe_code, reason = "outputs are split by rows")]
+            // SAFETY: tasks have different rows.
+            let (x, out) = unsafe { (x.part(row, 0, width), out.part(row, 0, width)) };
+            level.run(rowwise::Norm { x, delta: delta.map(|d| d.row(row)), gains, eps, out });
+        });
         Ok(())
     }
 
     fn matmul(&mut self, x: &Buffer, weights: &Matrix, out: &mut Buffer) -> Result<(), Infallible> {
-        matmul::matmul(self.level, x, weights, out);
+        matmul::matmul((&mut self.team, self.level), x, weights, out);
         Ok(())
     }
 
@@ -163,17 +167,17 @@ impl Device for Cpu {
 
     fn rope_and_store(&mut self, qkv: &mut Buffer, batch: &Batch, kv: &mut Kv, layer: usize) -> Result<(), Infallible> {
         let (dim, half) = (kv.head_dim, kv.head_dim / 2);
-        kv.turn_to(&batch.positions);
         for row in 0..batch.rows() {
             let slot = batch.slots[row] as usize;
             let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
             for head in turned.chunks_exact_mut(dim) {
                 // Hugging Face pairs a dimension with the one half a head further.
-                self.level.run(rowwise::Turn { head: head.split_at_mut(half), angles: kv.angles(row) });
+                self.level
+                    .run(rowwise::Turn { head: head.split_at_mut(half), angles: kv.angles.at(batch.positions[row]) });
             }
             let keys = &turned[kv.heads * dim..];
             for (head, (key, value)) in keys.chunks_exact(dim).zip(values.chunks_exact(dim)).enumerate() {
-                kv.write(layer, slot, head, key, value);
+                kv.write(self.level, layer, (slot, head), key, value);
             }
         }
         Ok(())
@@ -187,15 +191,20 @@ impl Device for Cpu {
         layer: usize,
         out: &mut Buffer,
     ) -> Result<(), Infallible> {
-        attention::attention(self.level, &mut self.tasks, qkv, batch, (kv, layer), out);
+        attention::attention((&mut self.team, self.level), &mut self.tasks, qkv, batch, (kv, layer), out);
         Ok(())
     }
 
     fn swiglu(&mut self, gate_up: &Buffer, out: &mut Buffer) -> Result<(), Infallible> {
         out.set_rows(gate_up.rows);
-        for row in 0..gate_up.rows {
-            self.level.run(rowwise::SwiGlu { gate_up: gate_up.row(row), out: out.row_mut(row) });
-        }
+        let (level, width) = (self.level, out.width);
+        let out = out.shared();
+        self.team.share(gate_up.rows, gate_up.rows * width * rowwise::SWIGLU, |row| {
+            #[expect(unsafe_code, reason = "outputs are split by rows")]
+            // SAFETY: tasks have different rows.
+            let out = unsafe { out.part(row, 0, width) };
+            level.run(rowwise::SwiGlu { gate_up: gate_up.row(row), out });
+        });
         Ok(())
     }
 
@@ -208,8 +217,10 @@ impl Device for Cpu {
     }
 
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
-        let pool = Arc::clone(&self.pool);
-        pool.install(|| run(self))
+        match self.team.session() {
+            Some(session) => session.run(|| run(self)),
+            None => run(self),
+        }
     }
 
     fn scatter(&mut self, x: &Buffer, rows: &[u32], out: &mut Buffer) -> Result<(), Infallible> {

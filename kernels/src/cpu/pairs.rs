@@ -17,6 +17,8 @@ pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
     fn get(&self, group: usize, lane: usize) -> f32;
     /// Puts number `lane` of both groups in, rounded to the type.
     fn set(&mut self, lane: usize, both: [f32; 2]);
+    /// Both groups, rounded to the type.
+    fn of(both: &[[f32; LANES]; 2]) -> Self;
 }
 
 /// Of f32.
@@ -49,6 +51,11 @@ impl Pairs for F32Pairs {
     fn set(&mut self, lane: usize, [first, second]: [f32; 2]) {
         (self.0[0][lane], self.0[1][lane]) = (first, second);
     }
+
+    #[inline(always)]
+    fn of(both: &[[f32; LANES]; 2]) -> Self {
+        F32Pairs(*both)
+    }
 }
 
 impl Pairs for Bf16Pairs {
@@ -72,7 +79,21 @@ impl Pairs for Bf16Pairs {
 
     #[inline(always)]
     fn set(&mut self, lane: usize, both: [f32; 2]) {
-        let [first, second] = both.map(|x| u32::from(bf16::from_f32(x).to_bits()));
-        self.0[lane] = first | second << 16;
+        self.0[lane] = word(both[0], both[1]);
     }
+
+    #[inline(always)]
+    fn of([first, second]: &[[f32; LANES]; 2]) -> Self {
+        let mut words = [0; LANES];
+        for (both, (first, second)) in words.iter_mut().zip(first.iter().zip(second)) {
+            *both = word(*first, *second);
+        }
+        Bf16Pairs(words)
+    }
+}
+
+/// Two numbers in a word.
+#[inline(always)]
+fn word(first: f32, second: f32) -> u32 {
+    u32::from(bf16::from_f32(first).to_bits()) | u32::from(bf16::from_f32(second).to_bits()) << 16
 }

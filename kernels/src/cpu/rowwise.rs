@@ -4,6 +4,11 @@ use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
 use crate::accept::Choice;
 
+/// What one number of a [`Norm`] takes, in multiply-adds.
+pub(super) const NORM: usize = 4;
+/// What one number of a [`SwiGlu`] takes.
+pub(super) const SWIGLU: usize = 16;
+
 /// `x += delta`, if there is one; then `out = x / sqrt(mean(x²) + eps) · gains`. All of one length.
 pub(super) struct Norm<'a> {
     pub(super) x: &'a mut [f32],

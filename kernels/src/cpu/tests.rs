@@ -230,10 +230,9 @@ proptest! {
             out
         });
 
-        let kv = Kv::new(&shape, Dtype::F32, 1);
+        let frequencies = frequencies(&shape);
         let turned = |row: &[f32], from: usize, position: u32, d: usize| {
-            let (cos, sin) = kv.angle(position, d % (dim / 2));
-            let (cos, sin) = (f64::from(cos), f64::from(sin));
+            let (sin, cos) = f64::from(position as f32 * frequencies[d % (dim / 2)]).sin_cos();
             let x = |d: usize| f64::from(row[from + d]);
             if d < dim / 2 { x(d) * cos - x(d + dim / 2) * sin } else { x(d) * cos + x(d - dim / 2) * sin }
         };
@@ -284,7 +283,7 @@ fn attention_reads_bf16_as_it_reads_f32() {
             for (slot, head) in (0..160).flat_map(|slot| (0..3).map(move |head| (slot, head))) {
                 let mut row = numbers((slot * 3 + head) as u64, 40);
                 row.iter_mut().for_each(|x| *x = half::bf16::from_f32(*x).to_f32());
-                kv.write(0, slot, head, &row[..20], &row[20..]);
+                kv.write(Level::best(), 0, (slot, head), &row[..20], &row[20..]);
             }
             let mut out = Buffer::new(batch.rows(), 6 * 20);
             let Ok(()) = cpu.attention(&qkv, &batch, &kv, 0, &mut out);
@@ -328,7 +327,7 @@ fn moving_kv(dtype: Dtype) {
         |layer: usize, slot: usize, head: usize, d: usize| ((((layer * 48 + slot) * 2 + head) * 20 + d) % 251) as f32;
     for (layer, slot, head) in (0..2).flat_map(|l| (0..48).flat_map(move |s| [(l, s, 0), (l, s, 1)])) {
         let row: Vec<f32> = (0..20).map(|d| number(layer, slot, head, d)).collect();
-        kv.write(layer, slot, head, &row[..10], &row[10..]);
+        kv.write(Level::best(), layer, (slot, head), &row[..10], &row[10..]);
     }
     let Ok(()) = cpu.move_kv(&mut kv, &[(47, 3), (20, 21)]);
     for (layer, slot, head) in (0..2).flat_map(|l| (0..48).flat_map(move |s| [(l, s, 0), (l, s, 1)])) {

@@ -55,7 +55,7 @@ impl Speed {
         let (name, reference) = Speed::reference();
         let memory = |speed: &Speed| speed.bytes_per_s.last().copied().unwrap_or(f64::NAN);
         let (flops, bytes) = (self.flops / reference.flops, memory(self) / memory(&reference));
-        format!("{flops:.2} of the multiply-adds and {bytes:.2} of the memory bandwidth of {name}")
+        format!("{flops:.2} times the multiply-adds and {bytes:.2} times the memory bandwidth of {name}")
     }
 
     /// The processor that the record's numbers are of, and its speed: what others are compared with.

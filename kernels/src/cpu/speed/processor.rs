@@ -74,6 +74,8 @@ impl Processor {
             // Zen 3 and later; Zen 4 makes 512 bits of both its units.
             ("AuthenticAMD", 0x19.., 8) => Some(2),
             ("AuthenticAMD", 0x19, 16) => Some(1),
+            // Zen 5 has 512 bits in servers and desktops, and in some laptops half of it.
+            ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
             // Haswell and all that followed; small cores are not told apart.
             ("GenuineIntel", 6, 8) => Some(2),
             // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some small ones have one unit only.
@@ -114,8 +116,10 @@ mod tests {
             ..Processor::default()
         };
         for level in Level::all() {
-            let units = of("AuthenticAMD", 25, 1).fma_units(level);
-            assert_eq!(units.is_some(), level.width().is_some(), "{level:?}");
+            for (family, of_512) in [(25, 1), (26, 2)] {
+                let expected = level.width().map(|width| if width == 16 { of_512 } else { 2 });
+                assert_eq!(of("AuthenticAMD", family, 2).fma_units(level), expected, "{level:?}");
+            }
             assert_eq!(of("CentaurHauls", 7, 1).fma_units(level), None);
             assert_eq!(Processor::default().fma_units(level), None);
         }
