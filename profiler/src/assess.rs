@@ -33,8 +33,7 @@ impl Timed {
     /// Mean over all samples, seconds, without those that were interrupted: what many passes take is a sum of means, and times
     /// are skewed.
     pub fn mean(&self) -> f64 {
-        let most = INTERRUPTED * self.median();
-        mean(&self.all().into_iter().filter(|&x| x <= most).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+        uninterrupted_mean(&self.all())
     }
 
     /// 1.4826 · median absolute deviation / median: the coefficient of variation of a normal law with that spread.
@@ -203,6 +202,12 @@ fn by_region(errors: &[(Region, f64)]) -> ByRegion {
         wide: of(Region::Wide),
         prefill: of(Region::Prefill),
     }
+}
+
+/// The mean of what is at most [`INTERRUPTED`] times the median; NaN without values.
+pub fn uninterrupted_mean(x: &[f64]) -> f64 {
+    let most = INTERRUPTED * median(x.to_vec());
+    mean(&x.iter().copied().filter(|&x| x <= most).collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
 fn mean(x: &[f64]) -> Option<f64> {

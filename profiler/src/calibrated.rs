@@ -1,6 +1,7 @@
 //! The costs of a pair as somebody's server has them: fitted to what the server was seen to do, not to passes that were timed one by one.
 
 use crate::profile::Range;
+use crate::shapes::{Kind, Role, Shape};
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads};
@@ -31,10 +32,40 @@ pub struct Calibrated {
     pub separated: bool,
     /// How verification reads context. The fit counts it once.
     pub context_reads: ContextReads,
+    /// How fast the machine was: fixed passes and what they took, on average over the runs. Empty where nothing was probed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<ProbedPass>,
     /// A target pass.
     pub target: CalibratedModel,
     /// A draft pass.
     pub draft: CalibratedModel,
+}
+
+/// A fixed pass and what it took. In the file an array: `[model, kind, requests, new tokens, context, seconds]`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Row", into = "Row")]
+pub struct ProbedPass {
+    /// Whose.
+    pub role: Role,
+    /// Which.
+    pub shape: Shape,
+    /// What it took, seconds.
+    pub seconds: f64,
+}
+
+type Row = (Role, Kind, u32, u32, u32, f64);
+
+impl From<Row> for ProbedPass {
+    fn from((role, kind, requests, new, context, seconds): Row) -> Self {
+        ProbedPass { role, shape: Shape { kind, requests, new, context }, seconds }
+    }
+}
+
+impl From<ProbedPass> for Row {
+    fn from(p: ProbedPass) -> Self {
+        let s = p.shape;
+        (p.role, s.kind, s.requests, s.new, s.context, p.seconds)
+    }
 }
 
 /// One model's part.
@@ -78,6 +109,9 @@ impl Calibrated {
         }
         for (name, model) in [("target", &self.target), ("draft", &self.draft)] {
             model.cost.check().map_err(|e| (format!("{name}.cost.{}", e.key), e.why))?;
+        }
+        if let Some(probe) = self.probes.iter().find(|p| !(p.seconds > 0.0 && p.seconds.is_finite())) {
+            return Err(("probes".into(), format!("{} is not a time above 0", probe.seconds)));
         }
         let values = [("step_overhead_s", self.step_overhead_s), ("noise_cv", self.noise_cv)];
         match values.into_iter().find(|(_, x)| !(*x >= 0.0 && x.is_finite())) {

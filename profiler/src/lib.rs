@@ -13,6 +13,7 @@ mod modelled;
 pub mod nnls;
 mod partial;
 mod profile;
+mod served;
 mod setup;
 mod shapes;
 mod table;
@@ -21,9 +22,10 @@ mod testing;
 
 pub use assess::{
     FOLDS, INTERRUPTED, TABLE_ERROR, TRUSTED_ERROR, Timed, assess, context_reads, failures, folds, median,
+    uninterrupted_mean,
 };
 pub use busy::{Busy, CpuTime};
-pub use calibrated::{CALIBRATED_VERSION, Calibrated, CalibratedModel};
+pub use calibrated::{CALIBRATED_VERSION, Calibrated, CalibratedModel, ProbedPass};
 pub use fit::{Fit, FitError, Sample, fit};
 pub use linear::{fit_linear, fit_ols};
 pub use measure::{Effort, MeasureError, Passes, ROUNDS, Stop, Until, Visit, collect, drift, measure, schedule};
@@ -33,6 +35,7 @@ pub use profile::{
     ByRegion, DeviceInfo, Errors, LinearFit, Measurement, Measuring, ModelInfo, ModelProfile, OlsFit, Profile,
     ProfileError, Range, SCHEMA_VERSION, Truth,
 };
+pub use served::{Served, ServedPass};
 pub use setup::{STEADY, Setup};
 pub use shapes::{Density, Kind, Region, Role, Room, SERVING_TOKENS, Shape, grid};
 pub use table::fit_table;

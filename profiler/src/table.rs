@@ -41,6 +41,32 @@ impl Bends {
 /// # Panics
 /// If there is no pass.
 pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
+    fit(passes, borders, nnls)
+}
+
+/// The same of passes that stand for so many each: a relative error counts as often as it was made.
+pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> MeasuredSpec {
+    fit(passes, &[], |a, b| {
+        let weights = DVector::from_iterator(counts.len(), counts.iter().map(|&n| (n as f64).sqrt()));
+        let (mut a, b) = (a.clone(), b.component_mul(&weights));
+        a.column_iter_mut().for_each(|mut column| column.component_mul_assign(&weights));
+        if a.nrows() <= a.ncols() {
+            return nnls(&a, &b);
+        }
+        // Thousands of equations for some dozen numbers: their triangle has the same solution.
+        let mut b = b;
+        let qr = a.qr();
+        qr.q_tr_mul(&mut b);
+        let r = qr.unpack_r();
+        nnls(&r, &b.rows(0, r.nrows()).into_owned())
+    })
+}
+
+fn fit(
+    passes: &[(PassShape, f64)],
+    borders: &[u32],
+    solve: impl FnOnce(&DMatrix<f64>, &DVector<f64>) -> DVector<f64>,
+) -> MeasuredSpec {
     let batched = batched_points(passes, borders);
     let most = |of: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| of(pass)).max().unwrap_or(0);
     let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
@@ -57,7 +83,7 @@ pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
         };
         of / seconds
     });
-    let x = nnls(&a, &DVector::from_element(passes.len(), 1.0));
+    let x = solve(&a, &DVector::from_element(passes.len(), 1.0));
     let all = x.as_slice();
     MeasuredSpec {
         batched: line(&batched, all[0], &all[1..tokens]),

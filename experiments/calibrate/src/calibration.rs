@@ -197,6 +197,7 @@ impl Calibration {
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,
             context_reads: ContextReads::Once,
+            probes: vec![],
             target: CalibratedModel {
                 cost: cost.target(),
                 belief: cost.target_line(self.decode_tokens()),

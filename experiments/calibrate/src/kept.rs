@@ -206,7 +206,7 @@ fn trace_name(at: usize, name: &str) -> String {
 }
 
 /// Makes the folder, unless it holds something else.
-fn ready(folder: &Path, overwrite: bool) -> Result<()> {
+pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
     make(folder)?;
     let ours: Vec<PathBuf> = [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE].iter().map(|n| folder.join(n)).collect();
@@ -248,7 +248,13 @@ impl FoundBack {
         let bad = |what: String| bad(&path, what);
         let text = fs_err::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
         seal::check(Syntax::Json, &text).map_err(|e| bad(format!("it is damaged or was changed: {e}")))?;
-        serde_json::from_str(&text).map_err(|e| bad(e.to_string()))
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        // What a calibration to live runs says, and no other.
+        if value.get("passes").is_some() {
+            return Err(bad("it is of live runs: it has costs alone, and nothing of a server or of what its drafts get right".into())
+                .help("`foretoken validate DIR --profile` predicts live runs with it; for a server, calibrate on runs that were observed"));
+        }
+        serde_json::from_value(value).map_err(|e| bad(e.to_string()))
     }
 }
 

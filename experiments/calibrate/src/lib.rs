@@ -11,6 +11,7 @@ pub mod foreign;
 pub mod frontend;
 pub mod held_out;
 pub mod kept;
+pub mod live;
 pub mod numbers;
 mod page;
 pub mod predict;

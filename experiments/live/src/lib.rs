@@ -1,5 +1,5 @@
 //! Experiments on a device: the same engine, scheduler and policies on a wall clock ([`serve`]), and how wrong the simulator is about
-//! them ([`validate`]). [`pair`] times passes for a profile, [`profiling`] says of what.
+//! them ([`validate`]), and what they tell of costs ([`learned`]). [`pair`] times passes for a profile, [`profiling`] says of what.
 
 /// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
 macro_rules! eprintln {
@@ -7,6 +7,7 @@ macro_rules! eprintln {
 }
 
 pub mod gpu;
+pub mod learned;
 pub mod models;
 pub mod pair;
 pub mod processor;

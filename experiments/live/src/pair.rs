@@ -1,13 +1,14 @@
 //! Passes of a real pair of models on a device, as live serving runs them: the batch is built, the model runs, and the target's
 //! choice is compared or the draft's taken.
 //!
-//! Serving alternates between the models, so a pass finds the other one's weights and KV in the caches. A pass measured alone
-//! would find its own, and be twice as fast: each timed pass therefore follows one of the other model over the same requests,
-//! as far as that can matter.
+//! Where a server drafts it alternates between the models, so a pass finds the other one's weights and KV in the caches. A pass measured
+//! alone would find its own, and be twice as fast: each timed pass therefore follows one of the other model over the same requests,
+//! as far as that can matter. Only the target's decode pass, which is a step without drafts, follows its own kind as it does in serving:
+//! behind a draft's pass it takes a tenth longer, where the caches hold just what one model needs.
 //!
 //! The target takes so long for a chunk of a prompt that a cache which is shared with other cores has lost weights and KV by
-//! its end, and the target's next passes pay for it. That is the prompt's doing and counted as its time: once a chunk, as measured
-//! on one batch. What the draft's next passes pay is left out.
+//! its end, and the next passes of both models pay for it. That is the prompt's doing and counted as its time, of each model what
+//! its own passes pay: once a chunk, as measured on one batch.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -153,18 +154,26 @@ impl<D: Device> TimedPair<D> {
         Ok(())
     }
 
-    /// By how many seconds longer the target's next passes take because a prompt ran: of either sign, since it is measured.
-    fn aftermath_s(&mut self, device: &mut D) -> Result<f64, D::Error> {
+    /// By how many seconds longer this model's next passes take because the target has run over a prompt: of either sign, since it is
+    /// measured.
+    fn aftermath_s(&mut self, device: &mut D, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
         let next = self.draft.room_for(&self.target.room_for(&next));
-        if !self.alternates[Role::Target as usize] || self.target.weight_bytes >= NO_CACHE_HOLDS || next.requests == 0 {
+        let own = if role == Role::Target { &self.target } else { &self.draft };
+        if !self.alternates[Role::Target as usize] || own.weight_bytes >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
+        }
+        // Behind the draft's part of a prompt comes the target's, which is what empties the caches.
+        let its = self.target.room_for(prompt);
+        if role == Role::Draft && its.requests > 0 {
+            self.pass(device, Role::Target, &its)?;
         }
         let mut times = Vec::with_capacity(2 * RECOVERING);
         for _ in 0..2 * RECOVERING {
-            self.pass(device, Role::Draft, &next)?;
-            times.push(self.pass(device, Role::Target, &next)?.as_secs_f64());
+            // In a step the draft comes first.
+            let took = [self.pass(device, Role::Draft, &next)?, self.pass(device, Role::Target, &next)?];
+            times.push(if role == Role::Draft { took[0] } else { took[1] }.as_secs_f64());
         }
         let most = INTERRUPTED * median(times.clone());
         let (marked, plain) = times.split_at(RECOVERING);
@@ -260,19 +269,20 @@ impl<D: Device> Passes for PairPasses<'_, D> {
             Role::Target => (Role::Draft, &pair.draft),
             Role::Draft => (Role::Target, &pair.target),
         };
-        if pair.alternates[other as usize] {
+        let drafts = role == Role::Draft || shape.kind != Kind::Decode;
+        if drafts && pair.alternates[other as usize] {
             let before = runner.before(role, shape);
             if before.requests > 0 {
                 pair.pass(device, other, &before)?;
             }
         }
         match (role, shape.kind) {
-            (Role::Target, Kind::Prefill) => {
+            (_, Kind::Prefill) => {
                 let own = pair.pass(device, role, shape)?.as_secs_f64();
-                Ok(Duration::from_secs_f64((own + pair.aftermath_s(device)?).max(own / 2.0)))
+                Ok(Duration::from_secs_f64((own + pair.aftermath_s(device, role, shape)?).max(own / 2.0)))
             }
-            // A prompt, or a gap, is the first draft pass of a round.
-            (Role::Target, _) | (Role::Draft, Kind::Prefill | Kind::Verify) => pair.pass(device, role, shape),
+            // A gap is the first draft pass of a round.
+            (Role::Target, _) | (Role::Draft, Kind::Verify) => pair.pass(device, role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;
                 for _ in 0..DRAFTED {

@@ -127,25 +127,25 @@ pub fn costs_of(name: &str, text: &str) -> Result<Costs> {
 
 /// The costs of a profile's text: of one that was measured pass by pass, or calibrated to a server.
 fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Costs> {
-    let profile = Document::parse(name, text)?;
-    if !Calibrated::is_one(&profile.read()?) {
-        let p = measured(name, &profile)?;
-        return Ok(Costs {
-            models: Role::BOTH.map(|role| (p.truth(role, truth), p.belief(role))),
-            reads: p.reads(Role::Target, truth),
-            belief_reads: p.context_reads,
-            ranges: (p.range(Role::Target, truth), p.range(Role::Draft, truth)),
-            noise_cv: p.target.noise_cv,
-            step_overhead_s: None,
-            distrust: p.distrust(),
-        });
-    }
+    let c = match read_either(name, text)? {
+        Either::Calibrated(c) => c,
+        Either::Measured(p) => {
+            return Ok(Costs {
+                models: Role::BOTH.map(|role| (p.truth(role, truth), p.belief(role))),
+                reads: p.reads(Role::Target, truth),
+                belief_reads: p.context_reads,
+                ranges: (p.range(Role::Target, truth), p.range(Role::Draft, truth)),
+                noise_cv: p.target.noise_cv,
+                step_overhead_s: None,
+                distrust: p.distrust(),
+            });
+        }
+    };
     if truth != Truth::Table {
         let message =
             "hardware.truth chooses among the descriptions of a measured profile, and a calibrated one has one";
         return Err(document.problem_at(&Path::of("hardware.truth"), message.to_owned()).help("leave it out"));
     }
-    let c = calibrated(name, &profile)?;
     Ok(Costs {
         models: [(c.target.cost, c.target.belief), (c.draft.cost, c.draft.belief)],
         reads: c.context_reads,
@@ -155,6 +155,26 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
         step_overhead_s: Some(c.step_overhead_s),
         distrust: c.warnings.first().cloned(),
     })
+}
+
+/// A profile: of passes that were timed one by one, or of what a server was seen to do.
+pub enum Either {
+    /// By `foretoken profile`.
+    Measured(Box<Profile>),
+    /// By `foretoken calibrate`.
+    Calibrated(Box<Calibrated>),
+}
+
+/// Reads a profile's text, known to the user as `name`, of whichever kind.
+///
+/// # Errors
+/// It is neither.
+pub fn read_either(name: &str, text: &str) -> Result<Either> {
+    let profile = Document::parse(name, text)?;
+    match Calibrated::is_one(&profile.read()?) {
+        true => calibrated(name, &profile).map(|c| Either::Calibrated(Box::new(c))),
+        false => measured(name, &profile).map(|p| Either::Measured(Box::new(p))),
+    }
 }
 
 /// Reads a calibrated profile's text, known to the user as `name`.

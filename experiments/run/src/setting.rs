@@ -6,7 +6,7 @@ use crate::plan::Variant;
 use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
-use foretoken_profiler::{Profile, Range, Role, Truth};
+use foretoken_profiler::{Range, Role};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
@@ -239,11 +239,9 @@ impl Setting {
         (&*self.draft, &*self.target)
     }
 
-    /// The same world in which passes take what a profile measured; what policies believe stays.
-    pub fn set_costs(&mut self, profile: &Profile) {
-        let truth = |role| profile.truth(role, Truth::default()).build();
-        (self.target, self.draft) = (truth(Role::Target), truth(Role::Draft));
-        self.context_reads = profile.reads(Role::Target, Truth::default());
+    /// The same world in which passes of (target, draft) take this; what policies believe stays.
+    pub fn set_costs(&mut self, (target, draft): (&LatencySpec, &LatencySpec), reads: ContextReads) {
+        (self.target, self.draft, self.context_reads) = (target.build(), draft.build(), reads);
     }
 
     /// How the true verify pass reads context, how drafts are made, and the noise of a pass.

@@ -9,14 +9,17 @@ pub const CALIBRATE_EXAMPLES: &str = "Examples:
   foretoken calibrate results/k0 results/k3 sglang-request-metrics-2026112214.log -o calibrated
   foretoken calibrate forward-pass-metrics.msgpack --draft-length 3 -o calibrated
   foretoken run calibrated/experiment.toml
+  foretoken calibrate results/live-a -o calibrated
+  foretoken validate results/live-b --profile calibrated/profile.toml
 
 Reads results folders of `observe`, recordings, vllm bench forward and vllm bench serve (--save-detailed), SGLang's forward-pass metrics, request
 metrics, bench_serving (--output-details) and DSpark records. Observe plain decoding and one draft length at least, in closed loops of several
-sizes: from one length alone drafting and verification cannot be told apart.";
+sizes: from one length alone drafting and verification cannot be told apart.
+Folders of `live` and `validate` are read as well, by themselves: every pass of a live run was timed, and the profile is fitted to them.";
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// Folders that `observe` wrote, their recordings, and files of other tools
+    /// Folders that `observe` wrote, their recordings, and files of other tools; or folders of live runs
     #[arg(required = true, value_name = "FOLDER|FILE")]
     pub from: Vec<PathBuf>,
     /// Folder for the calibration

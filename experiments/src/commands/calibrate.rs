@@ -5,12 +5,26 @@ use crate::cli::{CalibrateArgs, Format};
 use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_calibrate::{foreign, source};
+use foretoken_run::cells::TAPES;
 use foretoken_spec::problem::{Problem, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
+    let live = args.from.iter().filter(|path| path.join(TAPES).is_dir()).count();
+    if live > 0 && live < args.from.len() {
+        return Err(Problem::bad_input("live runs and observed ones are not calibrated together").help(
+            "a live run tells the time of each pass, an observed one of steps as a whole: make two calibrations",
+        ));
+    }
+    if live > 0 {
+        #[cfg(feature = "live")]
+        return super::calibrate_live::run(args);
+        #[cfg(not(feature = "live"))]
+        return Err(Problem::bad_input("this program was built without live mode, and cannot read live runs")
+            .help("build it with it: cargo run --release --features live -- calibrate …"));
+    }
     let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = args.from.iter().cloned().partition(|path| is_ours(path));
     let sources = source::open_all(&ours)?;
     let foreign = others.iter().enumerate().map(|(i, path)| foreign::read(path, sources.len() + i, args.draft_length));

@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod calibrate;
+#[cfg(feature = "live")]
+mod calibrate_live;
 pub mod capacity;
 pub mod complete;
 pub mod decide;

@@ -2,16 +2,20 @@
 
 use super::print;
 use crate::cli::{Format, ValidateArgs};
+use foretoken_calibrate::live::not_of_its_own;
 use foretoken_live::profiling::{Asked, Limits};
 use foretoken_live::serve::{Models, Timed, check, open_timed, prompts};
-use foretoken_live::validate::{Compared, Measuring, Runs, Slices, Tapes, Validation, first_slice, page, render};
+use foretoken_live::validate::{
+    Compared, Measuring, PassCosts, Runs, Slices, Tapes, Validation, first_slice, page, render,
+};
 use foretoken_policies::PolicySpec;
-use foretoken_profiler::{Density, Profile, Until};
+use foretoken_profiler::{Density, Profile, Role, Truth, Until};
 use foretoken_run::cells::{EXPERIMENT, Folder, Manifest, Mode, Speed, digest};
 use foretoken_run::cells::{RUNS_JSON, TAPES};
+use foretoken_run::interrupt;
 use foretoken_run::plan::{Measured, Plan};
+use foretoken_run::profiled::{self, Either};
 use foretoken_run::setting::Setting;
-use foretoken_run::{interrupt, profiled};
 use foretoken_spec::live::{LiveSpec, required, with_device};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use foretoken_spec::validate::ValidateSpec;
@@ -25,6 +29,8 @@ const PROFILE: &str = "profile.toml";
 const BELIEF: &str = "belief.toml";
 /// Seed of the order of a profile's visits.
 const PROFILE_SEED: u64 = 1;
+/// Where the costs of a measured profile come from, in a word.
+const PROFILED: &str = "profiled";
 /// What was found: for programs, for people, and to look at.
 const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
 
@@ -52,17 +58,20 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = args.profile.clone().or(whole);
     let profile = given.as_deref().map(read_profile).transpose()?;
+    if let Some(profile) = &given {
+        not_of_its_own(profile, manifest.files.values())?;
+    }
     let to = args.output.clone().unwrap_or_else(|| path.to_path_buf());
     std::fs::create_dir_all(&to).map_err(|e| {
         Problem::failed(format!("cannot make the folder {}: {e}", to.display())).help("choose another with -o")
     })?;
     let given = given.as_ref().or(plan.variants[0].experiment.hardware.profile.as_ref());
     let costs = match given {
-        Some(path) => format!("profiled: {}", path.display()),
+        Some(path) => format!("{}: {}", profile.as_ref().map_or(PROFILED, |p| p.word), path.display()),
         None => "the experiment's [hardware], not profiled".to_owned(),
     };
     let mut caveats = changed(path, &manifest, &plan)?;
-    let (profile, why) = profile.map_or((None, None), |given| (Some(given.profile), given.changed));
+    let (profile, why) = profile.map_or((None, None), |given| (Some(given.costs), given.changed));
     caveats.extend(why.map(changed_profile));
     let tapes = Tapes { folder: path, manifest: &manifest, intact: args.intact };
     let compared = Compared { plan: &plan, tapes, runs: &runs, profile: profile.as_ref(), costs, caveats };
@@ -157,16 +166,16 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     }
     interrupt::keeps("all runs are kept", "foretoken validate DIR compares them");
     drop(watch);
-    let predicting = whole.as_ref().or(given.as_ref().map(|given| &given.profile)).expect("it is given or measured");
-    let device = &predicting.device;
-    let on = device.speed.as_ref().map_or(String::new(), |speed| format!(": {}, {speed}", device.name));
-    let costs = format!("profiled: {PROFILE}, of {}{on}", predicting.measured_at);
+    let made = || given.as_ref().map(|g| (g.word, g.made.clone())).expect("a profile is given or measured");
+    let (word, made) = whole.as_ref().map_or_else(made, |whole| (PROFILED, made_when(whole)));
+    let costs = format!("{word}: {PROFILE}, {made}");
     let mut manifest = Manifest::read(folder.path())?;
     // Nothing was killed: that the folder is complete is written when the comparison is.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changed(folder.path(), &manifest, &plan)?;
-    let compared = Compared { plan: &plan, tapes, runs: &runs, profile: whole.as_ref(), costs, caveats };
+    let predicting = whole.as_ref().map(pass_costs);
+    let compared = Compared { plan: &plan, tapes, runs: &runs, profile: predicting.as_ref(), costs, caveats };
     let validation = keep(&compared, &folder)?;
     let speed = Speed { cells: runs.entries.len() as u64, wall_s: begun.elapsed().as_secs_f64(), ..Speed::default() };
     folder.complete(&plan, &speed)?;
@@ -209,10 +218,14 @@ fn one_setting(plan: &Plan) -> Result<()> {
     .help("choose one: --set 'seeds=[1]', and a single value for what is swept"))
 }
 
-/// A profile that was made before.
+/// A profile that was made before, measured or calibrated.
 struct Given {
-    profile: Profile,
+    costs: PassCosts,
     text: String,
+    /// What it was: profiled or calibrated.
+    word: &'static str,
+    /// When, or of what, and where.
+    made: String,
     /// Why it may not be what was measured.
     changed: Option<String>,
 }
@@ -222,8 +235,32 @@ fn read_profile(path: &Path) -> Result<Given> {
         Problem::bad_input(format!("cannot read the profile: {e}")).help("`foretoken profile` makes a profile")
     })?;
     let name = path.display().to_string();
-    let (profile, changed) = (profiled::read(&name, &text)?, profiled::changed(&name, &text));
-    Ok(Given { profile, text, changed })
+    let changed = profiled::changed(&name, &text);
+    let (costs, word, made) = match profiled::read_either(&name, &text)? {
+        Either::Measured(p) => (pass_costs(&p), PROFILED, made_when(&p)),
+        Either::Calibrated(c) => {
+            let costs =
+                PassCosts { target: c.target.cost, draft: c.draft.cost, reads: c.context_reads, probes: c.probes };
+            (costs, "calibrated", format!("to runs on {}", c.server))
+        }
+    };
+    Ok(Given { costs, text, word, made, changed })
+}
+
+fn pass_costs(profile: &Profile) -> PassCosts {
+    let truth = Truth::default();
+    PassCosts {
+        target: profile.truth(Role::Target, truth),
+        draft: profile.truth(Role::Draft, truth),
+        reads: profile.reads(Role::Target, truth),
+        probes: vec![],
+    }
+}
+
+fn made_when(profile: &Profile) -> String {
+    let device = &profile.device;
+    let on = device.speed.as_ref().map_or(String::new(), |speed| format!(": {}, {speed}", device.name));
+    format!("of {}{on}", profile.measured_at)
 }
 
 /// The profile of the largest passes of an experiment: nothing else need be measured to predict it.

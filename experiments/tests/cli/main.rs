@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod browser;
+mod calibrate_live;
 mod capacity;
 mod commands;
 mod decide;

@@ -53,7 +53,7 @@ fn the_token_flow_is_that_of_the_device() {
     // A closed loop and an open one of each policy, each in two pieces.
     assert_eq!(validation["cells"].as_array().unwrap().len(), 3 * 2 + 2);
     assert_eq!(validation["counted"], json!([16, 16]));
-    assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 4 x 1 at "));
+    assert!(validation["rule"].as_str().unwrap().contains("whatever its runs say; probed: target 1 x 1 at "));
     // What the policies believed was measured before the runs; what predicts goes on from there.
     let measured =
         |name: &str| std::fs::read_to_string(place.path("out").join(name)).unwrap().matches("passes = ").count();

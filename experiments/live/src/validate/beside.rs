@@ -6,6 +6,7 @@ use super::numbers::Part;
 use super::simulate::Replay;
 use super::watch::Watched;
 use crate::serve::tape::{Tape, Told};
+use foretoken_run::setting::Setting;
 use foretoken_sim::live::{RecordedRounds, ReplayClock};
 use foretoken_sim::metrics::{Overload, Slo, overload_of};
 use foretoken_sim::{AcceptanceSource, Ending, Serving, Time};
@@ -36,6 +37,8 @@ pub struct Beside {
     pub modelled: Told,
     /// As recorded, with passes that take a little longer.
     pub nudged: Told,
+    /// As recorded, on costs that other live runs tell; `None` where none do.
+    pub learned: Option<Told>,
     /// The token flow with recorded acceptance against the live one.
     pub flow: Flow,
     /// What the recorded acceptance did not hold.
@@ -51,8 +54,8 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Simulates a piece, whose first request is the one of this number.
-    pub fn of(replay: &Replay, tapes: &[Tape], first: u32, slo: Slo) -> Beside {
+    /// Simulates a piece, whose first request is the one of this number; also with costs that were `learned` of other runs.
+    pub fn of(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> Beside {
         let (setting, tape) = (replay.setting, &tapes[0]);
         let model = Later { of: setting.acceptance(), first };
         let mut acceptance = RecordedRounds::new(setting.workload.len(), &model);
@@ -61,6 +64,7 @@ impl Beside {
         let misses = acceptance.misses();
         let nudged = replay.run(&acceptance, NUDGE);
         let modelled = replay.run(&model, 1.0);
+        let learned = learned.map(|costs| Replay { costs, ..*replay }.run(&acceptance, 1.0));
         let live: Vec<Told> = tapes.iter().map(Tape::told).collect();
         let seen = if tape.complete() { Time::MAX } else { tape.last() };
         Beside {
@@ -71,6 +75,7 @@ impl Beside {
             recorded: recorded.told,
             modelled: modelled.told,
             nudged: nudged.told,
+            learned: learned.map(|run| run.told),
             live,
             slo,
             own_tpot_s: setting.workload.slo_tpot_s.clone(),

@@ -26,10 +26,14 @@ pub struct Row {
     pub recorded: Option<f64>,
     /// Simulated with the modelled one.
     pub modelled: Option<f64>,
+    /// Simulated with the recorded acceptance, on costs that the live runs of the other cells tell.
+    pub learned: Option<f64>,
     /// Of `recorded` against the mean of the two.
     pub recorded_error: Option<f64>,
     /// Of `modelled`.
     pub modelled_error: Option<f64>,
+    /// Of `learned`.
+    pub learned_error: Option<f64>,
     /// Of one against the other, without sign: no prediction can be expected to do better.
     pub live_against_live: Option<f64>,
 }
@@ -67,6 +71,8 @@ pub struct CellReport {
     pub live_curves: Option<[Option<f64>; 2]>,
     /// By what kind of pass.
     pub regions: Vec<RegionError>,
+    /// The same, predicted by what the live runs of the other cells tell; empty where there are none.
+    pub learned_regions: Vec<RegionError>,
     /// What mean E2E becomes when all passes take 3 % longer, relative.
     pub e2e_sensitivity: Option<f64>,
     /// Did live runs fall behind their arrivals, more than half of the pieces? The first that did.
@@ -93,6 +99,8 @@ pub struct Comparison {
     pub parts: Vec<PartOf>,
     /// Their passes predicted one by one.
     pub passes: (Vec<RegionError>, Vec<Point>),
+    /// The same by the other cells' live runs.
+    pub learned_regions: Vec<RegionError>,
 }
 
 impl Comparison {
@@ -114,6 +122,7 @@ impl Comparison {
         let live: Vec<Numbers> = (0..parts).map(|part| self.pooled(move |p| p.live.get(part))).collect();
         let (by_record, by_model, by_nudge) =
             (self.pooled(|p| Some(&p.recorded)), self.pooled(|p| Some(&p.modelled)), self.pooled(|p| Some(&p.nudged)));
+        let by_others = self.pooled(|p| p.learned.as_ref());
         let samples: Vec<Samples> = (0..parts).map(|part| Samples::of(self.live(part).map(|t| &t.records))).collect();
         let simulated = Samples::of(recorded().map(|t| &t.records));
         let modelled = Samples::of(self.counted.iter().map(|p| &p.modelled.records));
@@ -151,7 +160,7 @@ impl Comparison {
             replay_parted: self.counted.iter().find_map(|p| p.replay_parted.clone()),
             flow: Flow::joined(self.counted.iter().map(|p| p.flow.clone())),
             missed: Missed::joined(self.counted.iter().map(|p| p.missed)),
-            rows: rows(&live, &by_record, &by_model),
+            rows: rows(&live, &by_record, &by_model, &by_others),
             distances: simulated.distances(&samples[0]),
             live_distances: samples.get(1).map(|other| other.distances(&samples[0])),
             curves: recorded_curves.error(&live_curves[0]),
@@ -166,6 +175,7 @@ impl Comparison {
             pieces: self.pieces,
             parts: self.parts,
             regions: self.passes.0,
+            learned_regions: self.learned_regions,
         };
         (report, drawn)
     }
@@ -184,16 +194,16 @@ fn host(tape: &Tape) -> HostTimes {
     clock.times()
 }
 
-fn rows(live: &[Numbers], recorded: &Numbers, modelled: &Numbers) -> Vec<Row> {
+fn rows(live: &[Numbers], recorded: &Numbers, modelled: &Numbers, learned: &Numbers) -> Vec<Row> {
     let row = |&(name, unit, get): &super::numbers::Quantity| {
         let all = live.iter().map(get).collect::<Option<Vec<f64>>>()?;
-        Some(row(name, unit, all, get(recorded), get(modelled)))
+        Some(row(name, unit, all, [get(recorded), get(modelled), get(learned)]))
     };
     QUANTITIES.iter().filter_map(row).collect()
 }
 
-/// A row from its values.
-pub fn row(name: &str, unit: Unit, live: Vec<f64>, recorded: Option<f64>, modelled: Option<f64>) -> Row {
+/// A row from its values; simulated: with the recorded acceptance, with the modelled one, and on what other runs tell of costs.
+pub fn row(name: &str, unit: Unit, live: Vec<f64>, [recorded, modelled, learned]: [Option<f64>; 3]) -> Row {
     let mean = live.iter().sum::<f64>() / live.len() as f64;
     let error = |value: Option<f64>| value.and_then(|v| unit.error(v, mean));
     let apart = match live.as_slice() {
@@ -208,8 +218,10 @@ pub fn row(name: &str, unit: Unit, live: Vec<f64>, recorded: Option<f64>, modell
         unit,
         recorded,
         modelled,
+        learned,
         recorded_error: error(recorded),
         modelled_error: error(modelled),
+        learned_error: error(learned),
         live_against_live: apart,
         live,
     }
@@ -228,10 +240,11 @@ mod tests {
 
     #[test]
     fn errors_are_against_the_mean_of_the_live_runs() {
-        let r = row("x", Unit::Seconds, vec![0.9, 1.1], Some(1.05), None);
+        let r = row("x", Unit::Seconds, vec![0.9, 1.1], [Some(1.05), None, Some(0.99)]);
         let close = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() < 1e-12;
         assert!(close(r.recorded_error, 0.05) && close(r.live_against_live, 0.2) && r.modelled_error.is_none());
-        let share = row("x", Unit::Share, vec![0.5], Some(0.45), Some(0.6));
+        assert!(close(r.learned_error, -0.01));
+        let share = row("x", Unit::Share, vec![0.5], [Some(0.45), Some(0.6), None]);
         assert!(close(share.recorded_error, -0.05) && close(share.modelled_error, 0.1));
         assert_eq!(share.live_against_live, None);
     }

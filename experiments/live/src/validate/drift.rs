@@ -1,17 +1,12 @@
 //! What became of the machine's speed from piece to piece: each piece's probes beside the typical probe of the whole run.
 
-use super::probe::Probe;
+use super::probe::{Probe, by_pass};
 use foretoken_profiler::median;
 use serde::{Deserialize, Serialize};
 
 /// The typical probe of a run: of each probed pass the median over all probes.
 pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
-    let mut of: Vec<Vec<f64>> = Vec::new();
-    for probe in probes {
-        of.resize(of.len().max(probe.seconds.len()), Vec::new());
-        of.iter_mut().zip(&probe.seconds).for_each(|(all, &seconds)| all.push(seconds));
-    }
-    of.into_iter().map(median).collect()
+    by_pass(probes).into_iter().map(median).collect()
 }
 
 /// How much longer passes took in a piece than in the typical probe, relative: the mean over the probed passes of the median over

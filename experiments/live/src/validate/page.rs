@@ -25,6 +25,11 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     facts.extend(pieces(v).into_iter().map(|(name, line)| (name.to_owned(), line)));
     facts.extend([
         ("an error is".into(), "simulated over the mean of the live runs, minus 1; of shares the difference".into()),
+        (
+            "at which pace".into(),
+            "a piece is predicted with passes as much longer or shorter as its probes were than is usual in the run, or in the runs that a calibration was fitted to"
+                .into(),
+        ),
         ("live / live".into(), "one live run against the other: no prediction can be expected to do better".into()),
     ]);
     lead.push(Part::Facts(facts));
@@ -129,7 +134,7 @@ fn ranking(r: &Ranked) -> String {
     )
 }
 
-fn heads(first: &str) -> [(&str, &str); 7] {
+fn heads(first: &str) -> [(&str, &str); 8] {
     [
         (first, ""),
         ("live", "mean of the live runs"),
@@ -137,13 +142,18 @@ fn heads(first: &str) -> [(&str, &str); 7] {
         ("modelled", "simulated with the experiment's acceptance"),
         ("error, recorded", ""),
         ("error, modelled", ""),
+        (
+            "error, other runs",
+            "with the recorded acceptance, on costs fitted to the passes of the other cells' live runs alone",
+        ),
         ("live / live", "one live run against the other"),
     ]
 }
 
 fn numbers(name: &str, row: &Numbers) -> Row {
     let mean = row.live.iter().sum::<f64>() / row.live.len() as f64;
-    let by = [Some(mean), row.recorded, row.modelled, row.recorded_error, row.modelled_error, row.live_against_live];
+    let errors = [row.recorded_error, row.modelled_error, row.learned_error, row.live_against_live];
+    let by = [Some(mean), row.recorded, row.modelled].into_iter().chain(errors);
     let texts = cells(name, row).into_iter().skip(1);
     let value = |(text, by): (String, Option<f64>)| by.map_or_else(Value::none, |by| Value::number(by, text));
     Row::of(std::iter::once(Value::text(name)).chain(texts.zip(by).map(value)))
@@ -221,6 +231,10 @@ fn passes(v: &Validation, figures: &[Figure]) -> Section {
     let each: Vec<_> = each.iter().map(|(name, regions)| (name.clone(), regions.as_slice())).collect();
     shown(&mut section, figures, &[("steps.svg", "Draft and target passes of a step together.")]);
     section.parts.push(together);
+    if !v.learned_regions.is_empty() {
+        let caption = "The same, each run predicted by the live runs of the other cells: what no profile of single passes can know is in it";
+        section.parts.push(kinds(caption, &[("all".to_owned(), &v.learned_regions)]));
+    }
     section
         .parts
         .push(Part::More { title: "Errors by kind of pass, run by run".into(), parts: vec![kinds("", &each)] });

@@ -31,27 +31,38 @@ pub struct Probe {
 
 /// Probes of a piece: before, between and after its live parts.
 pub const PROBES: usize = 3;
-/// Time for each probed pass in a probe. What is run before a pass, as a profile does, counts.
-const EACH: Duration = Duration::from_millis(20);
+/// Time for each probed pass in a probe. What is run before a pass, as a profile does, counts. Beside other tenants of a cache, the
+/// median of 20 ms of passes is off by 6 % from that of the seconds around it, of a quarter of a second by 4 %.
+const EACH: Duration = Duration::from_millis(80);
 /// Each pass is timed at least so often, since a median of fewer is not safe from two that are interrupted; and at most so often.
-const TIMES: (usize, usize) = (5, 100);
+const TIMES: (usize, usize) = (5, 400);
+/// Passes of one kind in a row, behind one that is not counted: as in a profile's visits.
+const IN_A_ROW: usize = 3;
 /// New tokens of a request in the verify pass that is probed: three drafts and the one before them.
 const VERIFIED: u32 = 4;
 
-/// What is probed: of the shapes that a profile measures, those nearest to a decode and a verify pass of `requests` requests with
-/// `context` tokens each, and to a draft's decode pass.
+/// What is probed: of the shapes that a profile measures, those nearest to a decode pass of one request with `context` tokens, to a
+/// decode and a verify pass of `requests` of them, and to a draft's decode pass.
 pub fn probed(setup: &Setup, requests: u32, context: u32) -> Vec<Probed> {
-    let nearest = |role: Role, kind: Kind, new: u32| {
+    let nearest = |role: Role, kind: Kind, requests: u32, new: u32| {
         let room = if role == Role::Target { &setup.target_room } else { &setup.draft_room };
         let shapes = grid(role, room, setup.density).into_iter().filter(|s| s.kind == kind);
         let off = |s: &Shape| (s.requests.abs_diff(requests), s.new.abs_diff(new), s.context.abs_diff(context));
         Some(Probed { role, shape: shapes.min_by_key(off)? })
     };
-    let decode = |role| nearest(role, Kind::Decode, 1);
-    [decode(Role::Target), nearest(Role::Target, Kind::Verify, VERIFIED), decode(Role::Draft)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        nearest(Role::Target, Kind::Decode, 1, 1),
+        nearest(Role::Target, Kind::Decode, requests, 1),
+        nearest(Role::Target, Kind::Verify, requests, VERIFIED),
+        nearest(Role::Draft, Kind::Decode, requests, 1),
+    ];
+    let mut once: Vec<Probed> = Vec::new();
+    for probed in all.into_iter().flatten() {
+        if !once.contains(&probed) {
+            once.push(probed);
+        }
+    }
+    once
 }
 
 /// Probes a machine.
@@ -63,21 +74,32 @@ pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed
 
 /// The passes in turn, so that each sees the same moments: next is always the one that has had the least time.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
-    // Not timed: what ran before has left its own in the caches.
-    for p in probed {
-        passes.time(p.role, &p.shape)?;
-    }
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];
     let wanted =
         |(spent, seconds): &(Duration, Vec<f64>)| seconds.len() < TIMES.0 || (seconds.len() < TIMES.1 && *spent < EACH);
     while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
-        let begun = Instant::now();
-        let took = passes.time(probed[at].role, &probed[at].shape)?;
-        // A clock too coarse for the pass must not give a time of zero, of which there is no share.
-        all[at].1.push(took.as_secs_f64().max(1e-9));
-        all[at].0 += begun.elapsed().max(took);
+        let (begun, Probed { role, shape }) = (Instant::now(), probed[at]);
+        // Not counted: what ran before has left its own in the caches.
+        let mut spent = passes.time(role, &shape)?;
+        for _ in 0..IN_A_ROW {
+            let took = passes.time(role, &shape)?;
+            spent += took;
+            // A clock too coarse for the pass must not give a time of zero, of which there is no share.
+            all[at].1.push(took.as_secs_f64().max(1e-9));
+        }
+        all[at].0 += begun.elapsed().max(spent);
     }
     Ok(Probe { seconds: all.into_iter().map(|(_, seconds)| median(seconds)).collect() })
+}
+
+/// What each probed pass took, probe by probe.
+pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>> {
+    let mut of: Vec<Vec<f64>> = Vec::new();
+    for probe in probes {
+        of.resize(of.len().max(probe.seconds.len()), Vec::new());
+        of.iter_mut().zip(&probe.seconds).for_each(|(all, &seconds)| all.push(seconds));
+    }
+    of
 }
 
 /// By how much the machine's speed differed between the probes of a piece: of the pass for which it is most, the longest median
@@ -154,9 +176,11 @@ mod tests {
     fn what_is_probed_is_near_what_is_served_and_fits() {
         let all = probed(&setup(), 8, 200);
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["target 8 x 1 at 256", "target 8 x 4 at 64", "draft 8 x 1 at 256"]);
+        assert_eq!(said, ["target 1 x 1 at 256", "target 8 x 1 at 256", "target 8 x 4 at 64", "draft 8 x 1 at 256"]);
         let few = probed(&setup(), 3, 10);
-        assert_eq!((few[0].shape.requests, few[0].shape.context), (2, 16));
+        assert_eq!((few[1].shape.requests, few[1].shape.context), (2, 16));
+        // One client: what is the same is probed once.
+        assert_eq!(probed(&setup(), 1, 200).len(), 3);
     }
 
     /// A machine of constant speed that is interrupted at some of its passes.
@@ -180,7 +204,8 @@ mod tests {
         let all = probed(&setup(), 8, 200);
         let mut machine = Interrupted { passes: 0, luck: Luck::new(1, Stream::Noise, 0) };
         let found = timed(&mut machine, &all).unwrap();
-        assert_eq!(found.seconds, [1e-3, 1e-3, 1e-4]);
-        assert!(machine.passes >= 3 * (1 + TIMES.0) && machine.passes <= 3 * (1 + TIMES.1), "{}", machine.passes);
+        assert_eq!(found.seconds, [1e-3, 1e-3, 1e-3, 1e-4]);
+        // With those that are not counted.
+        assert!(machine.passes >= 4 * (2 + TIMES.0) && machine.passes <= 4 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

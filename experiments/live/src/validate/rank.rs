@@ -33,8 +33,12 @@ pub fn speedups(found: &[&Found], spec: &ValidateSpec) -> Vec<Service> {
         let own = f.cell.row(E2E)?;
         let live = base.live.iter().zip(&own.live).map(|(b, o)| b / o).collect();
         let simulated = |b: Option<f64>, o: Option<f64>| b.zip(o).map(|(b, o)| b / o);
-        let (recorded, modelled) = (simulated(base.recorded, own.recorded), simulated(base.modelled, own.modelled));
-        let rate = compare::row("speedup", Unit::Plain, live, recorded, modelled);
+        let all = [
+            simulated(base.recorded, own.recorded),
+            simulated(base.modelled, own.modelled),
+            simulated(base.learned, own.learned),
+        ];
+        let rate = compare::row("speedup", Unit::Plain, live, all);
         Some(Service { policy: f.cell.policy.clone(), rate })
     };
     common.iter().filter_map(over).collect()
@@ -50,7 +54,8 @@ pub fn service(policy: &str, pieces: &[Beside], clients: u32) -> Option<Service>
     let live = (0..parts).map(live).collect::<Option<Vec<f64>>>()?;
     let recorded = pooled(&mut pieces.iter().map(|p| &p.recorded));
     let modelled = pooled(&mut pieces.iter().map(|p| &p.modelled));
-    let rate = compare::row("service rate", Unit::Plain, live, recorded, modelled);
+    let learned = pooled(&mut pieces.iter().filter_map(|p| p.learned.as_ref()));
+    let rate = compare::row("service rate", Unit::Plain, live, [recorded, modelled, learned]);
     Some(Service { policy: policy.to_owned(), rate })
 }
 

@@ -1,7 +1,9 @@
 //! How far predicted passes are from measured ones, by what kind of pass it is. Each live pass is predicted with its own shape:
 //! no schedule, no acceptance, nothing but the profile.
 
+use super::pace::{Pace, Paced};
 use crate::serve::tape::{Tape, passes, span};
+use foretoken_profiler::Role;
 use foretoken_sim::live::StepTrace;
 use foretoken_sim::{ContextReads, LatencyModel, PassShape, Time};
 use serde::{Deserialize, Serialize};
@@ -67,16 +69,18 @@ pub struct RegionError {
 /// A predicted pass beside the measured one, seconds: what a scatter shows.
 pub type Point = (f64, f64);
 
-/// The errors by region of these recordings together, and every step's passes: (measured, predicted).
+/// The errors by region of these recordings together, each made at its pace, by models of (draft, target) passes; and every step's
+/// passes: (measured, predicted).
 pub fn regions<'a>(
-    tapes: impl IntoIterator<Item = &'a Tape>,
-    draft: &dyn LatencyModel,
-    target: &dyn LatencyModel,
+    tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
+    (draft, target): (&dyn LatencyModel, &dyn LatencyModel),
     reads: ContextReads,
 ) -> (Vec<RegionError>, Vec<Point>) {
     let mut sums = [Sum::default(); Region::ALL.len()];
     let mut points = Vec::new();
-    for tape in tapes {
+    for (tape, pace) in tapes {
+        let paced = |model, role| Paced { model, role, pace, slower: 1.0 };
+        let (draft, target) = (paced(draft, Role::Draft), paced(target, Role::Target));
         let mut last_end = Time::ZERO;
         for step in &tape.steps {
             let Some(of) = passes(step, last_end) else { continue };
@@ -197,7 +201,9 @@ mod tests {
         let tape = Tape { head, steps, end: End::Cut(cut) };
         let draft = Linear::new(Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 11e-6 });
         let target = Linear::new(Coefficients { alpha_s: 1e-6, gamma_s: 20e-6, delta_s: 0.0 });
-        let (found, points) = regions([&tape], &draft, &target, ContextReads::Once);
+        let usual = Pace::default();
+        let models: (&dyn LatencyModel, &dyn LatencyModel) = (&draft, &target);
+        let (found, points) = regions([(&tape, &usual)], models, ContextReads::Once);
         assert_eq!(
             found.iter().map(|r| (r.region, r.passes)).collect::<Vec<_>>(),
             [(Region::Verify, 1), (Region::Draft, 2)]
@@ -207,7 +213,7 @@ mod tests {
         assert!(close(found[1].error, 0.1) && close(found[1].mean_absolute_error, 0.1), "{found:?}");
         assert!(close(points[0].0, 120e-6) && close(points[0].1, 92e-6), "{points:?}");
         // Twice as much of the same is as wrong, and so are two cells of it.
-        let (twice, _) = regions([&tape, &tape], &draft, &target, ContextReads::Once);
+        let (twice, _) = regions([(&tape, &usual); 2], models, ContextReads::Once);
         assert_eq!((twice[0].passes, twice[1].passes), (2, 4));
         let cells = together([&found[..], &found]);
         for (one, two) in found.iter().zip(twice.iter().zip(&cells)).map(|(one, (a, b))| (one, [a, b])) {
@@ -217,7 +223,7 @@ mod tests {
             );
         }
         // Read once a position: 10, 11 and 12 tokens.
-        let (found, _) = regions([&tape], &draft, &target, ContextReads::PerPosition);
+        let (found, _) = regions([(&tape, &usual)], models, ContextReads::PerPosition);
         assert!(close(found[0].predicted_s, 93e-6), "{found:?}");
     }
 }

@@ -4,26 +4,29 @@ use super::beside::Beside;
 use super::compare::{CellReport, Comparison};
 use super::drift::{Drift, typical};
 use super::flow;
-use super::gather::Gather;
+use super::gather::{Counted, Gather};
+use super::others::Others;
+use super::pace::{Pace, paces, usual_of};
 use super::rank::{Found, rankings, service, speedups};
 use super::regions::{RegionError, regions, together};
 use super::repeats::{Repeats, repeats};
 use super::runs::{Load, RunEntry, Runs, Standing};
 use super::simulate::{Replay, requests_of};
 use super::standing::{self, PieceReport, Undecided};
-use super::tapes::{PartOf, Tapes};
+use super::tapes::Tapes;
 use super::verdict::{self, Check, Ranked, Service};
-use crate::serve::tape::Tape;
-use foretoken_profiler::Profile;
+use foretoken_profiler::ProbedPass;
 use foretoken_report::ValidatedRun;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_sim::ContextReads;
+use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 
 /// The version of `validation.json`.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +64,8 @@ pub struct Validation {
     pub undecided: Vec<Undecided>,
     /// By what kind of pass, over all cells.
     pub regions: Vec<RegionError>,
+    /// The same, each cell predicted by what the live runs of the others tell.
+    pub learned_regions: Vec<RegionError>,
     /// Every bound.
     pub checks: Vec<Check>,
     /// What to know before believing it.
@@ -79,6 +84,19 @@ impl Validation {
     }
 }
 
+/// What passes cost, of whatever kind of profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassCosts {
+    /// Of the target.
+    pub target: LatencySpec,
+    /// Of the draft.
+    pub draft: LatencySpec,
+    /// How the target's counts the context of a verify pass.
+    pub reads: ContextReads,
+    /// How fast the machine was that they are of; empty where it is the one of the runs.
+    pub probes: Vec<ProbedPass>,
+}
+
 /// What is compared.
 pub struct Compared<'a> {
     /// The experiment, the baseline first.
@@ -88,7 +106,7 @@ pub struct Compared<'a> {
     /// The runs.
     pub runs: &'a Runs,
     /// What predicts passes instead of the experiment's costs.
-    pub profile: Option<&'a Profile>,
+    pub profile: Option<&'a PassCosts>,
     /// What predicts passes, in words.
     pub costs: String,
     /// What limits the verdict beside parts of runs.
@@ -103,15 +121,19 @@ impl Compared<'_> {
         let (mut found, mut drawn, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
         let (mut device, mut notes, mut gather) = (String::new(), Vec::new(), Gather::from(&self.tapes));
         let typical = typical(self.runs.probes());
-        for entry in &self.runs.entries {
-            let pieces = standing::of(self.runs, entry, spec.tolerance.steady, &typical);
+        let pieces = |entry: &RunEntry| standing::of(self.runs, entry, spec.tolerance.steady, &typical);
+        let all: Vec<Vec<PieceReport>> = self.runs.entries.iter().map(pieces).collect();
+        let usual = usual_of(self.runs, self.profile.map_or(&[], |profile| &profile.probes));
+        let paces = paces(self.runs, &usual);
+        let others = Others::of(&self.tapes, &all, &paces)?;
+        for (at, (entry, pieces)) in self.runs.entries.iter().zip(all).enumerate() {
             let (counted, parts) = gather.of(&pieces)?;
             let Some((_, first)) = counted.first() else {
                 undecided.extend(self.undecided(entry, pieces));
                 continue;
             };
             first[0].head.device.clone_into(&mut device);
-            let (one, drawn_of_it) = self.cell(entry, pieces, counted, parts)?;
+            let (one, drawn_of_it) = self.cell(entry, pieces, (counted, parts), (&paces[at], others.than(at)))?;
             notes.extend(remarks(&one.cell));
             if one.rate.is_none() && matches!(entry.load, Load::Closed(_)) {
                 notes.push(format!("{}: its closed loop is too short to rank by", one.cell.policy));
@@ -154,6 +176,7 @@ impl Compared<'_> {
             drift: standing::range(pieces()),
             repeats: repeats(&cells, &undecided, &spec.loads),
             regions: together(cells.iter().map(|c| c.regions.as_slice())),
+            learned_regions: together(cells.iter().map(|c| c.learned_regions.as_slice())),
             service,
             speedups: speedups.into_iter().flat_map(|(_, all)| all).collect(),
             rankings,
@@ -210,8 +233,8 @@ impl Compared<'_> {
         &self,
         entry: &RunEntry,
         pieces: Vec<PieceReport>,
-        counted: Vec<(usize, Vec<Tape>)>,
-        parts: Vec<PartOf>,
+        (counted, parts): Counted,
+        (paces, by_others): (&[Pace], Option<(LatencySpec, LatencySpec)>),
     ) -> Result<(Found, ValidatedRun)> {
         let (Some(variant), Some(&seed), Some(entrant)) = (
             self.plan.variants.get(entry.variant),
@@ -225,9 +248,15 @@ impl Compared<'_> {
         let mut setting = Setting::new(variant, seed)?;
         // What predicts passes may know more than policies were told before the runs.
         let mut costs = Setting::new(variant, seed)?;
-        if let Some(profile) = self.profile {
-            costs.set_costs(profile);
+        if let Some(PassCosts { target, draft, reads, .. }) = self.profile {
+            costs.set_costs((target, draft), *reads);
         }
+        let learned = by_others.map(|(target, draft)| {
+            let mut costs = Setting::new(variant, seed)?;
+            costs.set_costs((&target, &draft), ContextReads::Once);
+            Ok::<Setting, Box<Problem>>(costs)
+        });
+        let learned = learned.transpose()?;
         let own = setting.workload.clone();
         let mut beside = Vec::new();
         for (n, tapes) in &counted {
@@ -236,11 +265,14 @@ impl Compared<'_> {
             setting.set_arrivals(head.arrivals());
             let bound = Some(head.slo_tpot_s).filter(|s| s.is_finite());
             let slo = Slo { tpot_s: bound, ..setting.slo(None) };
-            let replay = Replay { setting: &setting, costs: &costs, head, spec: &entrant.spec };
-            beside.push(Beside::of(&replay, tapes, first, slo));
+            let replay = Replay { setting: &setting, costs: &costs, pace: &paces[*n], head, spec: &entrant.spec };
+            beside.push(Beside::of(&replay, learned.as_ref(), tapes, first, slo));
         }
-        let (draft, target) = costs.costs();
-        let passes = regions(counted.iter().flat_map(|(_, tapes)| tapes), draft, target, costs.reads().0);
+        let by = |costs: &Setting| {
+            let tapes = counted.iter().flat_map(|(n, tapes)| tapes.iter().map(|tape| (tape, &paces[*n])));
+            regions(tapes, costs.costs(), costs.reads().0)
+        };
+        let (passes, learned_regions) = (by(&costs), learned.as_ref().map(by).unwrap_or_default().0);
         let rate = match entry.load {
             Load::Closed(clients) => service(&entrant.spec.label(), &beside, clients),
             _ => None,
@@ -253,6 +285,7 @@ impl Compared<'_> {
             tapes: counted.into_iter().map(|(_, tapes)| tapes).collect(),
             parts,
             passes,
+            learned_regions,
         };
         let (cell, drawn) = comparison.report();
         Ok((Found { entry: entry.clone(), cell, rate }, drawn))

@@ -1,21 +1,26 @@
 //! What a live run did, done again on the event clock.
 
+use super::pace::{Pace, Paced};
 use super::watch::Watched;
 use crate::serve::tape::{Head, Told, retell};
 use foretoken_policies::PolicySpec;
+use foretoken_profiler::Role;
 use foretoken_run::setting::Setting;
 use foretoken_sim::event_clock::{EventClock, World};
 use foretoken_sim::executor::DecisionTime;
 use foretoken_sim::live::StepTrace;
-use foretoken_sim::{AcceptanceSource, LatencyModel, Outcome, PassShape, Request, Serving, SpecPolicy, Time, Workload};
+use foretoken_sim::{AcceptanceSource, Outcome, Request, Serving, SpecPolicy, Time, Workload};
 use std::sync::atomic::AtomicBool;
 
 /// What a simulation of a live run takes over from it, and what it predicts with.
+#[derive(Clone, Copy)]
 pub struct Replay<'a> {
     /// The world: engine and belief, with the live run's requests.
     pub setting: &'a Setting,
     /// The world whose costs predict.
     pub costs: &'a Setting,
+    /// How fast the machine was meanwhile.
+    pub pace: &'a Pace,
     /// The live run's beginning.
     pub head: &'a Head,
     /// Who decides.
@@ -38,7 +43,8 @@ impl Replay<'_> {
         let plain = policy.is_none();
         let config = setting.engine(!plain);
         let (draft, target) = self.costs.costs();
-        let (draft, target) = (Slower(draft, slower), Slower(target, slower));
+        let paced = |model, role| Paced { model, role, pace: self.pace, slower };
+        let (draft, target) = (paced(draft, Role::Draft), paced(target, Role::Target));
         let (context_reads, drafting, noise_cv) = self.costs.reads();
         let world = World {
             draft: &draft,
@@ -89,16 +95,4 @@ pub fn requests_of(head: &Head, own: &Workload, first: u32) -> Workload {
     workload.recordings.clone_from(&own.recordings);
     workload.hazards.clone_from(&own.hazards);
     workload
-}
-
-/// A latency model times a factor.
-struct Slower<'a>(&'a dyn LatencyModel, f64);
-
-impl LatencyModel for Slower<'_> {
-    fn pass(&self, shape: PassShape) -> Time {
-        match self.1 {
-            1.0 => self.0.pass(shape),
-            factor => Time::from_s(self.0.pass(shape).as_s() * factor),
-        }
-    }
 }

@@ -20,10 +20,24 @@ pub fn render(v: &Validation) -> String {
         let _ = writeln!(out, "{name}: {line}");
     });
     out.push_str("errors: simulated over the mean of the live runs - 1; live: one live run against the other\n");
+    out.push_str(
+        "other runs: with the recorded acceptance, on costs fitted to the passes of the other cells' live runs alone\n",
+    );
+    out.push_str(
+        "pace: a piece is predicted with passes as much longer or shorter as its probes were than is usual in the run, or in the runs that a \
+         calibration was fitted to\n",
+    );
     out.push_str("kinds of pass: a profile charges a prompt with what the passes after it lose; live, those take longer themselves\n");
     rates(v, &mut out);
     if !v.regions.is_empty() {
         let _ = write!(out, "\nkinds of pass, all cells together\n{}", kinds(&v.regions));
+    }
+    if !v.learned_regions.is_empty() {
+        let _ = write!(
+            out,
+            "\nthe same, each cell predicted by the live runs of the other cells\n{}",
+            kinds(&v.learned_regions)
+        );
     }
     for cell in &v.cells {
         let _ = write!(out, "\n{}", cell_text(cell));
@@ -73,7 +87,7 @@ fn rates(v: &Validation, out: &mut String) {
         if all.is_empty() {
             continue;
         }
-        let mut t = table(&[title, "live", "recorded", "modelled", "error", "modelled", "live"]);
+        let mut t = table(&[title, "live", "recorded", "modelled", "error", "modelled", "other runs", "live"]);
         for s in all {
             t.add_row(cells(&s.policy, &s.rate));
         }
@@ -99,7 +113,7 @@ fn cell_text(c: &CellReport) -> String {
     if let Some(o) = &c.overload {
         let _ = writeln!(out, "  {o}");
     }
-    let mut t = table(&["", "live", "recorded", "modelled", "error", "modelled", "live"]);
+    let mut t = table(&["", "live", "recorded", "modelled", "error", "modelled", "other runs", "live"]);
     for row in &c.rows {
         t.add_row(cells(&row.quantity, row));
     }
@@ -172,7 +186,7 @@ fn verdict(v: &Validation) -> String {
     out
 }
 
-/// A row's numbers as text: name, live, simulated twice, errors of both, live against live.
+/// A row's numbers as text: name, live, simulated twice, errors of both, that on what other runs tell of costs, live against live.
 pub fn cells(name: &str, row: &Row) -> Vec<String> {
     let value = |x: f64| match row.unit {
         Unit::Seconds => format!("{:.3} ms", x * 1e3),
@@ -189,6 +203,7 @@ pub fn cells(name: &str, row: &Row) -> Vec<String> {
         some(row.modelled),
         error(row.recorded_error),
         error(row.modelled_error),
+        error(row.learned_error),
         row.live_against_live.map_or("-".to_owned(), percent),
     ]
 }

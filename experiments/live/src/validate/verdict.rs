@@ -127,7 +127,7 @@ mod tests {
 
     fn cell(share: f64, tpot: f64, e2e: f64, completed: f64) -> CellReport {
         let rows = [("TPOT, mean", tpot), ("E2E, mean", e2e), ("completed requests/s", completed)];
-        let rows = rows.map(|(name, error)| row(name, Unit::Seconds, vec![1.0, 1.0], Some(1.0 + error), None));
+        let rows = rows.map(|(name, error)| row(name, Unit::Seconds, vec![1.0, 1.0], [Some(1.0 + error), None, None]));
         CellReport {
             policy: "fixed-3".into(),
             load: format!("{share}"),
@@ -143,6 +143,7 @@ mod tests {
             live_distances: None,
             curves: [None; 2],
             live_curves: None,
+            learned_regions: vec![],
             regions: vec![],
             e2e_sensitivity: None,
             overload: None,
@@ -176,7 +177,7 @@ mod tests {
     fn rankings_ignore_what_two_live_runs_differ_by() {
         let value = |name: &str, live: [f64; 2], simulated: f64| Service {
             policy: name.to_owned(),
-            rate: row("x", Unit::Plain, live.to_vec(), Some(simulated), None),
+            rate: row("x", Unit::Plain, live.to_vec(), [Some(simulated), None, None]),
         };
         let near = rank("x", &[value("a", [1.0, 1.1], 1.06), value("b", [1.08, 1.08], 1.0)]).unwrap();
         assert!(near.noise > 0.09 && near.pairs.disagree == 0 && near.tau.is_none());

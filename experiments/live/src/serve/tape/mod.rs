@@ -4,7 +4,7 @@ mod facts;
 mod file;
 mod retell;
 
-pub use facts::{passes, span};
+pub use facts::{Pass, passes, span};
 pub use file::{TapeError, TapeWriter, read_intact, read_tape};
 pub use retell::{Told, retell};
 

@@ -1,0 +1,206 @@
+//! What live runs tell of costs: each of their passes was timed, and what it ran over is known.
+//!
+//! Beside a profile this knows how passes follow each other in serving, and only the shapes that were served.
+
+use crate::serve::tape::{Pass, Tape, passes, span};
+use foretoken_profiler::{
+    CALIBRATED_VERSION, Calibrated, CalibratedModel, FitError, ProbedPass, Role, Served, ServedPass,
+};
+use foretoken_sim::latency::LatencySpec;
+use foretoken_sim::{Coefficients, ContextReads, Time};
+use std::collections::BTreeSet;
+
+/// A draft that never ran.
+const FREE: LatencySpec = LatencySpec::Linear(Coefficients::FREE);
+
+/// The passes of live runs.
+#[derive(Clone, Debug, Default)]
+pub struct Learned {
+    /// The target's.
+    pub target: Served,
+    /// The draft's.
+    pub draft: Served,
+    /// Host time between the passes of a step, summed over steps; and how many these are.
+    host: (f64, u64),
+    /// Longest drafts of steps.
+    lengths: BTreeSet<u32>,
+}
+
+impl Learned {
+    /// Those of another run, during which passes of so many tokens took so many times as long as usual.
+    pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
+        let mut last_end = Time::ZERO;
+        for step in &tape.steps {
+            let Some(of) = passes(step, last_end) else { continue };
+            last_end = span(step).map_or(last_end, |(_, end)| end);
+            let requests = (step.rounds.len() + step.chunks.len()) as u64;
+            let served = |role, pass: Pass, prompts: bool| ServedPass {
+                shape: pass.shape,
+                requests,
+                prompts,
+                seconds: pass.time.as_s() / longer(role, pass.shape.batched),
+            };
+            let with_prompts = step.chunks.iter().any(|c| c.draft_tokens > 0);
+            for (i, pass) in of.draft.iter().enumerate() {
+                self.draft.add(served(Role::Draft, *pass, i == 0 && with_prompts));
+            }
+            self.target.add(served(Role::Target, of.target, !step.chunks.is_empty()));
+            self.host = (self.host.0 + of.host.as_s(), self.host.1 + 1);
+            self.lengths.extend(step.rounds.iter().map(|r| r.drafted).max());
+        }
+    }
+
+    /// All that others know, too.
+    pub fn extend(&mut self, other: &Learned) {
+        self.target.extend(&other.target);
+        self.draft.extend(&other.draft);
+        self.host = (self.host.0 + other.host.0, self.host.1 + other.host.1);
+        self.lengths.extend(&other.lengths);
+    }
+
+    /// Steps of the runs.
+    pub fn steps(&self) -> u64 {
+        self.host.1
+    }
+
+    /// What passes of (target, draft) take, context counted once. A draft that never ran costs nothing; `None` without a step.
+    pub fn costs(&self) -> Option<(LatencySpec, LatencySpec)> {
+        let spec = |served: &Served| served.table().map(LatencySpec::Measured);
+        Some((spec(&self.target)?, spec(&self.draft).unwrap_or(FREE)))
+    }
+
+    /// A profile of what was served. `device` is what served, in words; `probes` how fast it was.
+    ///
+    /// # Errors
+    /// Too few passes for the line that policies believe.
+    pub fn calibrated(&self, device: String, probes: Vec<ProbedPass>) -> Result<Calibrated, FitError> {
+        let model = |served: &Served| -> Result<CalibratedModel, FitError> {
+            let cost = served.table().ok_or(FitError::TooFew(0))?;
+            Ok(CalibratedModel { cost: LatencySpec::Measured(cost), belief: served.line()?, range: served.range() })
+        };
+        let drafted = !self.draft.is_empty();
+        let mut warnings = Vec::new();
+        if !drafted {
+            warnings
+                .push("nothing was drafted in these runs: what drafts cost is not known, and counts as nothing".into());
+        }
+        let free = || CalibratedModel { cost: FREE, belief: Coefficients::FREE, range: self.draft.range() };
+        Ok(Calibrated {
+            calibrated_version: CALIBRATED_VERSION,
+            foretoken: env!("CARGO_PKG_VERSION").into(),
+            server: device,
+            warnings,
+            step_overhead_s: self.host.0 / self.host.1.max(1) as f64,
+            noise_cv: self.target.noise_cv(),
+            draft_lengths: self.lengths.iter().copied().collect(),
+            separated: drafted,
+            context_reads: ContextReads::Once,
+            probes,
+            target: model(&self.target)?,
+            draft: if drafted { model(&self.draft)? } else { free() },
+        })
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! Recordings of runs on a machine of known speed.
+
+    use crate::serve::tape::{End, Head, Tail, Tape, TapeEnding};
+    use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
+    use foretoken_sim::{Arrivals, Luck, PassShape, Stream, Time, Workload};
+
+    /// Seconds of a target pass, and of a draft pass.
+    pub fn law(shape: PassShape) -> (f64, f64) {
+        let (b, c) = (shape.batched as f64, shape.context as f64);
+        (2e-4 + 4e-5 * b + 1e-7 * c, 1e-5 + 5e-6 * b + 1e-8 * c)
+    }
+
+    /// So many steps of 1 to 8 requests that drafted up to `drafts` tokens, on a machine `slower` times as slow.
+    pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
+        let luck = Luck::new(seed, Stream::Profile, 3);
+        let mut now = 0.0;
+        let mut mark = |kind, shape: PassShape, seconds: f64| {
+            let begin = Time::from_s(now);
+            now += slower * seconds;
+            Mark { kind, begin, end: Time::from_s(now), device: Time::ZERO, shape }
+        };
+        let none = PassShape::default();
+        let step = |i: u64| {
+            let (n, context) = (1 + luck.bits(3 * i) % 8, 20 + luck.bits(3 * i + 1) % 400);
+            let drafted = if drafts == 0 { 0 } else { luck.bits(3 * i + 2) % (drafts + 1) };
+            let shape = |new: u64| PassShape { batched: n * new, context: n * context, pairs: n * new * context };
+            let mut marks = vec![mark(MarkKind::Round, none, 0.0)];
+            marks.extend((1..=drafted).map(|d| mark(MarkKind::Draft(d as u32), shape(1), law(shape(1)).1)));
+            marks.push(mark(MarkKind::Verify, shape(1 + drafted), law(shape(1 + drafted)).0));
+            let round = |request| Round {
+                request,
+                start: 1,
+                context: context as u32,
+                drafted: drafted as u32,
+                verified: drafted as u32,
+                accepted: 0,
+                nodes: 0,
+            };
+            StepTrace { step: i, marks, rounds: (0..n as u32).map(round).collect(), ..StepTrace::default() }
+        };
+        let head = Head::new("a policy".into(), 1, "a test".into(), Arrivals::Open, &Workload::default());
+        let end = End::Tail(Tail { ending: TapeEnding::Done, rejected: vec![] });
+        Tape { head, steps: (0..steps).map(step).collect(), end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{law, tape};
+    use super::*;
+    use foretoken_sim::PassShape;
+
+    #[test]
+    fn a_run_tells_what_passes_of_another_take() {
+        let mut learned = Learned::default();
+        learned.add(&tape(1, 4000, 4, 1.0), |_, _| 1.0);
+        assert_eq!(learned.steps(), 4000);
+        let profile = learned.calibrated("a test".into(), vec![]).unwrap();
+        assert_eq!(profile.check(), Ok(()));
+        assert_eq!((profile.separated, profile.draft_lengths.as_slice()), (true, &[0, 1, 2, 3, 4][..]));
+        assert!(profile.warnings.is_empty() && profile.noise_cv < 0.02, "{profile:?}");
+        let (target, draft) = (profile.target.cost.build(), profile.draft.cost.build());
+        for (batched, context) in [(1, 50), (8, 2000), (20, 800), (40, 3000)] {
+            let shape = PassShape { batched, context, pairs: batched * 100 };
+            let off = target.pass(shape).as_s() / law(shape).0 - 1.0;
+            assert!(off.abs() < 0.03, "{batched} {context}: {off}");
+            if batched <= 8 {
+                let off = draft.pass(shape).as_s() / law(shape).1 - 1.0;
+                assert!(off.abs() < 0.03, "draft, {batched} {context}: {off}");
+            }
+        }
+        assert!((profile.target.belief.gamma_s / 4e-5 - 1.0).abs() < 0.02, "{:?}", profile.target.belief);
+    }
+
+    #[test]
+    fn a_slower_machine_is_the_usual_one_at_its_pace() {
+        let (mut usual, mut paced, mut slow) = (Learned::default(), Learned::default(), Learned::default());
+        usual.add(&tape(1, 500, 2, 1.0), |_, _| 1.0);
+        paced.add(&tape(1, 500, 2, 1.25), |_, _| 1.25);
+        slow.add(&tape(1, 500, 2, 1.25), |_, _| 1.0);
+        let at = |learned: &Learned| {
+            let shape = PassShape { batched: 8, context: 1000, pairs: 8000 };
+            learned.costs().unwrap().0.build().pass(shape).as_s()
+        };
+        assert!((at(&paced) / at(&usual) - 1.0).abs() < 1e-6 && (at(&slow) / at(&usual) - 1.25).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_run_without_drafts_tells_nothing_of_them() {
+        let mut learned = Learned::default();
+        assert!(learned.costs().is_none() && learned.calibrated("a test".into(), vec![]).is_err());
+        learned.add(&tape(1, 500, 0, 1.0), |_, _| 1.0);
+        let profile = learned.calibrated("a test".into(), vec![]).unwrap();
+        assert!(!profile.separated && profile.warnings[0].contains("nothing was drafted"), "{:?}", profile.warnings);
+        assert_eq!(profile.check(), Ok(()));
+        let mut both = learned.clone();
+        both.add(&tape(2, 500, 3, 1.0), |_, _| 1.0);
+        assert_eq!(both.calibrated("a test".into(), vec![]).unwrap().draft_lengths, [0, 1, 2, 3]);
+    }
+}

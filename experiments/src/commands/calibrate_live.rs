@@ -1,0 +1,124 @@
+//! `foretoken calibrate` of live runs: a profile from the times of the very passes that were served.
+
+use super::print;
+use crate::cli::{CalibrateArgs, Format};
+use foretoken_calibrate::kept::{FOUND, Input, PROFILE};
+use foretoken_calibrate::live::{HeldOutRun, LiveCalibration, LiveFound};
+use foretoken_live::learned::Learned;
+use foretoken_live::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
+use foretoken_profiler::ProbedPass;
+use foretoken_run::cells::{Manifest, TAPES, digest};
+use foretoken_sim::latency::LatencySpec;
+use foretoken_spec::problem::{Problem, Result};
+use std::path::PathBuf;
+
+/// A live run.
+struct Run {
+    input: Input,
+    policy: String,
+    device: String,
+    learned: Learned,
+}
+
+/// Runs the command on folders of live runs.
+pub fn run(args: &CalibrateArgs) -> Result<()> {
+    let (mut runs, mut probes) = (Vec::new(), Vec::new());
+    for folder in &args.from {
+        runs.extend(read(folder, &mut probes)?);
+    }
+    let mut all = Learned::default();
+    runs.iter().for_each(|run| all.extend(&run.learned));
+    let Some(first) = runs.first().filter(|_| all.steps() > 0) else {
+        return Err(Problem::bad_input("these runs hold no step").help("give folders of runs that went on for a while"));
+    };
+    let profile = all.calibrated(first.device.clone(), probes).map_err(|e| {
+        Problem::bad_input(format!("these runs do not tell what passes cost: {e}"))
+            .help("give runs of several loads and draft lengths: batches and contexts must vary")
+    })?;
+    let held_out = if runs.len() > 1 { (0..runs.len()).map(|at| held_out(&runs, at)).collect() } else { vec![] };
+    let found = LiveFound {
+        foretoken: env!("CARGO_PKG_VERSION").into(),
+        passes: (all.target.len() as u64, all.draft.len() as u64),
+        held_out,
+        inputs: runs.into_iter().map(|run| run.input).collect(),
+    };
+    let calibration = LiveCalibration { profile, found };
+    calibration.write(&args.output, args.overwrite)?;
+    match args.format {
+        Format::Table => print(&in_words(&calibration))?,
+        Format::Json => print(&(serde_json::to_string_pretty(&calibration.found).expect("plain data") + "\n"))?,
+    }
+    calibration.profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    eprintln!("calibration: {}", args.output.join(FOUND).display());
+    eprintln!("to predict another run: foretoken validate DIR --profile {}", args.output.join(PROFILE).display());
+    Ok(())
+}
+
+/// The live runs of a folder, at the pace of `probes`, which are the first folder's that was probed.
+fn read(folder: &PathBuf, probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
+    let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
+    runs.check(folder, &manifest)?;
+    if probes.is_empty() {
+        *probes = usual_passes(&runs);
+    }
+    let paces = paces(&runs, &usual_of(&runs, probes));
+    let tapes = Tapes { folder, manifest: &manifest, intact: false };
+    let mut all = Vec::new();
+    let pieces = runs.entries.iter().zip(&paces).flat_map(|(entry, paces)| entry.pieces.iter().zip(paces));
+    for (name, pace) in pieces.flat_map(|(piece, pace)| piece.tapes.iter().map(move |name| (name, pace))) {
+        let Recording::Of(tape) = tapes.read(name)? else { continue };
+        let path = folder.join(TAPES).join(name);
+        let blake3 = digest(&path).map_err(|e| Problem::failed(format!("cannot read {}: {e}", path.display())))?;
+        let mut learned = Learned::default();
+        learned.add(&tape, |role, tokens| pace.factor(role, tokens));
+        let what = format!("live: {}, {} steps", tape.head.policy, tape.steps.len());
+        let input = Input { path: path.display().to_string(), blake3, what };
+        all.push(Run { input, policy: tape.head.policy, device: tape.head.device, learned });
+    }
+    Ok(all)
+}
+
+/// One run by all others.
+fn held_out(runs: &[Run], at: usize) -> HeldOutRun {
+    let mut others = Learned::default();
+    runs.iter().enumerate().filter(|(i, _)| *i != at).for_each(|(_, run)| others.extend(&run.learned));
+    let run = &runs[at];
+    let costs = others.costs();
+    let off = |of: fn(&(LatencySpec, LatencySpec)) -> &LatencySpec, served: &foretoken_profiler::Served| {
+        served.error(&*of(costs.as_ref()?).build())
+    };
+    HeldOutRun {
+        policy: run.policy.clone(),
+        tape: run.input.path.clone(),
+        target: off(|costs| &costs.0, &run.learned.target),
+        draft: off(|costs| &costs.1, &run.learned.draft).filter(|_| !others.draft.is_empty()),
+    }
+}
+
+fn in_words(c: &LiveCalibration) -> String {
+    let (target, draft) = c.found.passes;
+    let mut lines = vec![
+        format!(
+            "calibrated on {} live runs on {}: {target} target passes, {draft} draft passes",
+            c.found.inputs.len(),
+            c.profile.server
+        ),
+        format!("host between passes     {:.1} us a step", 1e6 * c.profile.step_overhead_s),
+    ];
+    let percent = |e: Option<f64>| e.map_or("-".to_owned(), |e| format!("{:+.1} %", 100.0 * e));
+    for run in &c.found.held_out {
+        lines.push(format!(
+            "by all other runs       {}: target passes {}, draft passes {} ({})",
+            run.policy,
+            percent(run.target),
+            percent(run.draft),
+            run.tape
+        ));
+    }
+    if c.found.held_out.is_empty() {
+        lines.push(
+            "one run alone: nothing says how well it predicts another; `foretoken validate DIR --profile` does".into(),
+        );
+    }
+    lines.join("\n") + "\n"
+}

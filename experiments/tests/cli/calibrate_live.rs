@@ -1,0 +1,103 @@
+//! `foretoken calibrate` of live runs: a profile from what was served, which predicts other runs and never its own.
+
+use crate::live::LIVE;
+use crate::support::Place;
+use serde_json::Value;
+
+/// Two live runs of other requests, `a` and `b`.
+fn two_runs() -> Place {
+    let place = Place::holding(&LIVE.replace("requests = 12", "requests = 60"));
+    for (out, seed) in [("a", "seeds=[3]"), ("b", "seeds=[4]")] {
+        let run =
+            place.foretoken().args(["live", "x.toml", "-o", out, "--no-figures", "--set", seed]).output().unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    }
+    place
+}
+
+fn calibrated(place: &Place, more: &[&str]) -> String {
+    let output = place.foretoken().args(["calibrate", "a", "-o", "cal"]).args(more).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn one_live_run_predicts_another_and_not_itself() {
+    let place = two_runs();
+    let said = calibrated(&place, &[]);
+    assert!(said.starts_with("calibrated on 3 live runs on cpu, 1 threads, "), "{said}");
+    for policy in
+        ["autoregressive: target passes ", "fixed-3: target passes ", "draft passes - (a/tapes/v0-s0-p0.tape)"]
+    {
+        assert!(said.contains(policy), "{policy} is missing in {said}");
+    }
+    let found: Value = serde_json::from_slice(&std::fs::read(place.path("cal/calibration.json")).unwrap()).unwrap();
+    assert_eq!(found["inputs"].as_array().unwrap().len(), 3);
+    assert!(found["passes"][0].as_u64() > Some(100) && found["passes"][1].as_u64() > Some(100), "{found}");
+
+    let validate = |folder: &str| {
+        let args = ["validate", folder, "--profile", "cal/profile.toml", "-o", "v", "--format", "json"];
+        place.foretoken().args(args).output().unwrap()
+    };
+    let output = validate("b");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    // How well is not for a busy machine to say.
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{stderr}");
+    let validation: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(validation["costs"], "calibrated: cal/profile.toml");
+    for region in validation["regions"].as_array().unwrap() {
+        eprintln!("{}: {}", region["region"], region["error"]);
+        // One of the runs may have shared its core with other tests.
+        assert!((-0.9..9.0).contains(&region["error"].as_f64().unwrap()), "{region}");
+    }
+    // The cells of one folder predict each other, too.
+    assert!(!validation["learned_regions"].as_array().unwrap().is_empty());
+    assert!(validation["cells"][0]["rows"][0]["learned_error"].is_f64(), "{}", validation["cells"][0]["rows"][0]);
+    let own = validate("a");
+    let stderr =
+        String::from_utf8_lossy(&own.stderr).split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "");
+    assert_eq!(own.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("was fitted to a/tapes/v0-s0-p0.tape, which it would predict"), "{stderr}");
+
+    // It knows nothing of a server, and where it was changed nobody knows what it is of.
+    let advice = place.fails(&["recommend", "cal"], 2);
+    assert!(advice.contains("it is of live runs"), "{advice}");
+    let found = std::fs::read_to_string(place.path("cal/calibration.json")).unwrap();
+    std::fs::write(place.path("cal/calibration.json"), found.replace("v0-s0-p0", "v0-s0-p9")).unwrap();
+    let changed = place.fails(&["validate", "a", "--profile", "cal/profile.toml", "-o", "v"], 2);
+    assert!(changed.contains("cal/calibration.json"), "{changed}");
+
+    // It is a profile like any other.
+    let text = LIVE.replace("requests = 12", "requests = 60");
+    let hardware = text.split("[hardware]").nth(1).unwrap().split("[engine]").next().unwrap();
+    let with_profile = text.replace(hardware, "\nprofile = \"cal/profile.toml\"\n\n");
+    std::fs::write(place.path("p.toml"), with_profile).unwrap();
+    let run = place.foretoken().args(["run", "p.toml", "-o", "simulated", "--no-figures"]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+#[test]
+fn what_is_no_live_run_and_what_is_there_is_not_taken() {
+    let place = two_runs();
+    let refused = |args: &[&str], said: &str| {
+        let error = place.fails(&[&["calibrate"][..], args].concat(), 2);
+        let error = error.split_whitespace().collect::<Vec<_>>().join(" ").replace("| ", "");
+        assert!(error.contains(said), "{said} is missing in: {error}");
+    };
+    refused(&["a", "x.toml", "-o", "cal"], "live runs and observed ones are not calibrated together");
+    std::fs::create_dir_all(place.path("none/tapes")).unwrap();
+    refused(&["none", "-o", "cal"], "holds no recording of a live run");
+    calibrated(&place, &[]);
+    refused(&["b", "-o", "cal"], "cal holds a calibration");
+    // What another calibration left does not stay beside it.
+    std::fs::write(place.path("cal/experiment.toml"), "").unwrap();
+    calibrated(&place, &["--overwrite"]);
+    assert!(!place.path("cal/experiment.toml").exists());
+    refused(&["b", "-o", "a", "--overwrite"], "a is not empty");
+    let tape = place.path("b/tapes/v0-s0-p1.tape");
+    let mut bytes = std::fs::read(&tape).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&tape, bytes).unwrap();
+    refused(&["b", "-o", "other"], "tapes/v0-s0-p1.tape: ");
+}

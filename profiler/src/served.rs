@@ -1,0 +1,196 @@
+//! Costs fitted to passes that a server made, as it made them: ragged batches, many thousands, each of its own shape and at its own
+//! moment. Nothing is measured for its own sake here.
+
+use crate::assess::{INTERRUPTED, median};
+use crate::fit::{FitError, Sample};
+use crate::linear::fit_linear;
+use crate::profile::Range;
+use crate::table::fit_counted;
+use foretoken_sim::latency::MeasuredSpec;
+use foretoken_sim::{Coefficients, LatencyModel, PassShape};
+use std::collections::BTreeMap;
+
+/// Tokens up to which passes of different sizes are kept apart; above, sizes within [`ALIKE`] are one.
+const APART: u64 = 64;
+/// Sizes, and contexts, up to so many times another are taken together.
+const ALIKE: f64 = 1.15;
+
+/// A served pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ServedPass {
+    /// What it ran over, context counted once a request.
+    pub shape: PassShape,
+    /// Requests in it.
+    pub requests: u64,
+    /// Had it a piece of a prompt?
+    pub prompts: bool,
+    /// How long it took, seconds.
+    pub seconds: f64,
+}
+
+/// The passes of one model, those that are nearly alike together.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    alike: BTreeMap<Key, Vec<ServedPass>>,
+}
+
+/// What passes that are taken together share: (tokens, context, pairs) on scales of ratios, and whether there is a prompt.
+type Key = ([i64; 3], bool);
+
+/// Passes that are nearly alike, as one.
+struct Mean {
+    shape: PassShape,
+    prompts: bool,
+    seconds: f64,
+    count: u64,
+    /// 1.4826 · median absolute deviation / median.
+    spread: f64,
+}
+
+impl Served {
+    /// One more.
+    pub fn add(&mut self, pass: ServedPass) {
+        let ratio = |x: u64| ((x + 1) as f64).log(ALIKE).round() as i64;
+        let PassShape { batched, context, pairs } = pass.shape;
+        let size = if batched <= APART { batched as i64 } else { ratio(batched) + APART as i64 };
+        self.alike.entry(([size, ratio(context), ratio(pairs)], pass.prompts)).or_default().push(pass);
+    }
+
+    /// Another's passes, too.
+    pub fn extend(&mut self, other: &Served) {
+        other.alike.iter().for_each(|(key, passes)| self.alike.entry(*key).or_default().extend(passes));
+    }
+
+    /// How many passes.
+    pub fn len(&self) -> usize {
+        self.alike.values().map(Vec::len).sum()
+    }
+
+    /// None at all?
+    pub fn is_empty(&self) -> bool {
+        self.alike.is_empty()
+    }
+
+    /// The table: what a pass of any shape takes. `None` without a pass.
+    pub fn table(&self) -> Option<MeasuredSpec> {
+        let means = self.means();
+        let passes: Vec<(PassShape, f64)> = means.iter().map(|m| (m.shape, m.seconds)).collect();
+        let counts: Vec<u64> = means.iter().map(|m| m.count).collect();
+        (!passes.is_empty()).then(|| fit_counted(&passes, &counts))
+    }
+
+    /// α, γ, δ of passes without prompts, for beliefs.
+    ///
+    /// # Errors
+    /// Too few of them, or such that the terms cannot be told apart.
+    pub fn line(&self) -> Result<Coefficients, FitError> {
+        let sample =
+            |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
+        let samples: Vec<Sample> = self.means().iter().filter(|m| !m.prompts).map(sample).collect();
+        fit_linear(&samples).map(|fit| fit.coefficients())
+    }
+
+    /// The largest pass, by each of its measures.
+    pub fn range(&self) -> Range {
+        let most = |of: fn(&ServedPass) -> u64| self.alike.values().flatten().map(of).max().unwrap_or(0);
+        Range {
+            requests: most(|p| p.requests),
+            batched: most(|p| p.shape.batched),
+            context: most(|p| p.shape.context),
+            pairs: most(|p| p.shape.pairs),
+        }
+    }
+
+    /// How far passes that are nearly alike are apart: the median spread, 0 where no two are.
+    pub fn noise_cv(&self) -> f64 {
+        let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
+        if spreads.is_empty() { 0.0 } else { median(spreads) }
+    }
+
+    /// What this model says of these passes together, over what they took, less 1. `None` without a pass.
+    pub fn error(&self, model: &dyn LatencyModel) -> Option<f64> {
+        let all = || self.alike.values().flatten();
+        let took: f64 = all().map(|p| p.seconds).sum();
+        let said: f64 = all().map(|p| model.pass(p.shape).as_s()).sum();
+        (took > 0.0).then(|| said / took - 1.0)
+    }
+
+    fn means(&self) -> Vec<Mean> {
+        self.alike.values().map(|passes| Mean::of(passes)).collect()
+    }
+}
+
+impl Mean {
+    /// Without those that were interrupted, as profiles take it.
+    fn of(passes: &[ServedPass]) -> Mean {
+        let middle = median(passes.iter().map(|p| p.seconds).collect());
+        let kept: Vec<&ServedPass> = passes.iter().filter(|p| p.seconds <= INTERRUPTED * middle).collect();
+        let n = kept.len() as u64;
+        let mean = |of: fn(&PassShape) -> u64| (kept.iter().map(|p| of(&p.shape)).sum::<u64>() + n / 2) / n;
+        Mean {
+            shape: PassShape { batched: mean(|s| s.batched), context: mean(|s| s.context), pairs: mean(|s| s.pairs) },
+            prompts: passes[0].prompts,
+            seconds: kept.iter().map(|p| p.seconds).sum::<f64>() / n as f64,
+            count: n,
+            spread: 1.4826 * median(kept.iter().map(|p| (p.seconds - middle).abs()).collect()) / middle,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::{Luck, Stream};
+
+    /// A line in tokens and context, and a prompt's pairs beside it.
+    fn truth(p: &PassShape) -> f64 {
+        1e-4 + 2e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 1e-9 * p.pairs as f64
+    }
+
+    /// Ragged passes of up to 8 requests, every tenth with a prompt; `spoiled`: some were interrupted.
+    fn served(seed: u64, n: u64, spoiled: bool) -> Served {
+        let luck = Luck::new(seed, Stream::Profile, 0);
+        let mut served = Served::default();
+        for i in 0..n {
+            let draw = |at: u64, most: u64| luck.bits(8 * i + at) % most;
+            let (requests, drafted, context) = (1 + draw(0, 8), draw(1, 5), 16 + draw(2, 240));
+            let prompt = if i % 10 == 0 { 20 + draw(3, 200) } else { 0 };
+            let batched = requests * (1 + drafted) + prompt;
+            let shape =
+                PassShape { batched, context: requests * context, pairs: batched * context + prompt * prompt / 2 };
+            let noise = 1.0 + 0.05 * (luck.unit(8 * i + 4) - 0.5);
+            let interrupted = spoiled && draw(5, 100) == 0;
+            let seconds = truth(&shape) * noise * if interrupted { 20.0 } else { 1.0 };
+            served.add(ServedPass { shape, requests, prompts: prompt > 0, seconds });
+        }
+        served
+    }
+
+    #[test]
+    fn ragged_passes_tell_what_others_cost() {
+        let (learnt, others) = (served(1, 20_000, true), served(2, 2_000, false));
+        let model = learnt.table().unwrap().build().unwrap();
+        assert_eq!((learnt.len(), others.len()), (20_000, 2_000));
+        assert!(others.error(&model).unwrap().abs() < 0.01, "{:?}", others.error(&model));
+        for pass in others.alike.values().flatten() {
+            let off = model.pass(pass.shape).as_s() / truth(&pass.shape) - 1.0;
+            assert!(off.abs() < 0.06, "{:?}: {off}", pass.shape);
+        }
+        let line = learnt.line().unwrap();
+        assert!((line.gamma_s / 2e-5 - 1.0).abs() < 0.1 && (line.delta_s / 1e-4 - 1.0).abs() < 0.1, "{line:?}");
+        assert!((0.01..0.04).contains(&learnt.noise_cv()), "{}", learnt.noise_cv());
+        assert_eq!(learnt.range().requests, 8);
+    }
+
+    #[test]
+    fn two_halves_are_the_whole() {
+        let (mut half, other) = (served(1, 500, false), served(2, 500, false));
+        half.extend(&other);
+        assert_eq!(half.len(), 1000);
+        // The smallest part that can be fitted, and none.
+        assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
+        let none = Served::default();
+        assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);
+        assert_eq!(none.error(&foretoken_sim::Linear::new(Coefficients::FREE)), None);
+    }
+}
