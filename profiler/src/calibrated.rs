@@ -35,6 +35,10 @@ pub struct Calibrated {
     /// How fast the machine was: fixed passes and what they took, on average over the runs. Empty where nothing was probed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbedPass>,
+    /// The recordings of live runs that it was fitted to, by their blake3: it says nothing of how well those are predicted. Empty for a
+    /// server that was observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_to: Vec<String>,
     /// A target pass.
     pub target: CalibratedModel,
     /// A draft pass.

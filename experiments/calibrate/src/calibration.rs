@@ -198,6 +198,7 @@ impl Calibration {
             separated: self.separated,
             context_reads: ContextReads::Once,
             probes: vec![],
+            fitted_to: vec![],
             target: CalibratedModel {
                 cost: cost.target(),
                 belief: cost.target_line(self.decode_tokens()),

@@ -26,11 +26,11 @@ pub struct LiveFound {
     pub inputs: Vec<Input>,
     /// Target passes, and draft passes.
     pub passes: (u64, u64),
-    /// Each run predicted by the others; empty where there is one.
+    /// Each run predicted by those of other cells; empty where all are of one.
     pub held_out: Vec<HeldOutRun>,
 }
 
-/// How far costs that were fitted to all other runs are off on one.
+/// How far costs that were fitted to the runs of other cells are off on one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOutRun {
     /// Its policy.
@@ -39,7 +39,7 @@ pub struct HeldOutRun {
     pub tape: String,
     /// Of all target passes together: predicted over measured, less 1.
     pub target: Option<f64>,
-    /// Of all draft passes together; `None` where it, or no other run, drafted.
+    /// Of all draft passes together; `None` where it drafted nothing, or no other cell did.
     pub draft: Option<f64>,
 }
 
@@ -54,31 +54,18 @@ impl LiveCalibration {
     }
 }
 
-/// Refuses to predict runs, known by the digests of their recordings, with a profile that was fitted to one of them. What a profile was
-/// made from is said beside it.
+/// Refuses to predict runs, given as (name, blake3) of their recordings, with a profile that was fitted to one of them.
 ///
 /// # Errors
-/// It was; or what is said beside it is damaged, so that it may have been.
-pub fn not_of_its_own<'a>(profile: &Path, digests: impl IntoIterator<Item = &'a String>) -> Result<()> {
-    let path = profile.with_file_name(FOUND);
-    if !path.exists() {
-        return Ok(());
-    }
-    let bad = |e: &dyn std::fmt::Display| {
-        Problem::bad_input(format!(
-            "{}: {e}: whether {} was fitted to these runs cannot be told",
-            path.display(),
-            profile.display()
-        ))
-        .help("calibrate again")
-    };
-    let text = fs_err::read_to_string(&path).map_err(|e| bad(&e))?;
-    seal::check(Syntax::Json, &text).map_err(|e| bad(&e))?;
-    // A calibration to observed runs has other fields, and predicts no live run's own passes.
-    let Ok(found) = serde_json::from_str::<LiveFound>(&text) else { return Ok(()) };
-    let own = digests.into_iter().find_map(|digest| found.inputs.iter().find(|input| input.blake3 == *digest));
-    own.map_or(Ok(()), |input| {
-        let message = format!("{} was fitted to {}, which it would predict", profile.display(), input.path);
+/// It was.
+pub fn not_of_its_own<'a>(
+    profile: &Path,
+    fitted_to: &[String],
+    runs: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Result<()> {
+    let own = runs.into_iter().find(|(_, blake3)| fitted_to.contains(blake3));
+    own.map_or(Ok(()), |(name, _)| {
+        let message = format!("{} was fitted to {name}, which it would predict", profile.display());
         Err(Problem::bad_input(message)
             .help("predict another run: what was fitted to a run says nothing of how well runs are predicted"))
     })

@@ -69,11 +69,16 @@ impl Learned {
         Some((spec(&self.target)?, spec(&self.draft).unwrap_or(FREE)))
     }
 
-    /// A profile of what was served. `device` is what served, in words; `probes` how fast it was.
+    /// A profile of what was served. `device` is what served, in words; `probes` how fast it was; `fitted_to` the digests of the recordings.
     ///
     /// # Errors
     /// Too few passes for the line that policies believe.
-    pub fn calibrated(&self, device: String, probes: Vec<ProbedPass>) -> Result<Calibrated, FitError> {
+    pub fn calibrated(
+        &self,
+        device: String,
+        probes: Vec<ProbedPass>,
+        fitted_to: Vec<String>,
+    ) -> Result<Calibrated, FitError> {
         let model = |served: &Served| -> Result<CalibratedModel, FitError> {
             let cost = served.table().ok_or(FitError::TooFew(0))?;
             Ok(CalibratedModel { cost: LatencySpec::Measured(cost), belief: served.line()?, range: served.range() })
@@ -96,6 +101,7 @@ impl Learned {
             separated: drafted,
             context_reads: ContextReads::Once,
             probes,
+            fitted_to,
             target: model(&self.target)?,
             draft: if drafted { model(&self.draft)? } else { free() },
         })
@@ -161,7 +167,7 @@ mod tests {
         let mut learned = Learned::default();
         learned.add(&tape(1, 4000, 4, 1.0), |_, _| 1.0);
         assert_eq!(learned.steps(), 4000);
-        let profile = learned.calibrated("a test".into(), vec![]).unwrap();
+        let profile = learned.calibrated("a test".into(), vec![], vec![]).unwrap();
         assert_eq!(profile.check(), Ok(()));
         assert_eq!((profile.separated, profile.draft_lengths.as_slice()), (true, &[0, 1, 2, 3, 4][..]));
         assert!(profile.warnings.is_empty() && profile.noise_cv < 0.02, "{profile:?}");
@@ -194,13 +200,13 @@ mod tests {
     #[test]
     fn a_run_without_drafts_tells_nothing_of_them() {
         let mut learned = Learned::default();
-        assert!(learned.costs().is_none() && learned.calibrated("a test".into(), vec![]).is_err());
+        assert!(learned.costs().is_none() && learned.calibrated("a test".into(), vec![], vec![]).is_err());
         learned.add(&tape(1, 500, 0, 1.0), |_, _| 1.0);
-        let profile = learned.calibrated("a test".into(), vec![]).unwrap();
+        let profile = learned.calibrated("a test".into(), vec![], vec![]).unwrap();
         assert!(!profile.separated && profile.warnings[0].contains("nothing was drafted"), "{:?}", profile.warnings);
         assert_eq!(profile.check(), Ok(()));
         let mut both = learned.clone();
         both.add(&tape(2, 500, 3, 1.0), |_, _| 1.0);
-        assert_eq!(both.calibrated("a test".into(), vec![]).unwrap().draft_lengths, [0, 1, 2, 3]);
+        assert_eq!(both.calibrated("a test".into(), vec![], vec![]).unwrap().draft_lengths, [0, 1, 2, 3]);
     }
 }

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 /// A live run.
 struct Run {
+    /// Which cell of which folder: its runs served the same requests.
+    cell: (usize, usize),
     input: Input,
     policy: String,
     device: String,
@@ -23,19 +25,21 @@ struct Run {
 /// Runs the command on folders of live runs.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
     let (mut runs, mut probes) = (Vec::new(), Vec::new());
-    for folder in &args.from {
-        runs.extend(read(folder, &mut probes)?);
+    for (at, folder) in args.from.iter().enumerate() {
+        runs.extend(read((at, folder), &mut probes)?);
     }
     let mut all = Learned::default();
     runs.iter().for_each(|run| all.extend(&run.learned));
     let Some(first) = runs.first().filter(|_| all.steps() > 0) else {
         return Err(Problem::bad_input("these runs hold no step").help("give folders of runs that went on for a while"));
     };
-    let profile = all.calibrated(first.device.clone(), probes).map_err(|e| {
+    let fitted_to = runs.iter().map(|run| run.input.blake3.clone()).collect();
+    let profile = all.calibrated(first.device.clone(), probes, fitted_to).map_err(|e| {
         Problem::bad_input(format!("these runs do not tell what passes cost: {e}"))
             .help("give runs of several loads and draft lengths: batches and contexts must vary")
     })?;
-    let held_out = if runs.len() > 1 { (0..runs.len()).map(|at| held_out(&runs, at)).collect() } else { vec![] };
+    let several = runs.iter().any(|run| run.cell != runs[0].cell);
+    let held_out = if several { runs.iter().map(|run| held_out(run, &runs)).collect() } else { vec![] };
     let found = LiveFound {
         foretoken: env!("CARGO_PKG_VERSION").into(),
         passes: (all.target.len() as u64, all.draft.len() as u64),
@@ -55,7 +59,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
 }
 
 /// The live runs of a folder, at the pace of `probes`, which are the first folder's that was probed.
-fn read(folder: &PathBuf, probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
+fn read((nth, folder): (usize, &PathBuf), probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let (runs, manifest) = (Runs::of(folder)?, Manifest::read(folder)?);
     runs.check(folder, &manifest)?;
     if probes.is_empty() {
@@ -64,8 +68,10 @@ fn read(folder: &PathBuf, probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
     let paces = paces(&runs, &usual_of(&runs, probes));
     let tapes = Tapes { folder, manifest: &manifest, intact: false };
     let mut all = Vec::new();
-    let pieces = runs.entries.iter().zip(&paces).flat_map(|(entry, paces)| entry.pieces.iter().zip(paces));
-    for (name, pace) in pieces.flat_map(|(piece, pace)| piece.tapes.iter().map(move |name| (name, pace))) {
+    let cells = runs.entries.iter().zip(&paces).enumerate();
+    let pieces = cells.flat_map(|(cell, (entry, paces))| entry.pieces.iter().zip(paces).map(move |of| (cell, of)));
+    for (cell, name, pace) in pieces.flat_map(|(c, (piece, pace))| piece.tapes.iter().map(move |name| (c, name, pace)))
+    {
         let Recording::Of(tape) = tapes.read(name)? else { continue };
         let path = folder.join(TAPES).join(name);
         let blake3 = digest(&path).map_err(|e| Problem::failed(format!("cannot read {}: {e}", path.display())))?;
@@ -73,16 +79,15 @@ fn read(folder: &PathBuf, probes: &mut Vec<ProbedPass>) -> Result<Vec<Run>> {
         learned.add(&tape, |role, tokens| pace.factor(role, tokens));
         let what = format!("live: {}, {} steps", tape.head.policy, tape.steps.len());
         let input = Input { path: path.display().to_string(), blake3, what };
-        all.push(Run { input, policy: tape.head.policy, device: tape.head.device, learned });
+        all.push(Run { cell: (nth, cell), input, policy: tape.head.policy, device: tape.head.device, learned });
     }
     Ok(all)
 }
 
-/// One run by all others.
-fn held_out(runs: &[Run], at: usize) -> HeldOutRun {
+/// One run by those of all other cells.
+fn held_out(run: &Run, all: &[Run]) -> HeldOutRun {
     let mut others = Learned::default();
-    runs.iter().enumerate().filter(|(i, _)| *i != at).for_each(|(_, run)| others.extend(&run.learned));
-    let run = &runs[at];
+    all.iter().filter(|other| other.cell != run.cell).for_each(|other| others.extend(&other.learned));
     let costs = others.costs();
     let off = |of: fn(&(LatencySpec, LatencySpec)) -> &LatencySpec, served: &foretoken_profiler::Served| {
         served.error(&*of(costs.as_ref()?).build())
@@ -108,7 +113,7 @@ fn in_words(c: &LiveCalibration) -> String {
     let percent = |e: Option<f64>| e.map_or("-".to_owned(), |e| format!("{:+.1} %", 100.0 * e));
     for run in &c.found.held_out {
         lines.push(format!(
-            "by all other runs       {}: target passes {}, draft passes {} ({})",
+            "by other cells' runs    {}: target passes {}, draft passes {} ({})",
             run.policy,
             percent(run.target),
             percent(run.draft),
@@ -117,7 +122,7 @@ fn in_words(c: &LiveCalibration) -> String {
     }
     if c.found.held_out.is_empty() {
         lines.push(
-            "one run alone: nothing says how well it predicts another; `foretoken validate DIR --profile` does".into(),
+            "one cell alone: nothing says how well it predicts another; `foretoken validate DIR --profile` does".into(),
         );
     }
     lines.join("\n") + "\n"

@@ -58,8 +58,8 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = args.profile.clone().or(whole);
     let profile = given.as_deref().map(read_profile).transpose()?;
-    if let Some(profile) = &given {
-        not_of_its_own(profile, manifest.files.values())?;
+    if let (Some(path), Some(profile)) = (&given, &profile) {
+        not_of_its_own(path, &profile.fitted_to, &manifest.files)?;
     }
     let to = args.output.clone().unwrap_or_else(|| path.to_path_buf());
     std::fs::create_dir_all(&to).map_err(|e| {
@@ -226,6 +226,8 @@ struct Given {
     word: &'static str,
     /// When, or of what, and where.
     made: String,
+    /// Recordings that it does not predict.
+    fitted_to: Vec<String>,
     /// Why it may not be what was measured.
     changed: Option<String>,
 }
@@ -236,15 +238,15 @@ fn read_profile(path: &Path) -> Result<Given> {
     })?;
     let name = path.display().to_string();
     let changed = profiled::changed(&name, &text);
-    let (costs, word, made) = match profiled::read_either(&name, &text)? {
-        Either::Measured(p) => (pass_costs(&p), PROFILED, made_when(&p)),
+    let (costs, word, made, fitted_to) = match profiled::read_either(&name, &text)? {
+        Either::Measured(p) => (pass_costs(&p), PROFILED, made_when(&p), vec![]),
         Either::Calibrated(c) => {
             let costs =
                 PassCosts { target: c.target.cost, draft: c.draft.cost, reads: c.context_reads, probes: c.probes };
-            (costs, "calibrated", format!("to runs on {}", c.server))
+            (costs, "calibrated", format!("to runs on {}", c.server), c.fitted_to)
         }
     };
-    Ok(Given { costs, text, word, made, changed })
+    Ok(Given { costs, text, word, made, fitted_to, changed })
 }
 
 fn pass_costs(profile: &Profile) -> PassCosts {
