@@ -93,6 +93,7 @@ struct Activations<D: Device> {
 pub struct Llama<D: Device> {
     shape: LlamaShape,
     limits: Limits,
+    weight_bytes: u64,
     embedding: D::Matrix,
     layers: Vec<Layer<D>>,
     norm: D::Vector,
@@ -117,7 +118,7 @@ impl<D: Device> Llama<D> {
         if let Some(available) = device.available_bytes() {
             needed.fits(available)?;
         }
-        Llama::build(device, shape, weights, limits).map_err(LoadError::Device)
+        Llama::build(device, shape, weights, limits, needed.weights).map_err(LoadError::Device)
     }
 
     /// What [`Llama::load`] would take.
@@ -126,7 +127,13 @@ impl<D: Device> Llama<D> {
         MemoryNeeded::of(shape, dtype, device.kv_bytes(dtype), kv_blocks, max_rows, max_logit_rows)
     }
 
-    fn build(device: &mut D, shape: &LlamaShape, weights: &impl Weights, limits: Limits) -> Result<Llama<D>, D::Error> {
+    fn build(
+        device: &mut D,
+        shape: &LlamaShape,
+        weights: &impl Weights,
+        limits: Limits,
+        weight_bytes: u64,
+    ) -> Result<Llama<D>, D::Error> {
         let (hidden, inner, dtype) = (shape.hidden as usize, shape.intermediate as usize, weights.dtype());
         // The order of `tensors` is the order in which they are taken here and in `Layer::load`.
         let specs = tensors(shape);
@@ -152,7 +159,7 @@ impl<D: Device> Llama<D> {
             logits: device.buffer(chosen, shape.vocab as usize)?,
         };
         let kv = device.kv(shape, dtype, limits.kv_blocks)?;
-        Ok(Llama { shape: shape.clone(), limits, embedding, layers, norm, head, kv, activations })
+        Ok(Llama { shape: shape.clone(), limits, weight_bytes, embedding, layers, norm, head, kv, activations })
     }
 
     /// The shape.
@@ -163,6 +170,11 @@ impl<D: Device> Llama<D> {
     /// What it was made for.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// What its weights take, bytes.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
     }
 
     /// Logits of the last pass, one row for each of its `logit_rows`.

@@ -18,6 +18,14 @@ impl Role {
     /// Both, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
 
+    /// Not this one.
+    pub fn other(self) -> Role {
+        match self {
+            Role::Target => Role::Draft,
+            Role::Draft => Role::Target,
+        }
+    }
+
     /// Its name in files and messages.
     pub fn name(self) -> &'static str {
         match self {

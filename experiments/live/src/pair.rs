@@ -12,10 +12,9 @@
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
-use foretoken_kernels::forward::{Limits, Llama, LoadError};
-use foretoken_kernels::model::{LlamaShape, MemoryNeeded};
+use foretoken_kernels::executor::{Capacity, Pair};
+use foretoken_kernels::forward::Llama;
 use foretoken_kernels::paged::{BLOCK_SIZE, Batch, Logits};
-use foretoken_kernels::weights::{Dtype, Weights};
 use foretoken_profiler::{INTERRUPTED, Kind, Passes, Role, Room, Shape, median};
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
@@ -36,17 +35,8 @@ const RECOVERING_BATCH: (u32, u32) = (4, 128);
 /// Tokens whose KV is computed; the pool is filled with copies, so that attention meets numbers of a real size.
 const COMPUTED: usize = 256;
 
-/// One model with its room.
-struct Runner<D: Device> {
-    model: Llama<D>,
-    max_rows: usize,
-    weight_bytes: u64,
-}
-
-/// A pair on a device, loaded to be timed, as often and as long as it is wanted.
-pub struct TimedPair<D: Device> {
-    target: Runner<D>,
-    draft: Runner<D>,
+/// What timing the passes of a pair needs beside the pair, which may serve in between.
+pub struct Timer {
     /// Is a pass of this model run before each of the other's?
     alternates: [bool; 2],
     tokens: Vec<u32>,
@@ -57,58 +47,48 @@ pub struct TimedPair<D: Device> {
     accepted: Vec<Accepted>,
 }
 
-/// Its passes on the device that it was loaded on. Use it inside of [`Device::session`].
+/// The passes of a pair on the device that it was loaded on. Use it inside of [`Device::session`].
 pub struct PairPasses<'a, D: Device> {
     device: &'a mut D,
-    pair: &'a mut TimedPair<D>,
+    /// The target and the draft.
+    models: [&'a mut Llama<D>; 2],
+    timer: &'a mut Timer,
 }
 
-/// What a room takes of a model's device.
-fn limits(role: Role, room: &Room) -> Limits {
-    let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
-    let rows = room.max_batched as usize;
-    Limits {
-        kv_blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
-        max_rows: rows,
+/// Room for all that is timed in these rooms.
+pub fn capacity(target: &Room, draft: &Room) -> Capacity {
+    let blocks = |room: &Room| {
+        let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    };
+    Capacity {
+        blocks: blocks(target),
+        draft_blocks: blocks(draft),
+        draft_scratch: 0,
+        rows: target.max_batched.max(draft.max_batched) as usize,
         // A target's drafted tokens all get logits, of a draft's gap the last one.
-        max_logit_rows: if role == Role::Target { rows } else { room.max_requests as usize },
+        logit_rows: target.max_batched as usize,
+        draft_logit_rows: draft.max_requests as usize,
+        kept_requests: 0,
+        kept_len: 0,
     }
 }
 
-/// Memory that a model with this room takes.
-fn memory_needed<D: Device>(device: &D, role: Role, shape: &LlamaShape, dtype: Dtype, room: &Room) -> MemoryNeeded {
-    Llama::<D>::memory_needed(device, shape, dtype, limits(role, room))
-}
-
-impl<D: Device> TimedPair<D> {
-    /// Puts both models on the device, fills their KV and runs each once.
+impl Timer {
+    /// Fills the KV of a pair with at least the [`capacity`] of what will be timed, and runs each model.
     ///
     /// # Errors
-    /// Too little memory, said before any is taken; or the device's.
-    pub fn load(
-        device: &mut D,
-        target: (&LlamaShape, &impl Weights, &Room),
-        draft: (&LlamaShape, &impl Weights, &Room),
-    ) -> Result<TimedPair<D>, LoadError<D::Error>> {
-        let large = memory_needed(device, Role::Target, target.0, target.1.dtype(), target.2);
-        let small = memory_needed(device, Role::Draft, draft.0, draft.1.dtype(), draft.2);
-        let mut both = large;
-        both.weights += small.weights;
-        both.kv += small.kv;
-        both.activations += small.activations;
-        if let Some(available) = device.available_bytes() {
-            both.fits(available)?;
-        }
-        let target = Runner::load(device, Role::Target, target, large.weights)?;
-        let draft = Runner::load(device, Role::Draft, draft, small.weights)?;
-        let longest = target.max_rows.max(draft.max_rows);
-        let vocab = target.model.shape().vocab.min(draft.model.shape().vocab);
+    /// The device's.
+    ///
+    /// # Panics
+    /// If the pair has no draft.
+    pub fn new<D: Device>(device: &mut D, pair: &mut Pair<D>) -> Result<Timer, D::Error> {
+        let longest = pair.capacity().rows;
         let luck = Luck::new(0, Stream::Profile, 7);
-        let mut pair = TimedPair {
-            target,
-            draft,
+        let vocab = u64::from(pair.vocab());
+        let mut timer = Timer {
             alternates: [false; 2],
-            tokens: (0..longest as u64).map(|i| (luck.bits(i) % u64::from(vocab)) as u32).collect(),
+            tokens: (0..longest as u64).map(|i| (luck.bits(i) % vocab) as u32).collect(),
             // A drafted chain: each token follows the one before.
             parents: std::iter::once(ROOT).chain(0..longest as u32).collect(),
             table: Vec::new(),
@@ -116,63 +96,71 @@ impl<D: Device> TimedPair<D> {
             choices: Vec::new(),
             accepted: Vec::new(),
         };
-        pair.fill_kv(device).map_err(LoadError::Device)?;
-        let one = one_request();
+        let mut passes = timer.on(device, pair);
+        passes.fill_kv()?;
         for role in Role::BOTH {
-            pair.pass(device, role, &one).map_err(LoadError::Device)?;
-            let took = pair.pass(device, role, &one).map_err(LoadError::Device)?;
-            pair.alternates[role as usize] = took < WORTH_ALTERNATING;
+            passes.pass(role, &ONE_REQUEST)?;
+            let took = passes.pass(role, &ONE_REQUEST)?;
+            passes.timer.alternates[role as usize] = took < WORTH_ALTERNATING;
         }
-        Ok(pair)
+        Ok(timer)
     }
 
-    /// Its passes on `device`, which must be the one that it was loaded on.
-    pub fn on<'a>(&'a mut self, device: &'a mut D) -> PairPasses<'a, D> {
-        PairPasses { device, pair: self }
+    /// The passes of this pair, which must be the one it was made for, on `device`, which must be the one that it was loaded on.
+    ///
+    /// # Panics
+    /// If the pair has no draft.
+    pub fn on<'a, D: Device>(&'a mut self, device: &'a mut D, pair: &'a mut Pair<D>) -> PairPasses<'a, D> {
+        let (target, draft) = pair.models();
+        PairPasses { device, models: [target, draft.expect("a pair that is timed has a draft")], timer: self }
     }
+}
 
+/// The smallest pass there is.
+const ONE_REQUEST: Shape = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
+
+impl<D: Device> PairPasses<'_, D> {
     /// Computes the KV of some tokens and copies it all over the pools.
-    fn fill_kv(&mut self, device: &mut D) -> Result<(), D::Error> {
-        for role in Role::BOTH {
-            let TimedPair { target, draft, tokens, batch, .. } = self;
-            let Runner { model, max_rows, .. } = if role == Role::Target { target } else { draft };
+    fn fill_kv(&mut self) -> Result<(), D::Error> {
+        let Timer { tokens, batch, .. } = &mut *self.timer;
+        for model in &mut self.models {
             let slots = model.limits().kv_blocks as usize * BLOCK_SIZE;
             let most = [COMPUTED, model.shape().max_positions as usize, slots].into_iter().min().unwrap_or(COMPUTED);
             let table: Vec<u32> = (0..most.div_ceil(BLOCK_SIZE) as u32).collect();
             let mut at = 0;
             while at < most {
-                let n = (most - at).min(*max_rows);
+                let n = (most - at).min(model.limits().max_rows);
                 batch.clear();
                 batch.push_chain(&tokens[..n], at, &table, Logits::Skip);
                 batch.logit_rows.push(0);
-                model.forward(device, batch)?;
+                model.forward(self.device, batch)?;
                 at += n;
             }
             let moves: Vec<(u32, u32)> = (most..slots).map(|slot| ((slot % most) as u32, slot as u32)).collect();
-            moves.chunks(1 << 14).try_for_each(|part| model.move_kv(device, part))?;
+            moves.chunks(1 << 14).try_for_each(|part| model.move_kv(self.device, part))?;
         }
         Ok(())
     }
 
     /// By how many seconds longer this model's next passes take because the target has run over a prompt: of either sign, since it is
     /// measured.
-    fn aftermath_s(&mut self, device: &mut D, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
+    fn aftermath_s(&mut self, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
-        let next = self.draft.room_for(&self.target.room_for(&next));
-        let own = if role == Role::Target { &self.target } else { &self.draft };
-        if !self.alternates[Role::Target as usize] || own.weight_bytes >= NO_CACHE_HOLDS || next.requests == 0 {
+        let next = self.room_for(Role::Draft, &self.room_for(Role::Target, &next));
+        let own = &self.models[role as usize];
+        if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
         // Behind the draft's part of a prompt comes the target's, which is what empties the caches.
-        let its = self.target.room_for(prompt);
+        let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
-            self.pass(device, Role::Target, &its)?;
+            self.pass(Role::Target, &its)?;
         }
         let mut times = Vec::with_capacity(2 * RECOVERING);
         for _ in 0..2 * RECOVERING {
             // In a step the draft comes first.
-            let took = [self.pass(device, Role::Draft, &next)?, self.pass(device, Role::Target, &next)?];
+            let took = [self.pass(Role::Draft, &next)?, self.pass(Role::Target, &next)?];
             times.push(if role == Role::Draft { took[0] } else { took[1] }.as_secs_f64());
         }
         let most = INTERRUPTED * median(times.clone());
@@ -181,9 +169,9 @@ impl<D: Device> TimedPair<D> {
     }
 
     /// Runs one pass as a server does, and times it.
-    fn pass(&mut self, device: &mut D, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
-        let TimedPair { target, draft, tokens, parents, table, batch, choices, accepted, .. } = self;
-        let model = if role == Role::Target { &mut target.model } else { &mut draft.model };
+    fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
+        let Timer { tokens, parents, table, batch, choices, accepted, .. } = &mut *self.timer;
+        let (model, device) = (&mut *self.models[role as usize], &mut *self.device);
         let (new, context) = (shape.new as usize, shape.context as usize);
         let begin = Instant::now();
         batch.clear();
@@ -218,33 +206,23 @@ impl<D: Device> TimedPair<D> {
         }
         Ok(begin.elapsed())
     }
-}
 
-impl<D: Device> Runner<D> {
-    fn load(
-        device: &mut D,
-        role: Role,
-        (shape, weights, room): (&LlamaShape, &impl Weights, &Room),
-        weight_bytes: u64,
-    ) -> Result<Runner<D>, LoadError<D::Error>> {
-        let limits = limits(role, room);
-        Ok(Runner { model: Llama::load(device, shape, weights, limits)?, max_rows: limits.max_rows, weight_bytes })
-    }
-
-    /// What this model runs in a step before the other one's pass of this shape.
-    fn before(&self, other: Role, shape: &Shape) -> Shape {
-        if self.weight_bytes >= NO_CACHE_HOLDS {
-            return one_request();
+    /// What the other model runs in a step before this pass.
+    fn before(&self, role: Role, shape: &Shape) -> Shape {
+        let other = role.other();
+        if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {
+            return ONE_REQUEST;
         }
-        let prompts = shape.kind == Kind::Prefill && other == Role::Target;
+        let prompts = shape.kind == Kind::Prefill && role == Role::Target;
         let (kind, new) = if prompts { (Kind::Prefill, shape.new) } else { (Kind::Decode, 1) };
-        self.room_for(&Shape { kind, new, ..*shape })
+        self.room_for(other, &Shape { kind, new, ..*shape })
     }
 
     /// The shape with no more requests, and no longer ones, than this model has room for; none where a single one does not fit.
-    fn room_for(&self, shape: &Shape) -> Shape {
-        let limits = self.model.limits();
-        let Some(longest) = self.model.shape().max_positions.checked_sub(shape.new) else {
+    fn room_for(&self, role: Role, shape: &Shape) -> Shape {
+        let model = &self.models[role as usize];
+        let limits = model.limits();
+        let Some(longest) = model.shape().max_positions.checked_sub(shape.new) else {
             return Shape { requests: 0, ..*shape };
         };
         let context = shape.context.min(longest);
@@ -255,38 +233,28 @@ impl<D: Device> Runner<D> {
     }
 }
 
-/// The smallest pass there is.
-fn one_request() -> Shape {
-    Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 }
-}
-
 impl<D: Device> Passes for PairPasses<'_, D> {
     type Error = D::Error;
 
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
-        let PairPasses { device, pair } = self;
-        let (other, runner) = match role {
-            Role::Target => (Role::Draft, &pair.draft),
-            Role::Draft => (Role::Target, &pair.target),
-        };
         let drafts = role == Role::Draft || shape.kind != Kind::Decode;
-        if drafts && pair.alternates[other as usize] {
-            let before = runner.before(role, shape);
+        if drafts && self.timer.alternates[role.other() as usize] {
+            let before = self.before(role, shape);
             if before.requests > 0 {
-                pair.pass(device, other, &before)?;
+                self.pass(role.other(), &before)?;
             }
         }
         match (role, shape.kind) {
             (_, Kind::Prefill) => {
-                let own = pair.pass(device, role, shape)?.as_secs_f64();
-                Ok(Duration::from_secs_f64((own + pair.aftermath_s(device, role, shape)?).max(own / 2.0)))
+                let own = self.pass(role, shape)?.as_secs_f64();
+                Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
             // A gap is the first draft pass of a round.
-            (Role::Target, _) | (Role::Draft, Kind::Verify) => pair.pass(device, role, shape),
+            (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;
                 for _ in 0..DRAFTED {
-                    sum += pair.pass(device, role, shape)?;
+                    sum += self.pass(role, shape)?;
                 }
                 Ok(sum / DRAFTED)
             }

@@ -3,10 +3,11 @@
 use super::print;
 use crate::cli::{DeviceName, EngineLimits, Format, ProfileArgs, WeightsFrom};
 use foretoken_kernels::device::Device;
+use foretoken_kernels::executor::Pair;
 use foretoken_kernels::model::preset;
 use foretoken_live::gpu;
 use foretoken_live::models::Model;
-use foretoken_live::pair::TimedPair;
+use foretoken_live::pair::{Timer, capacity};
 use foretoken_live::processor;
 use foretoken_live::profiling::{Asked, Limits, Place};
 use foretoken_profiler::{
@@ -132,13 +133,12 @@ impl Job<'_> {
         if let Some(why) = kept.dropped {
             eprintln!("warning: {}: {why}: from there on it is measured again", side.display());
         }
-        let mut pair = TimedPair::load(
-            device,
-            (&target.shape, &target.weights, &setup.target_room),
-            (&draft.shape, &draft.weights, &setup.draft_room),
-        )
-        .map_err(|e| Problem::failed(format!("the pair cannot be loaded: {e}")))?;
-        let mut passes = pair.on(device);
+        let room = capacity(&setup.target_room, &setup.draft_room);
+        let mut pair = Pair::load(device, (&target.shape, &target.weights), Some((&draft.shape, &draft.weights)), room)
+            .map_err(|e| Problem::failed(format!("the pair cannot be loaded: {e}")))?;
+        let mut timer =
+            Timer::new(device, &mut pair).map_err(|e| Problem::failed(format!("the pair cannot be run: {e}")))?;
+        let mut passes = timer.on(device, &mut pair);
         let stops = setup.stops();
         let effort = (setup.effort(), Until::Spent);
         let bar = bar(visits.len());

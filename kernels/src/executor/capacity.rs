@@ -102,6 +102,21 @@ impl Capacity {
         }
     }
 
+    /// Room for either: the larger of each.
+    pub fn or(&self, other: &Capacity) -> Capacity {
+        let draft_scratch = self.draft_scratch.max(other.draft_scratch);
+        Capacity {
+            blocks: self.blocks.max(other.blocks),
+            draft_blocks: (self.draft_pool().max(other.draft_pool()) as u32).saturating_add(draft_scratch),
+            draft_scratch,
+            rows: self.rows.max(other.rows),
+            logit_rows: self.logit_rows.max(other.logit_rows),
+            draft_logit_rows: self.draft_logit_rows.max(other.draft_logit_rows),
+            kept_requests: self.kept_requests.max(other.kept_requests),
+            kept_len: self.kept_len.max(other.kept_len),
+        }
+    }
+
     /// The target's limits.
     pub fn target(&self) -> Limits {
         Limits { kv_blocks: self.blocks, max_rows: self.rows, max_logit_rows: self.logit_rows }
@@ -138,5 +153,39 @@ impl Capacity {
             Some((what, has, needed)) => Err(CannotServe::Capacity { what, has, needed }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_for_either_covers_both() {
+        let one = Capacity {
+            blocks: 10,
+            draft_blocks: 30,
+            draft_scratch: 20,
+            rows: 5,
+            logit_rows: 4,
+            draft_logit_rows: 1,
+            kept_requests: 2,
+            kept_len: 3,
+        };
+        let other = Capacity {
+            blocks: 7,
+            draft_blocks: 12,
+            draft_scratch: 0,
+            rows: 9,
+            logit_rows: 9,
+            draft_logit_rows: 2,
+            kept_requests: 0,
+            kept_len: 0,
+        };
+        let either = one.or(&other);
+        assert!(either.covers(&one).is_ok() && either.covers(&other).is_ok());
+        // Pools and scratch are apart: 12 blocks of the one, 20 of the other.
+        assert_eq!((either.draft_blocks, either, one.or(&one)), (32, other.or(&one), one));
+        assert!(one.covers(&other).is_err() && other.covers(&one).is_err());
     }
 }

@@ -141,6 +141,11 @@ impl<D: Device> Pair<D> {
         self.capacity
     }
 
+    /// The target and its draft, for passes beside serving: what they leave in the KV, a run overwrites.
+    pub fn models(&mut self) -> (&mut Llama<D>, Option<&mut Llama<D>>) {
+        (&mut self.target, self.draft.as_mut())
+    }
+
     /// Tokens in the vocabulary.
     pub fn vocab(&self) -> u32 {
         self.target.shape().vocab

@@ -90,26 +90,27 @@ pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, se
 /// Puts the models on the device.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
-        Device::Cpu => Ok(Box::new(on_cpu(live, models, capacity)?)),
-        Device::Cuda(n) => Ok(Box::new(on_cuda(live, n, models, capacity)?)),
+        Device::Cpu => Ok(Box::new(Loaded::load(cpu(live)?, models, capacity, waiting(live))?)),
+        Device::Cuda(n) => Ok(Box::new(Loaded::load(cuda(n)?, models, capacity, waiting(live))?)),
     }
 }
 
-/// Puts the models on the processor.
-pub(super) fn on_cpu(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Loaded<Cpu>> {
+/// The processor, and what it is in words.
+pub(super) fn cpu(live: &LiveSpec) -> Result<(Cpu, String)> {
     let cpu = processor::open(live.threads, live.instructions)?;
     let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
-    Loaded::load(cpu, name, models, capacity, waiting(live))
+    Ok((cpu, name))
 }
 
-/// Puts the models on the GPU of this number.
-pub(super) fn on_cuda(live: &LiveSpec, n: u32, models: &Models, capacity: Capacity) -> Result<Loaded<Cuda>> {
+/// The GPU of this number, and what it is in words.
+pub(super) fn cuda(n: u32) -> Result<(Cuda, String)> {
     let cuda = crate::gpu::open(n)?;
     let name = format!("cuda:{n}, {}", cuda.name());
-    Loaded::load(cuda, name, models, capacity, waiting(live))
+    Ok((cuda, name))
 }
 
-fn waiting(live: &LiveSpec) -> Waiting {
+/// How a server waits.
+pub(super) fn waiting(live: &LiveSpec) -> Waiting {
     match live.waiting {
         spec::Waiting::Spin => Waiting::Spin,
         spec::Waiting::Sleep => Waiting::Sleep,
@@ -120,13 +121,20 @@ fn waiting(live: &LiveSpec) -> Waiting {
 pub(super) struct Loaded<D: device::Device> {
     /// The device.
     pub(super) device: D,
-    pair: Pair<D>,
+    /// The models on it.
+    pub(super) pair: Pair<D>,
     name: String,
     waiting: Waiting,
 }
 
 impl<D: device::Device> Loaded<D> {
-    fn load(mut device: D, name: String, models: &Models, capacity: Capacity, waiting: Waiting) -> Result<Loaded<D>> {
+    /// Puts the models on a device.
+    pub(super) fn load(
+        (mut device, name): (D, String),
+        models: &Models,
+        capacity: Capacity,
+        waiting: Waiting,
+    ) -> Result<Loaded<D>> {
         let (target, draft) = (&models.target, &models.draft);
         let pair =
             Pair::load(&mut device, (&target.shape, &target.weights), Some((&draft.shape, &draft.weights)), capacity);

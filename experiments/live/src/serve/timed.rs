@@ -1,8 +1,8 @@
-//! A device that serves, and whose passes are timed in between, on one device and in one process: what changes on the machine
-//! changes for both.
+//! A device that serves, and whose passes are timed in between, with the same models in the same memory: what changes on the
+//! machine changes for both, and where the weights happen to lie does not make one of them faster.
 
-use super::machine::{Job, Loaded, Machine, Models, Served, on_cpu, on_cuda};
-use crate::pair::{PairPasses, TimedPair};
+use super::machine::{Job, Loaded, Machine, Models, Served, cpu, cuda, waiting};
+use crate::pair::{self, PairPasses, Timer};
 use crate::profiling::{Asked, Place};
 use foretoken_kernels::device::Device;
 use foretoken_kernels::executor::{CannotServe, Capacity};
@@ -28,44 +28,42 @@ pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Puts the models on the device twice: to serve, and to be timed as a profile times them.
+/// Puts the models on the device once, with room to serve and to be timed as a profile times them.
 pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &Asked) -> Result<Box<dyn Timed>> {
     match Named::parse(&live.device).map_err(Problem::bad_input)? {
         Named::Cpu => {
-            let serving = on_cpu(live, models, capacity)?;
-            let place = Place::cpu(&serving.device);
-            Ok(Box::new(Both::load(serving, place, models, asked)?))
+            let (cpu, name) = cpu(live)?;
+            let setup = Place::cpu(&cpu).setup(&cpu, &models.target, &models.draft, asked);
+            Ok(Box::new(Both::load((cpu, name), setup, models, capacity, live)?))
         }
         Named::Cuda(n) => {
-            let serving = on_cuda(live, n, models, capacity)?;
-            let place = Place::cuda(n, &serving.device);
-            Ok(Box::new(Both::load(serving, place, models, asked)?))
+            let (cuda, name) = cuda(n)?;
+            let setup = Place::cuda(n, &cuda).setup(&cuda, &models.target, &models.draft, asked);
+            Ok(Box::new(Both::load((cuda, name), setup, models, capacity, live)?))
         }
     }
 }
 
 struct Both<D: Device> {
     serving: Loaded<D>,
-    timed: TimedPair<D>,
+    timer: Timer,
     setup: Setup,
 }
 
 impl<D: Device + Send> Both<D> {
-    fn load(mut serving: Loaded<D>, place: Place, models: &Models, asked: &Asked) -> Result<Both<D>> {
-        let Models { target, draft } = models;
-        let setup = place.setup(&serving.device, target, draft, asked);
-        let timed = serving.device.session(|device| {
-            TimedPair::load(
-                device,
-                (&target.shape, &target.weights, &setup.target_room),
-                (&draft.shape, &draft.weights, &setup.draft_room),
-            )
-        });
-        let timed = timed.map_err(|e| {
-            Problem::failed(format!("the pair cannot be loaded once more, to be timed beside what serves: {e}"))
-                .help("lower engine.num_gpu_blocks or engine.max_num_batched_tokens, or take smaller models")
-        })?;
-        Ok(Both { serving, timed, setup })
+    fn load(
+        device: (D, String),
+        setup: Setup,
+        models: &Models,
+        capacity: Capacity,
+        live: &LiveSpec,
+    ) -> Result<Both<D>> {
+        let room = capacity.or(&pair::capacity(&setup.target_room, &setup.draft_room));
+        let mut serving = Loaded::load(device, models, room, waiting(live))?;
+        let Loaded { device, pair, .. } = &mut serving;
+        let timer = device.session(|device| Timer::new(device, pair));
+        let timer = timer.map_err(|e| Problem::failed(format!("the pair cannot be run: {e}")))?;
+        Ok(Both { serving, timer, setup })
     }
 }
 
@@ -89,8 +87,8 @@ impl<D: Device + Send> Timed for Both<D> {
     }
 
     fn time(&mut self, work: &mut Work) {
-        let timed = &mut self.timed;
-        self.serving.device.session(|device| work(&mut InWords(timed.on(device))));
+        let Both { serving: Loaded { device, pair, .. }, timer, .. } = self;
+        device.session(|device| work(&mut InWords(timer.on(device, pair))));
     }
 }
 
