@@ -40,7 +40,7 @@ pub struct Tolerance {
     /// Error of completed requests a second, above 0.8 of the service rate.
     pub completed: f64,
     /// When a piece counts. In each of its three probes a few fixed passes of both models are timed, some times each; of each of
-    /// these passes, the longest of the three medians may be by this share above the shortest. A piece in which one is longer is
+    /// these passes, the longest of the three means may be by this share above the shortest. A piece in which one is longer is
     /// marked, and left out of all numbers and of the verdict: the machine changed its speed while it ran. Nothing but probes
     /// decides, never what the runs between them took.
     pub steady: f64,

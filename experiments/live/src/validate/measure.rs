@@ -18,7 +18,7 @@ impl Measuring<'_> {
         }
         let own = self.setting.workload.clone();
         let clients = self.spec.clients.unwrap_or(self.setting.engine(true).max_num_seqs);
-        let probed = probed(self.machine.setup(), clients, usual_context(&own));
+        let probed = probed(self.machine.setup(), clients, usual_context(&own), usual_prompt(&own));
         let open = self.open_loads();
         let cells = self.policies.len() + open.len();
         let mut runs = Runs::new(probed);
@@ -51,6 +51,11 @@ impl Measuring<'_> {
         };
         all.filter(|run| !known(run)).map(|(policy, load)| RunEntry::new(policy, load)).collect()
     }
+}
+
+/// Tokens of a usual prompt.
+fn usual_prompt(workload: &Workload) -> u32 {
+    median(workload.prompt_len.iter().map(|&p| f64::from(p)).collect()) as u32
 }
 
 /// Context of a request in the middle of its output: what a pass usually meets.

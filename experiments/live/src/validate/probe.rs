@@ -2,7 +2,7 @@
 //! its speed meanwhile is decided by them alone.
 
 use crate::serve::{Failed, Timed};
-use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, median};
+use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// What a probe found: the median time of each probed pass, seconds.
+/// What a probe found: of each probed pass the mean time, seconds, without those that were interrupted: as in a profile, since what is
+/// served on a machine that is slow for a while takes as long as its passes do together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// In the order of the probed passes.
@@ -34,27 +35,36 @@ pub const PROBES: usize = 3;
 /// Time for each probed pass in a probe. What is run before a pass, as a profile does, counts. Beside other tenants of a cache, the
 /// median of 20 ms of passes is off by 6 % from that of the seconds around it, of a quarter of a second by 4 %.
 const EACH: Duration = Duration::from_millis(80);
-/// Each pass is timed at least so often, since a median of fewer is not safe from two that are interrupted; and at most so often.
+/// Each pass is timed at least so often, since of fewer those that are interrupted cannot be told; and at most so often.
 const TIMES: (usize, usize) = (5, 400);
+/// But what takes longer than this is not timed again: with a large model a single pass takes seconds.
+const LONG: Duration = Duration::from_secs(1);
 /// Passes of one kind in a row, behind one that is not counted: as in a profile's visits.
 const IN_A_ROW: usize = 3;
 /// New tokens of a request in the verify pass that is probed: three drafts and the one before them.
 const VERIFIED: u32 = 4;
 
 /// What is probed: of the shapes that a profile measures, those nearest to a decode pass of one request with `context` tokens, to a
-/// decode and a verify pass of `requests` of them, and to a draft's decode pass.
-pub fn probed(setup: &Setup, requests: u32, context: u32) -> Vec<Probed> {
-    let nearest = |role: Role, kind: Kind, requests: u32, new: u32| {
+/// decode and a verify pass of `requests` of them, to a prompt of so many tokens, and to a draft's decode pass.
+///
+/// Prompts are among them since they may take most of the time, and a busy neighbour slows them otherwise than decodes.
+pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Probed> {
+    let nearest = |role: Role, wanted: Shape| {
         let room = if role == Role::Target { &setup.target_room } else { &setup.draft_room };
-        let shapes = grid(role, room, setup.density).into_iter().filter(|s| s.kind == kind);
-        let off = |s: &Shape| (s.requests.abs_diff(requests), s.new.abs_diff(new), s.context.abs_diff(context));
+        let shapes = grid(role, room, setup.density).into_iter().filter(|s| s.kind == wanted.kind);
+        let off = |s: &Shape| {
+            let Shape { requests, new, context, .. } = wanted;
+            (s.requests.abs_diff(requests), s.new.abs_diff(new), s.context.abs_diff(context))
+        };
         Some(Probed { role, shape: shapes.min_by_key(off)? })
     };
+    let decode = |requests| Shape { kind: Kind::Decode, requests, new: 1, context };
     let all = [
-        nearest(Role::Target, Kind::Decode, 1, 1),
-        nearest(Role::Target, Kind::Decode, requests, 1),
-        nearest(Role::Target, Kind::Verify, requests, VERIFIED),
-        nearest(Role::Draft, Kind::Decode, requests, 1),
+        nearest(Role::Target, decode(1)),
+        nearest(Role::Target, decode(requests)),
+        nearest(Role::Target, Shape { kind: Kind::Verify, requests, new: VERIFIED, context }),
+        nearest(Role::Target, Shape { kind: Kind::Prefill, requests: 1, new: prompt, context: 0 }),
+        nearest(Role::Draft, decode(requests)),
     ];
     let mut once: Vec<Probed> = Vec::new();
     for probed in all.into_iter().flatten() {
@@ -75,8 +85,10 @@ pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed
 /// The passes in turn, so that each sees the same moments: next is always the one that has had the least time.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];
-    let wanted =
-        |(spent, seconds): &(Duration, Vec<f64>)| seconds.len() < TIMES.0 || (seconds.len() < TIMES.1 && *spent < EACH);
+    let wanted = |(spent, seconds): &(Duration, Vec<f64>)| {
+        let (few, most) = (seconds.len() < TIMES.0, seconds.len() >= TIMES.1);
+        (few && *spent < LONG) || (!most && *spent < EACH)
+    };
     while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
         let (begun, Probed { role, shape }) = (Instant::now(), probed[at]);
         // Not counted: what ran before has left its own in the caches.
@@ -86,10 +98,13 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
             spent += took;
             // A clock too coarse for the pass must not give a time of zero, of which there is no share.
             all[at].1.push(took.as_secs_f64().max(1e-9));
+            if spent > LONG {
+                break;
+            }
         }
         all[at].0 += begun.elapsed().max(spent);
     }
-    Ok(Probe { seconds: all.into_iter().map(|(_, seconds)| median(seconds)).collect() })
+    Ok(Probe { seconds: all.iter().map(|(_, seconds)| uninterrupted_mean(seconds)).collect() })
 }
 
 /// What each probed pass took, probe by probe.
@@ -102,7 +117,7 @@ pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>>
     of
 }
 
-/// By how much the machine's speed differed between the probes of a piece: of the pass for which it is most, the longest median
+/// By how much the machine's speed differed between the probes of a piece: of the pass for which it is most, the longest mean
 /// over the shortest, less 1. `None` where not all probes were made.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
@@ -174,13 +189,36 @@ mod tests {
 
     #[test]
     fn what_is_probed_is_near_what_is_served_and_fits() {
-        let all = probed(&setup(), 8, 200);
+        let all = probed(&setup(), 8, 200, 150);
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["target 1 x 1 at 256", "target 8 x 1 at 256", "target 8 x 4 at 64", "draft 8 x 1 at 256"]);
-        let few = probed(&setup(), 3, 10);
-        assert_eq!((few[1].shape.requests, few[1].shape.context), (2, 16));
+        let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
+        assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
+        // A prompt that is longer than a pass comes in chunks.
+        let few = probed(&setup(), 3, 10, 5000);
+        assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
         // One client: what is the same is probed once.
-        assert_eq!(probed(&setup(), 1, 200).len(), 3);
+        assert_eq!(probed(&setup(), 1, 200, 150).len(), 4);
+    }
+
+    /// A machine whose passes take seconds.
+    struct Slow(u32);
+
+    impl Passes for Slow {
+        type Error = Failed;
+
+        fn time(&mut self, _: Role, _: &Shape) -> Result<Duration, Failed> {
+            self.0 += 1;
+            Ok(Duration::from_secs(2))
+        }
+    }
+
+    #[test]
+    fn a_large_model_is_probed_once() {
+        let mut machine = Slow(0);
+        let all = probed(&setup(), 8, 200, 150);
+        assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
+        // Behind one each that is not counted.
+        assert_eq!(machine.0, 10);
     }
 
     /// A machine of constant speed that is interrupted at some of its passes.
@@ -200,12 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn passes_that_were_interrupted_change_no_median() {
-        let all = probed(&setup(), 8, 200);
+    fn passes_that_were_interrupted_do_not_count() {
+        let all = probed(&setup(), 8, 200, 150);
         let mut machine = Interrupted { passes: 0, luck: Luck::new(1, Stream::Noise, 0) };
         let found = timed(&mut machine, &all).unwrap();
-        assert_eq!(found.seconds, [1e-3, 1e-3, 1e-3, 1e-4]);
+        let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
+        assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
         // With those that are not counted.
-        assert!(machine.passes >= 4 * (2 + TIMES.0) && machine.passes <= 4 * 2 * TIMES.1, "{}", machine.passes);
+        assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }
