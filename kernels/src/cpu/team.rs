@@ -1,10 +1,6 @@
 //! Threads that work on one operation after the other, and spin in between: a pass of a small model is two dozen operations of some
 //! microseconds each, and a thread that slept would come too late to any of them.
 //!
-//! Each thread has a lot of an operation's tasks, always the same ones, and takes those of others when it is done with its own. So memory
-//! that one thread writes and another waits for goes from core to core but twice an operation: with the tasks, and with the word
-//! that they are done.
-//!
 //! How work is spread never changes a result: every task writes numbers of its own.
 
 use crossbeam_utils::CachePadded;
@@ -29,8 +25,7 @@ impl Team {
     /// Of this many threads.
     pub(super) fn new(threads: usize) -> Result<Team, ThreadPoolBuildError> {
         let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
-        let lots = std::iter::repeat_with(Lot::default).take(pool.current_num_threads()).collect();
-        Ok(Team { pool, board: Arc::new(Board { lots, ..Board::default() }) })
+        Ok(Team { pool, board: Arc::default() })
     }
 
     /// How many they are.
@@ -69,7 +64,7 @@ impl Session {
         board.session.store(true, Ordering::Relaxed);
         let with_helpers = || {
             rayon::scope(|scope| {
-                (1..pool.current_num_threads()).for_each(|own| scope.spawn(move |_| board.help(own)));
+                (1..pool.current_num_threads()).for_each(|_| scope.spawn(|_| board.help()));
                 // Helpers go when the session ends, however it does.
                 let _over = Over(board);
                 run()
@@ -94,92 +89,58 @@ type Task<'a> = dyn Fn(usize) + Sync + 'a;
 struct Board {
     /// Are helpers wanted?
     session: CachePadded<AtomicBool>,
-    /// Did a task of this operation panic?
-    failed: AtomicBool,
-    /// Of each thread, the leader's first.
-    lots: Box<[Lot]>,
-}
-
-/// A thread's tasks: of so many lots, those whose number is the lot's or as many times their number higher.
-#[derive(Default)]
-struct Lot {
-    /// What its thread looks at while it waits.
-    offer: CachePadded<Offer>,
-    /// Tasks of it that were ever done, by anybody.
+    /// Tasks that nobody has taken: the one with this number, less one, is the next.
+    open: CachePadded<AtomicUsize>,
+    /// Tasks of this operation that are done.
     done: CachePadded<AtomicUsize>,
-    /// Tasks of it that there ever were. The leader's alone.
-    given: CachePadded<AtomicUsize>,
-}
-
-/// Tasks to take.
-#[derive(Default)]
-struct Offer {
-    /// How many nobody has taken. The last one is taken first.
-    open: AtomicUsize,
+    /// Did one of them panic?
+    failed: AtomicBool,
     /// What they are.
     task: UnsafeCell<Option<&'static Task<'static>>>,
 }
 
-// SAFETY: `task` is written by the leader alone, while none of these tasks is open or being worked on, and read by those who have taken
-// one.
+// SAFETY: `task` is written by the leader alone, while no task is open or being worked on, and read by those who have taken one.
 #[expect(
     unsafe_code,
     reason = "a task lives as long as its operation, which no lifetime can say to threads that outlive it"
 )]
-unsafe impl Sync for Offer {}
+unsafe impl Sync for Board {}
 
 impl Board {
     /// Runs an operation. There is one leader: a team calls this by a mutable reference.
     #[expect(unsafe_code, reason = "as above")]
     fn run(&self, tasks: usize, task: &Task<'_>) {
-        // SAFETY: `finish` waits until nobody uses it any more, also when this thread panics; and nobody else writes the cells, nor reads
-        // them before `open` says that there is something to take.
-        let task = unsafe { std::mem::transmute::<&Task<'_>, &'static Task<'static>>(task) };
-        // Written only where it was true: helpers read what lies beside it.
-        if self.failed.load(Ordering::Relaxed) {
-            self.failed.store(false, Ordering::Relaxed);
+        // SAFETY: `finish` waits until nobody uses it any more, also when this thread panics; and nobody else writes the cell, nor reads
+        // it before `open` says that there is something to take.
+        unsafe {
+            *self.task.get() = Some(std::mem::transmute::<&Task<'_>, &'static Task<'static>>(task));
         }
-        let finish = Finish(self);
-        // Others begin while the leader still looks after its own.
-        for (at, lot) in self.lots.iter().enumerate().rev() {
-            let count = tasks.saturating_sub(at).div_ceil(self.lots.len());
-            if count > 0 {
-                // SAFETY: all that were given before are done, and none is open.
-                unsafe { *lot.offer.task.get() = Some(task) };
-                lot.given.store(lot.given.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-                lot.offer.open.store(count, Ordering::Release);
-            }
-        }
-        self.work(0);
+        self.failed.store(false, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        let finish = Finish { board: self, tasks };
+        self.open.store(tasks, Ordering::Release);
+        while self.take_one() {}
         drop(finish);
         assert!(!self.failed.load(Ordering::Relaxed), "a task failed on another thread");
     }
 
-    /// Takes all tasks of one's own lot, and then what is left in others'.
-    fn work(&self, own: usize) {
-        for at in (0..self.lots.len()).map(|i| (own + i) % self.lots.len()) {
-            while self.take_one(at) {}
-        }
-    }
-
-    /// Takes a task of a lot and runs it, if there is one.
+    /// Takes a task and runs it, if there is one.
     #[expect(unsafe_code, reason = "as above")]
-    fn take_one(&self, at: usize) -> bool {
-        let (lot, less) = (&self.lots[at], |open: usize| open.checked_sub(1));
-        let Ok(open) = lot.offer.open.fetch_update(Ordering::Acquire, Ordering::Relaxed, less) else { return false };
-        let _done = Done { board: self, lot };
+    fn take_one(&self) -> bool {
+        let less = |open: usize| open.checked_sub(1);
+        let Ok(open) = self.open.fetch_update(Ordering::Acquire, Ordering::Relaxed, less) else { return false };
+        let _done = Done(self);
         // SAFETY: the task that was taken is not done yet, so that the leader waits for it and leaves the cell alone.
-        let task = unsafe { *lot.offer.task.get() }.expect("written before tasks are open");
-        task((open - 1) * self.lots.len() + at);
+        let task = unsafe { *self.task.get() }.expect("written before tasks are open");
+        task(open - 1);
         true
     }
 
-    /// Takes tasks as long as the session lasts, others' only behind one's own: who waits must not disturb those who work.
-    fn help(&self, own: usize) {
+    /// Takes tasks as long as the session lasts.
+    fn help(&self) {
         let mut looks = 0;
         while self.session.load(Ordering::Relaxed) {
-            if self.take_one(own) {
-                self.work(own);
+            if self.take_one() {
                 looks = 0;
             } else {
                 wait(&mut looks);
@@ -199,37 +160,30 @@ fn wait(looks: &mut u32) {
 }
 
 /// A task that was taken: done when this is dropped.
-struct Done<'a> {
-    board: &'a Board,
-    lot: &'a Lot,
-}
+struct Done<'a>(&'a Board);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.board.failed.store(true, Ordering::Relaxed);
+            self.0.failed.store(true, Ordering::Relaxed);
         }
-        self.lot.done.fetch_add(1, Ordering::Release);
+        self.0.done.fetch_add(1, Ordering::Release);
     }
 }
 
 /// The end of an operation, which waits for all who work on it.
-struct Finish<'a>(&'a Board);
+struct Finish<'a> {
+    board: &'a Board,
+    tasks: usize,
+}
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        for lot in &self.0.lots {
-            // None is left, but where this thread panicked: what nobody took is not waited for.
-            let left = match lot.offer.open.load(Ordering::Relaxed) {
-                0 => 0,
-                _ => lot.offer.open.swap(0, Ordering::Relaxed),
-            };
-            let given = lot.given.load(Ordering::Relaxed).wrapping_sub(left);
-            lot.given.store(given, Ordering::Relaxed);
-            let mut looks = 0;
-            while lot.done.load(Ordering::Acquire) != given {
-                wait(&mut looks);
-            }
+        // None is left, but where this thread panicked.
+        let left = self.board.open.swap(0, Ordering::Relaxed);
+        let mut looks = 0;
+        while self.board.done.load(Ordering::Acquire) + left < self.tasks {
+            wait(&mut looks);
         }
     }
 }
