@@ -27,6 +27,10 @@ const TASK_BYTES: usize = 256 << 10;
 /// Panels that a row goes over together, at most: a task has whole groups of them.
 const TOGETHER: usize = 4;
 
+/// As many where several tiles of rows go over the same panels: a chain's depth of four is 32 KiB, all of the nearest cache of many
+/// processors, and each tile would read them from the next one.
+const STAYING: usize = 2;
+
 /// Rows that go over a panel together, at most.
 const MOST_ROWS: usize = 6;
 
@@ -76,7 +80,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
         let mut panel = 0;
         while panel < panels {
             let left = panels - panel;
-            let n = together::<L>(rows / tiles.max(1)).min(1 << left.ilog2());
+            let most = if tiles > 1 { STAYING } else { TOGETHER };
+            let n = together::<L>(rows / tiles.max(1)).min(most).min(1 << left.ilog2());
             for from in (0..self.depth).step_by(DEPTH / 2) {
                 let pairs = (from, (from + DEPTH / 2).min(self.depth));
                 for tile in 0..tiles {
