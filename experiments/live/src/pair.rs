@@ -85,7 +85,9 @@ impl Timer {
     pub fn new<D: Device>(device: &mut D, pair: &mut Pair<D>) -> Result<Timer, D::Error> {
         let longest = pair.capacity().rows;
         let luck = Luck::new(0, Stream::Profile, 7);
-        let vocab = u64::from(pair.vocab());
+        // Where nothing is drafted, the two need not have the same one.
+        let draft_vocab = pair.models().1.map_or(u32::MAX, |draft| draft.shape().vocab);
+        let vocab = u64::from(pair.vocab().min(draft_vocab));
         let mut timer = Timer {
             alternates: [false; 2],
             tokens: (0..longest as u64).map(|i| (luck.bits(i) % vocab) as u32).collect(),

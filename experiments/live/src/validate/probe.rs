@@ -22,7 +22,7 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// What a probe found: of each probed pass the mean time, seconds, without those that were interrupted: as in a profile, since what is
+/// What a probe found: of each probed pass the mean time, seconds, without those that were interrupted, as in a profile. What is
 /// served on a machine that is slow for a while takes as long as its passes do together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {

@@ -109,7 +109,7 @@ impl Runs {
     }
 
     /// The rule, which was stated before the runs: a piece counts when all of it was made and, of each probed pass, the longest
-    /// of its medians is by no more than this share above the shortest. Only probes are looked at. Where nothing was probed, all
+    /// of its means is by no more than this share above the shortest. Only probes are looked at. Where nothing was probed, all
     /// that there is counts.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
