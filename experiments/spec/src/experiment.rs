@@ -15,19 +15,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Top-level keys that are the same for every cell.
+/// Top-level keys that cannot be swept: they are the same for every cell.
 pub const UNSWEPT: [&str; 7] = ["name", "seeds", "sweep_order", "policies", "capacity", "output", "paper"];
 
 /// One experiment without sweeps.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Names the results folder.
+    /// Name of the experiment; the results folder is named after it.
     pub name: String,
-    /// One replication each.
+    /// Seeds of the luck and of generated load; each seed is one replication.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
-    /// Paths of swept values, the one that varies slowest first; absent, and behind those that are named, as they stand in the file.
+    /// Paths of swept values, the one that varies slowest first. Sweeps that are not listed follow in the order of
+    /// the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweep_order: Vec<String>,
     /// The policies to compare, in the order of the table.
@@ -37,32 +38,32 @@ pub struct Experiment {
     /// The engine's settings.
     #[serde(default)]
     pub engine: EngineConfig,
-    /// What arrives.
+    /// The requests: when they arrive, and their lengths.
     pub workload: WorkloadSpec,
-    /// What the draft gets right.
+    /// Which drafts are right.
     pub acceptance: AcceptanceSpec,
     /// What the policies believe the passes cost.
     #[serde(default)]
     pub belief: BeliefSpec,
-    /// What requests are promised.
+    /// Latency bounds of requests.
     #[serde(default)]
     pub slo: SloSpec,
-    /// What runs it, when it is run on a device.
+    /// The device that runs the experiment, for `foretoken live` and `validate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveSpec>,
-    /// How it is validated, and what counts as good enough.
+    /// How `foretoken validate` runs, and which errors it accepts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validate: Option<ValidateSpec>,
-    /// What is asked of a real server, when one is observed.
+    /// How `foretoken observe` asks a real server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observe: Option<ObserveSpec>,
-    /// How much load is to be carried within `slo`, when that is asked.
+    /// How `foretoken capacity` searches for the highest rate within `slo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacitySpec>,
-    /// What is written.
+    /// Which optional files are written.
     #[serde(default)]
     pub output: Output,
-    /// What a paper says of it.
+    /// Claims of a paper that the run is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<Paper>,
 }
@@ -71,13 +72,13 @@ pub struct Experiment {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// A measured profile that gives `target`, `draft`, `context_reads` and the belief, its `context_reads` too (`profiled.rs`).
+    /// A measured profile: it gives `target`, `draft`, `context_reads`, and the belief with its own `context_reads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<PathBuf>,
     /// Which of the profile's descriptions of a pass is the truth; absent: its table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<Truth>,
-    /// Is `noise_cv` the profile's?
+    /// Is `noise_cv` taken from the profile?
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub profile_noise: bool,
     /// Time of a target pass.
@@ -95,7 +96,8 @@ pub struct Hardware {
     pub noise_cv: f64,
 }
 
-/// What the policies believe the passes cost, and how it is wrong. What is absent is the least-squares fit to the truth.
+/// What the policies believe the passes cost, and how wrong it is. Absent values are the least-squares fit to the
+/// truth.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BeliefSpec {
@@ -103,17 +105,18 @@ pub struct BeliefSpec {
     pub target: Option<Coefficients>,
     /// α, γ, δ of a draft pass.
     pub draft: Option<Coefficients>,
-    /// The models they were fitted to, when that was another machine or an earlier state of this one: a stale belief.
+    /// A stale belief: the models that it was fitted to, of another machine or an earlier state of this one.
     pub fitted_to: Option<FittedTo>,
-    /// How they think a verify pass reads context; absent: as a profile's line was fitted, or as it does.
+    /// How policies think a verify pass reads context; absent: as the profile's line was fitted, or as the pass does.
     pub context_reads: Option<ContextReads>,
     /// Factors on the believed times.
     pub scale: Scale,
-    /// Coefficient of variation of the log-normal error of each believed coefficient and table entry, drawn once a seed.
+    /// Coefficient of variation of the log-normal error of each believed coefficient and table entry, drawn once a
+    /// seed.
     pub noise_cv: f64,
-    /// What policies with a cost table fill it from.
+    /// Where policies with a cost table get its entries.
     pub tables: Tables,
-    /// Steps after which a policy learns what a step brought; 0 is at its end.
+    /// Steps that the outcome of a step is delayed before a policy learns it; 0: at the step's end.
     pub staleness_steps: u32,
 }
 
@@ -146,9 +149,9 @@ pub struct FittedTo {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scale {
-    /// On the target's.
+    /// Factor on the target's times.
     pub target: f64,
-    /// On the draft's.
+    /// Factor on the draft's times.
     pub draft: f64,
 }
 
@@ -158,26 +161,26 @@ impl Default for Scale {
     }
 }
 
-/// What policies with a cost table fill it from, once, before serving starts.
+/// Where policies with a cost table get its entries, once, before serving starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tables {
     /// Passes timed on the machine, as engines do when they start.
     #[default]
     Profiled,
-    /// The linear belief.
+    /// Times computed from the linear belief.
     Linear,
 }
 
-/// What requests are promised. Absent bounds are no bounds.
+/// Latency bounds of requests. An absent bound is not checked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SloSpec {
-    /// TPOT bound = this × P90 TPOT of the autoregressive run on the same draws (AdaSpec, section 6.1), at the load that
-    /// `reference` names.
+    /// TPOT bound as a multiple of the autoregressive run's P90 TPOT on the same draws (AdaSpec, section 6.1).
+    /// `reference` names the load of that run.
     #[serde(rename = "adaspec-scale")]
     pub adaspec_scale: Option<f64>,
-    /// Whose P90 TPOT that is where loads are swept; absent: `"lowest-load"`.
+    /// The load whose autoregressive run gives the bound, where loads are swept; absent: `"lowest-load"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
     /// Time to first token, seconds.
@@ -188,21 +191,21 @@ pub struct SloSpec {
     pub e2e_s: Option<f64>,
 }
 
-/// The autoregressive run that a bound is scaled from. A load is a swept number below `workload.arrivals`, a `rate-scale`, or what a
-/// `thin` keeps; of other swept settings each has a bound of its own, unless `at` says otherwise.
+/// The autoregressive run that a bound is scaled from. Swept numbers below `workload.arrivals`, `rate-scale` and
+/// `thin` are loads. Each value of other swept settings has its own bound, unless `at` says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reference {
-    /// The one at the lowest swept load: one bound, which all loads are held to.
+    /// The run at the lowest swept load: all loads are held to one bound.
     LowestLoad,
-    /// Each load's own, as the paper has it: the bound moves with the load, and at scale 1 autoregressive attains 90 % at every load
-    /// by definition.
+    /// Each load's own run, as in the paper. The bound moves with the load, and at scale 1 autoregressive attains 90
+    /// % at every load by definition.
     EachLoad,
-    /// The one at these values of swept settings, by path; a table is picked by its place in the sweep, from 0.
+    /// The run at these values of swept settings, by path. A table is picked by its place in the sweep, from 0.
     At(#[schemars(with = "BTreeMap<String, serde_json::Value>")] At),
 }
 
-/// What is written beside the tables that always are.
+/// Which optional files are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Output {

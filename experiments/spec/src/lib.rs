@@ -1,5 +1,5 @@
-//! What an experiment file says, as data: its tables and keys ([`experiment`]), where each stands in the file ([`document`]), and
-//! how what is wrong is told ([`problem`]). Must not evaluate or run anything.
+//! What an experiment file says, as data: its tables and keys ([`experiment`]), the place of each in the file
+//! ([`document`]), and error messages ([`problem`]). Must not evaluate or run anything.
 
 pub mod capacity;
 pub mod document;
@@ -15,7 +15,7 @@ pub mod shown;
 pub mod text;
 pub mod validate;
 
-/// Tells progress and diagnostics on stderr. They name files, keys and labels: what could steer a terminal is shown, not sent.
+/// Prints progress and diagnostics on stderr. Characters that could steer a terminal are escaped.
 #[macro_export]
 macro_rules! eprintln {
     ($($words:tt)*) => { ::std::eprintln!("{}", $crate::shown::escape(&format!($($words)*))) };

@@ -1,4 +1,4 @@
-//! The `[live]` table of an experiment: what runs it, when it is run on a device and not simulated.
+//! The `[live]` table of an experiment: the device, the models and the prompts of a live run.
 
 use crate::document::{Document, Path};
 use crate::problem::{Problem, Result};
@@ -10,23 +10,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LiveSpec {
-    /// `cpu` or `cuda:N`; `--device` comes before it.
+    /// `cpu` or `cuda:N`. The option `--device` overrides it.
     #[serde(default = "cpu")]
     pub device: String,
-    /// Threads of the CPU; absent: its cores.
+    /// Threads of the CPU device; absent: one for each core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Vector instructions of the CPU's kernels; absent: the best that it has. Results are the same with all of them, times are not.
+    /// Vector instructions of the CPU's kernels; absent: the best level that the CPU has. The level changes times,
+    /// not results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
     /// The target: a preset's name, or a Hugging Face folder.
     pub target: String,
-    /// The draft.
+    /// The draft: a preset's name, or a Hugging Face folder.
     pub draft: String,
     /// Where weights come from.
     #[serde(default)]
     pub weights: WeightSource,
-    /// What requests ask.
+    /// The prompts of the requests.
     #[serde(default)]
     pub prompts: Prompts,
     /// What decides which draft tokens are accepted.
@@ -38,7 +39,8 @@ pub struct LiveSpec {
     /// Trace seconds in a second: 10 plays a trace ten times as fast. The simulator does the same with it.
     #[serde(default = "one")]
     pub time_scale: f64,
-    /// Requests served in a closed loop before each policy's clock starts: caches fill, clocks rise, buffers grow.
+    /// Requests served in a closed loop before each policy's clock starts, so that caches, clock rates and buffers
+    /// settle.
     #[serde(default = "warm_up")]
     pub warm_up_requests: u32,
 }
@@ -47,17 +49,18 @@ pub struct LiveSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// It spins: the core keeps its clock and its caches, so that passes behind a wait take as long as those of a profile.
+    /// It spins. The core keeps its clock rate and its caches, so that passes behind a wait take as long as in a
+    /// profile.
     #[default]
     Spin,
-    /// It sleeps, and leaves the core to others: passes behind a wait may take longer.
+    /// It sleeps and leaves the core to other threads. Passes behind a wait may take longer.
     Sleep,
 }
 
-/// Vector instructions of a CPU, each level with those before it.
+/// Vector instructions of a CPU. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Instructions {
-    /// None in particular.
+    /// No vector instructions beyond the compiler's default.
     #[serde(rename = "plain")]
     Plain,
     /// AVX2 with FMA.
@@ -69,10 +72,10 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// All of them.
+    /// All levels, ascending.
     pub const ALL: [Instructions; 3] = [Instructions::Plain, Instructions::Avx2, Instructions::Avx512];
 
-    /// What settings and flags call it.
+    /// The name of the level in settings and flags.
     pub fn key(self) -> &'static str {
         match self {
             Instructions::Plain => "plain",
@@ -97,10 +100,10 @@ impl std::str::FromStr for Instructions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightSource {
-    /// The checkpoint's, or those that the shipped pair brings.
+    /// The checkpoint's weights, or the weights that ship with the pair.
     #[default]
     Checkpoint,
-    /// Drawn from the run's seed: real times, nothing known. Acceptance must then be `declared`, or means little.
+    /// Random weights drawn from the run's seed. Times are real; acceptance must be `declared` to mean anything.
     Random,
 }
 
@@ -108,15 +111,16 @@ pub enum WeightSource {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LiveAcceptance {
-    /// The models: the target takes its likeliest token, drafts are right or wrong.
+    /// The models decide: the target takes its likeliest token, and a draft is right when it is that token.
     #[default]
     Greedy,
-    /// The models, by exact rejection sampling.
+    /// The models decide by exact rejection sampling.
     Sampled {
-        /// Softmax temperature of both, above 0.
+        /// Softmax temperature of both models, above 0.
         temperature: f64,
     },
-    /// The experiment's `[acceptance]`, forced onto the real passes: times are real while acceptance is known.
+    /// The experiment's `[acceptance]` decides. It is forced onto the real passes: times are real, acceptance is
+    /// known.
     Declared,
 }
 
@@ -133,7 +137,7 @@ fn warm_up() -> u32 {
 }
 
 impl LiveSpec {
-    /// The models that are folders and not presets.
+    /// The models that are given as folders, not as presets.
     pub fn folders_mut(&mut self) -> impl Iterator<Item = &mut String> {
         [&mut self.target, &mut self.draft]
             .into_iter()
@@ -165,7 +169,7 @@ impl LiveSpec {
 /// A device by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The host.
+    /// The host's CPU.
     Cpu,
     /// The GPU with this number.
     Cuda(u32),
@@ -175,7 +179,7 @@ impl Device {
     /// Reads `cpu` or `cuda:N`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message that says what is wrong with the text.
     pub fn parse(text: &str) -> std::result::Result<Device, String> {
         match text.split_once(':') {
             None if text == "cpu" => Ok(Device::Cpu),
@@ -186,7 +190,7 @@ impl Device {
     }
 }
 
-/// The table with what the command line says instead.
+/// The table with the values of the command line in place of its own.
 pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<Instructions>) -> LiveSpec {
     let mut live = live.clone();
     live.instructions = instructions.or(live.instructions);
@@ -196,7 +200,10 @@ pub fn with_device(live: &LiveSpec, device: Option<&str>, instructions: Option<I
     live
 }
 
-/// The table, or what to do where there is none.
+/// The table.
+///
+/// # Errors
+/// The experiment called `name` has no `[live]` table; the message says what to add.
 pub fn required<'a>(live: Option<&'a LiveSpec>, name: &str) -> Result<&'a LiveSpec> {
     live.ok_or_else(|| {
         Problem::bad_input(format!("`{name}` has no [live] table: nothing says what to run it on"))

@@ -1,7 +1,7 @@
 //! Errors as a user meets them: what, where, what to do, and the exit code. The only error type of the binary.
 //!
-//! Library errors become a [`Problem`] at the border, where the file and the place in it are known. Whatever is said of
-//! input is made fit for a terminal here, and nowhere else.
+//! Library errors become a [`Problem`] where file and place are known. All input that messages quote is escaped for
+//! the terminal here, and nowhere else.
 
 mod place;
 
@@ -11,14 +11,14 @@ use place::Place;
 use std::fmt;
 use std::io::IsTerminal;
 
-/// Exit codes (ARCHITECTURE.md, conventions).
+/// Exit codes (docs/experiments.md lists them).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Something failed that is not the input's fault: a full disk, an unwritable folder.
+    /// Something failed that the input did not cause: a full disk, an unwritable folder.
     Failed = 1,
     /// The command line, the experiment or a trace is wrong.
     BadInput = 2,
-    /// It finished, and the verdict is negative.
+    /// The work finished, and its verdict is negative.
     Negative = 3,
     /// The hardware that was asked for is not there.
     NoHardware = 4,
@@ -77,12 +77,12 @@ impl Problem {
         self.help.as_deref().unwrap_or_default()
     }
 
-    /// Where it is, as `file:line:column`.
+    /// The place as `file:line:column`.
     pub fn place(&self) -> Option<String> {
         self.place.as_ref().map(Place::in_words)
     }
 
-    /// All of it as it is told where there is no terminal: message, place and help.
+    /// Message, place and help as plain text, for output that is no terminal.
     pub fn in_words(&self) -> String {
         let mut words = String::new();
         let plain = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::none());
@@ -120,9 +120,9 @@ impl Diagnostic for Problem {
     }
 }
 
-/// ", did you mean `x`?" for the candidate nearest to `given`; nothing when all are far. A name that goes on
-/// where the given one ends comes first (`a100`), then a typo, then one that the given one goes on from (`h100-sxm`), then what is
-/// written alike.
+/// ", did you mean `x`?" for the candidate nearest to `given`; empty when no candidate is near. Order of preference:
+/// a name that continues `given` (`a100`), a typo, a name that `given` continues (`h100-sxm`), a name of similar
+/// spelling.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_lowercase();
     let rank = |c: &str| {
@@ -139,16 +139,16 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     candidates.into_iter().filter_map(|c| Some((rank(c)?, c))).min_by_key(|(rank, _)| *rank).map(|(_, c)| c)
 }
 
-/// Tells it on stderr, in the terminal's width and colours.
+/// Prints the problem on stderr, in the terminal's width and colours.
 pub fn tell(problem: Problem) {
-    // https://no-color.org: set to anything but nothing.
+    // https://no-color.org: any value but the empty one turns colours off.
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let fancy = std::io::stderr().is_terminal();
     let options =
         miette::MietteHandlerOpts::new().unicode(fancy).color(fancy && colour).width(if fancy { 100 } else { 160 });
-    // Fails when a problem was told before: then the hook is this one.
+    // Fails when a problem was printed before: the hook is already set then.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options.clone().build())));
-    // Made for the terminal when it was made; the colours are ours.
+    // The text was escaped when the problem was made; the colours are miette's.
     std::eprintln!("{:?}", miette::Report::new(problem));
 }
 

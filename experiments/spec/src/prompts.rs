@@ -1,13 +1,13 @@
-//! What requests ask, where something real is asked: of a device (`[live]`) or of a server (`[observe]`).
+//! The prompts of real requests: to a device (`[live]`) or to a server (`[observe]`).
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What requests ask.
+/// The prompts of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Prompts {
-    /// The shipped generator's text, its families in turn, of the workload's lengths. One byte is one token.
+    /// Text of the shipped generator, family by family, in the workload's lengths. One byte is one token.
     #[default]
     Families,
     /// Random token ids of the workload's lengths.
@@ -20,7 +20,7 @@ pub enum Prompts {
 }
 
 impl Prompts {
-    /// The file that they are read from.
+    /// The file that prompts are read from, if there is one.
     pub fn path_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Prompts::Jsonl { path } => Some(path),

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 
 impl Experiment {
     /// Reads and checks a document without sweeps.
+    ///
+    /// # Errors
+    /// A key is unknown or missing, or a value is outside its range; the error points at it.
     pub fn read(document: &Document) -> Result<Experiment> {
         let experiment: Experiment = document.read_knowing(schema::settings_of)?;
         experiment.check(document)?;
@@ -44,7 +47,7 @@ impl Experiment {
         self.check_policies(doc)
     }
 
-    /// What is said about a profile needs one.
+    /// Refuses settings about a profile where no profile is given.
     fn check_profile(&self, doc: &Document) -> Result<()> {
         let Hardware { profile, truth, profile_noise, .. } = &self.hardware;
         for (key, given) in [("truth", truth.is_some()), ("profile_noise", *profile_noise)] {
@@ -105,7 +108,8 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// A length that a policy is told to draft must be one the engine allows: a clipped one is another policy.
+    /// Refuses a policy's draft length that is over the engine's limit: with a clipped length it would be another
+    /// policy.
     fn check_draft_len(&self, doc: &Document, policy: &PolicySpec, path: &str) -> Result<()> {
         let Some((key, longest)) = policy.definition().asks_for() else { return Ok(()) };
         let key = format!("{}.{key}", policy.name());
@@ -119,7 +123,7 @@ impl Experiment {
     }
 }
 
-/// TOML's integers are signed: a seed above them could not be written beside the results.
+/// TOML's integers are signed: a larger seed could not be written beside the results.
 fn writable_seed(doc: &Document, path: &str, seed: u64) -> Result<()> {
     if i64::try_from(seed).is_ok() {
         return Ok(());
@@ -202,8 +206,8 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     })
 }
 
-/// How much memory there is for KV is the target's to say: another roofline must not claim to. Its default, and the target's
-/// value, are let pass.
+/// Refuses settings about KV memory in any roofline but the target's, which alone decides it. The default value and
+/// the target's own value pass.
 fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &LatencySpec) -> Result<()> {
     let LatencySpec::Roofline(own) = spec else { return Ok(()) };
     let default = RooflineSpec::new(&own.gpu, &own.model);
@@ -224,7 +228,7 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
     }
 }
 
-/// The preset that was probably meant, when `key` names one.
+/// A help text that names the preset nearest to the one given, when `key` names presets.
 fn preset_help(spec: &LatencySpec, key: &str) -> Option<String> {
     let LatencySpec::Roofline(roofline) = spec else { return None };
     let near = match key {
@@ -243,7 +247,8 @@ fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {
     Err(problem.help("expected a finite number, 0 or more"))
 }
 
-/// The coefficient of variation of a log-normal factor. Beyond 1000 nearly all of its draws are next to 0, and a mean says nothing.
+/// Checks the coefficient of variation of a log-normal factor. Beyond 1,000 nearly all draws are next to 0, and a
+/// mean says nothing.
 fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
     not_negative(doc, path, value)?;
     if value <= 1e3 {
@@ -253,7 +258,7 @@ fn variation(doc: &Document, path: &str, value: f64) -> Result<()> {
     Err(problem.help("expected a number from 0 to 1000: 0.05 is a noise of 5 %"))
 }
 
-/// A workload or trace error, pointed at in the experiment where the experiment is to blame.
+/// A workload or trace error as a [`Problem`], with a place in the experiment where the experiment caused it.
 pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Box<Problem> {
     use foretoken_traces::TraceError;
     let problem = match error {
@@ -267,7 +272,7 @@ pub fn trace_problem(doc: &Document, error: &foretoken_traces::TraceError) -> Bo
     }
 }
 
-/// "No policy `x`", with the nearest one.
+/// "No policy `x`", with the nearest policy's name.
 pub fn unknown_policy(name: &str, known: &[&str]) -> Box<Problem> {
     let problem = Problem::bad_input(format!("no policy is called `{name}`"));
     match nearest(name, known.iter().copied()) {

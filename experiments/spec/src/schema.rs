@@ -1,17 +1,17 @@
 //! The JSON schema of an experiment: the types' own, and what the document adds to them (sweeps, a profile's values).
 //!
-//! An editor that has it completes keys and points at mistakes. It is a help, not the judge: `Experiment::read` is.
+//! Editors use it to complete keys and to point at mistakes. `Experiment::read` decides what is valid.
 
 use crate::experiment::{Experiment, UNSWEPT};
 use serde_json::{Map, Value, json};
 
-/// The definition whose models a profile may give instead.
+/// The definition whose models may come from a profile instead.
 const HARDWARE: &str = "Hardware";
 
-/// What need not be known of a server that is asked.
+/// Tables that may be left out when a real server is observed.
 const UNKNOWN_OF_A_SERVER: [&str; 2] = ["hardware", "acceptance"];
 
-/// A line of the schema's text, where one has to end.
+/// Widest line of the schema's text; longer values are broken.
 const WIDTH: usize = 240;
 
 /// The schema, JSON Schema 2020-12.
@@ -45,14 +45,14 @@ pub fn experiment() -> Value {
     schema
 }
 
-/// The schema as text: a setting stands on one line where it fits, in the order of names, so that changes can be read and merged.
+/// The schema as text, in the order of names, with one setting a line where it fits: changes can be read and merged.
 pub fn text() -> String {
     let mut text = String::new();
     write(&experiment(), 0, 0, &mut text);
     text + "\n"
 }
 
-/// Writes a value behind what `taken` characters of a line indented by `indent` hold.
+/// Writes a value at a place where a line, indented by `indent`, already holds `taken` characters.
 fn write(value: &Value, indent: usize, taken: usize, out: &mut String) {
     let line = in_a_line(value);
     let parts: Vec<(String, &Value)> = match value {
@@ -86,7 +86,8 @@ fn in_a_line(value: &Value) -> String {
     }
 }
 
-/// The keys that a table called `name` must have, or, when it needs none, may have; empty when nothing called so is a table.
+/// The keys that the table called `name` must have; if it needs none, those it may have; empty if no table has that
+/// name.
 pub fn settings_of(name: &str) -> Vec<String> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let keys = |table: &Value| -> Vec<String> {
@@ -124,15 +125,15 @@ fn strip(schema: &mut Value, key: &str) {
     }
 }
 
-/// Definitions that the document's schema adds to the types' own, each written once: the sweeps of every kind of value, and the
-/// values that are no types.
+/// Definitions that the document's schema adds to the types' own, each written once: the sweep of every kind of
+/// value, and values that are no types.
 #[derive(Default)]
 struct Shared {
     definitions: Map<String, Value>,
 }
 
 impl Shared {
-    /// Lets every property below be a sweep, in whatever form it is described. `at` is the path of names there.
+    /// Lets every property below be a sweep. `at` is the path of names down to `schema`.
     fn sweep_below(&mut self, schema: &mut Value, at: &str) {
         let Some(object) = schema.as_object_mut() else { return };
         for (key, value) in object.iter_mut() {
@@ -151,7 +152,8 @@ impl Shared {
         }
     }
 
-    /// The schema of a value that may be `{ sweep = [values] }`. What describes the value stays on top, where editors look for it.
+    /// The schema of a value that may be `{ sweep = [values] }`. The description stays on top, where editors look for
+    /// it.
     fn swept(&mut self, schema: &Value, at: &str) -> Value {
         let mut value = schema.clone();
         let mut outer = Map::new();
@@ -193,7 +195,7 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// What a value is called that takes no definition of its own: a type, or a plain number, text or truth.
+/// The name of a value that needs no definition: a type, or a plain number, text or truth value.
 fn name_of(value: &Value) -> Option<String> {
     let object = value.as_object()?;
     if let (Some(name), 1) = (value["$ref"].as_str().and_then(|r| r.strip_prefix("#/$defs/")), object.len()) {
@@ -253,7 +255,7 @@ mod tests {
     fn the_text_is_the_schema_in_lines_that_end() {
         let text = text();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), experiment());
-        // Nothing but a description may be longer than a line.
+        // Only descriptions may be longer than a line.
         let long = |line: &&str| line.chars().count() > WIDTH && !line.trim_start().starts_with("\"description\": ");
         assert_eq!(text.lines().filter(long).count(), 0);
         assert!(

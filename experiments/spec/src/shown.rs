@@ -1,21 +1,21 @@
-//! Text as a terminal may see it. Names, keys and cells of files come from anywhere: what would move the cursor, ring the bell or
-//! turn the writing round is written out, and no message is longer than can be read.
+//! Text as a terminal may see it. Names, keys and cells of files may hold any characters. Characters that move the
+//! cursor, ring the bell or reverse the writing are escaped, and messages are clipped.
 
 use std::borrow::Cow;
 
 /// Most characters of a message.
 const MESSAGE: usize = 2000;
-/// Digits in a row that nobody counts.
+/// A number with more digits than this is shown as a power of ten.
 const DIGITS: usize = 25;
 
-/// Does it do anything but stand there? Line ends and tabs are layout.
+/// Does the character do more than stand there? Line ends and tabs are layout.
 fn acts(c: char) -> bool {
     let format = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     c.is_control() && c != '\n' && c != '\t' || format
 }
 
-/// The text with every control character, and every character that changes the direction of writing or cannot be seen, as
-/// `\u001b`: the form that JSON and TOML read back.
+/// The text with every control character, and every character that is invisible or changes the direction of writing,
+/// as `\u001b`: the form that JSON and TOML read back.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
@@ -30,7 +30,7 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The text with its middle left out when it has more than `most` characters.
+/// The text, with its middle left out when it has more than `most` characters.
 pub fn clip(text: &str, most: usize) -> Cow<'_, str> {
     // No character is shorter than a byte, so most texts need not be counted.
     if text.len() <= most || text.chars().count() <= most {
@@ -43,7 +43,7 @@ pub fn clip(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{} [{left_out} characters left out] {}", &text[..start], &text[end..]))
 }
 
-/// A message: escaped, clipped, and with numbers that nobody reads digit by digit as powers of ten.
+/// A message: escaped and clipped, with very long numbers as powers of ten.
 pub fn message(text: &str) -> String {
     clip(&escape(&round_numbers(text)), MESSAGE).into_owned()
 }

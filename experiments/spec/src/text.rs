@@ -1,4 +1,4 @@
-//! Reading texts that people write: settings, states, prompts. A pipe is a file like any other; what has no end is refused.
+//! Reads texts that people write: settings, states, prompts. Pipes are read like files; an endless text is refused.
 
 use foretoken_traces::limits;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -7,13 +7,13 @@ use std::path::Path;
 /// The text of the file at `path`.
 ///
 /// # Errors
-/// The system's with the path, text that is not UTF-8, and more of it than anybody writes.
+/// The file cannot be read, is not UTF-8, or is longer than the limit for texts.
 pub fn read(path: &Path) -> Result<String> {
     let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", path.display()));
     foretoken_traces::raw(path).and_then(whole).map_err(named)
 }
 
-/// All that comes, if it is text and ends in time.
+/// Reads all of `from`, which must be UTF-8 and end within the limit.
 pub fn whole(from: impl Read) -> Result<String> {
     let most = limits::text();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The `[validate]` table of an experiment: how it is validated, and what counts as good enough.
+//! The `[validate]` table of an experiment: how it is validated, and which errors are accepted.
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
@@ -10,26 +10,27 @@ use serde::{Deserialize, Serialize};
 pub struct ValidateSpec {
     /// Arrival rates of the runs, as shares of the policy's own service rate.
     pub loads: Vec<f64>,
-    /// Arrival rate at which policies are compared with each other, as a share of the baseline's service rate; 0 is none.
+    /// Arrival rate at which policies are compared with each other, as a share of the baseline's service rate; 0:
+    /// none.
     pub common_load: f64,
     /// Clients of the closed loop that measures service rates; absent: `engine.max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// Pieces of each cell, a policy at a load: they go round after round, all cells once and then all cells again. In a piece the
-    /// same requests are served twice, live and live again, with a probe of the machine before, between and after.
+    /// Pieces of each cell (a policy at a load). All cells have their first piece before any has its second. A piece
+    /// serves the same requests twice, with a probe of the machine before, between and after.
     pub pieces: u32,
     /// How long a closed loop runs in each of a piece's two parts, seconds.
     pub service_s: f64,
     /// How long requests arrive in each of a piece's two parts, seconds.
     pub run_s: f64,
-    /// Time for profiling, seconds: a first slice before the runs, from which comes what policies believe, the rest between the
-    /// pieces. Only where `hardware` gives no profile.
+    /// Time for profiling, seconds. A first slice before the runs gives what policies believe; the rest is measured
+    /// between pieces. Only used where `hardware` gives no profile.
     pub profile_s: f64,
-    /// What counts as good enough.
+    /// Which errors are accepted.
     pub tolerance: Tolerance,
 }
 
-/// What counts as good enough. Shares: 0.1 is 10 %.
+/// Which errors are accepted, as shares: 0.1 is 10 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
@@ -39,10 +40,9 @@ pub struct Tolerance {
     pub e2e: f64,
     /// Error of completed requests a second, above 0.8 of the service rate.
     pub completed: f64,
-    /// When a piece counts. In each of its three probes a few fixed passes of both models are timed, some times each; of each of
-    /// these passes, the longest of the three means may be by this share above the shortest. A piece in which one is longer is
-    /// marked, and left out of all numbers and of the verdict: the machine changed its speed while it ran. Nothing but probes
-    /// decides, never what the runs between them took.
+    /// When a piece counts. Each of its three probes times a few fixed passes of both models several times. For each
+    /// pass, the longest of the three means may be by this share above the shortest. A piece that breaks this is left
+    /// out of all numbers and of the verdict, because the machine changed its speed. Only probes decide.
     pub steady: f64,
 }
 

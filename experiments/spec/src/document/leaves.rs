@@ -1,10 +1,11 @@
-//! What a document gives, value by value: every leaf with its path, and ways to take one away.
+//! The leaves of a document with their paths, and ways to remove one.
 
 use super::{Document, Node, Path, Step};
 use toml::de::{DeArray, DeValue};
 
 impl Document {
-    /// The path of every value that is no table, in the order of the text. A list is a leaf unless it holds tables.
+    /// The paths of all leaves, in the order of the text. A leaf is a value that is no table; a list is a leaf unless
+    /// it holds tables.
     pub fn leaves(&self) -> Vec<Path> {
         let mut found = Vec::new();
         collect(&self.root, &Path::default(), &mut found);
@@ -17,7 +18,7 @@ impl Document {
         Document { sources: Vec::new(), root: self.get(path)?.clone() }.read().ok()
     }
 
-    /// Leaves one item of a list.
+    /// Removes all items but one from a list.
     pub fn keep_item(&mut self, list: &Path, index: usize) {
         if self.get(list).is_some()
             && let DeValue::Array(items) = self.get_mut(list).get_mut()

@@ -28,7 +28,7 @@ pub struct Document {
     root: Node,
 }
 
-/// A text that values came from. Spans of all sources lie one after another in one address space.
+/// A text that values came from. The spans of all sources lie one after another in one address space.
 #[derive(Clone, Debug)]
 struct Source {
     name: String,
@@ -63,8 +63,8 @@ impl Document {
         self.read_knowing(|_| Vec::new())
     }
 
-    /// [`read`](Document::read) with `settings_of`: the keys that a table of that name must have, or may, for the hint where
-    /// something else stands in its place.
+    /// [`read`](Document::read) with hints: `settings_of(name)` lists the keys of the table called `name`. The error
+    /// lists them when something else stands where that table belongs.
     pub fn read_knowing<T: DeserializeOwned>(&self, settings_of: impl Fn(&str) -> Vec<String>) -> Result<T> {
         T::deserialize(self.root.clone().into_deserializer()).map_err(|e| {
             let (what, help) =
@@ -77,8 +77,8 @@ impl Document {
         })
     }
 
-    /// What to say where a number, a text or a list stands in the place of a table of settings. serde reads a list as a table's
-    /// values in order, so that it complains about the first one.
+    /// The message for a number, a text or a list that stands where a table of settings belongs. serde reads a list
+    /// as a table's values in order, so its own message complains about the first item.
     fn not_a_table(
         &self,
         message: &str,
@@ -186,7 +186,7 @@ fn explain(message: &str) -> (String, Option<String>) {
             return (message.to_owned(), Some("write `{ name = {} }`: it has settings, all with defaults".into()));
         }
         m if m.contains("integer ") && expected(m).is_some() => {
-            // What is expected is said in words, in the help.
+            // The help says in words what is expected.
             let given = m.split(", expected ").next().unwrap_or(m);
             return (given.to_owned(), expected(m));
         }

@@ -1,5 +1,5 @@
-//! `--set path.to.key=value`: replaces or adds one value of the tree. Whether the path makes sense is found out
-//! when the tree is read; the error then points into the argument.
+//! `--set path.to.key=value`: replaces or adds one value of the tree. A wrong path is found when the tree is read;
+//! the error then points into the argument.
 
 use super::{Document, Node, Path, Step, keep};
 use crate::problem::{Problem, Result};
@@ -43,14 +43,15 @@ impl Document {
 }
 
 impl Document {
-    /// Puts the TOML value `text`, known to the user as `name`, at `path`. The path must lead somewhere.
+    /// Puts the TOML value `text`, known to the user as `name`, at `path`, which must exist or be a missing key of a
+    /// table.
     pub fn replace(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         let whole = node.span();
         put(&mut self.root, &path.0, node, whole).map_err(|message| Problem::failed(format!("{path}: {message}")))
     }
 
-    /// Takes a key out of its table, if it is there.
+    /// Removes a key from its table, if it is there.
     pub fn remove(&mut self, path: &Path) {
         if let Some((Step::Key(key), above)) = path.0.split_last()
             && self.get(&Path(above.to_vec())).is_some()
@@ -60,7 +61,7 @@ impl Document {
         }
     }
 
-    /// Appends the TOML value `text`, known to the user as `name`, to the list at `path`, where there is one.
+    /// Appends the TOML value `text`, known to the user as `name`, to the list at `path`, if that list exists.
     pub fn append(&mut self, path: &Path, name: &str, text: &str) -> Result<()> {
         let node = self.value_from(name, text)?;
         if let DeValue::Array(items) = self.get_mut(path).get_mut() {
@@ -69,7 +70,7 @@ impl Document {
         Ok(())
     }
 
-    /// A value from a text of its own.
+    /// Parses a value from a text of its own.
     fn value_from(&mut self, name: &str, text: &str) -> Result<Node> {
         let text = keep(text);
         let parsed = DeValue::parse(text)
@@ -79,7 +80,7 @@ impl Document {
     }
 }
 
-/// Text that is meant as a string although it lacks quotes: `h100`, `data/trace.csv`, `${FORETOKEN_TRACES}/x.csv`.
+/// Is it text without quotes that is meant as a string: `h100`, `data/trace.csv`, `${FORETOKEN_TRACES}/x.csv`?
 fn is_bare_word(text: &str) -> bool {
     let starts_like_one = text.starts_with(|c: char| c.is_alphabetic() || "./$".contains(c));
     let word = text.chars().all(|c| c.is_alphanumeric() || "-_./${}+".contains(c));

@@ -1,8 +1,8 @@
-//! Where a value stands in a document: `workload.transform[0].rate-scale`.
+//! The place of a value in a document: `workload.transform[0].rate-scale`.
 
 use std::fmt;
 
-/// One step down.
+/// One step down the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// Into a table.
@@ -16,7 +16,7 @@ pub enum Step {
 pub struct Path(pub Vec<Step>);
 
 impl Path {
-    /// From dotted text; all-digit segments and `[i]` are indices.
+    /// Parses dotted text; segments of digits, and `[i]`, are indices.
     pub fn of(dotted: &str) -> Path {
         let plain = dotted.replace('[', ".").replace(']', "");
         let step = |s: &str| s.parse().map_or_else(|_| Step::Key(s.to_owned()), Step::Index);
@@ -57,12 +57,12 @@ impl Path {
         })
     }
 
-    /// Is it the other path, or below it?
+    /// Is this path equal to `above` or below it?
     pub fn is_below(&self, above: &Path) -> bool {
         self.0.starts_with(&above.0)
     }
 
-    /// Takes the value at this path out of a plain TOML value, where there is one.
+    /// Removes the value at this path from a plain TOML value, if it is there.
     pub fn remove(&self, value: &mut toml::Value) {
         let Some((Step::Key(last), above)) = self.0.split_last() else { return };
         let parent = above.iter().try_fold(value, |value, step| match step {
@@ -72,7 +72,7 @@ impl Path {
         parent.and_then(toml::Value::as_table_mut).map(|table| table.remove(last));
     }
 
-    /// The last key on the path: what a column or axis is called.
+    /// The last key of the path, which names columns and axes.
     pub fn last_key(&self) -> &str {
         let key = |step: &'_ Step| matches!(step, Step::Key(_));
         match self.0.iter().rfind(|s| key(s)) {

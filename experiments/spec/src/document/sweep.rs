@@ -1,22 +1,23 @@
 //! `{ sweep = [a, b] }` in place of any value: one document becomes several, one for each combination.
 //!
-//! The first sweep in the file varies slowest, unless `sweep_order` says otherwise: a text that was written anew has another order. A sweep inside a policy of the list makes several policies of it
-//! instead, so that `{ fixed = { k = { sweep = [1, 3, 5] } } }` is three entries of one comparison.
+//! The first sweep in the file varies slowest, unless `sweep_order` says otherwise (a text that is written anew may
+//! have another order). A sweep inside a policy of the list makes several policies instead: `{ fixed = { k = { sweep
+//! = [1, 3, 5] } } }` is three entries of one comparison.
 
 use super::{Document, Node, Path, Step};
 use crate::problem::{Problem, Result};
 use std::sync::Arc;
 use toml::de::{DeArray, DeValue};
 
-/// More combinations than anybody means.
+/// Most combinations; a larger number is taken for a mistake.
 const MAX_VARIANTS: usize = 10_000;
 
-/// One value a sweep took.
+/// The value that a sweep has in a variant.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Choice {
-    /// Where the sweep stands.
+    /// Path of the sweep.
     pub path: String,
-    /// What it is called in tables and figures: the last key of the path.
+    /// Its name in tables and figures: the last key of the path.
     pub name: String,
     /// The value as TOML.
     pub value: String,
@@ -27,14 +28,14 @@ pub struct Choice {
 /// One document of a sweep.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What each sweep took, in the order of the file.
+    /// The value of each sweep, in the order of the file.
     pub choices: Vec<Choice>,
     /// Its document.
     pub picked: Picked,
 }
 
-/// A variant's document: what all variants share, and the values that its sweeps took. There may be thousands of variants, and a whole document of each
-/// would be hundreds of megabytes.
+/// A variant's document: the document that all variants share, and the values that its sweeps took. Thousands of
+/// whole documents would be hundreds of megabytes.
 #[derive(Clone, Debug)]
 pub struct Picked {
     shared: Arc<Document>,
@@ -57,8 +58,8 @@ impl From<Document> for Picked {
 }
 
 impl Document {
-    /// All combinations of all sweeps; the document itself when it has none. `list` names the array whose elements
-    /// multiply in place, `fixed` the keys at the top that must not be swept.
+    /// All combinations of all sweeps; the document itself when it has none. Elements of the array `list` multiply in
+    /// place. The top-level keys in `fixed` must not be swept.
     pub fn variants(mut self, list: &str, fixed: &[&str]) -> Result<Vec<Variant>> {
         self.expand_list(list)?;
         let order = self.sweep_order()?;
@@ -68,8 +69,8 @@ impl Document {
         Ok(variants)
     }
 
-    /// Every outermost sweep with its path, as plain TOML, the one that varies slowest first. Those below the keys in `except`
-    /// are left out.
+    /// Every outermost sweep with its path, as plain TOML, the one that varies slowest first. Sweeps below the keys
+    /// in `except` are left out.
     pub fn sweeps(&self, except: &[&str]) -> Result<Vec<(Path, toml::Value)>> {
         let mut rest = self.clone();
         if let DeValue::Table(top) = rest.root.get_mut() {
@@ -85,7 +86,7 @@ impl Document {
         Ok(found)
     }
 
-    /// `so_far`: what the sweeps took that are replaced in this document already.
+    /// Replaces the next sweep by each of its values, and so on. `so_far` has the sweeps that are already replaced.
     fn expand(self, how: (&[&str], &[Path]), so_far: Variant, out: &mut Vec<Variant>) -> Result<()> {
         let (fixed, order) = how;
         let Some((path, values)) = self.next_sweep(order)? else {
@@ -140,7 +141,7 @@ impl Document {
         Ok(())
     }
 
-    /// What `sweep_order` says; what is not swept there is passed over.
+    /// The paths of `sweep_order`. Paths that are not swept are ignored.
     fn sweep_order(&self) -> Result<Vec<Path>> {
         let at = Path::of("sweep_order");
         let Some(DeValue::Array(items)) = self.get(&at).map(|n| n.get_ref()) else { return Ok(Vec::new()) };
@@ -156,7 +157,7 @@ impl Document {
         texts.map(path).collect()
     }
 
-    /// The sweep that varies slowest of those that are left, with its values.
+    /// The sweep that varies slowest among the remaining ones, with its values.
     fn next_sweep(&self, order: &[Path]) -> Result<Option<(Path, Vec<Node>)>> {
         for path in order {
             if let Some(node) = self.get(path)
@@ -208,7 +209,7 @@ impl Document {
         }
     }
 
-    /// Equal values would be the same cells twice, which nothing could tell apart.
+    /// Refuses equal values: they would make the same cells twice.
     fn all_different(&self, items: &[Node]) -> Result<()> {
         let texts: Vec<String> = items.iter().map(plain).collect();
         match (1..items.len()).find(|&i| texts[..i].contains(&texts[i])) {
@@ -225,7 +226,7 @@ impl Document {
     }
 }
 
-/// The node at a path that was found in this very tree.
+/// The node at a path that exists in this tree.
 fn descend<'a>(node: &'a mut Node, path: &Path) -> &'a mut Node {
     path.0.iter().fold(node, |node, step| {
         let next = match (step, node.get_mut()) {

@@ -1,4 +1,4 @@
-//! What a claim measures: a few general kinds, each over the variants that `at` picks. How they are measured is the run's.
+//! What a claim measures: a few general kinds, each over the variants that `at` picks. `foretoken-run` measures them.
 
 use super::Metric;
 use serde::{Deserialize, Serialize};
@@ -13,17 +13,17 @@ pub type At = BTreeMap<String, toml::Value>;
 pub enum Measure {
     /// A metric of a policy.
     Value(Value),
-    /// How far a policy is ahead of others in a metric: theirs is 0.
+    /// How far a policy is ahead of others in a metric, relative to the best of the others.
     Gain(Gain),
     /// Which policy has the best metric.
     Best(Best),
     /// The swept value from which on a policy no longer beats another.
     Crossing(Crossing),
-    /// A metric at the last swept value less the same at the first.
+    /// A metric at the last swept value minus the same metric at the first.
     Change(Change),
     /// Draft lengths in windows of time whose batch size is in a range.
     Windows(Windows),
-    /// Estimated over actual accepted tokens of a fixed length, less 1.
+    /// Estimated over actual accepted tokens of a fixed length, minus 1.
     Estimate(Estimate),
     /// The length with the best goodput in the policies' linear belief.
     BeliefLength(BeliefLength),
@@ -32,7 +32,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Is it a share of something, to be shown in percent?
+    /// Is it a share, to be shown in percent?
     pub fn is_share(&self) -> bool {
         match self {
             Measure::Gain(_) | Measure::Estimate(_) => true,
@@ -55,11 +55,11 @@ pub struct Value {
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// What to keep of several variants.
+    /// How values of several variants become one.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -72,13 +72,13 @@ pub struct Gain {
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
-    /// Labels of those it is held against: the best of them in each variant.
+    /// Labels of the other policies: the best of them counts in each variant.
     pub over: Vec<String>,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
-    /// What to keep of several variants.
+    /// How values of several variants become one.
     #[serde(default, skip_serializing_if = "is_range")]
     pub keep: Keep,
 }
@@ -91,7 +91,7 @@ pub struct Best {
     pub metric: Metric,
     /// Labels of the policies to choose from.
     pub among: Vec<String>,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -105,14 +105,14 @@ pub struct Crossing {
     pub metric: Metric,
     /// Label of the policy.
     pub policy: String,
-    /// Label of the one it is held against.
+    /// Label of the other policy.
     pub over: String,
     /// Path of the swept number.
     pub along: String,
     /// Does the policy fall behind as the number grows, or get ahead?
     #[serde(default, skip_serializing_if = "is_behind")]
     pub turns: Turns,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
@@ -128,25 +128,25 @@ pub struct Change {
     pub policy: String,
     /// Path of the swept number.
     pub along: String,
-    /// As a share of the first value?
+    /// Is the change divided by the first value?
     #[serde(default)]
     pub relative: bool,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// What to keep of the values of several variants.
+/// How values of several variants become one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
-    /// From the least to the most.
+    /// The range from the least to the greatest.
     #[default]
     Range,
-    /// The least.
+    /// The least value.
     Least,
-    /// The most.
+    /// The greatest value.
     Most,
 }
 
@@ -161,8 +161,8 @@ pub enum Turns {
     Ahead,
 }
 
-/// The 10th to the 90th percentile of a policy's mean draft length in windows of `seconds`, over windows whose mean batch
-/// size is from `batch[0]` to below `batch[1]`, of all seeds.
+/// The 10th to the 90th percentile of a policy's mean draft length in windows of `seconds`. Only windows with a mean
+/// batch size in [`batch[0]`, `batch[1]`) count; all seeds are pooled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Windows {
@@ -170,28 +170,29 @@ pub struct Windows {
     pub policy: String,
     /// Length of a window.
     pub seconds: f64,
-    /// Batch sizes.
+    /// Range of mean batch sizes.
     pub batch: [f64; 2],
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Rounds of `length` drafts over every output: the sum of cumulative confidences over the drafts accepted, less 1.
+/// The sum of cumulative confidences over the accepted drafts, minus 1, over rounds of `length` drafts on every
+/// output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
     /// Draft tokens a round.
     pub length: u32,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// The length `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most expected tokens
-/// a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
+/// The length that `smartspec` chooses for `batch` requests of `context` tokens each at a known acceptance: the most
+/// expected tokens a second in the policies' linear belief (SmartSpec, Eq. 3, 7 and 8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeliefLength {
@@ -199,15 +200,16 @@ pub struct BeliefLength {
     pub acceptance: f64,
     /// Decode requests.
     pub batch: u32,
-    /// Tokens each has in KV.
+    /// Tokens of each request in KV.
     pub context: u32,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,
 }
 
-/// Tokens a round that `tokens_per_s` of one request implies: that rate times the time of a round under the true costs.
+/// Tokens a round that the throughput `tokens_per_s` of one request implies: the rate times the time of a round under
+/// the true costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImpliedLength {
@@ -215,13 +217,13 @@ pub struct ImpliedLength {
     pub tokens_per_s: f64,
     /// Draft passes a round.
     pub draft_passes: u32,
-    /// Tokens in each of them (a tree's frontier).
+    /// Tokens in each draft pass (a tree's frontier).
     pub draft_width: u32,
     /// Tokens in the verify pass, the root included.
     pub verify_tokens: u32,
     /// Tokens in KV.
     pub context: u32,
-    /// Which variants.
+    /// Which variants; empty: all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: At,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Mean end-to-end latency of autoregressive / that of the policy.
+    /// Mean end-to-end latency of autoregressive over the policy's.
     Speedup,
     /// Mean end-to-end latency, seconds.
     E2eMeanS,
@@ -26,12 +26,12 @@ pub enum Metric {
     VerifiedAcceptance,
     /// Decode batch size, weighted by time.
     BatchSize,
-    /// Tokens a decode request brings into a verify pass, its own newest one included.
+    /// Tokens that a decode request brings into a verify pass, its newest one included.
     BatchedPerRequest,
 }
 
 impl Metric {
-    /// Is less of it better?
+    /// Is a lower value better?
     pub fn less_is_better(self) -> bool {
         matches!(self, Metric::E2eMeanS)
     }

@@ -1,16 +1,16 @@
-//! What stands in a document, and what was measured: numbers, ranges that may be open, or names of policies.
+//! Numbers, ranges that may be open, or names of policies: what a document states, and what was measured.
 
 use serde::{Deserialize, Serialize};
 
-/// What the document says.
+/// What the document states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "toml::Value", into = "toml::Value")]
 pub enum Stated {
-    /// A figure without numbers in the text, and no statement that could be compared.
+    /// A figure without numbers in the text, and without a statement that could be compared.
     FigureOnly,
     /// A number.
     Number(f64),
-    /// From one number to another; infinite ends are none.
+    /// From one number to another; an infinite end is open.
     Range(f64, f64),
     /// One of these policies.
     Policies(Vec<String>),
@@ -74,7 +74,7 @@ impl From<Stated> for toml::Value {
     }
 }
 
-/// A finite or infinite number, whole ones included; NaN is none.
+/// Reads a number, finite or infinite, whole or not. NaN is refused.
 pub fn number(value: &toml::Value) -> Option<f64> {
     let x = value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
     x.filter(|x| !x.is_nan())

@@ -1,21 +1,21 @@
-//! A stretch of a text with what is wrong there: its line with the lines around it, as a terminal may see them.
+//! A place in a text: the line of the error and the lines around it, escaped for a terminal.
 
 use crate::shown::{clip, escape};
 use miette::{LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 use std::ops::Range;
 
-/// Most characters of a line that are shown before what is wrong, of what is wrong, and after it.
+/// Most characters of a line that are shown before the error, of the error, and after it.
 const SHOWN: usize = 120;
 
-/// What is shown of a text.
+/// The lines to show, and where the error is in them.
 #[derive(Debug)]
 pub struct Place {
     name: String,
     /// Up to three lines.
     text: String,
-    /// What of them is wrong.
+    /// The error's bytes in `text`.
     label: Range<usize>,
-    /// In the whole text, from 0: the first line shown, the line and the column of what is wrong.
+    /// Position in the whole text, from 0: the first line shown, the error's line, its column.
     first_line: usize,
     line: usize,
     column: usize,
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// What is wrong.
+    /// The text of the error.
     pub fn pointed_at(&self) -> &str {
         &self.text[self.label.clone()]
     }
@@ -62,7 +62,7 @@ impl Place {
         format!("{}:{}:{}", self.name, self.line + 1, self.column + 1)
     }
 
-    /// It as miette marks it.
+    /// The error as a label of miette.
     pub fn label(&self) -> LabeledSpan {
         LabeledSpan::new_with_span(Some("here".into()), (self.label.start, self.label.len()))
     }
@@ -78,7 +78,7 @@ fn floor(text: &str, at: usize) -> usize {
 }
 
 impl SourceCode for Place {
-    /// miette asks twice: for the place alone, whose line and column it prints, and for the lines around it.
+    /// miette asks twice: for the place alone, to print line and column, and for the lines around it.
     fn read_span<'a>(
         &'a self,
         _: &SourceSpan,
