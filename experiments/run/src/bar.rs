@@ -1,4 +1,5 @@
-//! How far long work is: a bar on a terminal, nothing elsewhere, and the same counts for a program that draws its own.
+//! Progress of long work: a bar on a terminal, nothing elsewhere, and the same counts for a program that draws its
+//! own bar.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -8,12 +9,12 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 static OF: AtomicU64 = AtomicU64::new(0);
 static ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
-/// From now on no bar is drawn: the program draws its own.
+/// Draws no bar from now on: the program draws its own.
 pub fn elsewhere() {
     ELSEWHERE.store(true, Ordering::Relaxed);
 }
 
-/// What is done of the work that began last, and of how much.
+/// Finished pieces and all pieces of the work that began last.
 pub fn so_far() -> (u64, u64) {
     (DONE.load(Ordering::Relaxed), OF.load(Ordering::Relaxed))
 }
@@ -22,7 +23,7 @@ pub fn so_far() -> (u64, u64) {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// For `of` pieces of work, called `pieces`.
+    /// A bar for `of` pieces of work, called `pieces`.
     pub fn new(of: u64, pieces: &str) -> Bar {
         DONE.store(0, Ordering::Relaxed);
         OF.store(of, Ordering::Relaxed);
@@ -33,18 +34,18 @@ impl Bar {
         Bar(ProgressBar::with_draw_target(Some(of), target).with_style(style))
     }
 
-    /// So many pieces ended.
+    /// Counts `pieces` finished pieces.
     pub fn inc(&self, pieces: u64) {
         DONE.fetch_add(pieces, Ordering::Relaxed);
         self.0.inc(pieces);
     }
 
-    /// What is at work.
+    /// Shows what is being worked on.
     pub fn say(&self, what: String) {
         self.0.set_message(what);
     }
 
-    /// All is done, or nobody goes on.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }

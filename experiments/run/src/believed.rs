@@ -1,5 +1,5 @@
-//! What the policies of a comparison believe: a linear model of both passes, what they may time before serving starts, and
-//! the ways in which both may be wrong. Misspecification is an axis of an experiment like any other (`belief.*`).
+//! What the policies of a comparison believe: a linear model of both passes, what they may time before serving
+//! starts, and how both may be wrong. Misspecification is an axis of an experiment like any other (`belief.*`).
 
 use foretoken_policies::{Belief, PassTimes};
 use foretoken_sim::{Coefficients, ContextReads, Draws, LatencyModel, Luck, PassShape, Stream};
@@ -11,19 +11,19 @@ use rand_distr::{Distribution, LogNormal};
 pub struct Believed {
     /// α, γ, δ.
     pub linear: Belief,
-    /// Steps after which outcomes are learnt.
+    /// Steps that outcomes are delayed before a policy learns them.
     pub staleness_steps: u32,
     tables: Tables,
     scale_target: f64,
     scale_draft: f64,
     noise_cv: f64,
     luck: Luck,
-    /// The other machine that tables were profiled on.
+    /// The other machine on which cost tables were profiled.
     elsewhere: Option<(Box<dyn LatencyModel>, Box<dyn LatencyModel>)>,
 }
 
 impl Believed {
-    /// The belief a spec describes, for a seed. Says in `notes` when the linear fit is bad.
+    /// The belief that a spec describes, for a seed. Adds a note when the linear fit is bad.
     pub fn new(spec: &BeliefSpec, hardware: &Hardware, seed: u64, notes: &mut Vec<String>) -> Result<Believed> {
         let (target, draft) = match &spec.fitted_to {
             Some(other) => (&other.target, &other.draft),
@@ -51,7 +51,8 @@ impl Believed {
         })
     }
 
-    /// What policies may time before serving starts, on a machine with these true costs that counts context like this.
+    /// What policies may time before serving starts, on a machine with these true costs that counts context as
+    /// `reads` says.
     pub fn profile<'a>(
         &'a self,
         draft: &'a dyn LatencyModel,
@@ -74,7 +75,7 @@ pub struct Profile<'a> {
 
 impl Profile<'_> {
     fn time(&self, of: &dyn LatencyModel, shape: PassShape, scale: f64, model: u64) -> f64 {
-        // One error a table entry: the same pass timed twice is wrong in the same way.
+        // One error for each table entry: the same pass timed twice is wrong in the same way.
         let key = shape.batched << 32 ^ shape.context;
         of.pass(shape).as_s() * scale * error(self.believed.noise_cv, self.believed.luck.narrow(model).bits(key))
     }
@@ -103,7 +104,7 @@ impl PassTimes for Profile<'_> {
     }
 }
 
-/// Coefficients scaled, each with an error of its own.
+/// Scaled coefficients, each with an error of its own.
 fn wrong(c: Coefficients, scale: f64, cv: f64, seed: u64, model: u64) -> Coefficients {
     let luck = Luck::new(seed, Stream::Belief, 1 + model);
     let of = |value: f64, which: u64| value * scale * error(cv, luck.bits(which));
@@ -165,7 +166,8 @@ mod tests {
         assert_eq!(noisy, wrong(c, 1.0, 0.3, 1, 0));
     }
 
-    /// A pass that is timed before the run is asked for as the machine counts it; one that is believed, as the line does.
+    /// A pass that is timed before the run counts context as the machine does; a believed pass counts it as the line
+    /// does.
     #[test]
     fn passes_are_asked_for_in_the_counting_of_whoever_answers() {
         let linear = "{ linear = { alpha_s = 1e-6, gamma_s = 1e-5, delta_s = 1e-3 } }";

@@ -1,7 +1,8 @@
-//! Which autoregressive run a TPOT bound is scaled from, where settings are swept.
+//! Chooses the autoregressive run that a TPOT bound is scaled from, where settings are swept.
 //!
-//! A bound is a promise, and a promise does not change with the load: so one load's run gives the bound of all. Scaled from each
-//! load's own run, as in the AdaSpec paper, it would grow with the queue, and autoregressive would attain 90 % at every load.
+//! A bound is a promise that does not change with the load: one load's run gives the bound of all loads. Scaled from
+//! each load's own run, as in the AdaSpec paper, the bound would grow with the queue, and autoregressive would attain
+//! 90 % at every load.
 
 use crate::plan::{Plan, choice, picks};
 use foretoken_spec::document::{Choice, Path};
@@ -11,7 +12,7 @@ use foretoken_spec::problem::{Result, nearest};
 /// Checks that every value that `slo.reference` names is one that a sweep takes.
 ///
 /// # Errors
-/// With the place in the file.
+/// A value is not; the error points at its place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     for variant in &plan.variants {
         let Some(Reference::At(at)) = &variant.experiment.slo.reference else { continue };
@@ -37,7 +38,8 @@ pub fn check(plan: &Plan) -> Result<()> {
 }
 
 impl Plan {
-    /// The variant whose autoregressive run gives the TPOT bound of `variant`, each seed its own; `None` when no bound is scaled.
+    /// The variant whose autoregressive run gives the TPOT bound of `variant`, for each seed its own; `None` when no
+    /// bound is scaled.
     pub fn bound_from(&self, variant: usize) -> Option<usize> {
         let own = &self.variants[variant];
         own.experiment.slo.adaspec_scale?;
@@ -56,7 +58,7 @@ impl Plan {
         self.variants.iter().position(|v| v.choices.iter().eq(wanted.iter().copied()))
     }
 
-    /// The lowest value of a swept load; of anything else the value itself.
+    /// The lowest value of a swept load; for any other setting its own value.
     fn lowest<'a>(&'a self, own: &'a Choice) -> &'a Choice {
         let numbers = || values(self, &own.path).map(|c| c.number.filter(|n| n.is_finite()));
         if !is_load(&own.path) || numbers().any(|n| n.is_none()) {
@@ -70,7 +72,7 @@ fn values<'a>(plan: &'a Plan, path: &'a str) -> impl Iterator<Item = &'a Choice>
     plan.variants.iter().filter_map(move |v| choice(v, path))
 }
 
-/// Does the setting say how much comes?
+/// Does the setting change the load?
 fn is_load(path: &str) -> bool {
     path.starts_with("workload.arrivals.") || path.ends_with(".rate-scale") || path.ends_with(".thin.keep")
 }

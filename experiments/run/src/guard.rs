@@ -1,23 +1,23 @@
-//! A run that panics fails by itself: a policy's mistake is not everybody's.
+//! Confines a panic to its run: one policy's mistake fails one cell.
 
 use foretoken_spec::problem::{Problem, Result};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a policy from outside has to say when it cannot go on, thrown with [`std::panic::resume_unwind`]: hooks return no errors.
+/// The error of a policy from outside, thrown with [`std::panic::resume_unwind`] because hooks return no errors.
 pub struct Raised {
-    /// What went wrong, in its own words: a traceback.
+    /// What went wrong: a traceback.
     pub what: String,
     /// What to do about it.
     pub help: String,
 }
 
-/// Runs a policy; what it throws is its error.
+/// Runs a policy and turns a panic into an error.
 ///
 /// # Errors
-/// It panicked.
+/// The policy panicked.
 pub fn guarded<T>(policy: &str, run: impl FnOnce() -> T) -> Result<T> {
-    // What it leaves half done goes with it: a run owns all that it changes.
+    // A run owns everything it changes, so nothing half done is left.
     catch_unwind(AssertUnwindSafe(run)).map_err(|thrown| problem(policy, &*thrown))
 }
 

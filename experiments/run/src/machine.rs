@@ -1,10 +1,10 @@
-//! The machine: what a profile says of it, and how many threads are worth starting.
+//! The processor, and the number of threads to start.
 
 use foretoken_profiler::DeviceInfo;
 use foretoken_spec::problem::{Problem, Result};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The processor, of which `threads` threads are used.
+/// The processor as profiles describe it, with `threads` threads in use.
 pub fn processor(threads: u32) -> DeviceInfo {
     DeviceInfo {
         kind: "cpu".to_owned(),
@@ -22,31 +22,31 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// No machine has more cores.
+/// More cores than any machine has.
 const MOST_THREADS: usize = 1024;
 
-/// So many threads for `pieces` pieces of work, and a core each where nobody says: more than pieces would have nothing to do.
+/// Number of threads: `wanted`, or one per core; never more than `pieces`.
 pub fn threads(wanted: Option<usize>, pieces: usize) -> usize {
     wanted.unwrap_or_else(|| cores() as usize).min(pieces).clamp(1, MOST_THREADS)
 }
 
-/// [`threads`], started.
+/// A pool with [`threads`] threads.
 ///
 /// # Errors
-/// The system has none to give.
+/// The system cannot start them.
 pub fn pool(wanted: Option<usize>, pieces: usize) -> Result<ThreadPool> {
     let pool = ThreadPoolBuilder::new().num_threads(threads(wanted, pieces)).build();
     pool.map_err(|e| Problem::failed(format!("cannot start threads: {e}")))
 }
 
-/// As Linux calls it; other systems do not tell without their libraries.
+/// The processor's name on Linux; `None` on other systems, whose names need a library.
 fn name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The vector instructions that kernels are chosen by.
+/// The vector instructions that choose a kernel.
 #[cfg(target_arch = "x86_64")]
 fn features() -> Vec<String> {
     let all = [

@@ -1,9 +1,9 @@
-//! From a profile to what its figures show.
+//! The figures of a profile.
 
 use foretoken_profiler::{Measurement, Profile, Region, Role, Truth};
 use foretoken_report::{Figure, Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
-/// Predicted against measured, and residuals, of both fits of both models.
+/// Predicted against measured times, and residuals, for both fits of both models.
 pub fn figures(profile: &Profile) -> Vec<Figure> {
     let fits = [(Truth::Linear, "linear fit"), (Truth::Table, "table")];
     let of = |role: Role| fits.map(|(truth, name)| fit(profile, role, truth, name));

@@ -1,5 +1,5 @@
-//! `acceptance.source.table`: the recordings of a truth table for the requests of a workload; and what to say of recorded
-//! confidences.
+//! `acceptance.source.table`: gives the requests of a workload the recordings of a truth table, and words notes on
+//! recorded confidences.
 
 use foretoken_sim::Workload;
 use foretoken_sim::acceptance::Rates;
@@ -8,8 +8,8 @@ use foretoken_spec::problem::Result;
 use foretoken_spec::read::trace_problem;
 use foretoken_traces::truth::TruthTable;
 
-/// Gives every request its recording where the experiment names a table. `notes` gets what a reader of the results should
-/// know.
+/// Gives every request its recording where the experiment names a table. Adds to `notes` what a reader of the results
+/// should know.
 pub fn assign(
     source: &Rates,
     document: &Document,

@@ -1,4 +1,4 @@
-//! Why a request could never run, in words: the limit the engine held it against and the key that sets it.
+//! Why a request could never run: the engine's limit and the key that sets it.
 
 use foretoken_sim::{DraftKv, EngineConfig, RejectReason, Run, Version};
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 /// A limit that requests ran into.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit {
-    /// What is too large for what.
+    /// What is too large, and for which limit.
     pub what: String,
-    /// What to do about it.
+    /// How to mend it.
     pub fix: String,
 }
 
-/// The limits that the rejected requests of a run met, with how many met each.
+/// The limits that the rejected requests of a run met, each with the number of requests.
 pub fn limits(run: &Run, config: &EngineConfig) -> BTreeMap<Limit, u64> {
     let mut met = BTreeMap::new();
     for &(_, reason) in &run.rejected {

@@ -1,4 +1,4 @@
-//! Whether the cells that run at a time fit into memory, asked before any of it is made.
+//! Checks that the cells that run at the same time fit into memory, before anything is allocated.
 
 use crate::plan::Variant;
 use foretoken_sim::acceptance::Rates;
@@ -10,20 +10,20 @@ use foretoken_traces::limits;
 /// Bytes of a KV block in the engine's pool: references, hash, its neighbours in the free queue, a place among the evicted.
 const BLOCK: u64 = 28;
 
-/// What takes memory in a cell.
+/// The parts of a cell that take memory.
 struct Need {
     key: &'static str,
     what: String,
     bytes: u64,
 }
 
-/// Refuses a workload and an engine that take more memory than there is, at the setting that takes most.
+/// Refuses a workload and an engine that need more memory than there is, and points at the setting that takes most.
 pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> Result<()> {
     let at_a_time = rayon::current_num_threads() as u64;
     let needs = needs(variant, workload, config);
     let one = needs.iter().fold(0u64, |sum, need| sum.saturating_add(need.bytes));
     let all = one.saturating_mul(at_a_time);
-    // What this machine has left is another matter than what this program may take.
+    // The machine's free memory may be less than the program's limit.
     let granted = || usize::try_from(all).is_ok_and(|n| Vec::<u8>::new().try_reserve_exact(n).is_ok());
     let most = needs.into_iter().max_by_key(|need| need.bytes).expect("there is a list of needs");
     let Need { key, what, bytes } = most;
@@ -42,7 +42,8 @@ pub fn check(variant: &Variant, workload: &Workload, config: &EngineConfig) -> R
 
 fn needs(variant: &Variant, workload: &Workload, config: &EngineConfig) -> [Need; 4] {
     let requests = workload.len() as u64;
-    // The truth of the running requests: a bit for each output token and depth, and one that says whether it is known.
+    // The truth of the running requests: a bit for each output token and depth, and a bit that says whether it is
+    // known.
     let running = requests.min(config.max_num_seqs.into());
     let output = workload.output_len.iter().copied().max().unwrap_or(0).min(config.max_model_len);
     let depths = match &variant.experiment.acceptance.source {

@@ -1,4 +1,4 @@
-//! What is done to a workload as a whole.
+//! Changes to a workload as a whole.
 
 use foretoken_sim::{Time, Workload};
 use foretoken_spec::prompts::Prompts;
@@ -10,7 +10,7 @@ pub fn first(workload: &Workload, requests: usize) -> Workload {
     stretch(workload, 0..requests)
 }
 
-/// The requests of a workload from one on up to another, as far as there are so many.
+/// The requests `of` a workload, as far as they exist.
 pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
     let end = workload.len().min(of.end);
     let mut cut: Workload = (of.start.min(end)..end).map(|id| workload.get(id as u32)).collect();
@@ -21,7 +21,7 @@ pub fn stretch(workload: &Workload, of: Range<usize>) -> Workload {
     cut
 }
 
-/// What is asked in earnest changes a workload: arrivals are compressed, and requests belong to the family of their prompt.
+/// Adapts a workload to real requests: arrivals are compressed, and each request belongs to the family of its prompt.
 pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workload) {
     if time_scale != 1.0 {
         let compressed = |at: &Time| Time::from_s(at.as_s() / time_scale);
@@ -32,7 +32,8 @@ pub fn shape_workload(prompts: &Prompts, time_scale: f64, workload: &mut Workloa
     }
 }
 
-/// Gives each request the family that its prompt will be of, so that acceptance can differ by family in the simulator too.
+/// Gives each request the family that its prompt will belong to, so that simulated acceptance can differ by family
+/// too.
 pub fn assign_families(workload: &mut Workload) {
     let n = Family::ALL.len();
     workload.categories = Family::ALL.iter().map(ToString::to_string).collect();

@@ -1,7 +1,8 @@
-//! Every leaf of the schema in an experiment that gives it: either the results change, or it is named as doing nothing.
+//! Tries every leaf of the schema in an experiment that sets it: either the results change, or the leaf is named as
+//! doing nothing.
 //!
-//! What is not tried: the frame of an experiment (name, seeds, output, paper) and the tables of other commands (live, observe,
-//! validate), which `look` leaves out by design; and what `REFUSED` and `NEEDS_A_FILE` list.
+//! Not tried are the frame of an experiment (name, seeds, output, paper), the tables of other commands (live,
+//! observe, validate), which `look` leaves out by design, and the leaves in `REFUSED` and `NEEDS_A_FILE`.
 
 use super::*;
 use crate::cells::play;
@@ -30,14 +31,16 @@ requests = 24
 
 const OTHER_TABLES: [&str; 9] =
     ["name", "seeds", "sweep_order", "output", "paper", "live", "validate", "observe", "capacity"];
-/// Refused with a message wherever they stand: arrivals keep their file's order, and a Spec-Bench file has none.
+/// Leaves that are refused with a message in every place: arrivals keep their file's order, and a Spec-Bench file has
+/// no arrivals.
 const REFUSED: [&str; 3] =
     ["workload.arrivals.trace.sample", "workload.arrivals.trace.turns", "workload.arrivals.trace.accept"];
-/// A profile and a truth table are measured files; `hardware.profile` and `acceptance.source.table` have CLI tests of their own.
+/// Leaves that need a measured file. `hardware.profile` and `acceptance.source.table` have command-line tests of
+/// their own.
 const NEEDS_A_FILE: [&str; 3] = ["hardware.profile", "hardware.truth", "acceptance.source.table"];
 
-/// What is set over the base, so that together every leaf is there: worlds that a file lists, one a line, those of trace files,
-/// and each policy with its defaults.
+/// Settings over the base that together contain every leaf: the worlds listed in a file, one a line, the worlds on
+/// trace files, and each policy with its defaults.
 fn worlds(folder: &FilePath) -> Vec<Vec<String>> {
     let list = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("src/inert/worlds.txt");
     let list = std::fs::read_to_string(list).expect("the list of worlds lies beside this file");
@@ -118,7 +121,8 @@ fn numbers(plan: &Plan) -> Option<Vec<Numbers>> {
     each.collect()
 }
 
-/// The leaves of the schema, indices as `[]` and free names as `*`, each with the names that may stand there.
+/// The leaves of the schema, with indices as `[]` and free names as `*`; for each leaf the names that may stand
+/// there.
 fn schema_leaves() -> BTreeMap<String, BTreeSet<String>> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut leaves = BTreeMap::new();
@@ -163,7 +167,7 @@ fn walk(root: &Value, schema: &Value, at: &str, leaves: &mut BTreeMap<String, BT
     leaves.entry(at.to_owned()).or_default().extend(names.filter_map(|n| Some(n.as_str()?.to_owned())));
 }
 
-/// The schema's leaf that a path of a document is.
+/// The schema's leaf that a path of a document belongs to.
 fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Option<(&'a str, &'a BTreeSet<String>)> {
     let plain: String = {
         let mut inside = false;
@@ -183,8 +187,9 @@ fn normal<'a>(path: &str, leaves: &'a BTreeMap<String, BTreeSet<String>>) -> Opt
         .map(|(leaf, names)| (leaf.as_str(), names))
 }
 
-/// Leaves of which no other valid value can be guessed: names and paths in files, lists and thresholds that must rise, a law's two parameters that go
-/// together, and what is refused in some places. Nothing is said of them, and the README says so.
+/// Leaves for which no other valid value can be guessed: names and paths in files, lists and thresholds that must
+/// rise, a law's two parameters that depend on each other, and values that are refused in some places. The check says
+/// nothing about them.
 const NOT_GUESSED: [&str; 20] = [
     ".trace.format",
     ".trace.log_type",
@@ -208,7 +213,7 @@ const NOT_GUESSED: [&str; 20] = [
     ".cascade-like.lengths",
 ];
 
-/// What became of a leaf.
+/// What a trial of a leaf found.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Changes,
@@ -218,9 +223,9 @@ enum Fate {
     Wrong(String),
 }
 
-/// What is said of a leaf with another value, held against runs of our own. What is named as doing nothing without it must come out
-/// the same without it; what is not named must come out otherwise than before, without it or with some other value, unless it
-/// was given its default.
+/// Checks what is said of a leaf with another value against runs of our own. A leaf that is named as doing nothing
+/// must give the same results without it. Any other leaf must give other results without it or with some other value,
+/// unless it was given its default.
 fn fate(sets: &[String], before: &[Numbers], path: &Path, value: &toml::Value, names: &BTreeSet<String>) -> Fate {
     let named = || names.iter().map(|name| toml::Value::String(name.clone()));
     let with = |what: String| plan(&[sets, &[what]].concat()).ok();

@@ -1,8 +1,8 @@
-//! What was found: settings that did nothing, and how that is told.
+//! Settings that did nothing, and the lines that report them.
 
 use serde::{Deserialize, Serialize};
 
-/// The settings that did nothing, and those that nothing is known of.
+/// The settings that did nothing, and the settings that were not tried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Inert {
     /// Settings that changed no number.
@@ -18,12 +18,12 @@ pub struct Inert {
 pub struct WithoutEffect {
     /// Its key.
     pub path: String,
-    /// What it was given, as TOML; absent when it was swept.
+    /// The value that it was given, as TOML; absent when it was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// What was tried instead.
     pub tried: String,
-    /// How much came out the same.
+    /// How much of the run came out the same.
     pub evidence: Evidence,
     /// Why it did nothing, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,8 @@ pub struct WithoutEffect {
 pub struct NotTried {
     /// Its key.
     pub path: String,
-    /// Would `--check-settings always` try it? If not, it must be given and no other value is known to be valid.
+    /// Was it left out only for its cost, so that `--check-settings always` tries it? If not, the key is required and
+    /// no other valid value is known.
     pub for_its_cost: bool,
 }
 
@@ -45,23 +46,23 @@ pub struct NotTried {
 pub enum Evidence {
     /// All of it.
     Whole,
-    /// So many of its comparisons: swept values and seeds.
+    /// This number of its comparisons (swept values and seeds).
     Part {
-        /// Those that came out the same.
+        /// Comparisons that came out the same.
         same: usize,
-        /// All of them.
+        /// All comparisons.
         of: usize,
     },
     /// The first requests of its first comparison.
     Start {
-        /// How many.
+        /// Number of requests.
         requests: usize,
     },
 }
 
 impl Inert {
-    /// What a user should be told: a line for each reason with the settings that did nothing for it, one for each setting
-    /// without a known reason, and one for those that were not tried for their cost.
+    /// The report: a line for each reason with the settings that did nothing for it, a line for each setting without
+    /// a known reason, and a line for the settings that were not tried for their cost.
     pub fn lines(&self) -> Vec<String> {
         let mut groups: Vec<Vec<&WithoutEffect>> = Vec::new();
         for one in &self.without_effect {
@@ -84,7 +85,7 @@ impl Inert {
 }
 
 impl WithoutEffect {
-    /// Did it come to nothing for the same reason, as far as is known?
+    /// Did the other setting do nothing for the same reason, as far as reasons are known?
     fn like(&self, other: &WithoutEffect) -> bool {
         (&self.why, self.evidence) == (&other.why, other.evidence)
     }
@@ -97,7 +98,7 @@ impl WithoutEffect {
     }
 }
 
-/// One line for settings that are alike.
+/// One line for settings with the same reason.
 fn line(group: &[&WithoutEffect]) -> String {
     let (first, given) = (group[0], group.iter().map(|one| one.given()).collect::<Vec<_>>().join(", "));
     let why = first.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();

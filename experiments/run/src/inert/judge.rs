@@ -1,7 +1,8 @@
-//! Running it again without a setting: first the start of one run under each policy, which most settings change; those that do
-//! not all at once on everything, and then in halves, so that what does nothing costs one run more however many there are.
+//! Runs a plan again without a setting. First the start of one run under each policy, which most settings change. The
+//! remaining settings are left out together on everything, and then in halves where something changed, so that all
+//! settings that do nothing cost one run together.
 //!
-//! What it may cost is counted in simulated work, not in seconds: the same plan always gets the same answer.
+//! The cost is counted in simulated work, not in seconds: the same plan always gets the same answer.
 
 use super::found::Evidence;
 use super::trial::{Trial, alter};
@@ -15,29 +16,29 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-/// Requests that a first look is taken at.
+/// Requests of the first look.
 const START: usize = 64;
-/// Request-steps that building a setting is worth: so many, and so many a request.
+/// The cost of building a setting, in request-steps: a fixed part, and a part for each request.
 const BUILD: (u64, u64) = (50_000, 20);
 
 /// Runs a plan again with other settings.
 pub struct Judge<'a> {
     pub plan: &'a Plan,
-    /// Of each cell, in the order of the plan.
+    /// The numbers of each cell, in the order of the plan.
     pub numbers: &'a [Numbers],
     /// Request-steps that may still be spent.
     pub budget: u64,
     pub interrupt: &'a AtomicBool,
 }
 
-/// A trial that changed nothing, and what that was seen on.
+/// A trial that changed nothing, and the part of the run that it was tried on.
 type Judged = (Trial, Evidence);
 
 /// The digest of each policy's numbers; `None` where it could not run.
 type Digests = Vec<Option<blake3::Hash>>;
 
 impl Judge<'_> {
-    /// The trials that changed nothing, with what that was seen on, and those that there was no budget for.
+    /// Returns the trials that changed nothing, each with its evidence, and the trials that the budget did not reach.
     pub fn judge(&mut self, trials: Vec<Trial>, setting: &Setting) -> Result<(Vec<Judged>, Vec<Trial>)> {
         let (looked_at, left) = self.affordable(trials, setting);
         let expected = self.start_as_given(setting)?;
@@ -55,7 +56,7 @@ impl Judge<'_> {
         Ok((found, left))
     }
 
-    /// Splits the trials where half of the budget is used up by first looks.
+    /// Splits the trials where first looks have used half of the budget.
     fn affordable(&mut self, mut trials: Vec<Trial>, setting: &Setting) -> (Vec<Trial>, Vec<Trial>) {
         let share = (START as f64 / setting.workload.len() as f64).min(1.0);
         let mut half = self.budget / 2;
@@ -70,7 +71,7 @@ impl Judge<'_> {
         (trials, left)
     }
 
-    /// What a comparison costs to run again, in request-steps.
+    /// The cost of running a comparison again, in request-steps.
     fn cost(&self, variant: usize, seed: usize, policy: Option<usize>, share: f64) -> u64 {
         let row = self.row(variant, seed);
         let steps: u64 = match policy.map(|i| self.place(i)) {
@@ -85,7 +86,7 @@ impl Judge<'_> {
         &self.numbers[(variant * seeds + seed) * policies..][..policies]
     }
 
-    /// Where the policy of the file is in the plan.
+    /// The index in the plan of the file's policy.
     fn place(&self, policy: usize) -> usize {
         policy + usize::from(self.plan.policies[self.plan.baseline].implied)
     }
@@ -109,7 +110,7 @@ impl Judge<'_> {
         self.same(&altered, trial.policy(), 0, expected, requests, (Some(START), None))
     }
 
-    /// Tries suspects together on everything; where something changes, each half.
+    /// Tries all suspects together on everything; where something changes, tries each half.
     fn settle(&mut self, of: Option<usize>, suspects: Vec<Trial>, found: &mut Vec<(Trial, Evidence)>) -> Result<()> {
         match self.together(of, &suspects)? {
             Some(evidence) => found.extend(suspects.into_iter().map(|trial| (trial, evidence))),
@@ -124,7 +125,8 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// On how much the run comes out the same without all of them, as far as the budget goes; `None` when it does not.
+    /// How much of the run comes out the same without all suspects, as far as the budget goes; `None` when something
+    /// changes.
     fn together(&mut self, of: Option<usize>, suspects: &[Trial]) -> Result<Option<Evidence>> {
         let trials: Vec<&Trial> = suspects.iter().collect();
         let (variants, seeds) = (self.plan.variants.len(), self.plan.seeds.len());
@@ -155,7 +157,8 @@ impl Judge<'_> {
         Ok(Some(Evidence::Whole))
     }
 
-    /// The bounds that another variant's baseline gives without the settings; `None` where it does not run.
+    /// The bounds that another variant's baseline gives without the settings; `None` where that baseline does not
+    /// run.
     fn bound(&self, from: usize, seed: usize, trials: &[&Trial], of: Option<usize>) -> Result<Option<Slo>> {
         let requests = self.row(from, seed)[0].requests;
         let Ok(altered) = alter(self.plan, from, trials, of, requests) else { return Ok(None) };
@@ -163,7 +166,7 @@ impl Judge<'_> {
         Ok(self.play(&setting, &altered.policies[altered.baseline].spec, None)?.map(|(_, slo)| slo))
     }
 
-    /// Does an altered plan give the expected numbers? With bounds that another run gives, where one does.
+    /// Does an altered plan give the expected numbers? Bounds come from another variant's run where the plan says so.
     fn same(
         &self,
         altered: &Plan,
@@ -173,7 +176,7 @@ impl Judge<'_> {
         requests: u64,
         (cut, bound): (Option<usize>, Option<Slo>),
     ) -> Result<bool> {
-        // What cannot be built or run without the setting needs it.
+        // A setting without which nothing can be built or run is needed.
         let Ok(mut setting) = Setting::new(&altered.variants[0], self.plan.seeds[seed]) else { return Ok(false) };
         if setting.workload.len() as u64 != requests {
             return Ok(false);
@@ -187,7 +190,7 @@ impl Judge<'_> {
         };
         let places = (0..altered.policies.len()).map(|p| (p, of.map_or(p, |i| self.place(i))));
         let (own, others): (Vec<_>, Vec<_>) = places.partition(|(p, _)| *p == altered.baseline);
-        // Beside a single policy the baseline is there for its bounds alone.
+        // Beside a single policy the baseline only serves for its bounds.
         let alone = of.is_some() && !others.is_empty();
         if !alone && own.iter().any(|&(_, place)| expected[place] != Some(digest)) {
             return Ok(false);

@@ -1,9 +1,10 @@
-//! Settings that do nothing. After a run, the keys that were given or swept and changed no number are named, so that nobody
-//! tunes one in vain or believes that it was tried.
+//! Settings that do nothing. After a run, the keys that were given or swept and changed no number are named, so that
+//! no user tunes one in vain or believes that it was tried.
 //!
-//! Found by running it again, not from a list: swept keys and seeds from the cells that are there (`swept.rs`), given keys by
-//! leaving each out, or giving another value where it must be given (`trial.rs`), and comparing all numbers (`judge.rs`). A key
-//! that was given its own default is not looked at, and neither are `[live]`, `[observe]`, `[validate]` and `[capacity]`, which are other commands'.
+//! They are found by running again, not from a list: swept keys and seeds from the finished cells (`swept.rs`), given
+//! keys by leaving each out, or by giving another value where one is required (`trial.rs`), and by comparing all
+//! numbers (`judge.rs`). A key that was given its own default is not looked at. Neither are `[live]`, `[observe]`,
+//! `[validate]` and `[capacity]`, which belong to other commands.
 
 mod found;
 mod judge;
@@ -27,29 +28,29 @@ use reasons::Facts;
 use std::sync::atomic::AtomicBool;
 use trial::Trials;
 
-/// When a run is tried again without its settings.
+/// Which settings of a run are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
-    /// As far as a quarter of the run's work goes, or a few seconds.
+    /// As many as a quarter of the run's work allows, or a few seconds.
     #[default]
     Auto,
-    /// All of them, on the whole run.
+    /// All settings, on the whole run.
     Always,
-    /// Swept ones alone, which costs nothing.
+    /// Only swept settings, which costs nothing.
     Never,
 }
 
-/// Request-steps that may be spent on any run, however short: a few seconds at most.
+/// Request-steps that may always be spent, however short the run: a few seconds at most.
 const SMALL: u64 = 12_000_000;
-/// On a long run, this part of it.
+/// On a long run, one part in this number may be spent.
 const PART: u64 = 4;
 
-/// Finds the settings of a finished run that did nothing. `numbers`: of its cells, in the order of the plan.
+/// Finds the settings of a finished run that did nothing. `numbers` are the cells' numbers, in the order of the plan.
 pub fn look(plan: &Plan, numbers: &[Numbers], check: Check, interrupt: &AtomicBool) -> Result<Inert> {
     look_at(plan, numbers, check, interrupt, |_| true)
 }
 
-/// The same for some of the given keys alone.
+/// [`look`], for some of the given keys only.
 fn look_at(
     plan: &Plan,
     numbers: &[Numbers],
@@ -75,7 +76,7 @@ fn look_at(
         let why = Some("nothing here is drawn".to_owned());
         inert.without_effect.push(swept("seeds".to_owned(), "with each of its values", why));
     }
-    // A claim's estimate is made of the acceptance alone, without a run.
+    // A claim's estimate is computed from the acceptance alone, without a run.
     let claims = plan.variants[0].experiment.paper.iter().flat_map(|paper| &paper.claims);
     let estimates = claims.into_iter().any(|claim| matches!(claim.measure, Measure::Estimate(_)));
     let of_claims = |path: &str| estimates && path.starts_with("acceptance.");
@@ -88,7 +89,7 @@ fn look_at(
     }
     let run: u64 = numbers.iter().map(|n| n.request_steps).sum();
     let budget = if check == Check::Always { u64::MAX } else { SMALL.max(run / PART) };
-    // A load's run that bounds others is told only by all of them together.
+    // Where one load's run gives the bound of others, only all loads together show an effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let told = |path: &Path| {

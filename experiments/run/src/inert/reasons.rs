@@ -1,5 +1,5 @@
-//! Why a setting did nothing, where that follows from the experiment. What did nothing is found by running it again
-//! (`judge.rs`): nothing is looked for here, and a key that is missing here is still named, without a reason.
+//! Why a setting did nothing, where the reason follows from the experiment. `judge.rs` finds the settings; a setting
+//! without a reason here is still named.
 
 use crate::plan::Plan;
 use crate::setting::Setting;
@@ -9,17 +9,17 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{SpecPolicy, Wants};
 use foretoken_spec::experiment::Experiment;
 
-/// What decides whether a setting can matter.
+/// Facts that decide whether a setting can matter.
 pub struct Facts<'a> {
     experiment: &'a Experiment,
     setting: &'a Setting,
-    /// The policies as a server runs them; bounds and clairvoyants count as looking at everything.
+    /// The policies as a server runs them; bounds and clairvoyants are assumed to look at everything.
     policies: Vec<Box<dyn SpecPolicy>>,
     bounds: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// Of a plan's first variant and seed.
+    /// The facts of a plan's first variant and seed.
     pub fn new(plan: &'a Plan, setting: &'a Setting) -> Facts<'a> {
         let sees_more = |spec: &PolicySpec| spec.sees_hidden_truth() || !spec.definition().tries(1).is_empty();
         let servers = plan.policies.iter().map(|entrant| &entrant.spec).filter(|spec| !sees_more(spec));
@@ -31,7 +31,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Why a key does nothing, where that is known.
+    /// Why a key does nothing, if the reason is known.
     pub fn why(&self, path: &str) -> Option<String> {
         let below = |above: &str| path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         let any = |of: fn(&dyn SpecPolicy) -> bool| self.policies.iter().any(|policy| of(&**policy));
@@ -103,7 +103,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Settings of the engine that are about drafts.
+/// The engine's settings that concern drafts only.
 const OF_DRAFTS: [&str; 6] = [
     "engine.draft_prefill",
     "engine.draft_gap",

@@ -1,9 +1,9 @@
-//! Swept keys and seeds that change nothing: the cells are there, so this costs nothing.
+//! Swept keys and seeds that change nothing, found in the finished cells, which costs nothing.
 
 use crate::cells::Numbers;
 use crate::plan::Plan;
 
-/// The swept keys under whose values everything comes out the same, whatever the other swept values are.
+/// The swept keys whose values all give the same numbers, for every choice of the other swept values.
 pub fn keys(plan: &Plan, numbers: &[Numbers]) -> Vec<String> {
     let keys = plan.variants[0].choices.iter().map(|c| c.path.clone()).enumerate();
     keys.filter(|(at, _)| changes_nothing(plan, numbers, *at)).map(|(_, path)| path).collect()

@@ -1,5 +1,5 @@
-//! Ways to try an experiment without one of its settings: the key left out, so that its default holds, or, where it must be
-//! given, another value in its place.
+//! Ways to run an experiment without one of its settings: leave the key out, so that its default holds, or, where the
+//! key is required, give another value.
 
 use crate::plan::Plan;
 use foretoken_sim::latency::hardware::GPUS;
@@ -9,16 +9,16 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// What is not the experiment's setting but its frame, and the tables of commands other than `run`: a file is shared with them.
+/// Keys that are the frame of an experiment, and the tables of other commands than `run`.
 const NOT_TRIED: [&str; 9] =
     ["name", "seeds", "sweep_order", "output", "paper", "live", "validate", "observe", "capacity"];
 
-/// A setting, and what to try in its place.
+/// A setting, and what is tried in its place.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The key.
     pub path: Path,
-    /// What it was given, as TOML.
+    /// The value that it was given, as TOML.
     pub value: String,
     /// The other value; `None`: the key is left out.
     other: Option<String>,
@@ -26,23 +26,23 @@ pub struct Trial {
     pub tried: String,
 }
 
-/// The settings of a plan that can be tried, and those that nothing can be said of.
+/// The settings of a plan that can be tried, and the settings that cannot.
 #[derive(Debug, Default)]
 pub struct Trials {
-    /// One a key, in the order of the file.
+    /// One trial a key, in the order of the file.
     pub trials: Vec<Trial>,
-    /// Keys that must be given and have no other value that is known to be valid: names and paths.
+    /// Required keys without another value that is known to be valid: names and paths.
     pub impossible: Vec<Path>,
 }
 
 impl Trial {
-    /// The only policy that the setting is about, by its place in the file.
+    /// The index in the file of the policy that the setting belongs to; `None` for settings outside policies.
     pub fn policy(&self) -> Option<usize> {
         policy(&self.path)
     }
 }
 
-/// The only policy that a key is about.
+/// The index of the policy that a key belongs to.
 fn policy(path: &Path) -> Option<usize> {
     match path.0.as_slice() {
         [Step::Key(list), Step::Index(i), ..] if list == "policies" => Some(*i),
@@ -50,7 +50,8 @@ fn policy(path: &Path) -> Option<usize> {
     }
 }
 
-/// The plan of a variant with other settings; of one policy when the settings are one's. `requests`: how many there were.
+/// The plan of a variant with other settings; reduced to one policy when the settings belong to one. `requests`:
+/// requests of the original run.
 pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usize>, requests: u64) -> Result<Plan> {
     plan.altered(variant, |document| {
         for trial in trials {
@@ -64,8 +65,8 @@ pub fn alter(plan: &Plan, variant: usize, trials: &[&Trial], policy: Option<usiz
     })
 }
 
-/// A generator that lost its number of requests goes on to the end of its time: one request more than there were is enough to
-/// tell the difference.
+/// Bounds a generator that lost its number of requests and would run to the end of its time: one request more than
+/// before is enough to see a difference.
 fn bound(document: &mut Document, requests: u64) -> Result<()> {
     let given = |key: &str| document.get(&Path::of("workload").key(key)).is_some();
     match given("duration_s") && !given("requests") {
@@ -75,8 +76,8 @@ fn bound(document: &mut Document, requests: u64) -> Result<()> {
 }
 
 impl Trials {
-    /// Of everything that a plan was given and that is not swept. What was given its default is left out: there is nothing to
-    /// tell of it. `requests`: how many its first variant has. `wanted`: which keys.
+    /// The trials of everything that a plan was given, that is not swept, and that differs from its default.
+    /// `requests`: requests of the first variant. `wanted` selects keys.
     pub fn of(plan: &Plan, requests: u64, wanted: impl Fn(&Path) -> bool) -> Trials {
         let first = &plan.variants[0];
         let swept: Vec<Path> = first.choices.iter().map(|c| Path::of(&c.path)).collect();
@@ -111,7 +112,7 @@ enum Found {
     Nothing,
 }
 
-/// What can be tried in the place of one leaf. `as_given`: the digest of the experiment with it.
+/// The trial for one leaf. `as_given`: the digest of the experiment with it.
 fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
     let document = &plan.variants[0].document();
     let digest = |trials: &[&Trial]| {
@@ -123,7 +124,7 @@ fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
         let (digest, altered) = digest(&[&trial])?;
         let at = Path(path.0.iter().enumerate().map(|(i, step)| in_altered(i, step)).collect());
         trial.tried = match altered.resolved_at(&at) {
-            // How many requests there are without a number of them is nobody's default (`bound`).
+            // Without a number of requests there is no default to compare with (`bound`).
             Some(default) if default.len() < 60 && *path != Path::of("workload.requests") => {
                 format!("without it, with the default {default}")
             }
@@ -147,7 +148,7 @@ fn of_leaf(plan: &Plan, path: &Path, requests: u64, as_given: &str) -> Found {
     tables.map_or(Found::Nothing, |(_, trial)| Found::Trial(trial))
 }
 
-/// A trial of a policy's setting has that policy alone.
+/// The path of a policy's setting in a plan that has that policy alone.
 fn in_altered(step: usize, of: &Step) -> Step {
     match of {
         Step::Index(_) if step == 1 => Step::Index(0),
@@ -155,7 +156,8 @@ fn in_altered(step: usize, of: &Step) -> Step {
     }
 }
 
-/// Other values of the kind: half and double, no for yes, another GPU or model. Other names and paths cannot be guessed.
+/// Other values of the same kind: half and double, no for yes, another GPU or model. Other names and paths cannot be
+/// guessed.
 pub(super) fn others(value: &Value) -> Vec<Value> {
     let scaled = |by: f64| scale(value, by);
     match value {
@@ -164,7 +166,7 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
         Value::Integer(i) => [i / 2, i.saturating_mul(2), i.saturating_add(1)].map(Value::Integer).to_vec(),
         Value::Float(_) | Value::Array(_) => [scaled(0.5), scaled(2.0)].into_iter().flatten().collect(),
         Value::String(_) => {
-            // From the back: neighbours in the lists are alike, some in every number.
+            // From the back, because neighbours in the lists are alike, some in every number.
             let presets = GPUS.iter().map(|g| g.name).chain(MODELS.iter().map(|m| m.name)).rev();
             presets.map(|name| Value::String(name.to_owned())).collect()
         }
@@ -172,7 +174,7 @@ pub(super) fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Every number of a value multiplied; `None` where it has anything else. Integers stay so.
+/// A value with every number multiplied, integers rounded; `None` where it holds anything but numbers.
 fn scale(value: &Value, by: f64) -> Option<Value> {
     match value {
         Value::Float(x) => Some(Value::Float(x * by)),

@@ -1,4 +1,4 @@
-//! Does every claim speak of what the experiment has: its policies, its swept values, its bounds?
+//! Checks that every claim refers to something the experiment has: its policies, its swept values, its bounds.
 
 use crate::plan::{Plan, choice, variants};
 use foretoken_spec::document::Path;
@@ -9,7 +9,7 @@ use foretoken_spec::problem::{Problem, Result, nearest};
 /// Checks the `[paper]` table of a plan.
 ///
 /// # Errors
-/// With the place in the file.
+/// A claim names something that the experiment lacks; the error points at its place in the file.
 pub fn check(plan: &Plan) -> Result<()> {
     let Some(paper) = &plan.variants[0].experiment.paper else { return Ok(()) };
     let check = Check { plan, labels: plan.policies.iter().map(|p| p.spec.label()).collect() };
@@ -135,7 +135,7 @@ impl Check<'_> {
         format!("labels here: {}", self.labels.join(", "))
     }
 
-    /// Is the metric there in every variant that is picked?
+    /// Checks that the metric exists in every variant that `at` picks.
     fn metric(&self, metric: Metric, at: &At, path: &Path) -> Result<()> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
@@ -146,7 +146,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Does `at` name swept settings and values they take?
+    /// Checks that `at` names swept settings and values that they take.
     fn picked(&self, at: &At, path: &Path) -> Result<()> {
         for (swept, value) in at {
             let place = path.key("at").key(swept);
@@ -181,7 +181,7 @@ impl Check<'_> {
         values.join(", ")
     }
 
-    /// Is `along` a swept number that alone varies among the picked variants?
+    /// Checks that `along` is a swept number, and that it alone varies among the picked variants.
     fn along(&self, along: &str, at: &At, path: &Path) -> Result<()> {
         let place = path.key("along");
         self.swept(along, &place)?;

@@ -1,4 +1,4 @@
-//! A claim beside what was measured, and how far apart the two are.
+//! A claim beside the measured value, and the difference.
 
 use super::measure::measure;
 use super::results::{Measured, Results};
@@ -8,49 +8,50 @@ use foretoken_spec::paper::{Claim, Paper, Stated};
 use foretoken_spec::problem::Result;
 use serde::{Deserialize, Serialize};
 
-/// Everything the table of claims shows of one experiment.
+/// The table of claims of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PaperReport {
     /// The document.
     pub title: String,
-    /// Its figure or table.
+    /// The figure or table of the document.
     pub figure: String,
     /// One a claim, in the order of the file.
     pub claims: Vec<Compared>,
 }
 
-/// One claim with what came out.
+/// One claim with the measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
-    /// Names it within its experiment.
+    /// Name of the claim within its experiment.
     pub id: String,
     /// The statement in our words.
     pub says: String,
     /// Where it stands.
     #[serde(rename = "where")]
     pub place: String,
-    /// What the document says; absent when it has a figure only.
+    /// The document's value; absent when the document has only a figure.
     pub paper: Option<Measured>,
-    /// What came out here.
+    /// The value measured here.
     pub ours: Measured,
     /// Are the numbers shares (a gain of 0.1 is 10 %)?
     pub share: bool,
-    /// Ours over theirs, less 1, at the end of the range that is farther out; 0 inside. Absent where it means nothing.
+    /// Ours over theirs, minus 1, at the end of the range that is farther out; 0 inside the range. Absent where a
+    /// ratio means nothing.
     pub difference: Option<f64>,
-    /// Within a tenth, or in the stated direction; absent when there is nothing to compare with.
+    /// Is ours within a tenth, or in the stated direction? Absent when there is no value to compare with.
     pub agrees: Option<bool>,
-    /// Why it does not.
+    /// Why it does not agree.
     pub because: Option<String>,
 }
 
-/// A difference up to this is called agreement.
+/// The largest difference that counts as agreement.
 const TENTH: f64 = 0.1;
 
 impl PaperReport {
     /// Measures every claim of an experiment in its finished cells.
     ///
     /// # Errors
-    /// When a setting cannot be built again.
+    /// A setting cannot be built again.
     pub fn of(paper: &Paper, plan: &Plan, cells: &[Cell]) -> Result<PaperReport> {
         let results = Results { plan, cells };
         let claims = paper.claims.iter().map(|claim| Ok(Compared::of(claim, measure(&claim.measure, results)?)));
@@ -102,14 +103,14 @@ fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Opti
             (None, Some(ours.iter().all(|label| theirs.contains(label))))
         }
         (&Measured::Numbers(low, high), &Measured::Numbers(from, to)) => {
-            // An open end of ours is at least as far out as the end that was reached.
+            // An open end of ours is at least as far out as the last swept value.
             let (from, to) = (from.or(to), to.or(from));
             let off = |x: f64, end: f64| if share { (1.0 + x) / (1.0 + end) - 1.0 } else { x / end - 1.0 };
             let below = low.zip(from).filter(|(low, from)| from < low).map(|(low, from)| off(from, low));
             let above = high.zip(to).filter(|(high, to)| to > high).map(|(high, to)| off(to, high));
             let farthest = [below, above].into_iter().flatten().max_by(|a, b| a.abs().total_cmp(&b.abs()));
             let difference = farthest.unwrap_or(0.0);
-            // A range with one end is a direction: outside is the wrong one, by however little.
+            // A range with one open end is a direction: any value outside is in the wrong direction.
             let direction = low.is_none() || high.is_none();
             let agrees = if direction { farthest.is_none() } else { difference.abs() <= TENTH };
             (Some(difference).filter(|d| d.is_finite()), Some(agrees))
@@ -118,7 +119,7 @@ fn compare(paper: &Measured, ours: &Measured, share: bool) -> (Option<f64>, Opti
     }
 }
 
-/// Six significant digits: as many as anybody reads, and few enough to be the same again when read back from JSON.
+/// Rounds to six significant digits, so that a value read back from JSON is the same.
 fn six_digits(x: f64) -> f64 {
     format!("{x:.5e}").parse().unwrap_or(x)
 }
@@ -157,7 +158,7 @@ mod tests {
     fn a_direction_allows_no_tenth() {
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(-0.01), true).1, Some(false));
         assert_eq!(compare(&range(0.0, f64::INFINITY), &Measured::one(0.01), true).1, Some(true));
-        // Nothing can be a multiple of 0: only the direction counts.
+        // No value is a multiple of 0, so only the direction counts.
         assert_eq!(compare(&range(f64::NEG_INFINITY, 0.0), &Measured::one(2.0), false), (None, Some(false)));
     }
 

@@ -1,4 +1,4 @@
-//! What follows from the costs of passes alone, without a run.
+//! Quantities that follow from the costs of passes alone, without a run.
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -8,10 +8,10 @@ use foretoken_sim::{BatchView, ChunkTotals, DraftPlan, LatencyModel, PassShape, 
 use foretoken_spec::paper::{BeliefLength, ImpliedLength, Keep};
 use foretoken_spec::problem::Result;
 
-/// Measures it.
+/// The best length in the policies' linear belief.
 ///
 /// # Errors
-/// When no belief can be fitted.
+/// No belief can be fitted.
 pub fn belief_length(what: &BeliefLength, plan: &Plan) -> Result<Measured> {
     let each = variants(plan, &what.at).map(|v| {
         let longest = plan.variants[v].experiment.engine.max_draft_len;
@@ -59,7 +59,7 @@ fn best(what: &BeliefLength, belief: &Belief, longest: u32) -> u32 {
     plan.draft_len[0]
 }
 
-/// Measures it.
+/// The tokens a round that a published throughput implies.
 pub fn implied_length(what: &ImpliedLength, plan: &Plan) -> Measured {
     let each = variants(plan, &what.at).map(|v| {
         let hardware = &plan.variants[v].experiment.hardware;
@@ -81,8 +81,8 @@ mod tests {
     use foretoken_sim::{Coefficients, ContextReads, Drafting};
     use foretoken_spec::paper::At;
 
-    /// The context sign test of docs/model.md 10 at its first point, and its ends: free drafts are always worth it, dear ones
-    /// never.
+    /// The context sign test of docs/model.md 10 at its first point. At the ends, free drafts always pay and
+    /// expensive drafts never do.
     #[test]
     fn the_best_length_in_a_belief() {
         let target = Coefficients { alpha_s: 4.86e-8, gamma_s: 0.01844e-3, delta_s: 6.94e-3 };

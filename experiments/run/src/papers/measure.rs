@@ -1,7 +1,7 @@
-//! How a claim's quantity is found in a finished comparison: a few general kinds, each over the variants that `at` picks.
+//! Measures a claim's quantity in a finished comparison: a few general kinds, each over the variants that `at` picks.
 //!
-//! Everything is computed from the cells' means over seeds, but for what needs no run at all (`cost.rs`) or only the hidden
-//! truth (`replay.rs`).
+//! All are computed from the cells' means over seeds, except for quantities that need no run (`cost.rs`) or only the
+//! hidden truth (`replay.rs`).
 
 use super::results::{Measured, Results};
 use super::{cost, replay, windows};
@@ -9,10 +9,10 @@ use crate::plan::variants;
 use foretoken_spec::paper::{At, Keep, Measure, Metric, Turns};
 use foretoken_spec::problem::Result;
 
-/// Measures it.
+/// Measures a quantity.
 ///
 /// # Errors
-/// When a setting cannot be built again (its trace is gone).
+/// A setting cannot be built again (its trace is gone).
 pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     let each = |at: &At, keep: Keep, f: &dyn Fn(usize) -> Option<f64>| {
         let values: Option<Vec<f64>> = variants(results.plan, at).map(f).collect();
@@ -51,12 +51,12 @@ pub fn measure(what: &Measure, results: Results) -> Result<Measured> {
     })
 }
 
-/// How far the first is ahead of the second, as a share of the second.
+/// How far `own` is ahead of `other`, as a share of `other`.
 fn gain(metric: Metric, own: f64, other: f64) -> f64 {
     if metric.less_is_better() { other / own - 1.0 } else { own / other - 1.0 }
 }
 
-/// Where (x, gain) falls to 0, between two points on the straight line through them.
+/// The x where the gain falls to 0, on the straight line between the two points around it.
 fn crossing(mut points: Vec<(f64, f64)>, turns: Turns) -> Measured {
     if turns == Turns::Ahead {
         points.reverse();

@@ -1,11 +1,11 @@
-//! The numbers of a cell that claims may be about.
+//! The metrics of a cell that claims may refer to.
 
 use foretoken_report::Cell;
 use foretoken_sim::Summary;
 use foretoken_sim::metrics::Quantiles;
 use foretoken_spec::paper::Metric;
 
-/// Its value in a cell; absent where it means nothing.
+/// The value of a metric in a cell; absent where it has no meaning.
 pub fn of(metric: Metric, cell: &Cell) -> Option<f64> {
     let s: &Summary = &cell.summary;
     let mean = |q: Option<Quantiles>| q.map(|q| q.mean);

@@ -1,5 +1,4 @@
-//! What a paper says of an experiment, and what comes out here: measures each claim in the finished comparison and compares. It
-//! must not run or tune anything.
+//! Claims of a paper: measures each in the finished comparison and compares. Must not run or tune anything.
 
 mod check;
 mod compared;

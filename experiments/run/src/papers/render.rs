@@ -1,11 +1,11 @@
-//! The table of claims as text, for people: what the paper says, ours, the difference, the reason. In lines of bounded length,
-//! so that it reads the same in a terminal, a log and a README.
+//! The table of claims as text: the paper's value, ours, the difference, the reason. Lines have bounded length, so
+//! that the table reads the same in a terminal, a log and a README.
 
 use super::compared::{Compared, PaperReport};
 use super::results::Measured;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-/// Columns and their characters.
+/// Names and widths of the columns, in characters.
 const COLUMNS: [(&str, u16); 6] =
     [("claim", 22), ("the paper says", 46), ("paper", 16), ("ours", 18), ("difference", 10), ("reason", 46)];
 
@@ -65,7 +65,7 @@ fn difference(claim: &Compared) -> String {
     }
 }
 
-/// Numbers or names. An open end is one that ours did not reach, or that theirs does not have.
+/// Numbers or names as text. An open end is one that ours did not reach, or that theirs does not have.
 fn shown(measured: &Measured, share: bool, ours: bool) -> String {
     let one = |x: f64| number(x, share);
     match measured {

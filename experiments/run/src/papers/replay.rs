@@ -1,5 +1,5 @@
-//! Estimated and actual accepted tokens of a fixed draft length, request by request without an engine: how good a
-//! confidence-based estimate is has nothing to do with time (AdaSpec, section 4.2 and Fig. 8).
+//! Estimated and actual accepted tokens of a fixed draft length, request by request, without an engine: the quality
+//! of a confidence-based estimate does not depend on time (AdaSpec, section 4.2 and Fig. 8).
 
 use super::results::Measured;
 use crate::plan::{Plan, variants};
@@ -8,10 +8,10 @@ use foretoken_sim::{RequestTruth, TruthRow};
 use foretoken_spec::paper::{Estimate, Keep};
 use foretoken_spec::problem::Result;
 
-/// Measures it on the first seed.
+/// Estimated over actual accepted tokens, minus 1, on the first seed.
 ///
 /// # Errors
-/// When the workload cannot be built again.
+/// The workload cannot be built again.
 pub fn estimate(what: &Estimate, plan: &Plan) -> Result<Measured> {
     let each = variants(plan, &what.at).map(|v| {
         let setting = Setting::new(&plan.variants[v], plan.seeds[0])?;

@@ -1,4 +1,4 @@
-//! A finished comparison as claims look at it, and what comes out of it.
+//! A finished comparison as claims see it, and a measured value.
 
 use super::metric;
 use crate::plan::{Plan, choice, variants};
@@ -6,11 +6,11 @@ use foretoken_report::Cell;
 use foretoken_spec::paper::{At, Keep, Metric};
 use serde::{Deserialize, Serialize};
 
-/// What came out.
+/// A measured value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
-    /// From one number to another (the same for a single one); an absent end is beyond what was swept.
+    /// A range of numbers (both ends equal for a single one). An absent end is beyond the swept values.
     Numbers(Option<f64>, Option<f64>),
     /// The policies, one a variant.
     Policies(Vec<String>),
@@ -19,7 +19,7 @@ pub enum Measured {
 }
 
 impl Measured {
-    /// From the least to the most of some numbers.
+    /// The range of some numbers, reduced as `keep` says.
     pub fn of(values: Vec<f64>, keep: Keep) -> Measured {
         let least = values.iter().copied().reduce(f64::min);
         let most = values.iter().copied().reduce(f64::max);
@@ -46,7 +46,7 @@ pub struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Cells of a policy in a variant, one a seed.
+    /// The cells of a policy in a variant, one a seed.
     pub fn cells_of(&self, variant: usize, policy: &str) -> impl Iterator<Item = &'a Cell> + use<'a> {
         let (policies, seeds) = (self.plan.policies.len(), self.plan.seeds.len());
         let at = self.plan.policies.iter().position(|p| p.spec.label() == policy);
@@ -55,7 +55,7 @@ impl<'a> Results<'a> {
         of_variant.iter().skip(at.unwrap_or(size)).step_by(policies)
     }
 
-    /// Mean over seeds; absent when a seed lacks it.
+    /// The mean over seeds; absent when a seed lacks the metric.
     pub fn mean(&self, metric: Metric, variant: usize, policy: &str) -> Option<f64> {
         let values: Vec<f64> = self.cells_of(variant, policy).map(|c| metric::of(metric, c)).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -69,7 +69,7 @@ impl<'a> Results<'a> {
         each.into_iter().reduce(|a, b| if better(b.1, a.1) { b } else { a })
     }
 
-    /// (swept number, f of the variant) in the order of the number.
+    /// Pairs (swept number, `f` of the variant) in the order of the number.
     pub fn along(&self, path: &str, at: &At, f: impl Fn(usize) -> Option<f64>) -> Option<Vec<(f64, f64)>> {
         let point = |v: usize| choice(&self.plan.variants[v], path).and_then(|c| c.number).zip(f(v));
         let mut points: Vec<(f64, f64)> = variants(self.plan, at).map(point).collect::<Option<_>>()?;

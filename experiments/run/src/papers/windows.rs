@@ -1,4 +1,4 @@
-//! Draft lengths over time: the run is cut into windows, and those whose batch size is in a range are looked at, as a
+//! Draft lengths over time. The run is cut into windows, and windows whose batch size is in a range are kept, as a
 //! monitor that reads both every few seconds sees them (AdaSpec, section 7.4).
 
 use super::results::{Measured, Results};
@@ -6,10 +6,10 @@ use crate::plan::variants;
 use foretoken_sim::metrics::{Bin, Series, quantile_sorted};
 use foretoken_spec::paper::Windows;
 
-/// Shares of the windows below and above which lengths are left out as rare.
+/// Lengths below and above these shares of the windows are left out as rare.
 const USUAL: [f64; 2] = [0.1, 0.9];
 
-/// Measures it.
+/// The range of usual draft lengths.
 pub fn lengths(what: &Windows, results: Results) -> Measured {
     let cells = variants(results.plan, &what.at).flat_map(|v| results.cells_of(v, &what.policy));
     let mut lengths: Vec<f64> = cells.flat_map(|c| of_series(what, &c.series)).collect();

@@ -1,14 +1,14 @@
-//! Trace events as the format has them (Google, "Trace Event Format", JSON object form): microseconds, one event a line.
+//! Trace events in the JSON object form of Google's "Trace Event Format": times in microseconds, one event a line.
 
 use foretoken_sim::Time;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// One event.
+/// One trace event.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
-    /// What is shown.
+    /// The text that is shown.
     pub name: String,
     /// Phase: `X` a span, `C` a counter, `i` an instant, `M` metadata.
     ph: &'static str,
@@ -51,7 +51,7 @@ impl Event {
         Event { name: name.into(), ph: "C", ts: micros(at), dur: None, s: None, pid, tid: 0, args: object(values) }
     }
 
-    /// Something that happened on a thread.
+    /// An instant on a thread.
     pub fn instant(name: &str, on: (u32, u32), at: Time, args: Value) -> Event {
         let (pid, tid) = on;
         Event { name: name.into(), ph: "i", ts: micros(at), dur: None, s: Some("t"), pid, tid, args: object(args) }
@@ -63,10 +63,10 @@ impl Event {
     }
 }
 
-/// Writes a trace.
+/// Writes a trace file: the events, and `about` as its metadata.
 ///
 /// # Errors
-/// When `out` refuses.
+/// `out` cannot be written.
 pub fn write(out: &mut dyn Write, events: &[Event], about: &Value) -> io::Result<()> {
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[")?;
     for (i, event) in events.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Requests in lanes: each gets the lowest lane that is free when it arrives, and shows how long it queued, waited for its first token,
-//! and decoded.
+//! Requests in lanes. Each request gets the lowest lane that is free when it arrives, and shows how long it queued,
+//! waited for its first token, and decoded.
 
 use super::REQUESTS;
 use super::event::Event;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Adds the requests that are there between `from` and `to`, cut to that window. `ends`: when the run does, for those still there.
+/// Adds the requests that exist between `from` and `to`, cut to that window. `ends` is the end of the run, for
+/// requests that never finished.
 pub fn add(events: &mut Vec<Event>, requests: &RequestRecords, from: Time, to: Time, ends: Time) {
     let mut lanes = Lanes::default();
     let clip = |t: Time| t.clamp(from, to);
@@ -58,14 +59,14 @@ fn numbers(r: &RequestRecords, i: usize) -> Value {
 
 #[derive(Default)]
 struct Lanes {
-    /// Lanes in use, by when they end.
+    /// Lanes in use, ordered by their end.
     busy: BinaryHeap<Reverse<(Time, u32)>>,
     free: BTreeSet<u32>,
     made: u32,
 }
 
 impl Lanes {
-    /// The lowest lane that is free at `start`, from 1. A new one gets its name.
+    /// Takes the lowest lane that is free at `start`, counted from 1. A new lane gets its name.
     fn take(&mut self, events: &mut Vec<Event>, start: Time, end: Time) -> u32 {
         while let Some(&Reverse((until, lane))) = self.busy.peek()
             && until <= start

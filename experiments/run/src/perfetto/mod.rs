@@ -1,8 +1,8 @@
 //! Timelines: one cell of a results folder as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
-//! Two processes: the engine (its steps with their draft and target passes, prompts in them, counters) and the requests, in lanes. It
-//! shows recorded facts and must not make any up: a target pass that verifies and runs prefill chunks is one pass, so it stands in
-//! both rows whole.
+//! A timeline has two processes: the engine (its steps with their draft and target passes, prompts, counters) and the
+//! requests, in lanes. It shows recorded facts only. A target pass that verifies and runs prefill chunks is one pass,
+//! so it stands whole in both rows.
 
 mod event;
 mod lanes;
@@ -22,22 +22,22 @@ const ENGINE: u32 = 1;
 /// The requests' process; its threads are lanes.
 const REQUESTS: u32 = 2;
 
-/// Steps of a timeline that nobody gave an end: what browsers open without complaint (about 10 MB).
+/// Most steps of a timeline without a stated end: browsers open this without complaint (about 10 MB).
 const MOST_STEPS: usize = 20_000;
 
-/// What a timeline is made of.
+/// The facts that a timeline shows.
 pub struct Recorded<'a> {
     /// The cell.
     pub key: &'a Key,
-    /// Where its numbers come from.
+    /// Where the cell's numbers come from.
     pub source: &'a str,
     /// Its steps, in order; at least one.
     pub steps: &'a [StepRecord],
     /// Its requests.
     pub requests: &'a RequestRecords,
-    /// KV blocks that its requests could use, where that is known.
+    /// KV blocks that the requests could use, if known.
     pub blocks: Option<u32>,
-    /// When its tokens left, where drafts were made behind its steps; `None` is before them.
+    /// When tokens left, where drafts were made behind steps; `None`: drafts were made before.
     pub behind: Option<DeliverAt>,
 }
 
@@ -50,18 +50,18 @@ pub struct Window {
     pub to: Option<Time>,
 }
 
-/// A timeline, and what was left out of it.
+/// A timeline, and a note on what was cut.
 pub struct Timeline {
-    /// What it holds.
+    /// The trace events.
     pub events: Vec<Event>,
-    /// What a reader must know of it.
+    /// The metadata.
     pub about: Value,
     /// What was cut, in words; `None` when nothing was.
     pub cut: Option<String>,
 }
 
 impl Timeline {
-    /// Of a cell; `None` when no step starts in the window.
+    /// The timeline of a cell; `None` when no step starts in the window.
     pub fn of(recorded: &Recorded, window: Window) -> Option<Timeline> {
         let all = recorded.steps;
         let first = all.partition_point(|s| s.start < window.from);

@@ -1,9 +1,9 @@
-//! Which cell of a results folder a timeline is of.
+//! Chooses the cell of a results folder that a timeline shows.
 
 use foretoken_report::Key;
 use foretoken_spec::problem::{Problem, Result, nearest};
 
-/// What was asked for; what is absent is the folder's first.
+/// The selection; absent parts mean the folder's first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted<'a> {
     /// A policy's label.
@@ -14,7 +14,7 @@ pub struct Wanted<'a> {
     pub sweep: &'a [String],
 }
 
-/// The first cell that fits, by its index, and how many fit.
+/// The index of the first cell that fits, and the number of cells that fit.
 pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     let mut fits: Vec<usize> = (0..keys.len()).collect();
     if let Some(policy) = wanted.policy {
@@ -51,7 +51,7 @@ pub fn choose(keys: &[Key], wanted: &Wanted) -> Result<(usize, usize)> {
     Ok((first, fits.len()))
 }
 
-/// "No policy `x`", with the nearest one and all there are.
+/// "No policy `x`", with the nearest name and all known names.
 fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str>) -> Box<Problem> {
     let mut all: Vec<&str> = Vec::new();
     known.for_each(|name| {

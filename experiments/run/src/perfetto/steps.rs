@@ -9,7 +9,7 @@ const STEPS: (u32, u32) = (ENGINE, 1);
 const PREFILL: (u32, u32) = (ENGINE, 2);
 const BEHIND: (u32, u32) = (ENGINE, 3);
 
-/// What processes and threads are called.
+/// The names of processes and threads.
 pub fn names(recorded: &Recorded) -> Vec<Event> {
     let engine = format!("engine: {} ({})", recorded.key, recorded.source);
     let named = |on, fact: &str, name: &str| Event::about(fact, on, json!({ "name": name }));
@@ -27,8 +27,9 @@ pub fn names(recorded: &Recorded) -> Vec<Event> {
     names
 }
 
-/// Where the passes of a step lie: its drafts, on which row, and its target pass. Behind a step only their lengths are on record;
-/// drafts end with it or follow it, up to the host's time.
+/// Where the passes of a step lie: the row of its draft passes, their span, and the span of its target pass. Where
+/// drafts are made behind a step only their length is recorded; they end with the step or follow it, up to the host's
+/// time.
 fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time), (Time, Time)) {
     let before = |end: Time, time: Time| end - time.min(end);
     match behind {
@@ -45,14 +46,14 @@ fn passes(s: &StepRecord, behind: Option<DeliverAt>) -> ((u32, u32), (Time, Time
     }
 }
 
-/// Adds steps and counters.
+/// Adds the events of steps and counters.
 pub fn add(events: &mut Vec<Event>, steps: &[StepRecord], recorded: &Recorded) {
     let mut counters = Counters::default();
     for s in steps {
         let (row, drafts, verify) = passes(s, recorded.behind);
         events.push(Event::span("step", STEPS, s.start, s.end, numbers(s)));
         if s.draft_time.0 > 0 {
-            // Behind a step the drafts that it verified are those of one before.
+            // Where drafts are made behind a step, the step verified the drafts of an earlier one.
             let mut passes = json!({ "draft_passes": s.draft_passes });
             if recorded.behind.is_none() {
                 passes["drafted"] = s.drafted.into();
@@ -88,7 +89,7 @@ fn numbers(s: &StepRecord) -> Value {
     })
 }
 
-/// The counters' last values: what did not change is not said again.
+/// The last value of each counter; unchanged values are not written again.
 #[derive(Default)]
 struct Counters {
     last: [Option<Value>; 5],
