@@ -19,7 +19,7 @@ pub struct Cdf {
 }
 
 impl Cdf {
-    /// Of samples in seconds, in any order.
+    /// The distribution of `samples`, seconds, in any order.
     pub fn of(mut samples: Vec<f64>) -> Cdf {
         samples.sort_unstable_by(f64::total_cmp);
         let n = samples.len();
@@ -31,17 +31,17 @@ impl Cdf {
         Cdf { values, samples: n as u64 }
     }
 
-    /// Of the end-to-end latencies of finished requests.
+    /// The distribution of the end-to-end latencies of finished requests.
     pub fn e2e(records: &RequestRecords) -> Cdf {
         Cdf::of_finished(records, |i| Some(records.e2e_s(i)))
     }
 
-    /// Of the times to first token of finished requests.
+    /// The distribution of the times to first token of finished requests.
     pub fn ttft(records: &RequestRecords) -> Cdf {
         Cdf::of_finished(records, |i| Some(records.ttft_s(i)))
     }
 
-    /// Of the times per output token of finished requests; one-token outputs have none.
+    /// The distribution of the times per output token of finished requests; outputs of one token have none.
     pub fn tpot(records: &RequestRecords) -> Cdf {
         Cdf::of_finished(records, |i| records.tpot_s(i))
     }
@@ -50,8 +50,8 @@ impl Cdf {
         Cdf::of((0..records.len()).filter(|&i| records.finished(i)).filter_map(of).collect())
     }
 
-    /// The steps of the mixture in which each part weighs as many samples as it stands for: (value in seconds, share of
-    /// samples at or below it), ascending, ending at 1. Empty when there is no sample.
+    /// The steps of the mixture in which each part weighs as much as its number of samples: (value in seconds, share
+    /// of samples at or below it), ascending, ending at 1. Empty when there is no sample.
     pub fn mixture(parts: &[&Cdf]) -> Vec<(f64, f64)> {
         let total: f64 = parts.iter().map(|c| c.samples as f64).sum();
         let weigh = |c: &Cdf| {

@@ -1,4 +1,4 @@
-//! What can go wrong while writing results and reading them back.
+//! Errors of writing results and of reading them back.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ pub enum ReportError {
     /// The file system refused: disk full, read-only, missing folder.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
-        /// The file meant to exist at the end.
+        /// The final path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The Parquet encoder refused.
     #[error("cannot write {}: {cause}", path.display())]
     Parquet {
-        /// The file meant to exist at the end.
+        /// The final path of the file.
         path: PathBuf,
-        /// What polars said.
+        /// The error of polars.
         cause: polars::error::PolarsError,
     },
     /// A result file that cannot be read back.

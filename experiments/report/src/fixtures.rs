@@ -41,8 +41,8 @@ fn unit(seed: u64, stream: u64, index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Records of `n` requests of a policy `fast` times as fast as the slowest, at `rate` requests a second. The last one is
-/// rejected.
+/// Records of `n` requests of a policy that is `fast` times as fast as the slowest, at `rate` requests a second. The
+/// last request is rejected.
 pub fn records(n: usize, fast: f64, rate: f64, seed: u64) -> RequestRecords {
     let mut r = RequestRecords::new(n);
     let mut now = 0.0;
@@ -122,7 +122,7 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
     Cell { speedup, series, lengths: totals.lengths.rows(), calibration: calibration(policy, seed), ..cell }
 }
 
-/// Confidences of the policies that look at them: a draft that is a little too sure of itself.
+/// Confidences of the policies that look at them: drafts that are slightly overconfident.
 fn calibration(policy: usize, seed: u64) -> Vec<CalibrationBin> {
     let bin = |i: u64| {
         let (drafts, confidence) = (40 + 30 * i, (i as f64 + 0.5) / 20.0);

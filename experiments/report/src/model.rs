@@ -1,4 +1,4 @@
-//! What a report is made of: plain data, handed over by whoever ran the cells.
+//! The contents of a report: plain data, made by the crate that ran the cells.
 
 use crate::Cdf;
 pub use foretoken_sim::look::{Dash, Look, Marker};
@@ -16,11 +16,11 @@ pub enum Source {
     Profiled,
     /// Measured on hardware while serving.
     Live,
-    /// Measured from outside, of a server that was asked.
+    /// Measured from outside, on a server that was observed.
     Observed,
-    /// Predicted on the event clock, with acceptance that was recorded.
+    /// Predicted on the event clock, with recorded acceptance.
     Recorded,
-    /// Predicted on the event clock, with costs that were measured and acceptance that was recorded.
+    /// Predicted on the event clock, with measured costs and recorded acceptance.
     ProfiledRecorded,
 }
 
@@ -34,7 +34,7 @@ impl Source {
         Source::ProfiledRecorded,
     ];
 
-    /// The one that is written like this; `None` when none is.
+    /// The source with this name; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Source> {
         Source::ALL.into_iter().find(|source| source.to_string() == name)
     }
@@ -56,7 +56,7 @@ impl fmt::Display for Source {
 /// One swept setting of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Swept {
-    /// Its path in the experiment, such as `workload.rate_scale`.
+    /// Its path in the experiment, such as `workload.transform[0].rate-scale`.
     pub path: String,
     /// Its value as text.
     pub value: String,
@@ -64,7 +64,7 @@ pub struct Swept {
     pub number: Option<f64>,
 }
 
-/// Which cell a row belongs to.
+/// Identifies the cell of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
     /// The policy's display label, unique in a report.
@@ -83,17 +83,17 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a policy is in a comparison.
+/// The part that a policy has in a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// One of those compared.
+    /// A compared policy.
     #[default]
     Contender,
-    /// What speedups are over: the plain engine.
+    /// The plain engine, which speedups refer to.
     Baseline,
     /// The bound that regret is measured to; it sees the hidden truth.
     Bound,
-    /// Another one that sees the hidden truth.
+    /// Another policy that sees the hidden truth.
     Oracle,
 }
 
@@ -104,21 +104,21 @@ impl Role {
     }
 }
 
-/// A cell before it has results: what was asked.
+/// A cell before it has results.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Which one.
+    /// Identifies the cell.
     pub key: Key,
-    /// The look of its policy.
+    /// Colour and marker of its policy.
     pub look: Look,
-    /// What its policy is in the comparison.
+    /// The part of its policy in the comparison.
     pub role: Role,
-    /// Does it choose lengths whatever it knows of the requests at hand? Then what its lengths bring is what they would bring any
-    /// request, and not what they brought those that they were chosen for.
+    /// Does the policy choose lengths without looking at the requests? Then the gain of a length is the gain for any
+    /// request, not only for the requests that the length was chosen for.
     pub blind: bool,
-    /// Added as the yardstick and not asked for: in the tables, left out of the figures.
+    /// Was it added as the baseline, without being asked for? Then it is in the tables and not in the figures.
     pub implied: bool,
-    /// Its TPOT bound, when that was scaled from an autoregressive run.
+    /// Its TPOT bound, if that was scaled from an autoregressive run.
     pub bound: Option<ScaledBound>,
 }
 
@@ -136,17 +136,18 @@ pub struct ScaledBound {
 /// One finished cell: a policy at one combination of swept values with one seed.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Which one, and what was asked of it.
+    /// Identifies the cell, its policy and its bound.
     pub entry: Entry,
-    /// Its numbers.
+    /// The numbers of the run.
     pub summary: Summary,
     /// Mean E2E of autoregressive / mean E2E of this policy on the same draws; `None` when there is no such run.
     pub speedup: Option<f64>,
     /// Mean E2E of this policy / mean E2E of the bound − 1 on the same draws; `None` when there is no such run.
     pub regret: Option<f64>,
-    /// Mean E2E of this policy / mean E2E of the same policy in the results compared with − 1; `None` without any.
+    /// Mean E2E of this policy / mean E2E of the same policy in the results compared with − 1; `None` without other
+    /// results.
     pub change: Option<f64>,
-    /// Was the run that the speedup is over overloaded?
+    /// Was the baseline of the speedup overloaded?
     pub over_overload: bool,
     /// Was the run that the bound is scaled from overloaded?
     pub bound_of_overload: bool,
@@ -160,19 +161,19 @@ pub struct Cell {
     pub e2e: Cdf,
     /// Draft lengths by batch size.
     pub lengths: Vec<LengthRow>,
-    /// Confidences against what was right; empty when its policy does not look at them.
+    /// Confidences against accepted shares; empty when the policy does not look at confidences.
     pub calibration: Vec<CalibrationBin>,
 }
 
 impl Cell {
-    /// Forgets what only figures show, and claims of papers read.
+    /// Drops the data that only figures need; what claims of papers read stays.
     pub fn forget_curves(&mut self) {
         self.series = Series::default();
         (self.ttft, self.tpot, self.e2e) = Default::default();
         (self.lengths, self.calibration) = Default::default();
     }
 
-    /// A cell with its numbers; everything else is still empty.
+    /// A cell with its numbers; distributions and series are empty.
     pub fn new(entry: Entry, summary: Summary) -> Cell {
         Cell {
             entry,
@@ -191,19 +192,19 @@ impl Cell {
         }
     }
 
-    /// The distributions of a run's latencies.
+    /// Adds the distributions of a run's latencies.
     pub fn with_latencies(mut self, records: &RequestRecords) -> Cell {
         (self.ttft, self.tpot, self.e2e) = (Cdf::ttft(records), Cdf::tpot(records), Cdf::e2e(records));
         self
     }
 
-    /// Which one.
+    /// The identity of the cell.
     pub fn key(&self) -> &Key {
         &self.entry.key
     }
 
-    /// Does it attain 90 % because the bound is its own 90th percentile? A request's own bound comes before that one: then it
-    /// does not.
+    /// Is 90 % attained by definition, because the bound is the run's own 90th percentile? Not where requests have
+    /// bounds of their own.
     pub fn attains_by_definition(&self) -> bool {
         let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
         let attains = self.summary.slo_attainment.is_some_and(|share| (share - 0.9).abs() < 0.01);
@@ -216,10 +217,10 @@ impl Cell {
     }
 }
 
-/// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed, and whether that baseline,
-/// and the one that its TPOT bound is scaled from, were overloaded.
+/// Sets every cell's speedup over the baseline and regret to the bound with the same swept values and seed. Also
+/// marks cells whose baseline, or whose bound's run, was overloaded.
 pub fn relate(cells: &mut [Cell]) {
-    // All cells sweep the same settings: their values tell them apart.
+    // All cells sweep the same settings, so the values identify a combination.
     let place = |sweep: &[Swept], seed| (sweep.iter().map(|s| s.value.clone()).collect::<Vec<_>>(), seed);
     let of = |c: &Cell| place(&c.key().sweep, c.key().seed);
     let with = |role| {
@@ -245,14 +246,14 @@ pub fn relate(cells: &mut [Cell]) {
     }
 }
 
-/// Everything the tables and figures of one result folder are made from.
+/// The contents of the tables and figures of one results folder.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The experiment's name.
     pub name: String,
     /// Where its numbers come from.
     pub source: Source,
-    /// Its cells, in the order they shall appear.
+    /// Its cells, in the order in which they appear.
     pub cells: Vec<Cell>,
 }
 

@@ -1,4 +1,4 @@
-//! Numbers as they are written in figures and tables.
+//! Formats numbers for figures and tables.
 
 /// A number with a fixed count of decimals. Zero has no sign.
 pub fn fixed(value: f64, decimals: usize) -> String {

@@ -1,9 +1,8 @@
 //! A file that appears under its final name only when it is complete.
 //!
-//! A pipe or a device is written as it is: it has no name to be given. Of a link, what it leads to is replaced.
-//!
 //! It is written beside its destination as `NAME.partial` and renamed. The name is fixed, not random: a run that is
-//! killed leaves at most this one file behind, and the run that resumes it writes over it.
+//! killed leaves at most this one file behind, and the run that resumes it writes over it. A pipe or a device is
+//! written directly, because it cannot be renamed to. Behind a link, the file that it leads to is replaced.
 
 use crate::ReportError;
 use std::collections::BTreeSet;
@@ -15,24 +14,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static PARTIAL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn partial_files() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    // A set of names is whole whatever happened to the thread that held it.
+    // The set of names stays valid even if a thread panicked while it held the lock.
     PARTIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A writer to a file that does not exist yet. Dropped without [`Staged::commit`], it leaves nothing.
+/// A writer to a file that does not exist yet. If it is dropped without [`Staged::commit`], nothing is left.
 pub struct Staged {
     // Taken on commit; closed before the file is removed on drop.
     out: Option<BufWriter<std::fs::File>>,
-    /// Absent where the bytes go straight to where they belong.
+    /// Absent where bytes go directly to their destination.
     partial: Option<PathBuf>,
     path: PathBuf,
 }
 
 impl Staged {
-    /// Starts writing what will be `path`. Its folder must exist.
+    /// Starts writing the file that will be at `path`. Its folder must exist.
     ///
     /// # Errors
-    /// When the folder is missing or not writable.
+    /// The folder is missing or not writable.
     pub fn create(path: &Path) -> Result<Staged, ReportError> {
         let buffered = |file| Some(BufWriter::with_capacity(1 << 18, file));
         let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -49,20 +48,20 @@ impl Staged {
         Ok(Staged { out: buffered(file), partial: Some(partial), path: path.clone() })
     }
 
-    /// The name it will have.
+    /// The final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the complete file its name, in place of what was there.
+    /// Gives the complete file its final name, in place of any earlier file.
     ///
     /// # Errors
-    /// When the last bytes cannot be written (disk full) or the name cannot be given; nothing is left then.
+    /// The last bytes cannot be written (disk full), or the file cannot be renamed; nothing is left then.
     pub fn commit(mut self) -> Result<(), ReportError> {
         let out = self.out.take().expect("only commit takes the writer");
         let file = out.into_inner().map_err(|e| ReportError::write(&self.path)(e.into_error()))?;
         drop(file);
-        // Not while another thread removes it.
+        // Held so that no other thread removes the file meanwhile.
         let mut all = partial_files();
         if let Some(partial) = &self.partial {
             std::fs::rename(partial, &self.path).map_err(ReportError::write(&self.path))?;
@@ -71,7 +70,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Removes every half-written file of this process, which ends now: no other is begun or completed after this.
+    /// Removes every half-written file of this process, which is about to end: no file is begun or completed after
+    /// this.
     pub fn abandon_all() {
         let all = partial_files();
         all.iter().for_each(|partial| drop(std::fs::remove_file(partial)));
@@ -101,7 +101,8 @@ impl Write for Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // After a successful rename there is nothing to remove; otherwise the half-written bytes go unflushed.
+        // After a successful rename there is nothing to remove; otherwise the half-written bytes are dropped
+        // unflushed.
         if let Some(out) = self.out.take() {
             drop(out.into_parts());
         }
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
-    /// What is written to a pipe, a device or a link arrives there, and leaves it what it was.
+    /// Writing to a pipe, a device or a link does not replace it.
     #[cfg(unix)]
     #[test]
     fn replaces_no_pipe_device_or_link() {

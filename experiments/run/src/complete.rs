@@ -1,4 +1,4 @@
-//! From a plan to complete results in a folder, whatever the folder holds of them.
+//! From a plan to a folder with complete results, whatever the folder already holds of them.
 
 use crate::cells::{Assembled, Folder, Mode, Speed, assemble, run_cells};
 use crate::inert::{self, Check, Inert};
@@ -9,9 +9,9 @@ use foretoken_spec::problem::{Exit, Result};
 use rayon::ThreadPool;
 use std::path::PathBuf;
 
-/// The comparison in words.
+/// File of the comparison as text.
 pub const REPORT_TEXT: &str = "report.txt";
-/// The comparison as data.
+/// File of the comparison as JSON.
 pub const REPORT_JSON: &str = "report.json";
 
 /// How results are made.
@@ -21,17 +21,17 @@ pub struct How {
     pub mode: Mode,
     /// Are figures and the page drawn?
     pub figures: bool,
-    /// When the run is tried again without its settings.
+    /// Which settings are tried for having no effect.
     pub check_settings: Check,
 }
 
-/// Results that were made just now.
+/// Results of this call.
 pub struct Made {
-    /// Them.
+    /// Tables and comparison.
     pub results: Assembled,
-    /// What is said of settings that did nothing.
+    /// Notes on settings that did nothing.
     pub notes: Vec<String>,
-    /// How fast the simulator was.
+    /// Speed of the simulator.
     pub speed: Speed,
 }
 
@@ -39,17 +39,17 @@ pub struct Made {
 pub struct Complete {
     /// The folder.
     pub folder: Folder,
-    /// What was made just now; absent when the folder was complete before.
+    /// Results of this call; absent when the folder was complete before.
     pub made: Option<Made>,
-    /// The page, if it was drawn just now.
+    /// Path of the page, if this call drew it.
     pub page: Option<PathBuf>,
 }
 
-/// Makes the folder at `path` hold the complete results of a plan, on the threads of `pool`. A Ctrl-C ends it in order once
-/// [`interrupt::listen`] was called; what is finished is kept.
+/// Makes the folder at `path` hold the complete results of a plan, on the threads of `pool`. After
+/// [`interrupt::listen`], Ctrl-C ends it in order and keeps finished cells.
 ///
 /// # Errors
-/// What is wrong with the experiment shows before anything runs; a cell that cannot be run or kept; an interrupt.
+/// The experiment is wrong (found before anything runs), a cell cannot be run or kept, or the run is interrupted.
 pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Result<Complete> {
     let (folder, complete) = Folder::open(path, plan, how.mode)?;
     if complete {
@@ -64,7 +64,8 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
             folder.abandon();
         }
     })?;
-    // While tables are written nobody looks: the first signal ends it, and --resume puts the cells together again.
+    // Nothing watches the flag while tables are written: the first signal ends the program, and --resume makes the
+    // tables again.
     drop(watch);
     interrupt::check()?;
     let (results, notes) = put_together(plan, &folder, how, pool)?;
@@ -73,11 +74,11 @@ pub fn complete(plan: &Plan, path: PathBuf, how: How, pool: &ThreadPool) -> Resu
     Ok(Complete { folder, made: Some(Made { results, notes, speed }), page })
 }
 
-/// From finished cells to tables, figures and the comparison: everything but the manifest and the page. Says what is to be told of settings that
-/// did nothing, too.
+/// From finished cells to tables, figures and the comparison: everything but the manifest and the page. Returns notes
+/// on settings that did nothing, too.
 ///
 /// # Errors
-/// A cell is gone; something cannot be written; an interrupt.
+/// A cell is gone, a file cannot be written, or the run is interrupted.
 pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -> Result<(Assembled, Vec<String>)> {
     let mut results = assemble(plan, folder, how.figures)?;
     let watch = interrupt::watch();
@@ -91,10 +92,10 @@ pub fn put_together(plan: &Plan, folder: &Folder, how: How, pool: &ThreadPool) -
     Ok((results, notes))
 }
 
-/// Keeps the comparison beside the tables.
+/// Writes the comparison beside the tables.
 ///
 /// # Errors
-/// When it cannot be written.
+/// A file cannot be written.
 pub fn keep_report(results: &Assembled, folder: &Folder) -> Result<()> {
     folder.write(REPORT_TEXT, table::render(&results.comparison, false).as_bytes())?;
     folder.write_json(REPORT_JSON, &results.comparison)

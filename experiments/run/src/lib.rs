@@ -1,8 +1,9 @@
-//! Experiments, run: what a file comes to ([`plan`]), one setting of it on the simulator ([`setting`]), every cell of it, resumable
-//! and in parallel ([`cells`]), what they say beside each other ([`compare`]), and all of that into a folder ([`complete`]). The program `foretoken` words and prints it; any
-//! other program can run an experiment as well (`examples/quickstart.rs`).
+//! Runs experiments: from a file to a plan ([`plan`]), one setting of it on the simulator ([`setting`]), all cells,
+//! in parallel and resumable ([`cells`]), their comparison ([`compare`]), and everything in a folder ([`complete`]).
+//! The program `foretoken` prints the results; any other program can run an experiment too
+//! (`examples/quickstart.rs`).
 
-/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
+/// Prints progress and diagnostics on stderr. Characters that could steer a terminal are escaped.
 macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }

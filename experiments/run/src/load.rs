@@ -24,8 +24,8 @@ impl Plan {
         Plan::of(parse(name, text, sets)?, folder)
     }
 
-    /// [`load`](Plan::load) for a server that is asked: what it is made of need not be known. Passes that take no time and a draft that is
-    /// never right stand in the results for what the file leaves out.
+    /// [`load`](Plan::load) for `foretoken observe`. A missing `[hardware]` or `[acceptance]` is filled with costs of
+    /// zero and acceptance 0.
     pub fn load_to_observe(file: &FilePath, sets: &[String]) -> Result<Plan> {
         let mut document = read(file, sets)?;
         let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
@@ -43,7 +43,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan with `oracle-goodput` added when nobody asked for it: what regret is measured to.
+    /// The plan with `oracle-goodput`, which regret is measured to, added unless it is there.
     pub fn with_regret(self) -> Result<Plan> {
         if self.policies.iter().any(|e| matches!(e.spec, PolicySpec::OracleGoodput(_))) {
             return Ok(self);
@@ -70,7 +70,8 @@ impl Plan {
         Plan::build(document, folder, true, BTreeMap::new())
     }
 
-    /// The plan of a results folder, from the experiment it keeps. The files it was run on need not be there any more.
+    /// The plan of a results folder, from the experiment that it keeps. The files that the experiment reads may be
+    /// gone.
     pub fn of_results(folder: &FilePath) -> Result<Plan> {
         let file = folder.join("experiment.toml");
         let text = fs_err::read_to_string(&file).map_err(|e| {
@@ -79,8 +80,8 @@ impl Plan {
         Plan::build(Document::parse(&file.display().to_string(), &text)?, folder, false, BTreeMap::new())
     }
 
-    /// The plan of one of this plan's variants as `change` leaves its document. Claims of a paper are left out: they are about
-    /// the whole.
+    /// The plan of one of this plan's variants, with its document changed by `change`. A paper's claims are left out,
+    /// because they are about the whole.
     pub fn altered(&self, variant: usize, change: impl FnOnce(&mut Document) -> Result<()>) -> Result<Plan> {
         let mut document = self.variants[variant].document();
         let filled = &self.variants[variant].filled;
@@ -89,7 +90,7 @@ impl Plan {
         Plan::build(document, &self.folder, true, self.inputs.clone())
     }
 
-    /// `inputs`: files whose digests are known.
+    /// `inputs`: digests of files that are known already.
     fn build(
         mut document: Document,
         folder: &FilePath,
@@ -163,7 +164,7 @@ impl Plan {
     }
 }
 
-/// An experiment file with its overrides.
+/// Reads an experiment file and applies overrides.
 fn read(file: &FilePath, sets: &[String]) -> Result<Document> {
     let text = text::read(file).map_err(|e| {
         Problem::bad_input(format!("cannot read the experiment: {e}"))
@@ -178,7 +179,7 @@ fn parse(name: &str, text: &str, sets: &[String]) -> Result<Document> {
     Ok(document)
 }
 
-/// The files of an experiment but for its models' and its profile.
+/// The files of an experiment, except its models' and its profile.
 fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     let Experiment { workload, acceptance, live, observe, .. } = experiment;
     let texts = [
@@ -188,7 +189,7 @@ fn paths(experiment: &mut Experiment) -> impl Iterator<Item = &mut PathBuf> {
     workload.paths_mut().into_iter().chain(texts.into_iter().flatten()).chain(acceptance.source.path_mut())
 }
 
-/// Puts the policy that an engine's own file describes in the place of `{ sglang-json = "FILE" }`.
+/// Replaces `{ sglang-json = "FILE" }` by the policy that the engine's own file describes.
 fn read_policy_files(document: &mut Document, folder: &FilePath) -> Result<()> {
     for i in 0.. {
         let at = Path::of(&format!("policies[{i}]"));
@@ -218,7 +219,7 @@ impl Derived {
     }
 }
 
-/// The policies with the autoregressive baseline, which is added in front when nobody asked for it.
+/// The policies, with the autoregressive baseline in front unless it is among them; and the baseline's index.
 fn entrants(asked: &[PolicySpec]) -> (Vec<Entrant>, usize) {
     let mut all: Vec<Entrant> = asked.iter().map(|spec| Entrant { spec: spec.clone(), implied: false }).collect();
     match asked.iter().position(is_autoregressive) {
@@ -281,7 +282,7 @@ fn locate(document: &Document, given: &str) -> Result<PathBuf> {
 }
 
 fn digest_file(document: &Document, given: &str, path: &FilePath) -> Result<String> {
-    // A missing file gets the reader's own message, which knows what to do about it.
+    // For a missing file the reader's own message says what to do.
     let unreadable = || match foretoken_traces::read(&TraceSpec::new(path), None) {
         Err(e @ TraceError::File { .. }) => {
             let problem = trace_problem(document, &e);
@@ -318,11 +319,11 @@ mod tests {
         FilePath::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
     }
 
-    /// What is written beside the results gives the same plan again.
+    /// The experiment that is written beside the results gives the same plan again.
     #[test]
     fn resolving_is_idempotent() {
         for name in ["quickstart.toml", "bench-poisson.toml", "bench-poisson-fixed4.toml"] {
-            // In another order than the one in which values are written.
+            // In another order than the one in which they are written.
             let sets = [
                 "workload.requests={ sweep = [50, 20] }",
                 "engine.max_num_seqs={ sweep = [16, 64] }",
@@ -343,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Of two sweeps, the one that stands first varies slowest, also when all of it is written anew, in the alphabet's order.
+    /// Of two sweeps, the first in the text varies slowest, also when the text is written anew in alphabetical order.
     #[test]
     fn variants_keep_their_order() {
         let text = r#"name = "two"
@@ -371,13 +372,13 @@ mod tests {
             let again = of(&again);
             assert_eq!((values(&again), again.digest()), (values(&plan), plan.digest()));
         }
-        // The other order is another plan, not the same one with its cells mixed up.
+        // The other order is another plan; otherwise its cells would be mixed up.
         let other = of(&format!("sweep_order = [\"engine.max_num_seqs\"]\n{text}"));
         assert_eq!(values(&other)[1], ["8", "6.0"]);
         assert_ne!(other.digest(), plan.digest());
     }
 
-    /// Without its traces, which are not shipped: what it says is valid.
+    /// The experiment's file is valid. Its traces are not shipped, so they are not read.
     #[test]
     fn the_experiment_on_real_traces_parses() {
         let text = fs_err::read_to_string(shipped("adaspec-conv.toml")).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that will run, checked: which experiment, under which swept values, which policies. [`crate::load`] makes it.
+//! Everything that will run, checked: the experiment, its swept values, its policies. [`crate::load`] makes it.
 
 use crate::profiled::Filled;
 use foretoken_policies::PolicySpec;
@@ -15,58 +15,58 @@ use std::path::{Path as FilePath, PathBuf};
 pub struct Plan {
     /// The experiment's name.
     pub name: String,
-    /// Its seeds.
+    /// The seeds, one replication each.
     pub seeds: Vec<u64>,
-    /// One a combination of swept values.
+    /// One variant for each combination of swept values.
     pub variants: Vec<Variant>,
     /// The policies, the autoregressive baseline among them.
     pub policies: Vec<Entrant>,
     /// Index of the baseline in `policies`.
     pub baseline: usize,
-    /// What measures it, where it is not simulated.
+    /// What measures the experiment, if it is not simulated.
     pub measured: Option<Measured>,
-    /// Where relative paths start.
+    /// The folder where relative paths start.
     pub(crate) folder: PathBuf,
     /// The experiment with its overrides, before sweeps were expanded.
     pub(crate) document: Document,
     /// The experiment with overrides and defaults filled in; it gives the same plan again.
     pub(crate) resolved: toml::Value,
-    /// The files that the experiment names by a relative path, by that path.
+    /// Files that the experiment names by relative paths: the path in the file, and the file's place.
     pub(crate) relative: BTreeMap<String, PathBuf>,
-    /// The files it reads, as the experiment names them, with the digest of their bytes.
+    /// The files that the experiment reads, as it names them, with the digests of their bytes.
     pub inputs: BTreeMap<String, String>,
 }
 
-/// What measures an experiment.
+/// What measures an experiment, in place of the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// A device, on which our engine runs it.
+    /// A device, on which our engine runs.
     Live,
-    /// Somebody's server, which is asked.
+    /// A server of its own, which is observed.
     Observed,
 }
 
 /// One combination of swept values.
 pub struct Variant {
-    /// What was chosen.
+    /// The swept values of this combination.
     pub choices: Vec<Choice>,
     /// The experiment, with the paths of its files resolved.
     pub experiment: Experiment,
-    /// For errors that point into the file.
+    /// The document, for errors that point into the file.
     pub(crate) picked: Picked,
     /// Settings derived from the hardware because the file does not give them.
     pub derived: Derived,
-    /// What a profile filled in.
+    /// Keys and warnings that a profile filled in.
     pub filled: Filled,
 }
 
 impl Variant {
-    /// The file with every sweep replaced. Made when it is asked for.
+    /// The file with every sweep replaced, made at each call.
     pub fn document(&self) -> Document {
         self.picked.document()
     }
 
-    /// GPUs that its target runs on: those of a roofline, and one where nobody says.
+    /// Number of GPUs that the target runs on: a roofline's, or 1.
     pub fn gpus(&self) -> u32 {
         match &self.experiment.hardware.target {
             LatencySpec::Roofline(roofline) => roofline.tensor_parallel,
@@ -89,25 +89,25 @@ pub struct Derived {
 pub struct Entrant {
     /// Its settings.
     pub spec: PolicySpec,
-    /// Added as the yardstick, not asked for.
+    /// Was it added as the baseline, without being asked for?
     pub implied: bool,
 }
 
 impl Plan {
-    /// What the resolved experiment has at a path, as TOML: the value that was given, or the default.
+    /// The value at a path of the resolved experiment, as TOML: the given value, or the default.
     pub fn resolved_at(&self, path: &Path) -> Option<String> {
         path.find(&self.resolved).map(ToString::to_string)
     }
 
-    /// The resolved experiment as TOML for the folder `results`: it can be run where it lies, because paths that
-    /// started at the experiment's folder start at `results` instead.
+    /// The resolved experiment as TOML for the folder `results`. It runs from there, because relative paths are
+    /// rewritten to start at `results`.
     pub fn resolved_for(&self, results: &FilePath) -> Result<String> {
         let moved = |given: &str| self.relative.get(given).map(|file| path_from(results, file));
         to_toml(&self.resolved_with(&moved))
     }
 
-    /// The experiment as it was asked for, with its overrides and without defaults, as TOML for the folder `results`: it gives the same plan again, and
-    /// tells what somebody gave from what is usual.
+    /// The experiment with its overrides and without defaults, as TOML for the folder `results`. It gives the same
+    /// plan, and shows which values were given.
     pub fn asked_for(&self, results: &FilePath) -> Result<String> {
         let mut value: toml::Value = self.document.read()?;
         rename_paths(&mut value, &|given| self.relative.get(given).map(|file| path_from(results, file)));
@@ -115,8 +115,7 @@ impl Plan {
         to_toml(&value)
     }
 
-    /// Identifies everything that decides the results: experiment, the bytes of its files (not where they lie), and
-    /// version.
+    /// Digest of everything that decides the results: experiment, bytes of its files (not their paths), version.
     pub fn digest(&self) -> String {
         let value = self.resolved_with(&|given| self.inputs.get(given).cloned());
         let mut hasher = blake3::Hasher::new();
@@ -124,7 +123,7 @@ impl Plan {
         hasher.finalize().to_hex().to_string()
     }
 
-    /// Where its numbers come from: a device, or what the costs of its passes and the acceptance of its drafts do.
+    /// The source of its numbers: a device, or measured or modelled costs and acceptance.
     pub fn source(&self) -> Source {
         let profiled = self.variants.iter().any(|v| v.experiment.hardware.profile.is_some());
         let replays = |v: &Variant| v.experiment.acceptance.source.is_recorded();
@@ -138,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// What its profiles warn of, each once.
+    /// The warnings of its profiles, each once.
     pub fn warnings(&self) -> BTreeSet<&str> {
         self.variants
             .iter()
@@ -146,17 +145,17 @@ impl Plan {
             .collect()
     }
 
-    /// The resolved experiment with the paths in its workload and its acceptance, and that of its profile, renamed.
+    /// The resolved experiment, with the paths in its workload, its acceptance and its profile renamed.
     fn resolved_with(&self, rename: &dyn Fn(&str) -> Option<String>) -> toml::Value {
         let mut value = self.resolved.clone();
         rename_paths(&mut value, rename);
         value
     }
 
-    /// Leaves what a server runs: the one policy that is asked for, without the yardstick that simulations add.
+    /// Keeps what a server runs: the one policy that was asked for, without the baseline that simulations add.
     ///
     /// # Errors
-    /// Several policies, or a bound that follows from a run which no server makes.
+    /// There are several policies, or a bound is scaled from a run that no server makes.
     pub fn observed(&mut self) -> Result<()> {
         let at = |path: &str, message: &str| self.document.problem_at(&Path::of(path), message.to_owned());
         if self.policies.iter().filter(|p| !p.implied).count() != 1 {
@@ -176,8 +175,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Leaves what the first `cells` cells can fill: whole variants, or whole seeds of the first one, or its first policies. False
-    /// when there is nothing to show.
+    /// Keeps what the first `cells` cells can fill: whole variants, or whole seeds of the first variant, or its first
+    /// policies. False when nothing remains.
     pub fn shorten(&mut self, cells: usize) -> bool {
         let (policies, seeds) = (self.policies.len(), self.seeds.len());
         let (variants, rows) = (cells / (policies * seeds), cells / policies);
@@ -194,13 +193,13 @@ impl Plan {
         cells > 0
     }
 
-    /// Puts the baseline first: it is what a bound may depend on and what all others are compared with.
+    /// Puts the baseline first: bounds may depend on it, and all others are compared with it.
     pub fn baseline_first(&mut self) {
         self.policies[..=self.baseline].rotate_right(1);
         self.baseline = 0;
     }
 
-    /// Where its results go when nobody says; what is not a run says so in front.
+    /// The default results folder; `prefix` tells other kinds of folder from runs.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
         PathBuf::from("results").join(format!("{prefix}{}-{}", self.name, &self.digest()[..8]))
     }
@@ -215,7 +214,7 @@ pub(crate) fn to_toml(value: &toml::Value) -> Result<String> {
     toml::to_string(value).map_err(|e| Problem::failed(format!("the experiment cannot be written as TOML: {e}")))
 }
 
-/// Renames the paths in a document's workload and acceptance, and that of its profile.
+/// Renames the paths in a document's workload, acceptance and profile.
 fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>) {
     for table in ["workload", "live", "observe", "acceptance"] {
         value.get_mut(table).into_iter().for_each(|table| rename_strings(table, rename));
@@ -224,7 +223,7 @@ fn rename_paths(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<String>
     profile.into_iter().for_each(|profile| rename_strings(profile, rename));
 }
 
-/// Says which sweep varies slowest, where there are several: their places in the text are lost in a value.
+/// Adds `sweep_order` where there are several sweeps, because a TOML value loses the order of the text.
 pub(crate) fn put_order(value: &mut toml::Value, sweeps: &[(Path, toml::Value)]) {
     let order = sweeps.iter().map(|(path, _)| toml::Value::String(path.to_string())).collect();
     match sweeps.len() {
@@ -242,7 +241,7 @@ fn rename_strings(value: &mut toml::Value, rename: &dyn Fn(&str) -> Option<Strin
     }
 }
 
-/// The way from a folder to a file, both existing; the file's full path when there is none (another drive).
+/// The relative path from a folder to a file, both existing; the file's full path when there is none (another drive).
 pub(crate) fn path_from(folder: &FilePath, file: &FilePath) -> String {
     let real = |path: &FilePath| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let (folder, file) = (real(folder), real(file));
@@ -259,7 +258,7 @@ pub fn variants<'p>(plan: &'p Plan, at: &'p At) -> impl Iterator<Item = usize> +
     (0..plan.variants.len()).filter(move |&v| at.iter().all(|(path, value)| picks(plan, v, path, value)))
 }
 
-/// Did the sweep at `path` take this value in a variant?
+/// Did the sweep at `path` have this value in a variant?
 pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bool {
     choice(&plan.variants[variant], path).is_some_and(|c| match (c.number, number(value)) {
         (Some(swept), Some(x)) => swept == x,
@@ -268,7 +267,7 @@ pub fn picks(plan: &Plan, variant: usize, path: &str, value: &toml::Value) -> bo
     })
 }
 
-/// Where in its sweep a choice stands, from 0.
+/// The index of a choice in its sweep, from 0.
 fn place(plan: &Plan, path: &str, of: &Choice) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     for value in plan.variants.iter().filter_map(|v| choice(v, path)).map(|c| c.value.as_str()) {
@@ -283,7 +282,7 @@ fn unquoted(text: &str) -> &str {
     text.trim_matches('"')
 }
 
-/// What the sweep at `path` took in a variant.
+/// The value of the sweep at `path` in a variant.
 pub fn choice<'v>(variant: &'v Variant, path: &str) -> Option<&'v Choice> {
     variant.choices.iter().find(|c| c.path == path)
 }

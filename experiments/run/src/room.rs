@@ -7,7 +7,8 @@ use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::limits;
 
-/// Bytes of a KV block in the engine's pool: references, hash, its neighbours in the free queue, a place among the evicted.
+/// Bytes of a KV block in the engine's pool: references, hash, neighbours in the free queue, a place among evicted
+/// blocks.
 const BLOCK: u64 = 28;
 
 /// The parts of a cell that take memory.

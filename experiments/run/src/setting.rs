@@ -22,9 +22,9 @@ use std::sync::atomic::AtomicBool;
 
 /// What the policies of one comparison share.
 pub struct Setting {
-    /// What arrives.
+    /// The requests.
     pub workload: Workload,
-    /// What was left out of the trace, and what the fit of the belief has to say.
+    /// Notes: requests that were left out of the trace, and a bad fit of the belief.
     pub notes: Vec<String>,
     arrivals: Arrivals,
     plain: EngineConfig,
@@ -34,7 +34,7 @@ pub struct Setting {
     context_reads: ContextReads,
     drafting: Drafting,
     noise_cv: f64,
-    /// What the profile of its costs covers, where they come from one: target, draft.
+    /// The ranges that the profile of the costs covers, for (target, draft); `None` without a profile.
     ranges: Option<(Range, Range)>,
     acceptance: Box<dyn AcceptanceSource>,
     belief: Believed,
@@ -95,7 +95,7 @@ impl Setting {
         Ok(setting)
     }
 
-    /// Would the engine start, for every policy?
+    /// Checks that the engine would start, for every policy.
     fn check(&self, variant: &Variant) -> Result<()> {
         let e = &variant.experiment;
         let at =
@@ -118,8 +118,8 @@ impl Setting {
         Ok(())
     }
 
-    /// Runs one policy, or all that a clairvoyant tries; also says what was run in the end. `slo_tpot_s` is the run's TPOT
-    /// bound, infinite when there is none.
+    /// Runs one policy, or every candidate of a clairvoyant; returns the run and the policy that was run.
+    /// `slo_tpot_s` is the run's TPOT bound, infinite when there is none.
     pub fn run(&self, policy: &PolicySpec, slo_tpot_s: f64, interrupt: &AtomicBool) -> (Run, PolicySpec) {
         let mut best: Option<(f64, Run, PolicySpec)> = None;
         let tries = policy.definition().tries(self.with_drafter.max_draft_len);
@@ -129,7 +129,7 @@ impl Setting {
                 return (run, tried);
             }
             let cost = self.cost(&run);
-            // Strictly better: of equal lengths the first, the shortest.
+            // Strictly better: of equal candidates the first one, with the shortest drafts, is kept.
             if best.as_ref().is_none_or(|b| cost < b.0) {
                 best = Some((cost, run, tried));
             }
@@ -143,7 +143,7 @@ impl Setting {
         }
     }
 
-    /// What policies are ranked by: mean E2E where requests arrive by themselves, time for the tokens in a closed loop
+    /// The cost that ranks a clairvoyant's candidates: mean E2E in open loops, time for all tokens in a closed loop
     /// (docs/model.md 14).
     fn cost(&self, run: &Run) -> f64 {
         let summary = self.summary(run, Slo::default());
@@ -153,8 +153,8 @@ impl Setting {
         }
     }
 
-    /// Runs one policy until it is certain whether the requests that count keep their bounds; of a clairvoyant's tries the first one with which they do,
-    /// or the last one.
+    /// Runs one policy until it is certain whether the counted requests keep their bounds. Of a clairvoyant's
+    /// candidates, returns the first that keeps them, or the last one.
     pub fn find_out(
         &self,
         policy: &PolicySpec,
@@ -219,27 +219,27 @@ impl Setting {
         run
     }
 
-    /// How requests come in.
+    /// The arrival process: a trace's instants, or clients in a closed loop.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
-    /// The same world with other arrivals.
+    /// Replaces the arrivals; everything else stays.
     pub fn set_arrivals(&mut self, arrivals: Arrivals) {
         self.arrivals = arrivals;
     }
 
-    /// The same world with other requests; what belongs to a request by its number stays.
+    /// Replaces the requests. What is drawn by a request's number stays.
     pub fn set_workload(&mut self, workload: Workload) {
         self.workload = workload;
     }
 
-    /// The true cost of passes: of the draft, of the target.
+    /// The true costs of passes: (draft, target).
     pub fn costs(&self) -> (&dyn LatencyModel, &dyn LatencyModel) {
         (&*self.draft, &*self.target)
     }
 
-    /// The same world in which passes of (target, draft) take this; what policies believe stays.
+    /// Replaces the true costs of (target, draft) passes. The policies' belief stays.
     pub fn set_costs(&mut self, (target, draft): (&LatencySpec, &LatencySpec), reads: ContextReads) {
         (self.target, self.draft, self.context_reads) = (target.build(), draft.build(), reads);
     }
@@ -249,7 +249,7 @@ impl Setting {
         (self.context_reads, self.drafting, self.noise_cv)
     }
 
-    /// The seed of everything drawn while running.
+    /// The seed of all draws of a run.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -259,15 +259,15 @@ impl Setting {
         if drafting { &self.with_drafter } else { &self.plain }
     }
 
-    /// Keep a record of every step?
+    /// Is a record of every step kept?
     pub fn keeps_steps(&self) -> bool {
         self.keep_steps
     }
 
-    /// A policy as a server runs it: `None` is the plain engine.
+    /// A policy as a server runs it; `None` is the plain engine.
     ///
     /// # Panics
-    /// For an oracle, which sees what no server sees.
+    /// `spec` is an oracle, which sees what no server sees.
     pub fn policy(&self, spec: &PolicySpec) -> Option<Box<dyn SpecPolicy>> {
         match self.speculation(spec) {
             Speculation::Off => None,
@@ -276,7 +276,7 @@ impl Setting {
         }
     }
 
-    /// What the policies believe passes cost.
+    /// The policies' belief about costs.
     pub fn belief(&self) -> &Belief {
         &self.belief.linear
     }
@@ -313,7 +313,7 @@ impl Setting {
         }
     }
 
-    /// What kept the rejected requests of a policy's run out, with how many each.
+    /// The limits that rejected the requests of a policy's run, each with the number of requests.
     pub fn limits(&self, policy: &PolicySpec, run: &Run) -> BTreeMap<Limit, u64> {
         limits(run, self.config(&self.speculation(policy)))
     }
@@ -333,7 +333,7 @@ impl Setting {
         .help(fix)
     }
 
-    /// The bounds of this comparison, once the P90 TPOT of the baseline that they are scaled from is known.
+    /// The bounds of this comparison. `baseline_p90_tpot_s` is the baseline's P90 TPOT, if a bound is scaled from it.
     pub fn slo(&self, baseline_p90_tpot_s: Option<f64>) -> Slo {
         let scaled = self.slo.adaspec_scale.zip(baseline_p90_tpot_s).map(|(scale, p90)| scale * p90);
         Slo { ttft_s: self.slo.ttft_s, tpot_s: self.slo.tpot_s.or(scaled), e2e_s: self.slo.e2e_s }
@@ -341,13 +341,13 @@ impl Setting {
 }
 
 impl Variant {
-    /// The engine's settings, with those the file leaves to the hardware filled in. With a drafter, its weights leave
-    /// less memory for KV.
+    /// The engine's settings, with the values that the file leaves to the hardware filled in. A drafter's weights
+    /// leave less memory for KV.
     pub fn engine(&self, drafting: bool) -> Result<EngineConfig> {
         let hardware = &self.experiment.hardware;
         let mut config = self.experiment.engine.clone();
         if self.experiment.live.is_some() {
-            // What is simulated beside a live run is simulated as it runs.
+            // A simulation beside a live run follows the live run's order.
             config.as_on_a_device();
         }
         if self.derived.draft_kv
@@ -374,7 +374,7 @@ impl Variant {
     }
 }
 
-/// Bytes of a model's weights; 0 when its latency model does not say what it is.
+/// Bytes of a model's weights; 0 when its latency model does not name a model.
 fn weight_bytes(spec: &LatencySpec) -> f64 {
     match spec {
         LatencySpec::Roofline(r) => foretoken_sim::latency::models::model(&r.model).map_or(0.0, |m| m.weight_bytes()),
@@ -382,7 +382,7 @@ fn weight_bytes(spec: &LatencySpec) -> f64 {
     }
 }
 
-/// Time of a decode pass of one request alone with an empty context: what AdaServe's SLO ratios multiply.
+/// Time of a decode pass of one request alone with an empty context: AdaServe's SLO ratios multiply it.
 fn unloaded_tpot_s(target: &dyn LatencyModel) -> f64 {
     target.pass(PassShape { batched: 1, context: 0, pairs: 1 }).as_s()
 }

@@ -1,20 +1,21 @@
-//! Figures in the dark: every stroke and fill that would vanish on a dark page gets a colour that does not.
+//! Dark mode of figures: every stroke and fill that would vanish on a dark page gets another colour.
 //!
-//! Colours are matched as attributes, so that the same SVG serves both, and stays a document of its own in light. The greys
-//! of the figures' style have fixed partners; policies' colours are lightened, keeping their hue, until they stand out.
+//! Colours are matched as attributes, so that the same SVG serves both modes and stays a light document of its own.
+//! The greys of the figures' style have fixed partners. Policies' colours keep their hue and are lightened until they
+//! stand out.
 
 use crate::figures::{BEHIND, GREY, GRID, INK, PAPER, RULE, Rgb};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The page in the dark; `style.css` has the same.
+/// The page's background in dark mode; `style.css` has the same.
 const DARK: Rgb = (0x16, 0x19, 0x1d);
-/// Least contrast of a line with the page: thin ones need what WCAG 2.1 asks of text (1.4.3).
+/// Least contrast of a line with the page: thin lines need the contrast that WCAG 2.1 asks of text (1.4.3).
 const CONTRAST: f64 = 4.5;
 /// Fixed partners of black and of the figures' greys.
 const GREYS: [(Rgb, Rgb); 7] = [
     (PAPER, DARK),
-    // Autoregressive's black: lightened it would be the grey of others.
+    // The black of autoregressive: lightened it would be the grey of others.
     ((0, 0, 0), PAPER),
     (INK, (0xe6, 0xe8, 0xea)),
     (GREY, (0xa6, 0xac, 0xb3)),
@@ -23,8 +24,8 @@ const GREYS: [(Rgb, Rgb); 7] = [
     (GRID, (0x33, 0x38, 0x3e)),
 ];
 
-/// The rules for the colours of some drawings. A colour that only fills and never draws a line is an area (a cell of a heat
-/// map) and stays.
+/// The CSS rules for the colours of some drawings. A colour that only fills and never draws a line is an area (a cell
+/// of a heat map) and stays.
 pub fn style(figures: &[&str]) -> String {
     let mut css = String::new();
     let mut rule = |from: Rgb, to: Rgb| {

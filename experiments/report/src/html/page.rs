@@ -7,18 +7,18 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Serialize, Serializer};
 
-/// A page.
+/// An HTML page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
     /// What it is about: the window's title and the heading.
     pub title: String,
     /// What kind of page it is, and where its numbers come from: a line above the heading.
     pub kind: String,
-    /// The heading's own lines, before any section.
+    /// Parts under the heading, before any section.
     pub lead: Vec<Part>,
     /// The sections, in order; with more than one there is a table of contents.
     pub sections: Vec<Section>,
-    /// Who made it, at the end.
+    /// The foot: the program and its version.
     pub foot: String,
     /// Script of this page alone, run after its content is there.
     pub script: String,
@@ -35,7 +35,7 @@ pub struct Section {
     pub id: String,
     /// Its heading.
     pub title: String,
-    /// What is in it.
+    /// Its parts, in order.
     pub parts: Vec<Part>,
 }
 
@@ -49,32 +49,32 @@ pub enum Part {
     Headline(String),
     /// A list.
     List(Vec<String>),
-    /// Something the reader must know before believing the rest.
+    /// A fact that the reader must know before the results.
     Warning(String),
-    /// A drawing, with what it shows and what it is made of: source, number of samples, seeds, interval.
+    /// A drawing with its caption: source, number of samples, seeds, interval.
     Figure {
         /// An SVG document.
         #[serde(serialize_with = "inline")]
         svg: String,
-        /// What to see in it.
+        /// The caption.
         caption: String,
     },
-    /// A figure that is not here, and what to switch on to have it.
+    /// A figure that was not drawn, and the setting that draws it.
     Missing(String),
     /// A table.
     Table(Table),
-    /// Names and what they are.
+    /// Names with their values.
     Facts(Vec<(String, String)>),
     /// Verbatim text, folded away under a title.
     Folded {
-        /// What it is.
+        /// Its title.
         title: String,
         /// The text.
         text: String,
     },
     /// More parts, folded away under a title.
     More {
-        /// What they are.
+        /// Its title.
         title: String,
         /// The parts.
         parts: Vec<Part>,
@@ -90,7 +90,7 @@ impl Section {
     }
 }
 
-/// The templates by name, in the program: a page needs no file to be made.
+/// The templates by name, compiled into the program.
 const TEMPLATES: [(&str, &str); 4] = [
     ("page.html", include_str!("../../templates/page.html")),
     ("parts.html", include_str!("../../templates/parts.html")),
