@@ -31,7 +31,8 @@ pub struct ProbeRow {
     pub rate: f64,
     /// Did enough requests keep their bounds?
     pub carried: bool,
-    /// Requests that count; of these, those that had kept their bounds when the verdict was certain, and those that had not.
+    /// Requests that count; of these, those that had kept their bounds when the verdict was certain, and those that
+    /// had not.
     pub counted: [u32; 3],
     /// Had the queue stopped growing?
     pub steady: bool,

@@ -8,9 +8,9 @@ use std::path::Path;
 
 /// Writes `lengths.parquet`.
 ///
-/// Columns after the key: `batch_size`, `batch_size_to` (least and greatest of the bucket), `draft_len` (mean of the steps,
-/// rounded), `prefilling`, and the sums `steps`, `request_steps`, `busy_ps`, `drafted`, `accepted`, `emitted` as [`LengthRow`]
-/// defines them.
+/// Columns after the key: `batch_size`, `batch_size_to` (least and greatest of the bucket), `draft_len` (mean of the
+/// steps, rounded), `prefilling`, and the sums `steps`, `request_steps`, `busy_ps`, `drafted`, `accepted`, `emitted`
+/// as [`LengthRow`] defines them.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

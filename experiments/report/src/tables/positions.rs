@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// Writes `positions.parquet`.
 ///
-/// Columns after the key: `position` (0-based) and `attempts`, `reached`, `accepted` as [`PositionCounts`] defines them.
-/// A cell that never drafted has no rows.
+/// Columns after the key: `position` (0-based) and `attempts`, `reached`, `accepted` as [`PositionCounts`] defines
+/// them. A cell that never drafted has no rows.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

@@ -10,13 +10,13 @@ use std::path::Path;
 /// Writes `requests.parquet` cell by cell; only the cell at hand is in memory.
 ///
 /// Columns after the key: `request` (index in order of arrival), `arrival_s`, `first_scheduled_s`, `first_token_s`,
-/// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`, `verified`,
-/// `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. An instant that never came, and
-/// a span that has no end, is null; `tpot_s` and `e2e_s` are of finished requests only.
+/// `finish_s` (instants on the clock), `queue_s`, `ttft_s`, `tpot_s`, `e2e_s` (spans), `emitted`, `drafted`,
+/// `verified`, `accepted`, `cached_tokens` (tokens), `rounds`, `preemptions` (counts) and `outcome`. An instant that
+/// never came, and a span that has no end, is null; `tpot_s` and `e2e_s` are of finished requests only.
 pub struct RequestsWriter(Table);
 
 impl RequestsWriter {
-    /// Starts the file. `keys` are those of every cell that will be pushed.
+    /// Starts the file. `keys` are the keys of all cells that will be pushed.
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.

@@ -8,9 +8,9 @@ use std::path::Path;
 
 /// Writes `series.parquet`.
 ///
-/// Columns after the key: `start_s`, `width_s` (of the bin), `busy_ps` (time inside steps), `batch_size` (mean over that time;
-/// null when idle), `request_steps`, `drafted`, `accepted`, `emitted`: sums over the steps that ended in the bin. Bins without a
-/// step are left out, but for the last.
+/// Columns after the key: `start_s`, `width_s` (of the bin), `busy_ps` (time inside steps), `batch_size` (mean over
+/// that time; null when idle), `request_steps`, `drafted`, `accepted`, `emitted`: sums over the steps that ended in
+/// the bin. Bins without a step are left out, but for the last.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

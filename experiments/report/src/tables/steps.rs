@@ -14,7 +14,7 @@ use std::path::Path;
 pub struct StepsWriter(Table);
 
 impl StepsWriter {
-    /// Starts the file. `keys` are those of every cell that will be pushed.
+    /// Starts the file. `keys` are the keys of all cells that will be pushed.
     ///
     /// # Errors
     /// When the file cannot be created, or the keys differ in their swept paths.

@@ -10,9 +10,9 @@ use std::path::Path;
 /// Writes `summary.parquet`.
 ///
 /// Columns after the key: `implied`, `speedup`, then the fields of [`Summary`] under their own names, with
-/// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, `slo_{ttft,tpot,e2e}_s` for the bounds, and of runs that
-/// fell behind their arrivals `overload_{offered,completed}_req_s` and `overload_waiting_{half,three_quarters,end}`; null is none.
-/// Positions have a table of their own.
+/// `<metric>_{mean,p50,p90,p99}_s` for queue, ttft, tpot, itl and e2e, `slo_{ttft,tpot,e2e}_s` for the bounds, and of
+/// runs that fell behind their arrivals `overload_{offered,completed}_req_s` and
+/// `overload_waiting_{half,three_quarters,end}`; null is none. Positions have a table of their own.
 ///
 /// # Errors
 /// When the file cannot be written, or the cells differ in their swept paths.

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Rows in a row group at most: bounds memory when a cell has millions of requests.
 pub(super) const ROWS: usize = 1 << 18;
 
-/// Rows in a row group at least, but for the last one: a group costs some 80 kB while its file is written, and a sweep may have 100,000 cells of a few rows.
+/// Rows in a row group at least, but for the last one: a group costs some 80 kB while its file is written, and a
+/// sweep may have 100,000 cells of a few rows.
 const GROUP: usize = 1 << 16;
 
 /// Cells whose rows are made at a time: each has some thousand at most.
@@ -26,7 +27,7 @@ where
 
 /// The swept settings as columns, the same in every row of every table of a result.
 pub(super) struct KeyColumns {
-    /// Path, and whether every value of it is a number.
+    /// Path, and whether all its values are numbers.
     paths: Vec<(String, bool)>,
 }
 
