@@ -1,9 +1,9 @@
 //! `foretoken`: which speculation policy should this server run?
 //!
-//! Words and prints: the command line, one file a command. What commands do is in `foretoken-run` and, on devices, in
+//! The command line: one file a command, which words and prints. `foretoken-run` does the work, on devices
 //! `foretoken-live`. stdout carries results and is deterministic; stderr carries progress and diagnostics.
 //!
-//! A program of one's own that registers policies calls [`main`] and is this program with them.
+//! Your own program can register policies and call [`main`]: it is then this program with those policies.
 
 #[macro_use]
 mod told;
@@ -20,12 +20,12 @@ use std::process::ExitCode;
 pub use commands::decide::decisions as decide;
 pub use commands::policies::as_json as policies;
 
-/// The program: reads the arguments, runs the command, tells what went wrong. Returns the exit code that the README lists.
+/// The program: reads the arguments, runs the command, prints its error. Returns an exit code of docs/experiments.md.
 pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os()))
 }
 
-/// [`main`] with these arguments, of which the first is the program's name. Returns the exit code as a number.
+/// [`main`] with these arguments; the first is the program's name. Returns the exit code as a number.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match prepared(arguments).and_then(run) {
         Ok(()) => 0,
@@ -37,7 +37,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// What every command needs: its arguments, a limit of memory, somebody who listens for Ctrl-C.
+/// Parses the arguments, sets the memory limit and listens for Ctrl-C.
 fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cli::Command> {
     let cli = cli::Cli::try_parse_from(arguments).unwrap_or_else(|e| refuse(&e));
     let wrong =
@@ -47,7 +47,7 @@ fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cl
     Ok(cli.command)
 }
 
-/// Ends the program with clap's words, which repeat the arguments as they are.
+/// Ends the program with clap's message, which quotes the arguments.
 fn refuse(error: &clap::Error) -> ! {
     let plain = error.render().to_string();
     if shown::escape(&plain) == plain {

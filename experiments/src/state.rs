@@ -1,11 +1,11 @@
-//! The state that `foretoken decide` reads: what a policy would believe and see in one step, in seconds and tokens.
+//! The state that `foretoken decide` reads: a policy's beliefs and observations in one step, in seconds and tokens.
 
 use foretoken_policies::{Belief, PassTimes, PolicySpec};
 use foretoken_sim::{Coefficients, ContextReads, Drafting, MAX_SPEC_LEN, PassShape};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde::Deserialize;
 
-/// One state, and the policies to ask.
+/// One state, and the policies that decide in it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -19,7 +19,7 @@ pub struct State {
     /// One draft pass a token, or one for all.
     #[serde(default)]
     drafting: Drafting,
-    /// Caps every policy.
+    /// The most drafts of any policy.
     pub max_draft_len: u32,
     /// The conditional acceptance rate a of E(a, k).
     #[serde(default = "acceptance")]
@@ -35,9 +35,9 @@ pub struct State {
     pub history: Vec<Vec<u32>>,
     /// The decode requests.
     pub requests: Vec<Request>,
-    /// Whom to ask.
+    /// The policies that decide.
     pub policies: Vec<PolicySpec>,
-    /// Profiled costs, instead of the linear model tabulated, for policies with a cost table.
+    /// Profiled costs for policies with a cost table; absent: the linear model, tabulated.
     #[serde(default)]
     tables: Option<Tables>,
 }
@@ -53,14 +53,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// The confidences.
+    /// The confidences of the request's drafts.
     pub fn drafts(&self) -> Vec<f64> {
         self.confidences.clone()
     }
 }
 
-/// Profiled costs: seconds of a pass by its tokens, `[tokens, seconds]`, tokens rising. Between entries a pass is padded to
-/// the next one; beyond the last the time grows in proportion.
+/// Profiled costs: `[tokens, seconds]` of a pass, tokens rising. Between entries a pass is padded to the next one.
+/// Beyond the last entry the time grows in proportion.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tables {
@@ -76,7 +76,7 @@ fn confidence() -> f64 {
     0.6
 }
 
-/// Greatest coefficient, far beyond any machine: what is computed from it stays finite.
+/// Greatest coefficient, far beyond any machine, so that all results stay finite.
 const MOST_S: f64 = 1e6;
 /// Shortest target pass, the engine's unit of time.
 const LEAST_S: f64 = 1e-12;
@@ -100,7 +100,7 @@ impl State {
         Belief { draft, target, context_reads, drafting }
     }
 
-    /// The first field that makes no sense, and why.
+    /// The first field with an impossible value, and the reason.
     fn check(&self) -> std::result::Result<(), (String, String)> {
         let fault = |field: String, why: String| Err((field, why));
         for (model, c) in [("draft", self.draft), ("target", self.target)] {
@@ -173,7 +173,7 @@ impl Tables {
     }
 }
 
-/// Puts what serde said of the JSON at `path` into a message and a hint.
+/// Turns serde's error in the JSON at `path` into a message and a hint.
 fn explain(path: &str, message: &str) -> (String, String) {
     let policy = path.starts_with("policies[");
     if policy && (message.starts_with("expected value") || message.contains("unit variant")) {

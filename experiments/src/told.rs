@@ -1,6 +1,7 @@
-//! What the program tells on stderr.
+//! The program's own output on stderr.
 
-/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
+/// Prints progress and diagnostics. They name files, keys and labels, so characters that could steer a terminal are
+/// escaped.
 macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }

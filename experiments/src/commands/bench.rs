@@ -1,5 +1,5 @@
-//! `foretoken bench`: how fast the engine simulates an experiment. Times the engine alone, one run at a time, in this
-//! process; the median over the repeats is what counts, the spread says whether to believe it.
+//! `foretoken bench`: times the simulation of an experiment: the engine alone, one run at a time, in this process.
+//! The median over the repeats is the result; the spread says whether to trust it.
 
 use super::print;
 use crate::cli::{BenchArgs, Format};
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// What is timed when nothing is named.
+/// The experiment that is timed when no file is given.
 const YARDSTICK: &str = include_str!("../../bench-poisson.toml");
 
-/// The engine's time on one policy.
+/// The engine's times on one policy.
 #[derive(Serialize)]
 struct Timed {
     /// The swept values, `name=value` each.

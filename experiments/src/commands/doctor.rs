@@ -1,4 +1,4 @@
-//! `foretoken doctor`: what this machine can do.
+//! `foretoken doctor`: prints what this machine can do.
 
 use super::print;
 use crate::cli::{DoctorArgs, Format};
@@ -6,9 +6,9 @@ use foretoken_kernels::DoctorReport;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use serde_json::{Value, json};
 
-/// Prints what was found. Simulation needs none of it; what is needed is asked for.
+/// Prints the findings. Simulation needs none of the devices; `--need` names a device that must be there.
 pub fn run(args: &DoctorArgs) -> Result<()> {
-    // A device that cannot be meant is said before anything is looked for.
+    // An impossible device name is refused before anything is searched.
     let needed = args.need.as_deref().map(parse).transpose()?;
     let report = foretoken_kernels::doctor();
     match args.format {
@@ -24,11 +24,11 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     Err(Problem::new(Exit::NoHardware, format!("this machine cannot run models on `{asked}`")).help(missing.join("\n")))
 }
 
-/// What can be needed.
+/// A device that `--need` can name.
 #[derive(Debug, PartialEq)]
 enum Device {
     Cpu,
-    /// The GPU of this number, or any.
+    /// The GPU of this number, or any GPU.
     Cuda(Option<u32>),
 }
 

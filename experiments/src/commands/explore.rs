@@ -10,7 +10,7 @@ use foretoken_sim::Drafting;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 
-/// Writes the page and says where it is.
+/// Writes the page and prints its path.
 pub fn run(args: &ExploreArgs) -> Result<()> {
     let machine = args.profile.as_deref().map(measured).transpose()?;
     let folder = &args.output;
@@ -36,14 +36,14 @@ fn measured(file: &Path) -> Result<Machine> {
         draft: profile.truth(Role::Draft, Truth::Table),
         context_reads: profile.reads(Role::Target, Truth::Table),
         drafting: Drafting::Autoregressive,
-        // A profile knows passes, not what the host takes between them.
+        // A profile has passes, not the host's time between them.
         step_overhead_s: 0.0,
         measured: true,
         note: note(&profile, changed),
     })
 }
 
-/// What a reader of the page must know of the profile.
+/// A note on the profile for the reader of the page.
 fn note(profile: &Profile, changed: Option<String>) -> String {
     let mut parts =
         vec![format!("Profiled {} on {} ({}).", profile.measured_at, profile.device.name, profile.device.kind)];

@@ -58,7 +58,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     ran.ended.map_or(Ok(()), Err)
 }
 
-/// How much of a run of `cells` cells it was, where that is not all.
+/// "N of M cells", where the run has not all of them.
 fn part(ran: &Ran, cells: usize) -> Option<String> {
     let all = &ran.report.cells;
     let ended: Vec<String> = all

@@ -1,11 +1,11 @@
-//! `foretoken man`: manual pages, from the same words as `--help`.
+//! `foretoken man`: manual pages, from the texts of `--help`.
 
 use super::print;
 use crate::cli::{Cli, ManArgs};
 use clap::CommandFactory;
 use foretoken_spec::problem::{Problem, Result};
 
-/// Writes a page a command and says where they are.
+/// Writes a page for each command and prints their folder.
 pub fn run(args: &ManArgs) -> Result<()> {
     let folder = &args.output;
     fs_err::create_dir_all(folder)

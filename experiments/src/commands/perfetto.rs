@@ -16,7 +16,7 @@ use std::path::Path;
 
 const STEPS: &str = "steps.parquet";
 
-/// Writes the timeline and says what was cut.
+/// Writes the timeline and prints what was cut.
 pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let folder = args.dir.as_path();
     let window = window(args)?;
@@ -34,7 +34,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     let requests = read_requests(folder, key).map_err(unreadable)?;
     let most_used = steps.iter().map(|s| s.used_blocks).max().unwrap_or(0);
     let peak = read_kv_peaks(folder).map_err(unreadable)?[at];
-    // The summary's peak is the blocks used over those there are.
+    // The summary's peak is the share of used blocks.
     let blocks = (most_used > 0 && peak > 0.0).then(|| (f64::from(most_used) / peak).round() as u32);
     let behind = behind(folder, key)?;
     let recorded = Recorded { key, source: &manifest.source, steps: &steps, requests: &requests, blocks, behind };
@@ -64,7 +64,7 @@ pub fn perfetto(args: &ExportPerfettoArgs) -> Result<()> {
     }
 }
 
-/// When the tokens of a cell's steps left, where drafts were made behind them.
+/// When the tokens of a cell's steps left, where drafts were made behind steps.
 fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
     let plan = Plan::of_results(folder)?;
     let same = |v: &&Variant| v.choices.iter().map(|c| &c.value).eq(key.sweep.iter().map(|s| &s.value));
@@ -80,7 +80,7 @@ fn behind(folder: &Path, key: &Key) -> Result<Option<DeliverAt>> {
     Ok(rules.filter(|rules| rules.order != Order::StepStart).map(|rules| rules.deliver_at))
 }
 
-/// What `--from` and `--to` ask for.
+/// The window that `--from` and `--to` select.
 fn window(args: &ExportPerfettoArgs) -> Result<Window> {
     for (name, given) in [("--from", args.from), ("--to", args.to)] {
         if given.is_some_and(|s| !(s >= 0.0 && s.is_finite())) {
@@ -113,7 +113,7 @@ fn unreadable(error: ReportError) -> Box<Problem> {
     Problem::bad_input(error.to_string()).help("the folder is damaged, or another version of Foretoken wrote it")
 }
 
-/// Compressed when the name says so.
+/// Writes the file, compressed when its name ends in `.gz`.
 fn write_file(path: &Path, timeline: &Timeline) -> Result<()> {
     let failed = |e: &dyn std::fmt::Display| Problem::failed(format!("cannot write {}: {e}", path.display()));
     if path.file_name().is_none() {

@@ -19,9 +19,9 @@ struct Described {
     source: &'static str,
     sees: &'static str,
     differences: &'static str,
-    /// A bound, not a policy a server can run.
+    /// Is it a bound, which no server can run?
     sees_hidden_truth: bool,
-    /// Its settings with their defaults, under its name, as an experiment gives them.
+    /// Its settings with their defaults, under its name, as in an experiment.
     settings: PolicySpec,
 }
 
@@ -39,7 +39,7 @@ impl Described {
     }
 }
 
-/// Lists every policy with a line on what it does.
+/// Lists every policy with one line on what it does.
 pub fn list(format: Format) -> Result<()> {
     if format == Format::Json {
         return print(&as_json()?);
@@ -54,16 +54,16 @@ pub fn list(format: Format) -> Result<()> {
     print(&text)
 }
 
-/// All of them with what they say of themselves, as JSON.
+/// All policies with their descriptions, as JSON.
 ///
 /// # Errors
-/// A policy vanished while it was asked.
+/// A policy of the list cannot be found again.
 pub fn as_json() -> Result<String> {
     let all = PolicySpec::all_names().iter().map(|name| known(name).map(Described::of));
     Ok(json(&all.collect::<Result<Vec<_>>>()?))
 }
 
-/// Writes a new policy into a source tree, and says what is left to do.
+/// Writes a new policy into a source tree and prints the remaining steps.
 pub fn new(name: &str, family: &str, source: &Path) -> Result<()> {
     let NewPolicy { file, table } = new_policy(source, name, Some(family)).map_err(|e| {
         let problem = Problem::bad_input(e.to_string());
@@ -82,7 +82,7 @@ pub fn new(name: &str, family: &str, source: &Path) -> Result<()> {
     ))
 }
 
-/// Shows a policy: what it does, its source, what it sees, how it differs from what was published, its settings.
+/// Shows a policy: what it does, its source, what it sees, how it differs from the publication, its settings.
 pub fn show(name: &str, format: Format) -> Result<()> {
     let spec = known(name)?;
     if format == Format::Json {
@@ -100,7 +100,7 @@ pub fn show(name: &str, format: Format) -> Result<()> {
     ))
 }
 
-/// Prints a policy with its defaults as an experiment gives it, for pasting.
+/// Prints a policy with its defaults, ready to paste into an experiment.
 pub fn defaults(name: &str) -> Result<()> {
     print(&format!("{}\n", settings(&known(name)?)))
 }

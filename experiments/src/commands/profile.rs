@@ -23,9 +23,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Seed of random weights: any will do, and the profile says which.
+/// Seed of random weights. The value does not matter; the profile records it.
 const RANDOM_SEED: u64 = 1;
-/// Seconds that `--quick` takes, and a profile without it.
+/// Seconds that a profile takes: with `--quick`, and without.
 const BUDGET_S: (f64, f64) = (10.0, 60.0);
 
 /// Runs the command.
@@ -55,7 +55,7 @@ pub fn run(args: &ProfileArgs) -> Result<()> {
     }
 }
 
-/// Measures the pair, or goes on where an interrupted command ended. The caller writes the file.
+/// Measures the pair, or continues an interrupted measurement. The caller writes the file.
 pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
     check_output(args)?;
     let target = model("--target", &args.target, args.weights)?;
@@ -80,7 +80,7 @@ pub fn measured(args: &ProfileArgs, interrupt: &AtomicBool) -> Result<Profile> {
     }
 }
 
-/// A finished profile is not replaced by accident.
+/// Refuses to replace a finished profile without `--overwrite`.
 fn check_output(args: &ProfileArgs) -> Result<()> {
     let out = &args.output;
     let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -99,13 +99,13 @@ fn model(key: &str, name: &str, from: Option<WeightsFrom>) -> Result<Model> {
     let without_weights = from.is_none() && preset(name).is_some();
     match (from, Model::find(key, name, None)) {
         (Some(WeightsFrom::Random), _) => Model::find(key, name, Some(RANDOM_SEED)),
-        // A preset that is a shape alone: its times are real whatever its weights.
+        // A preset that is only a shape: its times do not depend on its weights.
         (_, Err(_)) if without_weights => Model::find(key, name, Some(RANDOM_SEED)),
         (_, own) => own,
     }
 }
 
-/// One measuring.
+/// One measurement of a pair.
 struct Job<'a> {
     args: &'a ProfileArgs,
     target: &'a Model,
@@ -160,7 +160,7 @@ impl Job<'_> {
             failed @ MeasureError::Pass { .. } => Problem::failed(failed.to_string()),
         })?;
         let busy = begun.1.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
-        // What several commands measured took no time that could be told.
+        // The time of several commands together is unknown.
         let wall = if resumed { Duration::ZERO } else { begun.0.elapsed() };
         let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         setup
@@ -190,13 +190,13 @@ fn bar(done: usize) -> ProgressBar {
     bar.with_position(done as u64)
 }
 
-/// What was measured is in the side file until the profile is there.
+/// Writes the profile. Until it exists, the side file keeps the measurements.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let help = "free some space or make the folder writable; the same command then writes what is already measured";
     Staged::write_all_to(path, bytes).map_err(|e| Problem::failed(e.to_string()).help(help))
 }
 
-/// The profile in a few lines.
+/// A summary of the profile in a few lines.
 fn summary(p: &Profile) -> String {
     let mut out = String::new();
     let (target, draft) = (&p.target.model, &p.draft.model);

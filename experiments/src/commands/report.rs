@@ -1,4 +1,4 @@
-//! `foretoken report`: the page of a results folder, made again, or with other results beside it.
+//! `foretoken report`: draws the page of a results folder again, or beside other results.
 
 use super::print;
 use crate::cli::ReportArgs;

@@ -1,4 +1,5 @@
-//! `foretoken run`: an experiment from file to comparison, or every experiment of a folder to one table of claims.
+//! `foretoken run`: runs one experiment and prints the comparison, or all experiments of a folder and prints one
+//! table of claims.
 
 use super::merge::shard;
 use super::print;
@@ -40,7 +41,7 @@ fn load(args: &RunArgs, file: &Path) -> Result<Plan> {
     if args.regret { plan.with_regret() } else { Ok(plan) }
 }
 
-/// Runs every experiment of a folder, each into results of its own, and prints what their papers claim.
+/// Runs every experiment of a folder, each into its own results, and prints their papers' claims.
 fn run_folder(args: &RunArgs) -> Result<()> {
     let plans = plans_of(args)?;
     let pool = pool(args, plans.iter().map(Plan::cells).max().unwrap_or(1))?;
@@ -58,7 +59,7 @@ fn run_folder(args: &RunArgs) -> Result<()> {
     })
 }
 
-/// The plans of a folder's experiments, by file name; all of them are read before the first one runs.
+/// The plans of a folder's experiments, by file name. All files are read before the first one runs.
 fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
     let folder = &args.file;
     let cannot = |e| Problem::bad_input(format!("cannot look into {}: {e}", folder.display()));
@@ -81,12 +82,12 @@ fn plans_of(args: &RunArgs) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Threads for all experiments of a command, the largest of which has so many cells.
+/// The thread pool for all experiments of a command; the largest has `cells` cells.
 fn pool(args: &RunArgs, cells: usize) -> Result<ThreadPool> {
     machine::pool(args.threads.map(usize::from), cells)
 }
 
-/// Makes `path` hold the complete results; hands them over when they were made just now.
+/// Makes `path` hold the complete results. Returns the results too, if this call made them.
 fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Result<(Folder, Option<Assembled>)> {
     let mode = match (args.resume, args.overwrite) {
         (true, _) => Mode::Resume,
@@ -114,7 +115,7 @@ fn wants_figures(args: &RunArgs, plan: &Plan) -> bool {
     plan.variants[0].experiment.output.figures && !args.no_figures
 }
 
-/// The claims that the folder keeps with its comparison.
+/// The claims that the folder keeps beside its comparison.
 fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
     #[derive(Deserialize)]
     struct Kept {
@@ -127,7 +128,7 @@ fn kept_claims(folder: &Folder) -> Result<Option<PaperReport>> {
     Ok(kept.paper)
 }
 
-/// What was asked for and cannot be made from finished results: the cells it takes are gone.
+/// Warns about options that need the cells of finished results, which are gone.
 fn say_what_is_missing(args: &RunArgs, plan: &Plan, folder: &Folder) {
     if wants_figures(args, plan) && !folder.figures().exists() {
         eprintln!("note: it was run without figures: run with --overwrite to draw them");

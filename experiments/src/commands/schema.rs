@@ -1,4 +1,4 @@
-//! `foretoken schema`: what an experiment may say, for editors.
+//! `foretoken schema`: the JSON schema of experiments, for editors.
 
 use super::print;
 use foretoken_spec::problem::Result;

@@ -1,4 +1,4 @@
-//! `foretoken settings`: the keys of an experiment for people, from the same schema that editors check files with.
+//! `foretoken settings`: the keys of an experiment for people, from the schema that editors check files with.
 
 use super::print;
 use foretoken_spec::experiment::Experiment;
@@ -8,12 +8,12 @@ use serde_json::Value;
 /// One key.
 struct Setting {
     path: String,
-    /// What may stand there: `number, 256` with its default.
+    /// The type and the default: `number, 256`.
     kind: String,
     says: String,
 }
 
-/// Prints the keys at and below `key`, or all of them.
+/// Prints the keys at and below `key`, or all keys.
 pub fn run(key: Option<&str>) -> Result<()> {
     let all = all();
     let below = |setting: &&Setting| match key {
@@ -39,7 +39,7 @@ pub fn run(key: Option<&str>) -> Result<()> {
     }
 }
 
-/// Every key but those of policies, which `foretoken policies show` prints.
+/// All keys, except those below `policies`, which `foretoken policies show` prints.
 fn all() -> Vec<Setting> {
     let schema = schemars::schema_for!(Experiment).to_value();
     let mut found = Vec::new();
@@ -49,8 +49,8 @@ fn all() -> Vec<Setting> {
     found
 }
 
-/// Collects the keys below a part of the schema, `of` which is said what stands beside it where it says nothing itself; `default`
-/// is what the table above has for it.
+/// Collects the keys below `schema`. `of` is the parent's description, used where a key has none. `default` is the
+/// parent's default.
 fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default: &Value, found: &mut Vec<Setting>) {
     let default = schema.get("default").unwrap_or(default);
     let target = resolved(root, schema);
@@ -67,7 +67,7 @@ fn walk(root: &Value, (schema, of): (&Value, Option<String>), at: &str, default:
         found.push(Setting { path: at.to_owned(), kind: kinds.join(" | ") + &default, says });
     }
     for table in tables {
-        // A choice of one key is described where it is one.
+        // A choice of one key is described at that key.
         let choice = table["properties"].as_object().is_some_and(|keys| keys.len() == 1);
         for (key, inner) in table["properties"].as_object().into_iter().flatten() {
             let of = choice.then(|| one_line(table)).flatten();

@@ -1,4 +1,4 @@
-//! `foretoken traces`: what a trace holds, and text to ask models on.
+//! `foretoken traces`: prints statistics of a trace, and writes text to prompt models with.
 
 use super::print;
 use crate::cli::{Format, InspectArgs, TextArgs, TextFormat};
@@ -45,7 +45,7 @@ pub fn text(args: &TextArgs) -> Result<()> {
                 .map_err(|e| Problem::failed(format!("cannot write {}: {e}", file.display())))?;
             staged.commit().map_err(failed)
         }
-        // Straight to stdout, which may be read by `head` while millions are asked for.
+        // Written directly to stdout, because `head` may read a few of millions of documents.
         None => match write(&mut std::io::stdout().lock(), documents, args.format) {
             Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Problem::failed(format!("cannot write to stdout: {e}"))),
             _ => Ok(()),
@@ -77,7 +77,7 @@ fn format_named(name: &str) -> Result<TraceFormat> {
     })
 }
 
-/// Everything, one block a topic; topics the trace does not have are left out.
+/// The statistics, one block a topic; topics that the trace lacks are left out.
 fn report(s: &TraceStats) -> String {
     let mut blocks = vec![facts(s)];
     blocks.extend(s.arrivals.as_ref().map(arrivals));

@@ -1,4 +1,4 @@
-//! `foretoken validate`: an experiment on a device and in the simulator, and how far apart they are.
+//! `foretoken validate`: runs an experiment on a device and in the simulator, and compares the two.
 
 use super::print;
 use crate::cli::{Format, ValidateArgs};
@@ -23,15 +23,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
-/// The profile that predicts.
+/// File of the profile that predicts.
 const PROFILE: &str = "profile.toml";
-/// Its first slice, made before the runs: what policies believed in them. Only where the profile was made by the validation.
+/// File of the profile's first slice, which policies believed in the live runs. Only where the validation made the
+/// profile.
 const BELIEF: &str = "belief.toml";
 /// Seed of the order of a profile's visits.
 const PROFILE_SEED: u64 = 1;
-/// Where the costs of a measured profile come from, in a word.
+/// The source of a measured profile's costs, in a word.
 const PROFILED: &str = "profiled";
-/// What was found: for programs, for people, and to look at.
+/// Files of the outcome: JSON, text, page.
 const OUTCOME: [&str; 3] = ["validation.json", "validation.txt", "validation.html"];
 
 /// Runs the command.
@@ -43,7 +44,7 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// Compares what a folder holds.
+/// Compares the runs of an existing folder.
 fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     if !args.sets.is_empty() || args.device.is_some() {
         let message = format!("{} was run already: --set and --device change nothing of it", path.display());
@@ -54,7 +55,7 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     runs.check(path, &manifest)?;
     let mut plan = Plan::load(&path.join("experiment.toml"), &[])?;
     plan.baseline_first();
-    // A validation that ended has the profile that goes on where its policies' belief was made.
+    // A finished validation has the whole profile, which continues the first slice.
     let whole = Some(path.join(PROFILE)).filter(|whole| whole.exists() && path.join(BELIEF).exists());
     let given = args.profile.clone().or(whole);
     let profile = given.as_deref().map(read_profile).transpose()?;
@@ -80,7 +81,7 @@ fn compare_only(args: &ValidateArgs, path: &Path) -> Result<()> {
     verdict(&validation)
 }
 
-/// In what the experiment of a folder is not the one that was run.
+/// The ways in which the folder's experiment differs from the one that was run.
 fn changed(folder: &Path, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
     let mut all = Vec::new();
     // A profile that was given is among the inputs below.
@@ -105,7 +106,7 @@ fn changed_profile(why: String) -> String {
     format!("CHANGED: the profile {why}")
 }
 
-/// Runs an experiment on a device, and compares.
+/// Runs an experiment on a device and compares.
 fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     if args.intact {
         let problem = Problem::bad_input("--intact is for recordings that are there: an experiment is run anew");
@@ -137,7 +138,7 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     let mut machine = open_timed(&live, &models, room, &asked).inspect_err(|_| folder.abandon())?;
     let mut slices = given.is_none().then(|| Slices::new(machine.setup().clone()));
     let (name, text) = match (&given, &mut slices) {
-        // Byte for byte: what was edited since it was measured stays recognisable.
+        // Written byte for byte, so that an edited profile stays recognisable.
         (Some(given), _) => (PROFILE, given.text.clone()),
         (None, Some(slices)) => {
             let first = Until::Share(first_slice(&spec));
@@ -170,7 +171,7 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     let (word, made) = whole.as_ref().map_or_else(made, |whole| (PROFILED, made_when(whole)));
     let costs = format!("{word}: {PROFILE}, {made}");
     let mut manifest = Manifest::read(folder.path())?;
-    // Nothing was killed: that the folder is complete is written when the comparison is.
+    // The runs are complete; the manifest says so once the comparison is written.
     manifest.complete = true;
     let tapes = Tapes { folder: folder.path(), manifest: &manifest, intact: false };
     let caveats = changed(folder.path(), &manifest, &plan)?;
@@ -205,7 +206,7 @@ fn serve(
     Measuring { machine, live, spec, policies: &policies, setting, prompts, slices, folder, interrupt }.run()
 }
 
-/// Several settings would be several validations.
+/// Refuses several settings: each would be a validation of its own.
 fn one_setting(plan: &Plan) -> Result<()> {
     let (settings, seeds) = (plan.variants.len(), plan.seeds.len());
     if (settings, seeds) == (1, 1) {
@@ -218,17 +219,17 @@ fn one_setting(plan: &Plan) -> Result<()> {
     .help("choose one: --set 'seeds=[1]', and a single value for what is swept"))
 }
 
-/// A profile that was made before, measured or calibrated.
+/// A profile that was made before: measured, or calibrated.
 struct Given {
     costs: PassCosts,
     text: String,
-    /// What it was: profiled or calibrated.
+    /// Its source: profiled or calibrated.
     word: &'static str,
-    /// When, or of what, and where.
+    /// When it was measured, or what it was fitted to, and on which device.
     made: String,
-    /// Recordings that it does not predict.
+    /// Digests of the recordings that it was fitted to and may not predict.
     fitted_to: Vec<String>,
-    /// Why it may not be what was measured.
+    /// A warning if its seal is broken.
     changed: Option<String>,
 }
 
@@ -265,11 +266,11 @@ fn made_when(profile: &Profile) -> String {
     format!("of {}{on}", profile.measured_at)
 }
 
-/// The profile of the largest passes of an experiment: nothing else need be measured to predict it.
+/// The ranges that a profile must cover to predict the experiment.
 fn asked(setting: &Setting, spec: &ValidateSpec) -> Asked {
     let (engine, workload) = (setting.engine(true), &setting.workload);
     let lengths = workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| p.saturating_add(*o));
-    // A round drafts beyond the end of what is asked.
+    // A round drafts beyond the end of the output.
     let longest = lengths.max().unwrap_or(0).saturating_add(engine.max_draft_len + 1);
     let limits = Limits {
         max_model_len: Some(longest.min(engine.max_model_len)),
@@ -283,7 +284,7 @@ fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Compares, and writes what was found.
+/// Compares, and writes the outcome.
 fn keep(compared: &Compared, to: &Folder) -> Result<Validation> {
     let (validation, runs) = compared.validation()?;
     let json = serde_json::to_string_pretty(&validation).expect("plain data always serialises");
@@ -301,7 +302,7 @@ fn show(args: &ValidateArgs, validation: &Validation) -> Result<()> {
     }
 }
 
-/// The exit code.
+/// Exits with 3 where the verdict is negative.
 fn verdict(validation: &Validation) -> Result<()> {
     if !validation.decided() {
         let message = format!(

@@ -1,4 +1,4 @@
-//! `foretoken validate --observed`: what a calibration predicts of observed runs, beside what these were.
+//! `foretoken validate --observed`: compares observed runs with what a calibration predicts of them.
 
 use super::print;
 use crate::cli::{Format, ValidateArgs};
@@ -36,7 +36,7 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     }
 }
 
-/// The runs that the calibration was made from, as far as they are still where they were.
+/// The runs that the calibration was made from, if their recordings still exist.
 fn fitted(kept: &Kept) -> Vec<Source> {
     let there = kept.inputs.iter().filter_map(|input| Source::open(Path::new(&input.path)).ok());
     there.filter(|source| kept.is_made_from(&source.digest)).collect()

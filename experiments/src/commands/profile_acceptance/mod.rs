@@ -1,4 +1,4 @@
-//! `foretoken profile-acceptance`: what a draft gets right on a target's own greedy text, kept as a truth table.
+//! `foretoken profile-acceptance`: records which drafts are right on a target's own greedy text, as a truth table.
 
 mod prompts;
 mod show;
@@ -23,7 +23,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tokens of a pass over a prompt or a text that is judged.
+/// Tokens of a pass over a prompt, or over a text that the draft judges.
 const CHUNK: usize = 64;
 
 /// Runs the command.
@@ -38,7 +38,7 @@ pub fn run(args: &ProfileAcceptanceArgs) -> Result<()> {
     let prompts = Prompts::of(args, &tokens, target.shape.vocab, positions)?;
     let stop = if args.ignore_eos { Vec::new() } else { end_of_text("--target", &target)? };
     let job = Job { args, target: &target, draft: &draft, prompts: &prompts, stop, interrupt: &interrupt };
-    // The arithmetic of the processor does not depend on its threads, so the file must not either.
+    // The processor's arithmetic does not depend on its threads, so the file must not either.
     let (kind, outputs) = match args.device {
         DeviceName::Cpu => (
             "cpu".to_owned(),
@@ -96,7 +96,7 @@ fn recorded(model: &Model) -> RecordedModel {
     RecordedModel { name: info.name, dtype: info.dtype, digest: info.weights }
 }
 
-/// Of every prompt's length and tokens.
+/// Digest of every prompt's length and tokens.
 fn digest(prompts: &Prompts) -> String {
     let mut hasher = blake3::Hasher::new();
     for (_, prompt) in &prompts.all {
@@ -128,7 +128,7 @@ fn finish(args: &ProfileAcceptanceArgs, table: &TruthTable) -> Result<()> {
     }
 }
 
-/// One recording.
+/// One recording of a pair.
 struct Job<'a> {
     args: &'a ProfileAcceptanceArgs,
     target: &'a Model,
@@ -150,7 +150,7 @@ impl Job<'_> {
         prompt + self.args.output_len as usize
     }
 
-    /// The target's outputs. Its memory is given back before the draft is loaded.
+    /// The target's outputs. Its memory is freed before the draft is loaded.
     fn write<D: Device>(&self, device: &mut D) -> Result<Vec<Vec<u32>>> {
         let (batch, output_len) = (usize::from(self.args.batch), self.args.output_len as usize);
         let batch = batch.min(self.prompts.all.len());

@@ -7,7 +7,7 @@ use foretoken_traces::text::{Family, document, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Prompts of each family where nobody says how many.
+/// Prompts of each family when `--n` is not given.
 const EACH: u64 = 32;
 
 /// What the target shall continue.
