@@ -1,33 +1,35 @@
-//! Binary files of frames, which may be appended to while something runs.
+//! Binary files made of frames. A program may append frames while it runs.
 //!
-//! A file begins with eight bytes: seven that name its kind and one for the version of its layout. Frames follow: the length
-//! of the body (32 bits, little endian), a checksum of that length (32 bits), a checksum of the body (64 bits), and the body.
-//! Checksums are the first bytes of BLAKE3, and each goes over the checksum of the frame before, so that a frame that is
-//! missing, doubled, moved or of another file is damage too.
+//! A file begins with eight bytes: seven name its kind, and one is the version of its layout. Frames follow. A frame is
+//! the length of the body (32 bits, little endian), a checksum of that length (32 bits), a checksum of the body (64
+//! bits), and the body.
+//! Checksums are the first bytes of BLAKE3. Each checksum also covers the checksum of the frame before, so a frame that
+//! is missing, doubled, moved or from another file counts as damage too.
 //!
-//! Because a length is known to be right before it is relied on, a file that ends within a frame was cut there, by whoever
-//! died while writing it or by whatever shortened it. Anything else that is wrong was changed: it is [`Damage`].
+//! The checksum of a length is checked before the length is used. A file that ends within a frame was therefore cut
+//! there: the program that wrote it died, or something shortened the file. Every other fault means that bytes were
+//! changed: it is [`Damage`].
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// What a kind of file begins with.
+/// A kind of file, named by its first eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Names it.
+    /// The seven bytes that name the kind.
     pub name: &'static [u8; 7],
-    /// The version of its layout.
+    /// The version of the layout.
     pub version: u8,
 }
 
 /// Bytes of a frame before its body.
 const FRONT: usize = 16;
 
-/// What a checksum goes over besides its own frame: the one before, or what the file begins with.
+/// What a checksum covers besides its own frame: the checksum of the frame before, or the file's first eight bytes.
 type Chain = [u8; 8];
 
 impl Kind {
-    /// The first bytes of such a file.
+    /// The first eight bytes of a file of this kind.
     pub fn magic(self) -> [u8; 8] {
         let mut magic = [self.version; 8];
         magic[..7].copy_from_slice(self.name);
@@ -38,9 +40,9 @@ impl Kind {
 /// How far a file was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
-    /// Whole frames so far.
+    /// Number of whole frames so far.
     pub frames: u64,
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub bytes: u64,
     chain: Chain,
 }
@@ -55,7 +57,7 @@ impl At {
     }
 }
 
-/// Appends frames.
+/// Appends frames to a file.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -63,24 +65,24 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file.
+    /// Begins a file: writes its first eight bytes.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn begin(mut out: W, kind: Kind) -> io::Result<Writer<W>> {
         out.write_all(&kind.magic())?;
         Ok(Writer { out, at: At::begin(kind) })
     }
 
-    /// Goes on with a file that was read up to `at`, and which `out` writes on from there.
+    /// Continues a file that was read up to `at`; `out` must write on from that byte.
     pub fn go_on(out: W, at: At) -> Writer<W> {
         Writer { out, at }
     }
 
-    /// Adds a frame.
+    /// Appends a frame with this body.
     ///
     /// # Errors
-    /// The writer's; a body of 4 GiB or more.
+    /// The writer fails, or the body has 4 GiB or more.
     pub fn frame(&mut self, body: &[u8]) -> io::Result<()> {
         let len = u32::try_from(body.len())
             .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "more than 4 GiB in one frame"))?;
@@ -95,53 +97,53 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Behind the last frame.
+    /// The position behind the last frame.
     pub fn at(&self) -> At {
         self.at
     }
 
-    /// Hands what was written to the system.
+    /// Flushes the writer.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer fails.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// The writer.
+    /// Returns the writer.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
-/// Reads frames.
+/// Reads frames from a file.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
     at: At,
 }
 
-/// What follows in a file that is not damaged so far.
+/// What [`Reader::next`] found. The file is not damaged up to here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A frame; its body was handed over.
+    /// A whole frame; its body was returned.
     Frame,
-    /// Nothing: the file ends behind a whole frame.
+    /// The end of the file, directly behind a whole frame.
     End,
-    /// A part of a frame: the file was cut.
+    /// The first part of a frame: the file was cut.
     Cut(Cut),
 }
 
 /// Where a file was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The frame that is not whole, from 0.
+    /// Number of the incomplete frame, from 0.
     pub frame: u64,
-    /// Where it begins.
+    /// Byte at which the frame begins.
     pub offset: u64,
-    /// Bytes of it that are there.
+    /// Bytes of the frame that the file has.
     pub there: u64,
-    /// Bytes it has, where its front is there.
+    /// Bytes of the whole frame; `None` if even its length is missing.
     pub whole: Option<u64>,
 }
 
@@ -154,18 +156,18 @@ impl fmt::Display for Cut {
     }
 }
 
-/// A frame whose checksum does not fit.
+/// A frame whose checksum does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The frame, from 0.
+    /// Number of the frame, from 0.
     pub frame: u64,
-    /// Where it begins.
+    /// Byte at which the frame begins.
     pub offset: u64,
-    /// Bytes of its body; `None` where it is the length that cannot be believed.
+    /// Bytes of the body; `None` if the checksum of the length itself does not match.
     pub body: Option<u64>,
-    /// The checksum that the file has.
+    /// The checksum stored in the file.
     pub expected: u64,
-    /// The one that what is there gives.
+    /// The checksum computed from the bytes in the file.
     pub found: u64,
 }
 
@@ -183,28 +185,29 @@ impl fmt::Display for Damage {
 /// Why a frame cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The reader's.
+    /// The reader failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It does not begin as such a file does.
+    /// The file does not begin with the bytes of its kind.
     #[error("it does not begin as such a file does")]
     Foreign,
-    /// It is of another version.
+    /// The file has another layout version.
     #[error("it has layout `{}`", found.escape_ascii())]
     Version {
-        /// The file's.
+        /// The version byte in the file.
         found: u8,
     },
-    /// A checksum does not fit.
+    /// A checksum does not match.
     #[error("{0}")]
     Damaged(Damage),
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read a file. `None`: it ends within the bytes that every such file begins with.
+    /// Begins to read a file: reads and checks its first eight bytes. Returns `None` if the file ends within these
+    /// bytes.
     ///
     /// # Errors
-    /// It is of another kind or version, or cannot be read.
+    /// The file is of another kind or version, or cannot be read.
     pub fn begin(mut input: R, kind: Kind) -> Result<Option<Reader<R>>, FrameError> {
         let mut magic = [0; 8];
         let there = fill(&mut input, &mut magic)?;
@@ -216,10 +219,10 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The next frame, its body in `body`.
+    /// Reads the next frame and puts its body into `body`.
     ///
     /// # Errors
-    /// It is damaged, or cannot be read. Nothing behind it can be.
+    /// The frame is damaged, or cannot be read. No frame behind it can be read either.
     pub fn next(&mut self, body: &mut Vec<u8>) -> Result<Next, FrameError> {
         body.clear();
         let mut front = [0; FRONT];
@@ -237,7 +240,7 @@ impl<R: Read> Reader<R> {
             let (expected, found) = (u64::from(length_is), u64::from(length_gives));
             return Err(FrameError::Damaged(Damage { frame, offset, body: None, expected, found }));
         }
-        // Memory grows with what is there, whatever the length says.
+        // Read only the bytes that exist, so that a wrong length cannot allocate too much memory.
         self.input.by_ref().take(u64::from(len)).read_to_end(body)?;
         let (there, whole) = (body.len() as u64, u64::from(len));
         if there < whole {
@@ -253,13 +256,13 @@ impl<R: Read> Reader<R> {
         Ok(Next::Frame)
     }
 
-    /// Behind the last whole frame.
+    /// The position behind the last whole frame.
     pub fn at(&self) -> At {
         self.at
     }
 }
 
-/// Fills the buffer as far as the input goes; says how far.
+/// Fills the buffer as far as the input goes. Returns the number of bytes read.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -302,7 +305,7 @@ mod tests {
         writer.into_inner()
     }
 
-    /// The bodies up to what ends them.
+    /// Reads frames until one cannot be read. Returns their bodies and what ended the reading.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Result<Next, FrameError>) {
         let mut reader = match Reader::begin(bytes, KIND) {
             Ok(Some(reader)) => reader,
@@ -382,7 +385,7 @@ mod tests {
     }
 
     proptest! {
-        /// Frames left out, doubled, moved or taken from another file, and bytes in between.
+        /// Frames are left out, doubled, moved or taken from another file.
         #[test]
         fn frames_stay_where_they_were_written(
             bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..6),

@@ -1,7 +1,7 @@
-//! Files that tell when they are damaged: every bit that is read back is covered by a checksum, and what was cut off is told
-//! apart from what was changed.
+//! Files that show when they are damaged. A checksum covers every bit that is read back, and a file that was cut is
+//! reported differently from a file that was changed.
 //!
-//! [`frames`] is for binary files that grow while something runs, [`seal`] for texts that people may open.
+//! [`frames`] is for binary files that grow while a program runs, [`seal`] for text files that people may open.
 
 pub mod frames;
 pub mod seal;

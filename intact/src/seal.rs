@@ -1,26 +1,27 @@
-//! Texts that end in a checksum of themselves: JSON objects with a last member `seal`, TOML with a last comment `# seal: …`.
+//! Texts that end in their own checksum: a JSON object with a last member `seal`, or TOML with a last comment `# seal:
+//! …`.
 
-/// How a text carries its seal.
+/// The format of a text, which decides how it carries its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// An object, printed over several lines.
+    /// A JSON object, printed over several lines.
     Json,
-    /// A comment on the last line.
+    /// TOML; the seal is a comment on the last line.
     Toml,
 }
 
-/// A text that is not what was sealed.
+/// Why a text is not the text that was sealed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsealed {
-    /// It ends in no seal.
+    /// The text does not end in a seal.
     #[error("it has no checksum of itself at its end")]
     Absent,
-    /// Its seal is of another text.
+    /// The seal does not match the text.
     #[error("its checksum is {expected}, and its text gives {found}")]
     Broken {
-        /// What stands at its end.
+        /// The checksum at the end of the text.
         expected: String,
-        /// What the text before that gives.
+        /// The checksum computed from the text before the seal.
         found: String,
     },
 }
@@ -41,10 +42,11 @@ impl Syntax {
     }
 }
 
-/// The text with its seal. JSON is an object with at least one member, its `}` on a line of its own.
+/// Returns the text with its seal. A JSON text must be an object with at least one member and its `}` on a line of its
+/// own.
 ///
 /// # Panics
-/// When a JSON text does not end so.
+/// If a JSON text does not end in `}` on a line of its own.
 pub fn seal(syntax: Syntax, text: &str) -> String {
     let mut out = match syntax {
         Syntax::Json => {
@@ -58,10 +60,10 @@ pub fn seal(syntax: Syntax, text: &str) -> String {
     out
 }
 
-/// Is it the text that was sealed?
+/// Checks that a text ends in a seal and that the seal matches.
 ///
 /// # Errors
-/// It is not.
+/// The seal is missing or does not match.
 pub fn check(syntax: Syntax, text: &str) -> Result<(), Unsealed> {
     let at = text.rfind(syntax.open()).ok_or(Unsealed::Absent)?;
     let (sealed, rest) = text.split_at(at);
@@ -76,7 +78,7 @@ pub fn check(syntax: Syntax, text: &str) -> Result<(), Unsealed> {
     }
 }
 
-/// BLAKE3 in hexadecimal.
+/// The BLAKE3 hash in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
@@ -107,7 +109,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut bytes = sealed.clone().into_bytes();
                     bytes[at] ^= 1 << bit;
-                    // What is no text at all is refused before its seal is looked for.
+                    // Bytes that are not UTF-8 are refused before a seal is looked for.
                     let Ok(other) = String::from_utf8(bytes) else { continue };
                     assert!(check(syntax, &other).is_err(), "byte {at}, bit {bit}: {other}");
                 }

@@ -1,4 +1,4 @@
-//! From measured shapes to a model's part of the profile: fits, and how far they are off on shapes they have not seen.
+//! Fits a model's part of the profile to measured shapes, and measures the error on shapes that a fit has not seen.
 
 use crate::fit::{FitError, Sample};
 use crate::linear::{fit_linear, fit_ols};
@@ -7,20 +7,20 @@ use crate::shapes::{Region, Role, Shape};
 use crate::table::fit_table;
 use foretoken_sim::{ContextReads, LatencyModel, Luck, PassShape, Stream};
 
-/// Largest mean held-out error of α, γ, δ over decode and over verify passes that is trusted.
+/// A model's α, γ, δ are trusted up to this mean held-out relative error, over decode and over verify passes.
 pub const TRUSTED_ERROR: f64 = 0.10;
-/// Error of the table below which it is good in any case; above, it is compared with twice the repeatability.
+/// A table with a held-out error up to this is good. Above, its error is compared with twice the repeatability.
 pub const TABLE_ERROR: f64 = 0.05;
 
-/// Samples above this many times the median are taken to be interrupted, and left out.
+/// Samples above this many times the median count as interrupted and are left out.
 pub const INTERRUPTED: f64 = 3.0;
 
-/// The times of one shape.
+/// The measured times of one shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
-    /// The pass.
+    /// The shape of the pass.
     pub shape: Shape,
-    /// Seconds of each pass, by visit: a visit is a few passes in a row.
+    /// Seconds of each pass, by visit. A visit is a few passes in a row.
     pub visits: Vec<Vec<f64>>,
 }
 
@@ -30,20 +30,20 @@ impl Timed {
         median(self.all())
     }
 
-    /// Mean over all samples, seconds, without those that were interrupted: what many passes take is a sum of means, and times
-    /// are skewed.
+    /// Mean over all samples without the interrupted ones, seconds. A mean, because the time of many passes is a sum of
+    /// means, and times are skewed.
     pub fn mean(&self) -> f64 {
         uninterrupted_mean(&self.all())
     }
 
-    /// 1.4826 · median absolute deviation / median: the coefficient of variation of a normal law with that spread.
+    /// 1.4826 · median absolute deviation / median: the coefficient of variation of a normal law with this spread.
     pub fn spread(&self) -> f64 {
         let middle = self.median();
         1.4826 * median(self.all().into_iter().map(|x| (x - middle).abs()).collect()) / middle
     }
 
-    /// The same shape measured twice: how far the first half of its visits is from the second, in medians, relative to their
-    /// mean; `None` with one visit.
+    /// How well a second measurement agrees: the distance between the medians of the first and second half of the
+    /// visits, relative to the mean of the two medians; `None` with one visit.
     pub fn repeatability(&self) -> Option<f64> {
         let (first, second) = self.visits.split_at(self.visits.len() / 2);
         if first.is_empty() {
@@ -68,11 +68,13 @@ pub fn median(mut x: Vec<f64>) -> f64 {
     }
 }
 
-/// Number of cross-validation folds. Each fold is judged by a fit to all others, so that every shape but the ends is held out once.
+/// Number of cross-validation folds. Each fold is predicted by a fit to all other folds, so every shape but the ends is
+/// held out once.
 pub const FOLDS: u8 = 5;
 
-/// The fold of each shape, from 1 on; a fifth of each region, chosen by the seed. 0 for those that every fit sees: the ends of
-/// the measured range, and the only shape of its number of tokens. Nobody may ask a fit for what lies outside of what it saw.
+/// The cross-validation fold of each shape, from 1. Each fold has a fifth of each region, chosen by `seed`. Fold 0 is
+/// seen by every fit: the ends of the measured range, and a shape without another of the same number of tokens. So no
+/// fit has to extrapolate.
 pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     let luck = Luck::new(seed, Stream::Profile, 1 + role as u64);
     let mut folds = vec![0; shapes.len()];
@@ -85,7 +87,8 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
         own.sort_by_key(|&i| luck.bits(i as u64));
         let mut sizes = [0; FOLDS as usize];
         for i in own.into_iter().filter(|&i| !is_end(&shapes[i])) {
-            // Another shape of as many tokens stays in sight of the fit that is judged on this one, and the other way round.
+            // Another shape with the same number of tokens must be in another fold, so that the fit that predicts this
+            // shape has seen one.
             let alike = |j: &usize| *j != i && shapes[*j].batched() == shapes[i].batched();
             let seen = |fold: u8| (0..shapes.len()).filter(alike).any(|j| folds[j] != fold);
             let size = |fold: &u8| (sizes[*fold as usize - 1], all[*fold as usize - 1]);
@@ -99,11 +102,12 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     folds
 }
 
-/// Fits one model's passes and says how well: the fits are to all shapes, their errors those of fits that had not seen the
-/// shape. `reads`: how α counts context; the table counts it once, and has the pairs beside it. `borders`: see [`fit_table`].
+/// Fits the costs of one model's passes, and measures their errors. The returned fits use all shapes; the errors are
+/// those of fits that had not seen the shape. `reads` says how α counts context; the table counts context once and has
+/// the pairs as another input. `borders`: see [`fit_table`].
 ///
 /// # Errors
-/// Too few shapes, or such that the terms cannot be told apart.
+/// There are too few shapes, or the shapes do not tell the terms apart.
 pub fn assess(
     role: Role,
     model: ModelInfo,
@@ -124,7 +128,7 @@ pub fn assess(
     let table = fit_table(&passes(0), borders);
     let (mut of_line, mut of_table) = (Vec::new(), Vec::new());
     for fold in (1..=FOLDS).filter(|&fold| measured.iter().any(|m| m.fold == fold)) {
-        // So few shapes that the others do not make a line: nothing can be said of this fold.
+        // The other folds have too few shapes for a line: this fold cannot be judged.
         let Ok(line) = fit_linear(&served(&measured, fold, reads)).map(|fit| fit.coefficients()) else { continue };
         let table = fit_table(&passes(fold), borders).build().map_err(|e| FitError::Regression(e.to_string()))?;
         for m in measured.iter().filter(|m| m.fold == fold) {
@@ -156,8 +160,8 @@ pub fn assess(
     })
 }
 
-/// How α should count the context of the target's verify passes: the reading whose line is nearer to the decode and verify passes
-/// that it is asked about. (A draft's passes read context once in any case.)
+/// Chooses how α counts the context of the target's verify passes: the way whose line is nearer to the measured decode
+/// and verify passes. (A draft's passes read context once in any case.)
 pub fn context_reads(target: &[Timed]) -> ContextReads {
     let measured: Vec<Measurement> = target.iter().map(|t| measurement(t, 0)).collect();
     let error = |reads| {
@@ -176,8 +180,8 @@ pub fn context_reads(target: &[Timed]) -> ContextReads {
     }
 }
 
-/// The decode and verify passes without those of a fold. Prompts are left out of α, γ, δ: what a policy decides is between verify
-/// passes, and a prompt's attention is quadratic.
+/// The decode and verify passes without one fold (0: with all). α, γ, δ are not fitted to prefill passes: a policy
+/// decides between verify passes, and a prompt's attention is quadratic.
 fn served(measured: &[Measurement], without: u8, reads: ContextReads) -> Vec<Sample> {
     let seen = |m: &&Measurement| without == 0 || m.fold != without;
     let fitted = measured.iter().filter(|m| m.shape.region() != Region::Prefill).filter(seen);
@@ -204,7 +208,7 @@ fn by_region(errors: &[(Region, f64)]) -> ByRegion {
     }
 }
 
-/// The mean of what is at most [`INTERRUPTED`] times the median; NaN without values.
+/// The mean of the values that are at most [`INTERRUPTED`] times the median; NaN without values.
 pub fn uninterrupted_mean(x: &[f64]) -> f64 {
     let most = INTERRUPTED * median(x.to_vec());
     mean(&x.iter().copied().filter(|&x| x <= most).collect::<Vec<_>>()).unwrap_or(f64::NAN)
@@ -214,7 +218,7 @@ fn mean(x: &[f64]) -> Option<f64> {
     (!x.is_empty()).then(|| x.iter().sum::<f64>() / x.len() as f64)
 }
 
-/// Where the fits of a model fail, in words; the first list is why it is not trusted.
+/// Messages about bad fits of a model: (reasons not to trust it, notes).
 pub fn failures(role: Role, profile: &ModelProfile) -> (Vec<String>, Vec<String>) {
     let (mut distrust, mut notes) = (Vec::new(), Vec::new());
     let name = role.name();

@@ -54,7 +54,7 @@ fn how_context_is_read_is_found_out() {
 
 #[test]
 fn a_machine_that_reads_once_and_computes_pairs_is_followed_by_the_table() {
-    // No reading of context makes a line of it: a token costs its memory once, and each of its pairs.
+    // No line fits: reading the context costs once, computing costs each pair of tokens.
     let both = |s: &Shape| {
         let p = s.pass(ContextReads::Once);
         1e-4 + 4e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 5e-8 * p.pairs as f64
@@ -63,7 +63,7 @@ fn a_machine_that_reads_once_and_computes_pairs_is_followed_by_the_table() {
     assert!(p.held_out.table.overall < 0.01 && p.held_out.linear.overall > 0.01, "{:?}", p.held_out);
 }
 
-/// What could not be judged is not trusted, however well it fits.
+/// A region without held-out shapes is not trusted, however well the fit matches.
 #[test]
 fn a_fit_that_nothing_was_held_out_of_is_not_trusted() {
     let mut p = assessed(line, 0.0);

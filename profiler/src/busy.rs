@@ -1,11 +1,11 @@
-//! What else the machine did meanwhile: CPU time of other processes and other virtual machines, where Linux tells.
+//! CPU time used by other processes and other virtual machines during a measurement, where Linux reports it.
 
-/// Shares of the machine's CPU time.
+/// Shares of the machine's CPU time, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
-    /// Of other processes.
+    /// Share used by other processes.
     pub others: f64,
-    /// Given to other virtual machines by the hypervisor.
+    /// Share that the hypervisor gave to other virtual machines (steal time).
     pub stolen: f64,
 }
 
@@ -19,19 +19,20 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Of this moment; `None` where there is no `/proc`.
+    /// Reads the current values; `None` where there is no `/proc`.
     pub fn now() -> Option<CpuTime> {
         let read = |path| std::fs::read_to_string(path).ok();
         CpuTime::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
     }
 
-    /// Of the texts of `/proc/stat` and `/proc/self/stat` (proc(5)).
+    /// Parses the texts of `/proc/stat` and `/proc/self/stat` (proc(5)).
     fn parse(machine: &str, process: &str) -> Option<CpuTime> {
         let numbers = |text: &str| text.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect::<Vec<u64>>();
-        // user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted in the first two.
+        // user, nice, system, idle, iowait, irq, softirq, steal. The later columns are already counted in the first
+        // two.
         let cpu = numbers(machine.lines().next()?.strip_prefix("cpu ")?);
         let [user, nice, system, _, _, irq, softirq, stolen] = *cpu.first_chunk()?;
-        // After the name in parentheses, which may hold anything: utime is the 12th number, stime the 13th.
+        // The process name in parentheses may hold anything. Behind it, utime is the 12th number and stime the 13th.
         let (_, after) = process.rsplit_once(')')?;
         let after = numbers(after);
         Some(CpuTime {
@@ -42,7 +43,7 @@ impl CpuTime {
         })
     }
 
-    /// What happened between two moments; `None` when no time has passed.
+    /// The shares between two moments; `None` if no time has passed.
     pub fn until(&self, later: &CpuTime) -> Option<Busy> {
         let all = later.all.saturating_sub(self.all) as f64;
         let own = later.own.saturating_sub(self.own);
@@ -61,7 +62,7 @@ mod tests {
         let process = |utime| format!("17 (a (b) c) R 1 2 3 4 5 6 7 8 9 10 {utime} 20 0 0 20 0 1 0 99");
         let before = CpuTime::parse("cpu  100 0 50 800 0 0 0 10 0 0\ncpu0 1 2\n", &process(30)).unwrap();
         let after = CpuTime::parse("cpu  220 0 60 850 0 0 0 30 0 0\n", &process(130)).unwrap();
-        // 200 ticks: 130 worked, of which 100 were its own; 20 stolen.
+        // 200 ticks: 130 were used, 100 of these by this process; 20 were stolen.
         assert_eq!(before.until(&after), Some(Busy { others: 0.15, stolen: 0.1 }));
         assert_eq!(before.until(&before), None);
     }

@@ -1,4 +1,5 @@
-//! The costs of a pair as somebody's server has them: fitted to what the server was seen to do, not to passes that were timed one by one.
+//! The costs of a target and draft on an observed server. They are fitted to the server's logged steps, not to passes
+//! that were timed one by one.
 
 use crate::profile::Range;
 use crate::shapes::{Kind, Role, Shape};
@@ -10,17 +11,17 @@ use serde::{Deserialize, Serialize};
 /// The version of the format that is written, and the only one that is read.
 pub const CALIBRATED_VERSION: u32 = 1;
 
-/// A calibrated profile. Written once, by `foretoken calibrate`.
+/// A calibrated profile, written by `foretoken calibrate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// Version of this format, and what tells it from a measured profile.
+    /// Version of this format. This key also tells the file from a measured profile.
     pub calibrated_version: u32,
-    /// Version of Foretoken that fitted.
+    /// Version of Foretoken that made the fit.
     pub foretoken: String,
-    /// The server, in words.
+    /// A description of the server.
     pub server: String,
-    /// What whoever uses it should know, most serious first.
+    /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
     /// Host time between the steps of a busy server, seconds: `engine.step_overhead_s`.
     pub step_overhead_s: f64,
@@ -28,32 +29,33 @@ pub struct Calibrated {
     pub noise_cv: f64,
     /// Draft lengths that were observed.
     pub draft_lengths: Vec<u32>,
-    /// Are draft passes told apart from verification? Only where plain decoding was observed, too.
+    /// Whether draft passes and verification have separate costs. Needs observations of plain decoding too.
     pub separated: bool,
     /// How verification reads context. The fit counts it once.
     pub context_reads: ContextReads,
-    /// How fast the machine was: fixed passes and what they took, on average over the runs. Empty where nothing was probed.
+    /// Fixed passes that show how fast the machine was, with their mean time over the runs. Empty if there were no
+    /// probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbedPass>,
-    /// The recordings of live runs that it was fitted to, by their blake3: it says nothing of how well those are predicted. Empty for a
-    /// server that was observed.
+    /// The blake3 hashes of the recordings of live runs that were used for the fit. How well the profile predicts these
+    /// recordings says nothing about other runs. Empty for an observed server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
-    /// A target pass.
+    /// The costs of a target pass.
     pub target: CalibratedModel,
-    /// A draft pass.
+    /// The costs of a draft pass.
     pub draft: CalibratedModel,
 }
 
-/// A fixed pass and what it took. In the file an array: `[model, kind, requests, new tokens, context, seconds]`.
+/// A fixed pass and its time. In the file it is an array: `[model, kind, requests, new tokens, context, seconds]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct ProbedPass {
-    /// Whose.
+    /// Which model runs the pass.
     pub role: Role,
-    /// Which.
+    /// The shape of the pass.
     pub shape: Shape,
-    /// What it took, seconds.
+    /// Time of the pass, seconds.
     pub seconds: f64,
 }
 
@@ -72,15 +74,15 @@ impl From<ProbedPass> for Row {
     }
 }
 
-/// One model's part.
+/// The costs of one model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedModel {
-    /// What its passes cost.
+    /// The cost of a pass.
     pub cost: LatencySpec,
-    /// The line for beliefs.
+    /// The line that policies believe: α, γ, δ.
     pub belief: Coefficients,
-    /// What was observed reaches so far.
+    /// The largest values that were observed.
     pub range: Range,
 }
 
@@ -90,7 +92,7 @@ const HEAD: &str = "\
 ";
 
 impl Calibrated {
-    /// Is it the table of a calibrated profile, and not of a measured one?
+    /// Whether `table` is a calibrated profile (not a measured one).
     pub fn is_one(table: &toml::Table) -> bool {
         table.contains_key("calibrated_version")
     }
@@ -101,10 +103,10 @@ impl Calibrated {
         seal::seal(Syntax::Toml, &(HEAD.to_owned() + &text))
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// The key and what is wrong with it.
+    /// The wrong key and what is wrong with its value.
     pub fn check(&self) -> Result<(), (String, String)> {
         if self.calibrated_version != CALIBRATED_VERSION {
             let why =

@@ -1,8 +1,8 @@
-//! Least squares on relative errors.
+//! Fits α, γ, δ by least squares on relative errors.
 //!
 //! Pass times span two orders of magnitude, from a decode of one request to a full prefill budget. Plain least squares
-//! would fit the long passes and miss the short ones by multiples; dividing each equation by its measured time weights
-//! them alike, and makes the residuals what users judge by: relative errors.
+//! would fit the long passes and miss the short ones by multiples. Dividing each equation by its measured time weights
+//! all passes alike, and the residuals become relative errors, by which users judge a fit.
 
 use foretoken_sim::Coefficients;
 use linregress::fit_low_level_regression_model_without_statistics;
@@ -29,13 +29,14 @@ pub struct Fit {
     pub max_error: f64,
     /// 1 − residual / total sum of squares, of times.
     pub r2: f64,
-    /// Condition number of the equations, columns scaled to unit length: how well the shapes tell the three terms apart.
+    /// Condition number of the equations, with columns scaled to unit length: how well the shapes tell the three terms
+    /// apart.
     pub condition: f64,
-    /// Samples.
+    /// Number of samples.
     pub n: usize,
-    /// Is it good enough to believe without a warning?
+    /// Whether the fit is good enough to use without a warning.
     pub trusted: bool,
-    /// Why not.
+    /// Why the fit is not trusted; empty if it is.
     pub reasons: Vec<String>,
 }
 
@@ -45,15 +46,15 @@ pub enum FitError {
     /// Not enough samples for three coefficients.
     #[error("{0} samples cannot fit three coefficients: at least 4 shapes are needed")]
     TooFew(usize),
-    /// A sample that is no measurement.
+    /// A sample with values that cannot be measured.
     #[error("sample {index} is no measurement: {what}")]
     BadSample {
-        /// Its index.
+        /// Index of the sample.
         index: usize,
-        /// What is wrong.
+        /// The sample's values.
         what: String,
     },
-    /// Shapes in which the three terms move together: any split between them fits as well as any other.
+    /// Shapes in which the three terms grow together: any split between the terms fits as well as any other.
     #[error(
         "the shapes do not tell alpha, gamma and delta apart (condition {condition:.0e}): vary context at equal batched tokens, and batched tokens at equal context"
     )]
@@ -68,15 +69,15 @@ pub enum FitError {
 
 /// Mean relative error above which a fit is not trusted.
 const MEAN_ERROR: f64 = 0.05;
-/// Largest relative error above which it is not trusted.
+/// Largest relative error above which a fit is not trusted.
 const MAX_ERROR: f64 = 0.25;
-/// Condition number above which it is not trusted: harmful collinearity (Belsley, Kuh and Welsch 1980, Regression
+/// Condition number above which a fit is not trusted: harmful collinearity (Belsley, Kuh and Welsch 1980, Regression
 /// Diagnostics, section 3.2).
 const CONDITION: f64 = 30.0;
 /// Condition number above which there is no fit: the coefficients would be rounding errors.
 pub(crate) const SINGULAR: f64 = 1e6;
 
-/// Fits α, γ, δ.
+/// Fits α, γ, δ to the samples. Negative coefficients are set to 0.
 pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -96,8 +97,8 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
         reasons.push(format!("the shapes hardly tell alpha, gamma and delta apart (condition {condition:.0})"));
     }
     let mut c = solve(samples)?;
-    // A negative coefficient is noise around zero, or shapes that do not tell the terms apart. Below a billionth of every
-    // pass it is the arithmetic's rounding, which nobody need hear of.
+    // A negative coefficient is noise around zero, or the shapes do not tell the terms apart. A coefficient that adds
+    // less than a billionth to every pass is a rounding error and is not reported.
     let most = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max);
     let weights = [most(|s| s.context), most(|s| s.batched), most(|_| 1.0)];
     let terms = [("alpha", &mut c.alpha_s), ("gamma", &mut c.gamma_s), ("delta", &mut c.delta_s)];
@@ -133,7 +134,8 @@ pub fn fit(samples: &[Sample]) -> Result<Fit, FitError> {
 }
 
 fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
-    // 1 = α·(context/T) + γ·(batched/T) + δ·(1/T), columns scaled to about 1 for a well-conditioned system.
+    // 1 = α·(context/T) + γ·(batched/T) + δ·(1/T), with columns scaled to about 1 so that the system is
+    // well-conditioned.
     let scale = |f: fn(&Sample) -> f64| samples.iter().map(|s| f(s) / s.seconds).fold(0.0, f64::max).max(1e-300);
     let (context, batched, one) = (scale(|s| s.context), scale(|s| s.batched), scale(|_| 1.0));
     let row =
@@ -144,8 +146,8 @@ fn solve(samples: &[Sample]) -> Result<Coefficients, FitError> {
     Ok(Coefficients { alpha_s: p[0] / context, gamma_s: p[1] / batched, delta_s: p[2] / one })
 }
 
-/// Square root of the ratio of the largest to the smallest eigenvalue of the Gram matrix of the three columns; infinite when
-/// one of them is a combination of the others.
+/// The condition number: the square root of the ratio of the largest to the smallest eigenvalue of the Gram matrix of
+/// the three columns. Infinite if a column is a combination of the others.
 pub(crate) fn condition(samples: &[Sample]) -> f64 {
     let columns: [fn(&Sample) -> f64; 3] = [|s| s.context / s.seconds, |s| s.batched / s.seconds, |s| 1.0 / s.seconds];
     let dot = |i: usize, j: usize| samples.iter().map(|s| columns[i](s) * columns[j](s)).sum::<f64>();
@@ -162,7 +164,7 @@ pub(crate) fn condition(samples: &[Sample]) -> f64 {
     }
     let angle = (a * b * c / p.powi(3)).clamp(-1.0, 1.0).acos() / 3.0;
     let eigenvalue = |turn: f64| 1.0 + 2.0 * p * (angle + turn * std::f64::consts::TAU / 3.0).cos();
-    // A smallest eigenvalue of zero comes out as a rounding error of either sign.
+    // A smallest eigenvalue of zero is computed as a rounding error of either sign.
     (eigenvalue(0.0) / eigenvalue(1.0).max(0.0)).sqrt()
 }
 
@@ -223,7 +225,7 @@ mod tests {
         assert!(matches!(fit(&samples), Err(FitError::BadSample { index: 3, .. })));
     }
 
-    /// Requests of one length: context and batched tokens grow together, and no data of this kind can split their cost.
+    /// Requests of one length: context and batched tokens grow together, so the data cannot split their costs.
     #[test]
     fn shapes_that_do_not_tell_the_terms_apart_are_refused_or_distrusted() {
         let sample = |batched: f64, context: f64| Sample { context, batched, seconds: TRUE.pass_s(context, batched) };

@@ -1,7 +1,9 @@
-//! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to them, and says how far both can be trusted.
+//! Measures forward passes, fits `T = α·context + γ·batched + δ` and a table to them, and reports how far both can be
+//! trusted.
 //!
-//! [`grid`] lists the shapes, [`Timed`] holds the times of one, [`assess`] fits them; [`Profile`] is the file. [`fit_truth`] fits
-//! the same line to a modelled truth. Must never be trusted silently: a fit that is bad says so, with reasons.
+//! [`grid`] lists the shapes, [`Timed`] holds the times of one shape, [`assess`] fits them, and [`Profile`] is the
+//! file. [`fit_truth`] fits the same line to a modelled truth. A bad fit always comes with reasons, so that it is never
+//! trusted silently.
 
 mod assess;
 mod busy;

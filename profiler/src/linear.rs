@@ -1,4 +1,4 @@
-//! α, γ, δ by non-negative least squares on relative errors, and by ordinary least squares for its statistics.
+//! Fits α, γ, δ: by non-negative least squares on relative errors, and by ordinary least squares for its statistics.
 
 use crate::fit::{FitError, Sample, condition};
 use crate::nnls::nnls;
@@ -6,11 +6,11 @@ use crate::profile::{LinearFit, OlsFit};
 use linregress::fit_low_level_regression_model;
 use nalgebra::{DMatrix, DVector};
 
-/// Fits α, γ, δ ≥ 0 to relative errors: every equation is divided by its measured time (see [`crate::fit`]). Standard errors are
-/// those of least squares over the coefficients that are not held at 0.
+/// Fits α, γ, δ ≥ 0 to relative errors: every equation is divided by its measured time (see [`crate::fit`]). The
+/// standard errors are those of least squares over the coefficients above 0.
 ///
 /// # Errors
-/// Too few samples, or shapes that do not tell the terms apart.
+/// There are too few samples, or the shapes do not tell the terms apart.
 pub fn fit_linear(samples: &[Sample]) -> Result<LinearFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
@@ -39,7 +39,7 @@ fn row(s: &Sample) -> [f64; 3] {
     [s.context, s.batched, 1.0]
 }
 
-/// √(residual variance · diagonal of (AᵀA)⁻¹) over the columns in use.
+/// Standard errors: √(residual variance · diagonal of (AᵀA)⁻¹) over the columns with a coefficient above 0.
 fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64; 3] {
     let used: Vec<usize> = (0..3).filter(|&j| x[j] > 0.0).collect();
     let own = a.select_columns(&used);
@@ -54,12 +54,12 @@ fn standard_errors(a: &DMatrix<f64>, b: &DVector<f64>, x: &DVector<f64>) -> [f64
 /// Ordinary least squares on seconds.
 ///
 /// # Errors
-/// Too few samples, or linregress's own.
+/// There are too few samples, or linregress fails.
 pub fn fit_ols(samples: &[Sample]) -> Result<OlsFit, FitError> {
     if samples.len() < 4 {
         return Err(FitError::TooFew(samples.len()));
     }
-    // Columns of about 1 keep the pseudo-inverse well conditioned; times in units of the longest.
+    // Columns are scaled to about 1 to keep the pseudo-inverse well conditioned; times are in units of the longest.
     let most = |of: fn(&Sample) -> f64| samples.iter().map(of).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let (context, batched, longest) = (most(|s| s.context), most(|s| s.batched), most(|s| s.seconds));
     let row = |s: &Sample| [s.seconds / longest, 1.0, s.context / context, s.batched / batched];
@@ -88,7 +88,7 @@ mod tests {
 
     const TRUE: Coefficients = Coefficients { alpha_s: 0.26e-6, gamma_s: 60e-6, delta_s: 9e-3 };
 
-    /// Uniform relative noise of up to ±`noise`.
+    /// Samples with uniform relative noise of up to ±`noise`.
     fn samples(c: Coefficients, noise: f64) -> Vec<Sample> {
         let luck = Luck::new(3, Stream::Profile, 0);
         let of = |(i, (batched, context)): (usize, (f64, f64))| {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_would_be_negative_is_zero_and_the_rest_fits_on() {
-        // Longer context makes these passes faster: no cost has that sign.
+        // Here longer context makes passes faster; no cost has that sign.
         let odd = Coefficients { alpha_s: -0.1e-6, gamma_s: 60e-6, delta_s: 9e-3 };
         let fit = fit_linear(&samples(odd, 0.0)).unwrap();
         assert_eq!((fit.alpha_s, fit.alpha_se_s), (0.0, 0.0));

@@ -1,8 +1,8 @@
-//! The measuring: every shape in several visits, in a shuffled order, with an anchor in between, for as long as there is time.
+//! Measures every shape in several visits, in a shuffled order with anchors in between, until the time is spent.
 //!
-//! A visit is one warm-up pass and then a few timed ones. Visits of one shape lie far apart, so that what changes on the machine
-//! meanwhile shows as a difference between them and not as an effect of the shape. The order is fixed by a seed: what was
-//! measured is a prefix of it, and an interrupted measuring goes on where it ended.
+//! A visit is one warm-up pass and then a few timed passes. Visits of one shape lie far apart, so a change of the
+//! machine shows as a difference between visits and not as an effect of the shape. The seed fixes the order: finished
+//! visits are a prefix of it, and an interrupted measurement continues where it ended.
 
 use crate::assess::Timed;
 use crate::shapes::{Kind, Role, Shape};
@@ -11,66 +11,66 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What can run a pass and say how long it took. Behind a trait, so that a machine with known costs can be measured.
+/// A device that runs a pass and measures its time. A trait, so that tests can measure a machine with known costs.
 pub trait Passes {
-    /// What can go wrong.
+    /// The device's error.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Runs one pass of a model and everything a server does around it, and says what it took.
+    /// Runs one pass of a model with everything that a server does around it. Returns how long the pass took.
     ///
     /// # Errors
-    /// The device's.
+    /// The device fails.
     fn time(&mut self, role: Role, shape: &Shape) -> Result<Duration, Self::Error>;
 }
 
-/// One visit that is to be made.
+/// One planned visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// Whose pass.
+    /// Which model runs the pass.
     pub role: Role,
-    /// Which.
+    /// The shape of the pass.
     pub shape: Shape,
-    /// Is it the anchor, which is measured again and again to see whether the machine changes?
+    /// Whether this is an anchor. Anchors are measured again and again to see whether the machine changes.
     pub anchor: bool,
 }
 
-/// One visit that was made.
+/// One finished visit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {
-    /// What was visited.
+    /// The planned visit.
     pub stop: Stop,
     /// Seconds of each timed pass.
     pub seconds: Vec<f64>,
 }
 
-/// How much is spent on a visit.
+/// How much time a measurement spends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// Timed passes go on until they add up to this…
+    /// A visit adds timed passes until they take this long together…
     pub visit: Duration,
-    /// …but there are at least so many…
+    /// …but it has at least this many passes…
     pub least: u32,
-    /// …and at most so many.
+    /// …and at most this many.
     pub most: u32,
-    /// Rounds go on until the timed passes of all visits add up to this.
+    /// Rounds continue until the timed passes of all visits take this long together.
     pub all: Duration,
 }
 
-/// Visits of each shape: what samples are dealt out for, so that a machine which is slower for some seconds spoils a minority of
-/// them. Where passes are long there are fewer, where there is time more: a machine whose speed changes over a minute is then
-/// seen at all of its speeds.
+/// The usual number of visits of each shape. Samples are spread over visits so that a machine which is slow for some
+/// seconds spoils few of them. Where passes are long there are fewer visits; where there is time there are more, which
+/// shows all speeds of a machine that changes over a minute.
 const USUAL_ROUNDS: usize = 6;
-/// The fewest visits of each shape, and the most.
+/// The fewest and the most visits of each shape.
 pub const ROUNDS: (usize, usize) = (2, 60);
 /// Visits between two visits of the anchors.
 const ANCHOR_EVERY: usize = 10;
-/// Share of the time budget that goes into timed passes; the rest is for warm-up and what evicts caches.
+/// Share of the time budget for timed passes; the rest is for warm-up passes and for evicting caches.
 const TIMED_SHARE: f64 = 0.45;
 
-/// The order of visits: as many rounds of all shapes as may be made, each shuffled by the seed, with both models' first shapes as
-/// anchors before every tenth visit. The same for the same shapes and seed.
+/// The order of visits: `ROUNDS.1` rounds of all shapes, each shuffled by the seed. Before every tenth visit both
+/// models' anchors are visited: the first decode shape, or the first shape. Same shapes and seed, same order.
 pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
     let of = |role, shapes: &[Shape]| {
         shapes.iter().map(move |&shape| Stop { role, shape, anchor: false }).collect::<Vec<_>>()
@@ -97,14 +97,15 @@ pub fn schedule(target: &[Shape], draft: &[Shape], seed: u64) -> Vec<Stop> {
 }
 
 impl Effort {
-    /// What the visits of a schedule may take of a budget, so that there is time for the usual number of rounds.
+    /// Splits a time budget over a schedule of `scheduled` visits so that the usual number of rounds fits.
     pub fn within(budget: Duration, scheduled: usize) -> Effort {
         let visits = (scheduled / ROUNDS.1 * USUAL_ROUNDS).max(1);
         let all = budget.mul_f64(TIMED_SHARE);
         Effort { visit: all / visits as u32, least: 2, most: 8, all }
     }
 
-    /// How many visits of a schedule of this length there will be, when so many took so many seconds: whole rounds.
+    /// Estimates the number of visits in whole rounds, after `done` visits took `timed_s` seconds of a schedule of
+    /// `scheduled` visits.
     fn expected(&self, done: usize, timed_s: f64, scheduled: usize) -> usize {
         let round = scheduled / ROUNDS.1;
         let needed = (done as f64 * self.all.as_secs_f64() / timed_s.max(1e-9)).ceil() as usize;
@@ -118,33 +119,34 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
     /// A pass failed.
     #[error("the {} pass of {} requests × {} new tokens at context {} failed: {cause}", stop.role.name(), stop.shape.requests, stop.shape.new, stop.shape.context)]
     Pass {
-        /// Which.
+        /// The visit that failed.
         stop: Stop,
-        /// The device's words.
+        /// The device's error.
         cause: E,
     },
-    /// Whoever keeps the visits failed.
+    /// The caller's `keep` failed.
     #[error("a visit could not be kept")]
     Keep(K),
-    /// Somebody asked it to end.
+    /// The caller set the interrupt flag.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// How far a measuring goes before it ends.
+/// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
-    /// Until a round ends and the effort is spent.
+    /// At the end of the round in which the effort is spent.
     Spent,
-    /// Until this share of all visits is made, as it seems, and never within the first round: what is there can be fitted.
+    /// After this share of the estimated visits, and not within the first round, so that a fit is possible.
     Share(f64),
 }
 
-/// Makes the visits that are not among `done`, which must be the first ones, until the effort is spent or the share of it that is
-/// asked for. Each is handed to `keep` as it ends, with its number from 0 and how many there will be, as it seems.
+/// Makes the visits of `stops` that are not in `done`, until the effort or the given share of it is spent. `done` must
+/// be a prefix of `stops`. Each finished visit goes to `keep` with its number from 0 and the estimated number of
+/// visits.
 ///
 /// # Errors
-/// See [`MeasureError`]. What was handed over before stays good.
+/// See [`MeasureError`]. Visits that went to `keep` before stay good.
 pub fn measure<P: Passes + ?Sized, K>(
     passes: &mut P,
     stops: &[Stop],
@@ -179,20 +181,20 @@ pub fn measure<P: Passes + ?Sized, K>(
 }
 
 fn visit<P: Passes + ?Sized>(passes: &mut P, stop: &Stop, effort: Effort) -> Result<Vec<f64>, P::Error> {
-    // Not timed: what the shape before left in caches, and on a GPU a graph that is captured now.
+    // The first pass is not timed: caches still hold the shape before, and a GPU may capture a graph now.
     passes.time(stop.role, &stop.shape)?;
     let mut seconds = Vec::new();
     let mut spent = Duration::ZERO;
     while seconds.len() < effort.least as usize || (seconds.len() < effort.most as usize && spent < effort.visit) {
         let took = passes.time(stop.role, &stop.shape)?;
         spent += took;
-        // A clock too coarse for the pass must not give a time of zero, of which no relative error exists.
+        // A coarse clock may measure 0, but a time of 0 has no relative error.
         seconds.push(took.as_secs_f64().max(1e-9));
     }
     Ok(seconds)
 }
 
-/// The times of each shape of a model, in the order in which they were first visited; anchors do not count twice.
+/// The times of each shape of a model, sorted by shape. Anchor visits are not included.
 pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     let mut all: Vec<Timed> = Vec::new();
     for v in visits.iter().filter(|v| v.stop.role == role && !v.stop.anchor) {

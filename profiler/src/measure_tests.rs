@@ -3,11 +3,11 @@ use crate::shapes::{Density, grid};
 use crate::testing::{line, room};
 use std::convert::Infallible;
 
-/// A machine that gets slower by `slope` with every pass.
+/// A machine that becomes slower by `slope` with every pass.
 struct Machine {
     passes: u64,
     slope: f64,
-    /// Fails at this pass.
+    /// The number of the pass that fails; 0 for none.
     breaks_at: u64,
 }
 
@@ -88,7 +88,7 @@ fn an_interrupted_measuring_goes_on_and_ends_the_same() {
     assert_eq!(collect(&parts, Role::Draft), collect(&whole, Role::Draft));
 }
 
-/// In slices, with anything between them: the same visits, and none of them alone.
+/// A measurement in slices makes the same visits as an uninterrupted one.
 #[test]
 fn a_measuring_in_slices_is_the_whole_one() {
     let stops = stops(3);
@@ -101,7 +101,7 @@ fn a_measuring_in_slices_is_the_whole_one() {
         let kept = |_, _, _: &Visit| Ok::<_, Infallible>(());
         let never = AtomicBool::new(false);
         measure(&mut steady, &stops, (effort(&stops), until), &mut sliced, &never, kept).unwrap();
-        // How many there will be is a guess that gets better.
+        // The number of visits is an estimate that becomes better with time.
         let share = sliced.len() as f64 / whole.len() as f64;
         assert!(
             sliced.len() >= round && (slice < 5 || (share - f64::from(slice) / 20.0).abs() < 0.1),
@@ -124,7 +124,7 @@ fn cheap_shapes_get_more_samples_and_none_gets_too_few() {
     }
     let samples = |of: fn(&&Visit) -> bool| visits.iter().filter(of).map(|v| v.seconds.len()).min().unwrap();
     assert!(samples(|v| v.stop.role == Role::Draft && v.stop.anchor) > samples(|v| v.stop.shape.batched() >= 256));
-    // Whole rounds, until the time is spent and no longer.
+    // Rounds are whole, and end when the time is spent.
     let rounds = visits.len() * ROUNDS.1 / stops.len();
     assert!((ROUNDS.0..ROUNDS.1).contains(&rounds), "{rounds} rounds");
     assert!(collect(&visits, Role::Target).iter().all(|t| t.visits.len() == rounds));

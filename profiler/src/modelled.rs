@@ -1,16 +1,16 @@
-//! The linear belief a policy holds about a truth that need not be linear.
+//! Fits the linear belief of a policy to a truth that need not be linear.
 
 use crate::fit::{Fit, FitError, Sample, fit};
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 
-/// Batched tokens of the grid: from one decode to a large batch that verifies long drafts. Prefill budgets are left out:
-/// what a policy decides is between verify passes.
+/// Batched tokens of the grid: from one decode to a large batch that verifies long drafts. Prefill budgets are left
+/// out: a policy decides between verify passes.
 const BATCHED: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// Context tokens of the grid.
 const CONTEXT: [u64; 6] = [0, 512, 2048, 8192, 32_768, 131_072];
 
-/// Fits α, γ, δ to a latency model over a grid of decode-like shapes. A linear truth comes back to 1e-9, a free one as
-/// zeros.
+/// Fits α, γ, δ to a latency model over a grid of decode-like shapes. A linear truth is recovered to 1e-9; a truth
+/// without costs gives zeros.
 pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
     let mut samples = Vec::new();
     for batched in BATCHED {
@@ -33,7 +33,7 @@ pub fn fit_truth(truth: &dyn LatencyModel) -> Result<Fit, FitError> {
             reasons: vec![],
         });
     }
-    // A pass that costs nothing carries no relative error; the others decide.
+    // A pass that costs nothing has no relative error; only the other passes are fitted.
     samples.retain(|s| s.seconds > 0.0);
     fit(&samples)
 }
@@ -59,12 +59,13 @@ mod tests {
         let roofline: foretoken_sim::latency::RooflineSpec =
             serde_json::from_str(r#"{"gpu": "a100-80g", "model": "vicuna-7b"}"#).unwrap();
         let fit = fit_truth(&*LatencySpec::Roofline(roofline).build()).unwrap();
-        // δ is dominated by reading the weights: some 8.3 ms and overheads.
+        // δ is mostly the time to read the weights: some 8.3 ms and overheads.
         assert!((7e-3..11e-3).contains(&fit.coefficients.delta_s), "{fit:?}");
         // α is the time to read a token's 512 KiB of KV at 80 % of 2,039 GB/s.
         let alpha_s = 524_288.0 / (2039e9 * 0.8);
         assert!((fit.coefficients.alpha_s / alpha_s - 1.0).abs() < 0.05, "{fit:?}");
-        // Where computing overtakes reading the weights (some 90 tokens) a line cannot follow, and it says so.
+        // Above some 90 tokens computing takes longer than reading the weights. A line cannot follow this, and the fit
+        // reports it.
         assert!(!fit.trusted && (0.05..0.15).contains(&fit.mean_error), "{fit:?}");
         let jagged = foretoken_sim::latency::StaircaseSpec {
             steps: vec![(1, 1e-3), (64, 20e-3), (512, 25e-3)],

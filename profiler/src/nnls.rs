@@ -2,13 +2,13 @@
 
 use nalgebra::{DMatrix, DVector};
 
-/// The `x ≥ 0` that minimises `|A·x − b|`. A column of zeros gets 0.
+/// Returns the `x ≥ 0` that minimises `|A·x − b|`. A column of zeros gets 0.
 ///
 /// # Panics
 /// If `b` has not one entry for each row of `a`.
 pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     assert_eq!(a.nrows(), b.len(), "one number a row");
-    // Columns of unit length, so that one tolerance suits all of them.
+    // Columns have unit length, so that one tolerance suits all of them.
     let lengths: Vec<f64> = a.column_iter().map(|c| c.norm()).collect();
     let mut scaled = a.clone();
     for (mut column, &length) in scaled.column_iter_mut().zip(&lengths) {
@@ -19,8 +19,8 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     let mut x = DVector::zeros(a.ncols());
     let mut free = vec![false; a.ncols()];
     let tolerance = 1e-10 * b.norm();
-    // Each round frees one column and holds at least one combination of free columns it never meets again; the bound is
-    // for what rounding could do to that argument.
+    // Each round frees one column and never returns to a set of free columns. The bound on the rounds guards against
+    // rounding errors in this argument.
     for _ in 0..10 * a.ncols() {
         let gradient = scaled.transpose() * (b - &scaled * &x);
         let steepest = (0..a.ncols()).filter(|&j| !free[j]).max_by(|&i, &j| gradient[i].total_cmp(&gradient[j]));
@@ -29,7 +29,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
         loop {
             let full = among(&scaled, b, &free);
             let blocking = (0..a.ncols()).filter(|&j| free[j] && full[j] <= 0.0);
-            // As far towards the unconstrained solution as no coefficient turns negative.
+            // Step towards the unconstrained solution until the first coefficient reaches 0.
             let Some(step) = blocking.map(|j| x[j] / (x[j] - full[j])).min_by(f64::total_cmp) else {
                 x = full;
                 break;
@@ -43,7 +43,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
             }
         }
         if !free[entering] {
-            // It left at once: within rounding it does not improve the fit.
+            // The column left at once: within rounding it does not improve the fit.
             break;
         }
     }
@@ -51,7 +51,7 @@ pub fn nnls(a: &DMatrix<f64>, b: &DVector<f64>) -> DVector<f64> {
     x
 }
 
-/// Least squares over the free columns; 0 for the others.
+/// Least squares over the free columns; the others get 0.
 fn among(a: &DMatrix<f64>, b: &DVector<f64>, free: &[bool]) -> DVector<f64> {
     let columns: Vec<usize> = (0..a.ncols()).filter(|&j| free[j]).collect();
     let solution = a.select_columns(&columns).svd(true, true).solve(b, 1e-12).expect("both factors were asked for");
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{Luck, Stream};
 
-    /// The best over every set of free columns whose least squares are non-negative.
+    /// The smallest residual over every set of free columns whose least squares are non-negative.
     fn brute_force(a: &DMatrix<f64>, b: &DVector<f64>) -> f64 {
         let all = 1u32 << a.ncols();
         let sets = (0..all).map(|set| (0..a.ncols()).map(|j| set >> j & 1 == 1).collect::<Vec<_>>());

@@ -1,5 +1,6 @@
-//! The side file of a measuring: the setup, then the visits, each written as it ends. A file of frames with bodies in JSON: what
-//! Ctrl-C or a kill leaves behind is whole but for its last frame, and what is damaged is measured again.
+//! The side file of an unfinished measurement: a file of frames with JSON bodies. The first frame is the setup; each
+//! visit is appended when it ends. After Ctrl-C or a kill at most the last frame is incomplete. Damaged visits are
+//! measured again.
 
 use crate::measure::{Stop, Visit};
 use crate::setup::Setup;
@@ -10,45 +11,45 @@ use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { name: b"FTKMEAS", version: b'1' };
 
-/// A side file that visits are appended to.
+/// A side file to which visits are appended.
 #[derive(Debug)]
 pub struct Partial {
     file: Writer<File>,
     path: PathBuf,
 }
 
-/// What a side file holds.
+/// What [`Partial::open`] read from a side file.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// The visits.
+    /// The visits that can be used.
     pub visits: Vec<Visit>,
-    /// Why what followed them is dropped and measured again, where that is not what a kill leaves behind.
+    /// Why later visits were dropped and will be measured again; `None` if the file only ends early, as after a kill.
     pub dropped: Option<String>,
 }
 
-/// A side file that cannot be used.
+/// Why a side file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PartialError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// It is of another measuring.
+    /// The file belongs to another measurement.
     #[error("{} holds another measuring: {}", path.display(), differences.join("; "))]
     Other {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What differs.
+        /// The settings that differ.
         differences: Vec<String>,
     },
-    /// What it is of cannot be read.
+    /// The file's head or setup cannot be read.
     #[error("{} cannot be gone on with: {why}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -56,15 +57,16 @@ pub enum PartialError {
 }
 
 impl Partial {
-    /// The side file of a profile that will be `out`.
+    /// The path of the side file for the profile `out`.
     pub fn path_for(out: &Path) -> PathBuf {
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(".measured.partial");
         out.with_file_name(name)
     }
 
-    /// Opens or begins the side file, and hands over the visits it holds. A file that ends before its setup does counts as new;
-    /// from a frame on that is damaged, or no visit of this setup, the rest is dropped and measured again.
+    /// Opens or begins the side file. Returns it with the visits that it holds. A file that ends within its setup
+    /// counts as new. From the first frame that is damaged, or is no visit of this setup, the rest is dropped and
+    /// measured again.
     ///
     /// # Errors
     /// See [`PartialError`].
@@ -90,7 +92,7 @@ impl Partial {
         };
         let was: Setup = serde_json::from_slice(&body)
             .map_err(|e| PartialError::Unreadable { path: path.to_owned(), why: format!("its setup: {e}") })?;
-        // Through the text, as the file's own numbers went: what is equal to the reader must be equal here.
+        // Read back from text, because rounding must be the same as for the numbers in the file.
         let now: Setup = serde_json::from_slice(&json(setup)).expect("a setup reads back");
         let differences = was.differences(&now);
         if !differences.is_empty() {
@@ -119,10 +121,10 @@ impl Partial {
         Ok((Partial { file: Writer::go_on(file, whole), path: path.to_owned() }, kept))
     }
 
-    /// Adds a visit.
+    /// Appends a visit.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk fails.
     pub fn keep(&mut self, visit: &Visit) -> Result<(), PartialError> {
         self.file.frame(&json(visit)).map_err(|cause| PartialError::Io { path: self.path.clone(), cause })
     }
@@ -132,7 +134,7 @@ fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain data always serialises")
 }
 
-/// The visit that a body says, if it is of this stop and has times.
+/// Parses a visit; `None` if it is of another stop or has no times.
 fn visit(body: &[u8], stop: &Stop) -> Option<Visit> {
     let visit: Visit = serde_json::from_slice(body).ok()?;
     let good = visit.stop == *stop && !visit.seconds.is_empty() && visit.seconds.iter().all(|&s| s > 0.0);
@@ -169,7 +171,8 @@ mod tests {
         assert_eq!(kept.visits, all[..6]);
     }
 
-    /// A flipped bit anywhere: refused in the setup, and from there on dropped and told of in a visit.
+    /// A flipped bit in the setup: the file is refused. In a visit: this visit and the later ones are dropped with a
+    /// reason.
     #[test]
     fn damage_is_never_gone_on_from() {
         let dir = tempfile::tempdir().unwrap();
@@ -204,7 +207,7 @@ mod tests {
         other.device.threads = 7;
         let error = Partial::open(&path, &other).unwrap_err().to_string();
         assert!(error.ends_with("device.threads: was 2, now 7"), "{error}");
-        // What never got a whole setup can be begun anew; what is something else is left alone.
+        // A file without a whole setup is begun anew; a file of another kind is not touched.
         let bytes = std::fs::read(&path).unwrap();
         for cut in [0, 5, 8, 30, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..cut]).unwrap();

@@ -1,5 +1,5 @@
-//! Costs fitted to passes that a server made, as it made them: ragged batches, many thousands, each of its own shape and at its own
-//! moment. Nothing is measured for its own sake here.
+//! Costs fitted to the passes of a running server: ragged batches, many thousands, each with its own shape. No pass is
+//! run only to be measured.
 
 use crate::assess::{INTERRUPTED, median};
 use crate::fit::{FitError, Sample};
@@ -10,34 +10,35 @@ use foretoken_sim::latency::MeasuredSpec;
 use foretoken_sim::{Coefficients, LatencyModel, PassShape};
 use std::collections::BTreeMap;
 
-/// Tokens up to which passes of different sizes are kept apart; above, sizes within [`ALIKE`] are one.
+/// Up to this many tokens, passes of different sizes are in different groups; above, sizes within a factor of [`ALIKE`]
+/// share one.
 const APART: u64 = 64;
-/// Sizes, and contexts, up to so many times another are taken together.
+/// Sizes and contexts within about this ratio share a group.
 const ALIKE: f64 = 1.15;
 
-/// A served pass.
+/// A pass of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedPass {
-    /// What it ran over, context counted once a request.
+    /// What the pass ran over, with context counted once a request.
     pub shape: PassShape,
-    /// Requests in it.
+    /// Number of requests in the pass.
     pub requests: u64,
-    /// Had it a piece of a prompt?
+    /// Whether the pass had a chunk of a prompt.
     pub prompts: bool,
-    /// How long it took, seconds.
+    /// Time of the pass, seconds.
     pub seconds: f64,
 }
 
-/// The passes of one model, those that are nearly alike together.
+/// The passes of one model, grouped by nearly equal shapes.
 #[derive(Clone, Debug, Default)]
 pub struct Served {
     alike: BTreeMap<Key, Vec<ServedPass>>,
 }
 
-/// What passes that are taken together share: (tokens, context, pairs) on scales of ratios, and whether there is a prompt.
+/// The key of a group: (tokens, context, pairs) on logarithmic scales, and whether there is a prompt.
 type Key = ([i64; 3], bool);
 
-/// Passes that are nearly alike, as one.
+/// The mean of a group of passes.
 struct Mean {
     shape: PassShape,
     prompts: bool,
@@ -48,7 +49,7 @@ struct Mean {
 }
 
 impl Served {
-    /// One more.
+    /// Adds a pass to its group.
     pub fn add(&mut self, pass: ServedPass) {
         let ratio = |x: u64| ((x + 1) as f64).log(ALIKE).round() as i64;
         let PassShape { batched, context, pairs } = pass.shape;
@@ -56,22 +57,22 @@ impl Served {
         self.alike.entry(([size, ratio(context), ratio(pairs)], pass.prompts)).or_default().push(pass);
     }
 
-    /// Another's passes, too.
+    /// Adds all passes of `other`.
     pub fn extend(&mut self, other: &Served) {
         other.alike.iter().for_each(|(key, passes)| self.alike.entry(*key).or_default().extend(passes));
     }
 
-    /// How many passes.
+    /// Number of passes.
     pub fn len(&self) -> usize {
         self.alike.values().map(Vec::len).sum()
     }
 
-    /// None at all?
+    /// Whether there is no pass.
     pub fn is_empty(&self) -> bool {
         self.alike.is_empty()
     }
 
-    /// The table: what a pass of any shape takes. `None` without a pass.
+    /// Fits the table: the time of a pass of any shape. `None` without a pass.
     pub fn table(&self) -> Option<MeasuredSpec> {
         let means = self.means();
         let passes: Vec<(PassShape, f64)> = means.iter().map(|m| (m.shape, m.seconds)).collect();
@@ -79,10 +80,10 @@ impl Served {
         (!passes.is_empty()).then(|| fit_counted(&passes, &counts))
     }
 
-    /// α, γ, δ of passes without prompts, for beliefs.
+    /// Fits α, γ, δ to the passes without prompts, for beliefs.
     ///
     /// # Errors
-    /// Too few of them, or such that the terms cannot be told apart.
+    /// There are too few passes, or they do not tell the terms apart.
     pub fn line(&self) -> Result<Coefficients, FitError> {
         let sample =
             |m: &Mean| Sample { context: m.shape.context as f64, batched: m.shape.batched as f64, seconds: m.seconds };
@@ -90,7 +91,7 @@ impl Served {
         fit_linear(&samples).map(|fit| fit.coefficients())
     }
 
-    /// The largest pass, by each of its measures.
+    /// The largest requests, tokens, context and pairs of all passes.
     pub fn range(&self) -> Range {
         let most = |of: fn(&ServedPass) -> u64| self.alike.values().flatten().map(of).max().unwrap_or(0);
         Range {
@@ -101,13 +102,14 @@ impl Served {
         }
     }
 
-    /// How far passes that are nearly alike are apart: the median spread, 0 where no two are.
+    /// The median spread of passes within a group; 0 if no group has two passes.
     pub fn noise_cv(&self) -> f64 {
         let spreads: Vec<f64> = self.means().iter().filter(|m| m.count > 1).map(|m| m.spread).collect();
         if spreads.is_empty() { 0.0 } else { median(spreads) }
     }
 
-    /// What this model says of these passes together, over what they took, less 1. `None` without a pass.
+    /// The relative error of a latency model on these passes: predicted total time / measured total time − 1. `None`
+    /// without a pass.
     pub fn error(&self, model: &dyn LatencyModel) -> Option<f64> {
         let all = || self.alike.values().flatten();
         let took: f64 = all().map(|p| p.seconds).sum();
@@ -121,7 +123,7 @@ impl Served {
 }
 
 impl Mean {
-    /// Without those that were interrupted, as profiles take it.
+    /// The mean without interrupted passes (see [`INTERRUPTED`]), as in profiles.
     fn of(passes: &[ServedPass]) -> Mean {
         let middle = median(passes.iter().map(|p| p.seconds).collect());
         let kept: Vec<&ServedPass> = passes.iter().filter(|p| p.seconds <= INTERRUPTED * middle).collect();
@@ -142,12 +144,12 @@ mod tests {
     use super::*;
     use foretoken_sim::{Luck, Stream};
 
-    /// A line in tokens and context, and a prompt's pairs beside it.
+    /// A time that is linear in tokens, context and pairs, seconds.
     fn truth(p: &PassShape) -> f64 {
         1e-4 + 2e-5 * p.batched as f64 + 1e-7 * p.context as f64 + 1e-9 * p.pairs as f64
     }
 
-    /// Ragged passes of up to 8 requests, every tenth with a prompt; `spoiled`: some were interrupted.
+    /// `n` ragged passes of up to 8 requests, every tenth with a prompt. With `spoiled`, some were interrupted.
     fn served(seed: u64, n: u64, spoiled: bool) -> Served {
         let luck = Luck::new(seed, Stream::Profile, 0);
         let mut served = Served::default();
@@ -187,7 +189,7 @@ mod tests {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);
-        // The smallest part that can be fitted, and none.
+        // One pass is enough for a table but not for a line; no pass is enough for neither.
         assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
         let none = Served::default();
         assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);

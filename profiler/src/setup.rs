@@ -1,5 +1,5 @@
-//! The configuration of a profiling run: determines the visits, detects a changed setup when a run is resumed, and turns finished
-//! visits into a profile.
+//! The settings of a profiling run. They determine the visits, show when a resumed run has other settings, and turn
+//! finished visits into a profile.
 
 use crate::assess::{assess, context_reads, failures};
 use crate::busy::Busy;
@@ -11,7 +11,7 @@ use foretoken_sim::ContextReads;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A measuring. Two with the same setup make the same visits in the same order.
+/// The settings of a measurement. The same settings give the same visits in the same order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -23,25 +23,25 @@ pub struct Setup {
     pub target: ModelInfo,
     /// The draft.
     pub draft: ModelInfo,
-    /// Shapes of the target there is room for.
+    /// Largest shapes that fit the target.
     pub target_room: Room,
-    /// Shapes of the draft there is room for.
+    /// Largest shapes that fit the draft.
     pub draft_room: Room,
-    /// How close the shapes lie.
+    /// How many shapes the grid has.
     pub density: Density,
-    /// Time for all visits, seconds; shapes that take long may exceed it.
+    /// Time for all visits, seconds; long shapes may exceed it.
     pub budget_s: f64,
-    /// Decides the order of shapes and when each is held out.
+    /// Seed for the order of shapes and for the fold of each shape.
     pub seed: u64,
 }
 
-/// Change of the anchors above which a machine is not steady.
+/// Relative change of an anchor above which a machine is not steady.
 pub const STEADY: f64 = 0.05;
-/// Spread of a shape's passes above which it is wide.
+/// Spread of equal passes above which a warning is given.
 const WIDE_SPREAD: f64 = 0.10;
-/// Share of the CPU time of others above which they disturb.
+/// Share of CPU time used by other processes above which a warning is given.
 const DISTURBED: f64 = 0.10;
-/// Share of stolen CPU time above which it disturbs.
+/// Share of stolen CPU time above which a warning is given.
 const STOLEN: f64 = 0.02;
 
 impl Setup {
@@ -51,14 +51,14 @@ impl Setup {
         schedule(&shapes(Role::Target, &self.target_room), &shapes(Role::Draft, &self.draft_room), self.seed)
     }
 
-    /// What each visit may take.
+    /// The time that each visit may take.
     pub fn effort(&self) -> Effort {
         Effort::within(Duration::from_secs_f64(self.budget_s.max(0.0)), self.stops().len())
     }
 
-    /// What differs from another setup, in words: `target.name: was "a", now "b"`. Empty when they are the same.
+    /// The differences to other settings, as texts like `target.name: was "a", now "b"`. Empty if they are equal.
     pub fn differences(&self, now: &Setup) -> Vec<String> {
-        // How fast the device is at the moment is no part of what is measured.
+        // The device's current speed is not a setting.
         let alike = |setup: &Setup| DeviceInfo { speed: None, ..setup.device.clone() };
         let of = |setup: &Setup| {
             let setup = Setup { device: alike(setup), ..setup.clone() };
@@ -69,10 +69,11 @@ impl Setup {
         out
     }
 
-    /// The profile of finished visits. `busy` is what else the machine did, `measured_at` the end of the measuring.
+    /// Makes the profile from finished visits. `busy` is the CPU time that others used, `measured_at` the end of the
+    /// measurement.
     ///
     /// # Errors
-    /// Too few shapes, or such that the terms cannot be told apart.
+    /// There are too few shapes, or they do not tell the terms apart.
     pub fn profile(
         &self,
         visits: &[Visit],

@@ -1,16 +1,16 @@
-//! The shapes of passes that a profile times, and the grid of them.
+//! The shapes of passes that a profile times, and the grid of all shapes.
 
 use foretoken_sim::{ContextReads, PassShape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Which of the two models.
+/// One of the two models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// The one whose tokens are emitted.
+    /// The model whose tokens are emitted.
     Target,
-    /// The one that guesses them.
+    /// The model that drafts tokens.
     Draft,
 }
 
@@ -18,7 +18,7 @@ impl Role {
     /// Both, the target first.
     pub const BOTH: [Role; 2] = [Role::Target, Role::Draft];
 
-    /// Not this one.
+    /// The other model.
     pub fn other(self) -> Role {
         match self {
             Role::Target => Role::Draft,
@@ -26,7 +26,7 @@ impl Role {
         }
     }
 
-    /// Its name in files and messages.
+    /// The name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Role::Target => "target",
@@ -35,53 +35,53 @@ impl Role {
     }
 }
 
-/// What the new tokens of a pass are for; it decides which of them get logits.
+/// What the new tokens of a pass are for. This decides which tokens get logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// One new token a request.
     Decode,
-    /// Several new tokens a request, all with logits: drafted ones to verify, or a gap to catch up on.
+    /// Several new tokens a request, all with logits: drafts to verify, or a draft gap to catch up on.
     Verify,
     /// A chunk of a prompt a request, logits for its last token.
     Prefill,
 }
 
-/// A pass over requests that are alike.
+/// A pass over requests with equal lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
-    /// What its new tokens are for.
+    /// What the new tokens are for.
     pub kind: Kind,
-    /// Requests.
+    /// Number of requests.
     pub requests: u32,
-    /// New tokens of each.
+    /// New tokens of each request.
     pub new: u32,
-    /// Tokens of each whose KV is there before the pass.
+    /// Tokens of each request whose KV exists before the pass.
     pub context: u32,
 }
 
-/// Batched tokens up to which a pass counts as decode or verify: what α, γ, δ must be good for.
+/// Up to this many batched tokens a pass counts as decode or verify. α, γ, δ must be good there.
 pub const SERVING_TOKENS: u64 = 64;
 
-/// Where a shape lies: errors are told by region.
+/// The region of a shape. Errors are reported by region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Region {
-    /// One token a request, at most [`SERVING_TOKENS`].
+    /// One token a request, at most [`SERVING_TOKENS`] together.
     Decode,
     /// Several tokens a request, at most [`SERVING_TOKENS`] together.
     Verify,
-    /// Decodes and verifications above that.
+    /// Decode and verify passes with more than [`SERVING_TOKENS`].
     Wide,
-    /// Prompts.
+    /// Prefill: chunks of prompts.
     Prefill,
 }
 
 impl Region {
-    /// All of them.
+    /// All regions.
     pub const ALL: [Region; 4] = [Region::Decode, Region::Verify, Region::Wide, Region::Prefill];
 
-    /// Its name in files and messages.
+    /// The name in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Region::Decode => "decode",
@@ -103,7 +103,7 @@ impl Shape {
         u64::from(self.requests) * u64::from(self.context + self.new)
     }
 
-    /// Where it lies.
+    /// The region of the shape.
     pub fn region(&self) -> Region {
         match self.kind {
             Kind::Prefill => Region::Prefill,
@@ -113,8 +113,8 @@ impl Shape {
         }
     }
 
-    /// What a latency model sees of it, as the engine counts (`foretoken_sim::shape`): a chunk's context is read once
-    /// in any case.
+    /// The pass as a latency model sees it, counted as the engine counts (`foretoken_sim::shape`). A chunk reads its
+    /// context once in any case.
     pub fn pass(&self, reads: ContextReads) -> PassShape {
         let (r, n, c) = (u64::from(self.requests), u64::from(self.new), u64::from(self.context));
         let context = match (reads, self.kind) {
@@ -125,39 +125,39 @@ impl Shape {
     }
 }
 
-/// What shapes there is room for.
+/// Limits on the shapes that can be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Room {
-    /// Positions the model was made for, tokens of a request.
+    /// Longest context that the model was made for, tokens of a request.
     pub max_positions: u32,
     /// KV of all requests together, tokens.
     pub kv_tokens: u64,
-    /// New tokens of a pass.
+    /// Most new tokens of a pass.
     pub max_batched: u32,
-    /// Requests of a pass.
+    /// Most requests of a pass.
     pub max_requests: u32,
-    /// Sizes at which the device has captured graphs: passes are padded to them, so that each border is a step.
+    /// Sizes for which the device has captured graphs. Passes are padded to the next size, so time jumps at each one.
     pub graph_sizes: Vec<u32>,
 }
 
-/// How close the shapes lie.
+/// How many shapes the grid has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Density {
-    /// For a look: a quarter of the shapes.
+    /// For a quick look: a quarter of the shapes.
     Quick,
-    /// For use.
+    /// For real use: all shapes.
     Full,
 }
 
-/// The grid of one model: requests × new tokens × context, each rising by factors, within the room; around the borders of
-/// captured graphs; and chunks of prompts. In rising order, each shape once.
+/// The grid of one model: requests × new tokens × context, each growing by factors, within the limits of `room`; both
+/// sides of each captured graph size; and chunks of prompts. Sorted, each shape once.
 pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     let full = density == Density::Full;
     let requests: &[u32] = if full { &[1, 2, 4, 8, 16, 32, 64, 128, 256] } else { &[1, 4, 16, 64, 256] };
     let requests: BTreeSet<u32> = requests.iter().copied().chain([room.max_requests]).collect();
-    // What a target verifies, and the gap of at most two tokens that a draft catches up on.
+    // What a target verifies, or the gap of at most two tokens that a draft catches up on.
     let new: &[u32] = match (role, full) {
         (Role::Target, true) => &[1, 2, 3, 4, 5, 7, 9],
         (Role::Target, false) => &[1, 3, 6],
@@ -166,7 +166,7 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     };
     let mut contexts = contexts(room);
     if !full && contexts.len() > 3 {
-        // The ends, and every other one between.
+        // Keep both ends and every other context between.
         let last = contexts[contexts.len() - 1];
         contexts = contexts.into_iter().step_by(2).chain([last]).collect::<BTreeSet<_>>().into_iter().collect();
     }
@@ -185,14 +185,14 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     for r in requests {
         for &n in new {
             for (i, &c) in contexts.iter().enumerate() {
-                // The more requests, the less there is to learn from one more length: every other context of verify passes.
+                // With many requests more context lengths teach less: verify passes use every other context.
                 if n == 1 || r <= 2 || !full || (i + r.ilog2() as usize + n as usize).is_multiple_of(2) {
                     add(kind(n), r, n, c);
                 }
             }
         }
     }
-    // Both sides of each border.
+    // Both sides of each captured graph size.
     for &size in &room.graph_sizes {
         for r in [size, size + 1] {
             add(Kind::Decode, r, 1, contexts[0]);
@@ -209,14 +209,14 @@ pub fn grid(role: Role, room: &Room, density: Density) -> Vec<Shape> {
     shapes.into_iter().collect()
 }
 
-/// Contexts from 16 tokens on (fewer where there is room for no more), each 4 times the one before, and the longest that leaves
-/// room for what is verified.
+/// Context lengths from 16 tokens (fewer if `room` has less), each 4 times the one before. The last is the longest that
+/// leaves room for the tokens to verify.
 fn contexts(room: &Room) -> Vec<u32> {
     let longest = room.max_positions.min(u32::try_from(room.kv_tokens).unwrap_or(u32::MAX)).saturating_sub(16).max(1);
     let first = 16.min(longest / 2).max(1);
     let mut all: Vec<u32> =
         std::iter::successors(Some(first), |c| c.checked_mul(4)).take_while(|&c| c < longest).collect();
-    // Two contexts that nearly coincide tell less than they cost.
+    // Two nearly equal contexts teach less than they cost.
     if all.last().is_none_or(|&last| u64::from(last) * 3 / 2 < u64::from(longest)) {
         all.push(longest);
     }
@@ -254,7 +254,7 @@ mod tests {
                 }
                 for region in Region::ALL {
                     let n = shapes.iter().filter(|s| s.region() == region).count();
-                    // A draft has few passes so wide.
+                    // The grid of a draft has few wide passes.
                     let few = region == Region::Wide && role == Role::Draft;
                     assert!(n >= 2 || few, "{role:?} {density:?} {region:?}: {n} of {}", shapes.len());
                 }

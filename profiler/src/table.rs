@@ -1,30 +1,32 @@
-//! The measured table: piecewise linear in batched tokens, query-key pairs and context, by non-negative least squares.
+//! The measured table: piecewise linear in batched tokens, query-key pairs and context, fitted by non-negative least
+//! squares.
 //!
-//! A rising line through given sizes is a sum of ramps, each flat, rising by up to 1, flat again; with coefficients of at
-//! least 0 the line never falls. So the whole table is one least-squares problem with the linear fit's weights.
+//! A rising line through given sizes is a sum of ramps. Each ramp is flat, rises by up to 1, and is flat again; with
+//! coefficients of at least 0 the line never falls. So the whole table is one least-squares problem with the linear
+//! fit's weights.
 
 use crate::nnls::nnls;
 use foretoken_sim::PassShape;
 use foretoken_sim::latency::MeasuredSpec;
 use nalgebra::{DMatrix, DVector};
 
-/// Sizes up to which each measured number of tokens has a point of its own.
+/// Up to this size each measured number of tokens has a point of its own.
 const DENSE: u64 = 16;
-/// Above that, the least ratio of two neighbouring points.
+/// Above [`DENSE`], the smallest ratio of two neighbouring points.
 const APART: f64 = 1.15;
-/// Query-key pairs at which attention's line may bend.
+/// Query-key pairs at which the line of attention may bend.
 const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
-/// Tokens of context at which its line may bend: where the KV of a batch outgrows one cache, and then the next.
+/// Tokens of context at which the line may bend: where the KV of a batch outgrows one cache level, then the next.
 const CONTEXT: Bends = Bends { first: 1 << 8, factor: 4 };
 
-/// Where a line from 0 on may bend: at `first`, and at each point so many times the one before.
+/// Where a line that starts at 0 may bend: at `first`, and at each point `factor` times the one before.
 struct Bends {
     first: u64,
     factor: u64,
 }
 
 impl Bends {
-    /// From 0 to the largest size, with bends that are not too close to it; no points where it is 0.
+    /// The points from 0 to `largest`; bends above half of `largest` are left out. No points if `largest` is 0.
     fn up_to(&self, largest: u64) -> Vec<u64> {
         if largest == 0 {
             return Vec::new();
@@ -35,8 +37,8 @@ impl Bends {
     }
 }
 
-/// Fits a table to passes and their seconds. `borders` are sizes that keep a point of their own and one behind it: where passes
-/// are padded to captured graphs, time jumps there.
+/// Fits a table to passes and their seconds. `borders` are captured graph sizes, to which passes are padded: time jumps
+/// there, so each keeps a point of its own and one behind it.
 ///
 /// # Panics
 /// If there is no pass.
@@ -44,7 +46,8 @@ pub fn fit_table(passes: &[(PassShape, f64)], borders: &[u32]) -> MeasuredSpec {
     fit(passes, borders, nnls)
 }
 
-/// The same of passes that stand for so many each: a relative error counts as often as it was made.
+/// [`fit_table`] without borders and with weights: pass `i` is the mean of `counts[i]` passes, and its relative error
+/// counts `counts[i]` times.
 pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> MeasuredSpec {
     fit(passes, &[], |a, b| {
         let weights = DVector::from_iterator(counts.len(), counts.iter().map(|&n| (n as f64).sqrt()));
@@ -53,7 +56,7 @@ pub(crate) fn fit_counted(passes: &[(PassShape, f64)], counts: &[u64]) -> Measur
         if a.nrows() <= a.ncols() {
             return nnls(&a, &b);
         }
-        // Thousands of equations for some dozen numbers: their triangle has the same solution.
+        // Thousands of equations for some dozen unknowns: the triangle of their QR factorisation has the same solution.
         let mut b = b;
         let qr = a.qr();
         qr.q_tr_mul(&mut b);
@@ -71,7 +74,7 @@ fn fit(
     let most = |of: fn(&PassShape) -> u64| passes.iter().map(|(pass, _)| of(pass)).max().unwrap_or(0);
     let (pairs, context) = (PAIRS.up_to(most(|p| p.pairs)), CONTEXT.up_to(most(|p| p.context)));
     let ramps = |points: &[u64]| points.len().saturating_sub(1);
-    // A constant, then the ramps of each.
+    // The columns: a constant, then the ramps of batched tokens, pairs and context.
     let (tokens, attention) = (1 + ramps(&batched), 1 + ramps(&batched) + ramps(&pairs));
     let a = DMatrix::from_fn(passes.len(), attention + ramps(&context), |i, j| {
         let (pass, seconds) = &passes[i];
@@ -92,7 +95,7 @@ fn fit(
     }
 }
 
-/// The line through these points that starts at the first and rises by so much to each next one.
+/// The line through `points` that starts at height `start` and rises by `rises[i]` from point i to the next.
 fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
     let heights = std::iter::once(0.0).chain(rises.iter().copied());
     let mut at = start;
@@ -106,7 +109,8 @@ fn line(points: &[u64], start: f64, rises: &[f64]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// How far `value` is from point `at` to the next one: 0 before, 1 behind; the last ramp goes on, the first one goes on below.
+/// How far `value` is from point `at` to the next one: 0 before, 1 behind. The first ramp continues below 0, the last
+/// above 1.
 fn ramp(points: &[u64], at: usize, value: u64) -> f64 {
     let (from, to) = (points[at] as f64, points[at + 1] as f64);
     let share = (value as f64 - from) / (to - from);
@@ -119,7 +123,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
     let mut sizes: Vec<u64> = passes.iter().map(|p| p.0.batched).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Does time jump between a size and the next one?
+    // Whether time jumps between a size and the next one.
     let jumps = |i: usize| borders.iter().any(|&b| (sizes[i]..sizes[i + 1]).contains(&u64::from(b)));
     let last = sizes.len() - 1;
     let mut points: Vec<u64> = Vec::new();
@@ -131,7 +135,7 @@ fn batched_points(passes: &[(PassShape, f64)], borders: &[u32]) -> Vec<u64> {
             points.push(size);
             pinned = at_jump || points.len() == 1;
         } else if i == last {
-            // The end of the range has a point in any case.
+            // The last point of the range is always the largest size.
             *points.last_mut().expect("the first size is a point") = size;
         }
     }
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
     use foretoken_sim::LatencyModel;
 
-    /// Padded to 8 tokens up to 32, and attention that costs twice as much a pair above 40,000 of them.
+    /// Batched tokens are padded to 8 up to 32, and a pair costs twice as much above 32,768 pairs.
     fn truth(p: &PassShape) -> f64 {
         let pairs = p.pairs as f64;
         1e-3 * (p.batched.min(32).next_multiple_of(8)) as f64 + 1e-8 * (pairs + (pairs - 32_768.0).max(0.0)) + 2e-3
@@ -164,12 +168,12 @@ mod tests {
             let error = model.pass(p).as_s() / seconds - 1.0;
             assert!(error.abs() < 0.01, "{p:?}: {error}");
         }
-        // Between measured sizes too: 20 tokens are padded to 24.
+        // Sizes that were not measured: 20 tokens are padded to 24.
         let between = PassShape { batched: 20, context: 0, pairs: 0 };
         assert!((model.pass(between).as_s() / truth(&between) - 1.0).abs() < 0.01);
     }
 
-    /// A token of context costs three times as much beyond what a cache holds, whatever the batch.
+    /// A token of context costs three times as much above 4,096 tokens, the size of a cache, for any batch.
     #[test]
     fn context_may_cost_more_once_there_is_much_of_it() {
         let truth = |p: &PassShape| {

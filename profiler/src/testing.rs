@@ -1,4 +1,4 @@
-//! Machines whose costs are known, for tests.
+//! Machines with known costs, for tests.
 
 use crate::assess::Timed;
 use crate::measure::Visit;
@@ -7,12 +7,12 @@ use crate::setup::Setup;
 use crate::shapes::{Density, Role, Room, Shape, grid};
 use foretoken_sim::{ContextReads, Luck, Stream};
 
-/// Room for a small model.
+/// Limits for a small model.
 pub fn room() -> Room {
     Room { max_positions: 512, kv_tokens: 16 * 512, max_batched: 512, max_requests: 32, graph_sizes: vec![] }
 }
 
-/// Seconds of a pass on a machine without surprises.
+/// Seconds of a pass on a machine with linear costs.
 pub fn line(shape: &Shape) -> f64 {
     let p = shape.pass(ContextReads::Once);
     1e-7 * p.context as f64 + 50e-6 * p.batched as f64 + 1e-3
@@ -24,8 +24,8 @@ pub fn steps(shape: &Shape) -> f64 {
     1e-8 * p.context as f64 + 1e-3 * p.batched.next_power_of_two() as f64
 }
 
-/// Every shape of the grid in two visits of five passes each, with noise: log-normal-like of this relative size, and one sample
-/// in fifty ten times too long.
+/// Every shape of the grid in two visits of five passes each. Times have relative noise of up to `noise` in both
+/// directions, and one sample in fifty is ten times too long.
 pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     let luck = Luck::new(9, Stream::Noise, role as u64);
     let shapes = grid(role, &room(), Density::Full);
@@ -40,7 +40,7 @@ pub fn timed(role: Role, cost: fn(&Shape) -> f64, noise: f64) -> Vec<Timed> {
     shapes.into_iter().enumerate().map(|(i, shape)| time(i, shape)).collect()
 }
 
-/// A model.
+/// A model with this name.
 pub fn model(name: &str) -> ModelInfo {
     ModelInfo {
         name: name.into(),
@@ -52,13 +52,13 @@ pub fn model(name: &str) -> ModelInfo {
     }
 }
 
-/// The profile of such a machine.
+/// The profile of a machine with these costs and this noise.
 pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     let wall = std::time::Duration::from_millis(1500);
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All visits of a measuring on such a machine.
+/// All visits of a measurement of a machine with these costs and this noise.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {
@@ -69,7 +69,7 @@ pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     setup().stops().into_iter().enumerate().map(visit).collect()
 }
 
-/// A measuring of it.
+/// The settings of a measurement on a test machine.
 pub fn setup() -> Setup {
     Setup {
         foretoken: "0.0.0".into(),

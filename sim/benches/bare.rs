@@ -1,7 +1,8 @@
-//! How much the engine costs beside the least that could be done: `cargo bench -p foretoken-sim --bench bare`.
+//! Compares the engine with a minimal simulation loop: `cargo bench -p foretoken-sim --bench bare`.
 //!
-//! The bare loop serves the same arrivals with the same luck and the same step times, and nothing else: no KV blocks, no policy, no
-//! records but when the last request ended. Both run in turns, so that they see the same machine; the ratio is that of the medians.
+//! The bare loop serves the same arrivals with the same random draws and the same step times. It has no KV blocks, no
+//! policy, and no records but the end of the last request. Engine and loop run in turns, so that both see the same
+//! state of the machine. The ratio is between medians.
 
 #![allow(missing_docs)]
 
@@ -17,22 +18,23 @@ use yardstick::*;
 
 const TURNS: usize = 15;
 
-/// A request that decodes.
+/// A running request that decodes.
 struct Decoding {
-    /// Output tokens so far, and those still to come.
+    /// Output tokens so far, and output tokens that are left.
     emitted: u32,
     left: u32,
-    /// What the draft gets right; empty without one.
+    /// Which drafts are right; empty without drafts.
     truth: TruthRow,
 }
 
-/// Serves the yardstick's requests; gives when the last one ended. `k` drafts a request; `skip` runs stretches on sums.
+/// Serves the yardstick's requests and returns the end of the last one. `k` is the draft length; `skip` runs stretches
+/// on sums.
 fn bare(y: &Yardstick, k: u32, skip: bool) -> Time {
     let (w, target, coin) = (y.workload(), target(), y.coin());
     let (mut now, mut next, mut context) = (Time::ZERO, 0, 0u64);
     let mut running: Vec<Decoding> = Vec::new();
     let mut spare: Vec<TruthRow> = Vec::new();
-    // The prompt at the head of the queue: who, and what is left of it.
+    // The prompt at the head of the queue: its request and its tokens that are left.
     let mut prompt = (0, w.prompt_len[0]);
     loop {
         while next < w.len() && w.arrival[next] <= now {
@@ -111,7 +113,7 @@ fn main() {
         let run = y.run(k, skip);
         let end = run.records.finish.iter().max().copied().unwrap_or_default();
         let ours = bare(y, k, skip);
-        // The same world: what it leaves out takes no time.
+        // Both simulate the same world, so both must end at nearly the same time.
         let off = (ours.as_s() / end.as_s() - 1.0).abs();
         assert!(off < 1e-3, "{name}: the bare loop ends at {} s, the engine at {} s", ours.as_s(), end.as_s());
         let (mut engine, mut least) = (Vec::new(), Vec::new());

@@ -1,8 +1,10 @@
-//! The yardsticks of the engine core: `cargo bench -p foretoken-sim --bench engine`.
+//! Speed of the engine core: `cargo bench -p foretoken-sim --bench engine`.
 //!
-//! 10,000 requests, 512 in / 256 out, Poisson arrivals; T = 0.3 µs·context + 55 µs·batched + 11 ms. Autoregressive at
-//! 4/s (2.55 M request-steps), stepping and skipping; fixed-4 at acceptance 0.8 and 12/s (0.76 M); "full" under all rules of vLLM 0.33. Request-steps a second at
-//! constant batch sizes. And a trace of BurstGPT's size and mean lengths (1.43 M requests, 374 in / 122 out, 0.27/s).
+//! The yardstick has 10,000 requests, 512 in / 256 out, Poisson arrivals; T = 0.3 µs·context + 55 µs·batched + 11 ms.
+//! It runs autoregressive at 4/s (2.55 M request-steps), stepping and skipping, and fixed-4 at acceptance 0.8 and 12/s
+//! (0.76 M); "full" runs under all rules of vLLM 0.33.
+//! Two more groups: request-steps a second at constant batch sizes, and a trace of BurstGPT's size and mean lengths
+//! (1.43 M requests, 374 in / 122 out, 0.27/s).
 
 #![allow(missing_docs)]
 

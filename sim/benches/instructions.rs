@@ -1,8 +1,8 @@
-//! Instruction counts of the engine core, gated: `cargo bench -p foretoken-sim --bench instructions` (needs valgrind and
-//! `cargo install gungraun-runner`; x86-64 only).
+//! Instruction counts of the engine core with limits: `cargo bench -p foretoken-sim --bench instructions` (needs
+//! valgrind and `cargo install gungraun-runner`; x86-64 only).
 //!
-//! Times on shared machines move by 40 %, instruction counts by nothing. Each yardstick fails when it takes more than 5 %
-//! over the count committed here; when a change makes the engine cheaper, lower the number.
+//! Times on shared machines vary by 40 %, instruction counts do not. A yardstick fails when it takes over 5 % more than
+//! the count committed here. When a change makes the engine cheaper, lower the number.
 
 #![allow(missing_docs)]
 
@@ -17,15 +17,15 @@ use std::sync::atomic::AtomicBool;
 mod yardstick;
 use yardstick::*;
 
-/// Committed counts (rustc 1.95, baseline x86-64), instructions a whole run.
+/// Committed counts (rustc 1.95, baseline x86-64): instructions of a whole run.
 const STEPPING: u64 = 276_400_000;
 const SKIPPING: u64 = 77_800_000;
 const FIXED_4: u64 = 258_300_000;
-/// The same under all rules of vLLM 0.33, asynchronous.
+/// The same under all rules of vLLM 0.33 with async scheduling.
 const FULL_STEPPING: u64 = 687_700_000;
 const FULL_FIXED_4: u64 = 705_700_000;
 
-/// At most 5 % over the committed count.
+/// Fails a benchmark at over 5 % more than the committed count.
 fn gate(committed: u64) -> LibraryBenchmarkConfig {
     let mut callgrind = Callgrind::default();
     callgrind.hard_limits([(EventKind::Ir, committed + committed / 20)]);

@@ -1,6 +1,6 @@
-//! What truth costs: laying down the bits of a request, and drawing a confidence.
+//! Time to draw the truth of a request and to draw a confidence.
 //!
-//! `fill` reports time for 4,096 positions; `confidence` for one draw.
+//! `fill` reports the time for 4,096 positions; `confidence` the time for one draw.
 
 #![allow(missing_docs)]
 

@@ -1,23 +1,23 @@
-//! A policy around another one: to delay, watch or write down what it does.
+//! A wrapper around a policy, which delays, watches or records what the policy does.
 
 use crate::drafts::{Drafts, Wants};
 use crate::policy::{BatchView, Continue, DraftLimits, DraftPlan, Explanation, SpecPolicy, StepOutcome};
 use crate::workload::RequestId;
 
-/// What is a [`SpecPolicy`] by passing everything on to another, but for what is done here beside or instead of it.
+/// A [`SpecPolicy`] that passes every call to another policy, and may do something of its own in some hooks.
 pub trait Around: Send {
-    /// The policy within.
+    /// The wrapped policy.
     fn inner(&self) -> &dyn SpecPolicy;
 
-    /// The policy within.
+    /// The wrapped policy, mutable.
     fn inner_mut(&mut self) -> &mut dyn SpecPolicy;
 
-    /// [`SpecPolicy::propose`].
+    /// Called for [`SpecPolicy::propose`].
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         self.inner_mut().propose(batch, plan);
     }
 
-    /// [`SpecPolicy::observe`].
+    /// Called for [`SpecPolicy::observe`].
     fn around_observe(&mut self, outcome: &StepOutcome) {
         self.inner_mut().observe(outcome);
     }
@@ -71,7 +71,7 @@ impl<T: Around> SpecPolicy for T {
 
 #[cfg(test)]
 mod tests {
-    /// A hook that the trait has and a wrapper forgets would silently be the default.
+    /// If the wrapper forgot a hook of the trait, the hook's default would run silently.
     #[test]
     fn every_hook_of_a_policy_is_passed_on() {
         let hooks = |source: &'static str, from: &str| -> Vec<&'static str> {

@@ -1,4 +1,4 @@
-//! An executor around another one: to watch what it does, or to have it fail.
+//! A wrapper around an executor, which watches what the executor does or makes it fail.
 
 use crate::drafts::Drafts;
 use crate::executor::{DraftPass, Executor, Moment, RequestTruth, StepPlan};
@@ -6,58 +6,58 @@ use crate::latency::PassShape;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// What is an [`Executor`] by passing everything on to another, but for what is done here beside or instead of it.
+/// An [`Executor`] that passes every call to another executor, and may do something of its own in some hooks.
 pub trait AroundExecutor {
-    /// The executor within.
+    /// The type of the wrapped executor.
     type Inner: Executor;
 
-    /// What can go wrong in a pass.
+    /// The error of a pass.
     type Error: From<<Self::Inner as Executor>::Error>;
 
-    /// The executor within.
+    /// The wrapped executor.
     fn inner(&self) -> &Self::Inner;
 
-    /// The executor within.
+    /// The wrapped executor, mutable.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
-    /// [`Executor::begin_iteration`].
+    /// Called for [`Executor::begin_iteration`].
     fn around_begin_iteration(&mut self) {
         self.inner_mut().begin_iteration();
     }
 
-    /// [`Executor::wait_until`].
+    /// Called for [`Executor::wait_until`].
     fn around_wait_until(&mut self, at: Time) {
         self.inner_mut().wait_until(at);
     }
 
-    /// [`Executor::cap_draft_limits`].
+    /// Called for [`Executor::cap_draft_limits`].
     fn around_cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         self.inner_mut().cap_draft_limits(ids, emitted, limit);
     }
 
-    /// [`Executor::charge_decision`].
+    /// Called for [`Executor::charge_decision`].
     fn around_charge_decision(&mut self, moment: Moment) {
         self.inner_mut().charge_decision(moment);
     }
 
-    /// [`Executor::draft`].
+    /// Called for [`Executor::draft`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Executor::draft`].
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error> {
         Ok(self.inner_mut().draft(step, pass, out)?)
     }
 
-    /// [`Executor::verify`].
+    /// Called for [`Executor::verify`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Executor::verify`].
     fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
         Ok(self.inner_mut().verify(step, drafts, accepted)?)
     }
 }
 
-/// Steps are never skipped: whoever looks wants to see them.
+/// Steps are never skipped, because a wrapper must see every step.
 impl<T: AroundExecutor> Executor for T {
     type Error = <T as AroundExecutor>::Error;
     const SKIPS: bool = false;

@@ -1,14 +1,15 @@
-//! What a user may set about the engine: vLLM's names, vLLM's defaults where it has one.
+//! The settings of the engine. Names and defaults are vLLM's where vLLM has the setting.
 
 use serde::{Deserialize, Serialize};
 
-/// First and last batch size of a range, and the draft tokens a request there.
+/// (first, last, k): k draft tokens a request for batch sizes from first to last.
 pub type BatchRange = (i64, i64, i64);
 
 /// The release of vLLM whose scheduler is replicated. It sets every rule at once; single keys override it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum Version {
-    /// vLLM's v0 engine as of 0.6.3, on which the papers ran: a step is a prefill step or a decode step (docs/model.md 14).
+    /// vLLM's v0 engine as of 0.6.3, which the papers used: a step is either a prefill step or a decode step
+    /// (docs/model.md 14).
     #[serde(rename = "vllm-v0")]
     V0,
     /// vLLM 0.32.
@@ -21,7 +22,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As it is written in files.
+    /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Version::V0 => "vllm-v0",
@@ -31,7 +32,7 @@ impl Version {
     }
 }
 
-/// Where drafts come from, as far as the scheduler must know (vLLM's `method`).
+/// How drafts are made, as far as the scheduler must know (vLLM's `method`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftMethod {
@@ -48,19 +49,19 @@ pub enum DraftMethod {
     Dflash,
     /// A semi-autoregressive drafter.
     Dspark,
-    /// One that fills in a block that starts with a mask (`sample_from_anchor` false).
+    /// A `Dspark` drafter that fills in a block that starts with a mask (`sample_from_anchor` false).
     DsparkFillIn,
-    /// Lookups of the last tokens in the text so far.
+    /// Prompt lookup: the last tokens are looked up in the text so far.
     Ngram,
-    /// Lookups in suffix trees.
+    /// Lookups of the last tokens in suffix trees.
     Suffix,
 }
 
-/// Which model runner executes.
+/// vLLM's model runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runner {
-    /// The first one: CPUs, suffix, parallel drafting.
+    /// The first runner: for CPUs, suffix decoding and parallel drafting.
     V1,
     /// The default of 0.33.
     V2,
@@ -70,64 +71,64 @@ pub enum Runner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftAt {
-    /// At the end of a step, for the next one to verify: vLLM 0.32 and 0.33.
+    /// At the end of a step, for the next step to verify: vLLM 0.32 and 0.33.
     StepEnd,
-    /// At the start of the step that verifies them: the papers' engine, SGLang, and every live run here.
+    /// At the start of the step that verifies them: the papers' engine, SGLang, and live runs of Foretoken.
     StepStart,
 }
 
-/// When the tokens of a step leave, where drafts are made behind them.
+/// When the tokens of a step leave the server, if drafts are made at the end of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliverAt {
     /// As soon as they are sampled; the device drafts meanwhile (runner V2).
     Sampled,
-    /// When the drafts for the next step are made (runner V1).
+    /// After the drafts for the next step are made (runner V1).
     Drafted,
 }
 
-/// What the draft's first pass after a step runs over.
+/// The tokens of the draft's first pass after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstDraftPass {
-    /// All tokens of the step, rejected drafts too, and the drafter's extra slots.
+    /// All tokens of the step, including rejected drafts, and the drafter's extra slots.
     Padded,
-    /// The tokens that it has not seen.
+    /// Only tokens that the draft has not run over.
     Unseen,
 }
 
-/// Who is served first.
+/// The order in which requests are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulingPolicy {
     /// First come, first served.
     #[default]
     Fcfs,
-    /// By the requests' priority, the least first, then by arrival.
+    /// By the requests' priority, lowest number first; then by arrival.
     Priority,
 }
 
-/// What happens to tokens the draft has not seen because a request did not draft (docs/model.md 0.6).
+/// How the draft catches up on tokens that it missed because a request did not draft (docs/model.md 0.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftGap {
-    /// They are fed to the draft in the first pass of its next use, at their cost as batched tokens.
+    /// The missed tokens run in the first pass of the draft's next use and cost as batched tokens.
     #[default]
     CatchUpNextUse,
-    /// The draft runs over them in every step, drafting or not.
+    /// The draft runs over all tokens in every step, drafting or not.
     AlwaysExtend,
     /// The request never drafts again.
     Permanent,
 }
 
-/// What draft tokens charge to the token budget (docs/model.md 9.11).
+/// How many tokens drafts take from the token budget (docs/model.md 9.11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetCharge {
-    /// The policy's limit + 1 for each decode request, as vLLM.
+    /// The policy's limit + 1 for each decode request, as in vLLM.
     #[default]
     Full,
-    /// Verified + 1; chunks are topped up from what selection freed.
+    /// Verified tokens + 1; chunks may use the tokens that selection freed.
     Trimmed,
 }
 
@@ -135,31 +136,30 @@ pub enum BudgetCharge {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DraftKv {
-    /// Costs nothing: a draft without KV, or memory set aside beforehand.
+    /// The draft's KV costs nothing: the draft has no KV, or its memory is set aside beforehand.
     #[default]
     None,
-    /// The pool is split so that both models get the same number of blocks (vLLM v0); `ratio` is the draft's KV
-    /// bytes a token over the target's.
+    /// The pool is split so that both models get the same number of blocks (vLLM v0).
     EqualSplit {
         /// Draft KV bytes a token / target KV bytes a token.
         ratio: f64,
     },
-    /// A pool of its own.
+    /// The draft has a pool of its own.
     Separate {
-        /// Blocks in it.
+        /// Number of blocks in the draft's pool.
         blocks: u32,
     },
 }
 
-/// Host time of a policy's decisions, seconds each. None by default: simulated policies think for nothing.
+/// Host time of each decision of a policy, seconds. 0 by default: decisions of simulated policies take no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DecisionSeconds {
-    /// A proposal, once a step.
+    /// A proposal of draft lengths, once a step.
     pub propose: f64,
-    /// A look after a draft pass, of a policy that looks: on hardware the host waits there for the device.
+    /// A decision after a draft pass, for policies that decide there. On hardware the host waits for the device there.
     pub keep_drafting: f64,
-    /// A selection before verification, of a policy that selects.
+    /// A selection before verification, for policies that select.
     pub select: f64,
 }
 
@@ -167,87 +167,87 @@ pub struct DecisionSeconds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
-    /// The release whose rules hold.
+    /// The release whose rules apply.
     pub version: Version,
-    /// Where drafts come from.
+    /// How drafts are made.
     pub method: DraftMethod,
-    /// MTP modules of the model (`num_nextn_predict_layers`).
+    /// Number of MTP modules of the model (`num_nextn_predict_layers`).
     pub mtp_modules: u32,
-    /// The model runner; what the release takes by itself where it is left out.
+    /// The model runner. Default: the one that the release chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner: Option<Runner>,
-    /// Schedule the next step while one is in flight? The release's way with the drafter where it is left out.
+    /// Schedule the next step while one is in flight? Default: what the release does with this drafter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub async_scheduling: Option<bool>,
-    /// When drafts are made. The release's way where it is left out.
+    /// When drafts are made. Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub draft_at: Option<DraftAt>,
-    /// When tokens leave. The runner's way where it is left out.
+    /// When the tokens of a step leave the server. Default: as with the runner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deliver_at: Option<DeliverAt>,
-    /// What the first draft pass runs over. The release's way where it is left out.
+    /// The tokens of the first draft pass. Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_draft_pass: Option<FirstDraftPass>,
-    /// Who is served first.
+    /// The order in which requests are served.
     pub scheduling_policy: SchedulingPolicy,
     /// Most requests in the running list.
     pub max_num_seqs: u32,
     /// Token budget of a step.
     pub max_num_batched_tokens: u32,
-    /// Of those, how many may run; all where it is left out.
+    /// Most requests that may run, at most `max_num_seqs`. Default: `max_num_seqs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_num_active_seqs: Option<u32>,
-    /// May a prompt be split over steps? The release's way where it is left out.
+    /// May a prompt be split over steps? Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunked_prefill: Option<bool>,
-    /// Longest piece of a request in a step while it is not alone; 0 is no limit.
+    /// Most tokens of a request's chunk in a step while it is not alone; 0 for no limit.
     pub long_prefill_token_threshold: u32,
-    /// Raise that threshold to the budget divided by the requests that run or wait?
+    /// Raise this threshold to the token budget divided by the number of running and waiting requests?
     pub long_prefill_token_threshold_adaptive: bool,
-    /// While requests decode, schedule prompts every so many steps.
+    /// While requests decode, prompts are scheduled in every N-th step only.
     pub prefill_schedule_interval: u32,
     /// Tokens in a KV block.
     pub block_size: u32,
     /// KV blocks of the device.
     pub num_gpu_blocks: u32,
-    /// Longest prompt + output.
+    /// Most tokens of prompt + output of a request.
     pub max_model_len: u32,
-    /// Reuse KV of equal block prefixes?
+    /// Reuse the KV of blocks with equal prefixes?
     pub prefix_caching: bool,
-    /// Admit a request only when its whole present sequence fits the free pool? The release's way where it is left out.
+    /// Admit a request only if its whole sequence fits into the free blocks? Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_reserve_full_isl: Option<bool>,
-    /// Share of blocks kept free on admission while something runs. The release's where it is left out.
+    /// Share of blocks kept free when requests are admitted while others run. Default: the release's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark: Option<f64>,
-    /// KV slots reserved beyond the tokens that are scheduled. By release and method where it is left out.
+    /// KV slots reserved behind a request's scheduled tokens. Default: by release and method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_lookahead_tokens: Option<u32>,
-    /// Tokens of the budget that a request takes beside its own. By release and method where it is left out.
+    /// Extra tokens that each request takes from the token budget. Default: by release and method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_num_new_slots_for_drafting: Option<u32>,
-    /// Pad an admission with one token left to the length of a decode with drafts? The release's way where it is left out.
+    /// Pad an admitted request with one token left to the length of a decode with drafts? Default: as in the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pad_admissions: Option<bool>,
-    /// The draft's KV.
+    /// Where the draft keeps its KV.
     pub draft_kv: DraftKv,
-    /// Does the draft run over prompts as well? False is a draft that keeps no KV (prompt lookup, or one whose cost is left
-    /// out): it has no gaps to catch up on either.
+    /// Does the draft run over prompts too? False for a draft without KV (prompt lookup, or a draft whose cost is left
+    /// out), which has no gaps to catch up on either.
     pub draft_prefill: bool,
-    /// Tokens the draft missed.
+    /// How the draft catches up on tokens that it missed.
     pub draft_gap: DraftGap,
-    /// What drafts charge to the budget.
+    /// How many tokens drafts take from the token budget.
     pub budget_charge: BudgetCharge,
-    /// Most draft tokens a request in a step (vLLM `num_speculative_tokens`).
+    /// Most draft tokens of a request in a step (vLLM `num_speculative_tokens`).
     pub max_draft_len: u32,
     /// Host time of a step outside the model, seconds.
     pub step_overhead_s: f64,
-    /// Time between a client and the scheduler, there and back, seconds: a request is seen by the scheduler so long after it was sent
-    /// (HTTP, tokenizer, processes). Latencies count from when it was sent.
+    /// Time between a client and the scheduler, there and back (HTTP, tokenizer, processes), seconds. The scheduler
+    /// sees a request this long after it was sent; latencies count from when it was sent.
     pub frontend_s: f64,
-    /// Host time of a policy's decisions.
+    /// Host time of a policy's decisions, seconds.
     pub decision_s: DecisionSeconds,
-    /// Skip stretches of steps in which nothing can be decided. Results are the same bytes with it on and off.
+    /// Compute stretches of steps without decisions at once? Results are the same bytes with on and off.
     pub skip_stretches: bool,
 }
 
@@ -292,35 +292,35 @@ impl Default for EngineConfig {
     }
 }
 
-/// A setting the engine cannot run with.
+/// A setting with which the engine cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("engine.{key}: {why}")]
 pub struct BadConfig {
-    /// The setting.
+    /// Name of the setting.
     pub key: &'static str,
     /// What is wrong and what would be right.
     pub why: String,
 }
 
-/// What the release says where a key is left out.
+/// Defaults of the release for settings that are left out.
 impl EngineConfig {
-    /// May a prompt be split over steps?
+    /// Whether a prompt may be split over steps.
     pub fn chunked_prefill(&self) -> bool {
         self.chunked_prefill.unwrap_or(self.version != Version::V0)
     }
 
-    /// Is a request admitted only when its whole present sequence fits?
+    /// Whether a request is admitted only if its whole sequence fits.
     pub fn scheduler_reserve_full_isl(&self) -> bool {
         self.scheduler_reserve_full_isl.unwrap_or(self.version != Version::V0)
     }
 
-    /// Share of blocks kept free on admission.
+    /// Share of blocks that are kept free when requests are admitted.
     pub fn watermark(&self) -> f64 {
         self.watermark.unwrap_or(if self.version == Version::V0 { 0.01 } else { 0.0 })
     }
 
-    /// As a device runs it, where the settings are silent: drafts at the start of the step that verifies them, one step at a time.
-    /// Says whether that changed anything.
+    /// Sets what a device does, where the settings are silent: drafts at the start of the step that verifies them, one
+    /// step at a time. Returns whether a setting was silent.
     pub fn as_on_a_device(&mut self) -> bool {
         let silent = self.version != Version::V0 && (self.draft_at.is_none() || self.async_scheduling.is_none());
         if silent {
@@ -330,7 +330,7 @@ impl EngineConfig {
         silent
     }
 
-    /// The keys that are set by hand to something else than the release says by itself.
+    /// The settings that are set to another value than the release's default.
     pub fn overridden(&self) -> Vec<&'static str> {
         let released = EngineConfig { version: self.version, ..EngineConfig::default() };
         let chunked = self.chunked_prefill.is_some_and(|set| set != released.chunked_prefill());
@@ -339,7 +339,7 @@ impl EngineConfig {
         let pads = self.pad_admissions.is_some_and(|set| set != (self.version != Version::V0));
         let step_start = self.draft_at.is_some_and(|set| (set == DraftAt::StepStart) != (self.version == Version::V0));
         let keys = [
-            // These follow from the release, and from the drafter where it is silent.
+            // The defaults of these follow from the release, or from the drafter.
             ("draft_at", step_start),
             ("async_scheduling", self.async_scheduling == Some(false) && !step_start),
             ("deliver_at", self.deliver_at.is_some()),
@@ -348,14 +348,14 @@ impl EngineConfig {
             ("scheduler_reserve_full_isl", reserve),
             ("watermark", watermark),
             ("pad_admissions", pads),
-            // These follow from the drafter.
+            // The defaults of these follow from the drafter.
             ("num_lookahead_tokens", self.num_lookahead_tokens.is_some()),
             ("max_num_new_slots_for_drafting", self.max_num_new_slots_for_drafting.is_some()),
         ];
         keys.into_iter().filter(|(_, set)| *set).map(|(key, _)| key).collect()
     }
 
-    /// Blocks of the target's pool; `drafting` says whether a draft model takes its share (invariant 7).
+    /// Number of blocks in the target's pool. `drafting` says whether a draft model takes its share (invariant 7).
     pub fn target_blocks(&self, drafting: bool) -> u32 {
         match self.draft_kv {
             DraftKv::EqualSplit { ratio } if drafting => (f64::from(self.num_gpu_blocks) / (1.0 + ratio)) as u32,
@@ -365,7 +365,7 @@ impl EngineConfig {
 }
 
 impl EngineConfig {
-    /// Checks every setting that serde cannot.
+    /// Checks the settings that serde cannot check.
     pub fn check(&self) -> Result<(), BadConfig> {
         let positive = [
             ("max_num_seqs", self.max_num_seqs),
@@ -436,14 +436,14 @@ impl EngineConfig {
     }
 }
 
-/// Most draft tokens a request in a step, whatever is configured (vLLM `MAX_SPEC_LEN`).
+/// Most draft tokens of a request in a step, whatever is configured (vLLM `MAX_SPEC_LEN`).
 pub const MAX_SPEC_LEN: u32 = 32;
 
 /// Most tokens in a KV block and in a request: the engine counts the tokens of a request's blocks in 32 bits.
 const MOST_BLOCK_SIZE: u32 = 1 << 16;
 const MOST_MODEL_LEN: u32 = 1 << 31;
 
-/// Most slots that may be set beside the tokens of a request.
+/// Most extra slots or lookahead slots that may be set for a request.
 const MOST_EXTRA_SLOTS: u32 = 1 << 16;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The drafts of a step: how long they are, what the draft says of them, and what of them is verified.
+//! The drafts of a step: their lengths, their confidences, and how many of them are verified.
 
 use crate::tree::DraftTree;
 
-/// What a policy looks at. It is made (and, on hardware, copied back) only then.
+/// The values that a policy reads. A value is computed (and, on hardware, copied back) only if it is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// The draft's probability of each token it drafted.
@@ -14,29 +14,29 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Confidences alone.
+    /// Only confidences.
     pub const CONFIDENCE: Wants = Wants { confidence: true, entropy: false, divergence: false };
-    /// Entropies alone.
+    /// Only entropies.
     pub const ENTROPY: Wants = Wants { confidence: false, entropy: true, divergence: false };
-    /// Divergences alone.
+    /// Only divergences.
     pub const DIVERGENCE: Wants = Wants { confidence: false, entropy: false, divergence: true };
 }
 
-/// What was drafted in this step, and what of it is to be verified.
+/// The drafts of a step, and which of them are to be verified.
 #[derive(Debug, Default)]
 pub struct Drafts {
-    /// Draft tokens each request has now; for a tree, its depth.
+    /// Number of draft tokens of each request so far; for a tree, its depth.
     pub draft_len: Vec<u32>,
-    /// Draft tokens of each to verify. Equals `draft_len` until `select` lowers it. For a tree, the depth of the deepest
-    /// token to verify, which follows from what is [kept](DraftTree::keep).
+    /// Number of draft tokens of each request to verify. Equals `draft_len` until `select` lowers it. For a tree, the
+    /// depth of the deepest token to verify, which follows from the [kept](DraftTree::keep) nodes.
     pub verify_len: Vec<u32>,
     /// The tree of each request, when [trees are drafted](Drafts::in_trees).
     pub trees: Vec<DraftTree>,
-    /// What the policy looks at.
+    /// The values that the policy reads.
     pub wants: Wants,
-    /// Draft forwards run so far in this step.
+    /// Draft passes in this step so far.
     pub passes: u32,
-    /// Requests that left the draft batch early (`stop`).
+    /// Which requests left the draft batch early (see `stop`).
     stopped: Vec<bool>,
     any_stopped: bool,
     confidence: Vec<f64>,
@@ -45,11 +45,11 @@ pub struct Drafts {
     stride: usize,
     in_trees: bool,
     undecided: bool,
-    /// Tokens drafted and kept of each tree.
+    /// Tokens drafted and tokens kept, for each tree.
     tree_tokens: Vec<(u32, u32)>,
 }
 
-/// Written out so that `clone_from` keeps buffers: outcomes that reach a policy late are copied in every step.
+/// Written by hand so that `clone_from` keeps the buffers: outcomes that reach a policy late are copied in every step.
 impl Clone for Drafts {
     fn clone(&self) -> Drafts {
         let mut copy = Drafts::default();
@@ -73,7 +73,7 @@ impl Clone for Drafts {
 }
 
 impl Drafts {
-    /// Empties the drafts for a batch of `n` requests with at most `max_draft_len` tokens each. Keeps its buffers.
+    /// Empties the drafts, for a batch of `n` requests with at most `max_draft_len` tokens each. Keeps the buffers.
     #[inline]
     pub fn reset(&mut self, n: usize, max_draft_len: u32) {
         self.draft_len.clear();
@@ -95,7 +95,7 @@ impl Drafts {
         }
     }
 
-    /// Begins a batch of `n` requests whose drafts are to be copied from `from`. Keeps its buffers.
+    /// Begins a batch of `n` requests whose drafts will be copied from `from`. Keeps the buffers.
     pub(crate) fn begin_copy(&mut self, from: &Drafts, n: usize) {
         self.reset(n, from.stride as u32);
         if from.in_trees {
@@ -106,7 +106,7 @@ impl Drafts {
         self.passes = from.passes;
     }
 
-    /// Moves the drafts of a row of `from` here.
+    /// Moves the drafts of row `row` of `from` to row `i`.
     pub(crate) fn copy_row(&mut self, i: usize, from: &mut Drafts, row: usize) {
         if self.in_trees != from.in_trees || self.stride != from.stride {
             return;
@@ -126,7 +126,7 @@ impl Drafts {
         }
     }
 
-    /// Moves the drafts of a row of `from` behind the last one.
+    /// Appends the drafts of row `row` of `from` as a new last row.
     pub(crate) fn push_row(&mut self, from: &mut Drafts, row: usize) {
         let i = self.draft_len.len();
         self.draft_len.push(0);
@@ -142,13 +142,13 @@ impl Drafts {
         self.copy_row(i, from, row);
     }
 
-    /// All that was drafted is to be verified.
+    /// Sets all drafts to be verified.
     pub(crate) fn verify_all(&mut self) {
         self.verify_len.clear();
         self.verify_len.extend_from_slice(&self.draft_len);
     }
 
-    /// What does not fit when drafts come to be verified is lost.
+    /// Lowers the drafts to verify to each request's limit; the other drafts are lost.
     pub(crate) fn begin_verification(&mut self, limit: &[u32]) {
         if self.in_trees {
             self.trees.iter_mut().zip(limit).for_each(|(tree, &limit)| tree.keep_first(limit));
@@ -163,7 +163,7 @@ impl Drafts {
         self.stride as u32
     }
 
-    /// Says what is looked at in this step, and makes room for it.
+    /// Sets the values that the policy reads in this step, and makes room for them.
     #[inline]
     pub fn want(&mut self, wants: Wants) {
         self.wants = wants;
@@ -177,61 +177,62 @@ impl Drafts {
 
     /// The confidence in the (j+1)-th draft token of the request at batch index `i`.
     ///
-    /// Only filled when the policy says it [looks](SpecPolicy::wants).
+    /// Only filled if the policy [wants](SpecPolicy::wants) it.
     #[inline]
     pub fn confidence(&self, i: usize, j: usize) -> f64 {
         self.confidence[i * self.stride + j]
     }
 
-    /// Records a confidence (executors do).
+    /// Records a confidence (called by executors).
     #[inline]
     pub fn set_confidence(&mut self, i: usize, j: usize, c: f64) {
         self.confidence[i * self.stride + j] = c;
     }
 
-    /// The entropy, in nats, of the distribution that the (j+1)-th draft token of the request at batch index `i` came from.
+    /// The entropy, in nats, of the distribution from which the (j+1)-th draft token of the request at batch index `i`
+    /// was drafted.
     #[inline]
     pub fn entropy(&self, i: usize, j: usize) -> f64 {
         self.entropy[i * self.stride + j]
     }
 
-    /// Records an entropy (executors do).
+    /// Records an entropy (called by executors).
     #[inline]
     pub fn set_entropy(&mut self, i: usize, j: usize, nats: f64) {
         self.entropy[i * self.stride + j] = nats;
     }
 
     /// KL(target ‖ draft), in nats, at the (j+1)-th draft position of the request at batch index `i`; known after
-    /// verification, for j up to the accepted count.
+    /// verification, for j up to the number of accepted tokens.
     #[inline]
     pub fn divergence(&self, i: usize, j: usize) -> f64 {
         self.divergence[i * self.stride + j]
     }
 
-    /// Records a divergence (executors do).
+    /// Records a divergence (called by executors).
     #[inline]
     pub fn set_divergence(&mut self, i: usize, j: usize, nats: f64) {
         self.divergence[i * self.stride + j] = nats;
     }
 
-    /// Takes the request at batch index `i` out of the draft batch; its tokens so far stay.
+    /// Takes the request at batch index `i` out of the draft batch; the tokens drafted so far stay.
     pub fn stop(&mut self, i: usize) {
         self.stopped[i] = true;
         self.any_stopped = true;
     }
 
-    /// Says that nothing is decided at this moment, so that no time is charged for it. The hooks between passes and before
-    /// verification do so unless a policy has its own; one that only sometimes decides says so itself.
+    /// Says that the policy decided nothing at this moment, so that no decision time is charged. The default hooks
+    /// between passes and before verification call this; a policy that decides only sometimes calls it itself.
     pub fn nothing_to_decide(&mut self) {
         self.undecided = true;
     }
 
-    /// Was something decided since the last time this was asked?
+    /// Whether something was decided since the last call.
     pub(crate) fn was_decided(&mut self) -> bool {
         !std::mem::take(&mut self.undecided)
     }
 
-    /// Starts a tree for each of `n` requests. Keeps buffers.
+    /// Starts an empty tree for each of `n` requests. Keeps the buffers.
     pub(crate) fn plant(&mut self, n: usize) {
         if self.trees.len() < n {
             self.trees.resize_with(n, DraftTree::default);
@@ -242,13 +243,13 @@ impl Drafts {
         self.in_trees = true;
     }
 
-    /// Are trees drafted in this step?
+    /// Whether trees are drafted in this step.
     pub fn in_trees(&self) -> bool {
         self.in_trees
     }
 
-    /// Counts the trees after selection: tokens drafted and kept, and the depth to verify. Panics when more is kept than
-    /// the request's limit allows.
+    /// Counts the trees after selection: tokens drafted, tokens kept, and depth to verify. Panics if more tokens are
+    /// kept than the request's limit allows.
     pub(crate) fn measure_trees(&mut self, limit: &[u32]) {
         if !self.in_trees {
             return;
@@ -262,13 +263,13 @@ impl Drafts {
         }
     }
 
-    /// Tokens drafted for the request at batch index `i`, and those of them to verify.
+    /// Of the request at batch index `i`: (tokens drafted, tokens to verify).
     #[inline]
     pub(crate) fn tokens(&self, i: usize) -> (u32, u32) {
         if self.in_trees { self.tree_tokens[i] } else { (self.draft_len[i], self.verify_len[i]) }
     }
 
-    /// Shortens the plan of the requests that left to what they have; says whether anybody ever left.
+    /// Shortens the plan of each stopped request to the tokens that it has. Returns whether any request has stopped.
     #[inline]
     pub(crate) fn leave_stopped(&self, planned: &mut [u32]) -> bool {
         if !self.any_stopped {
@@ -282,7 +283,7 @@ impl Drafts {
         true
     }
 
-    /// Did the request leave the draft batch early?
+    /// Whether the request left the draft batch early.
     #[inline]
     pub fn is_stopped(&self, i: usize) -> bool {
         self.any_stopped && self.stopped[i]

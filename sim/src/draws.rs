@@ -1,12 +1,12 @@
-//! A generator over the engine's keyed luck: the bridge to `rand_distr`'s distributions.
+//! A random number generator over keyed draws (`Luck`), for `rand_distr`'s distributions.
 //!
-//! It has a counter and nothing else, so a sequence is a pure function of (seed, stream, key).
+//! Its only state is a counter, so a sequence is a pure function of (seed, stream, key).
 
 use crate::luck::{Luck, Stream};
 use rand::TryRng;
 use std::convert::Infallible;
 
-/// Draws of one key, one after another.
+/// The draws of one key, one after another.
 #[derive(Clone, Debug)]
 pub struct Draws {
     luck: Luck,
@@ -14,7 +14,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The sequence of (seed, stream, key): `key` is the request for per-request draws, 0 for a process.
+    /// The sequence of (seed, stream, key). `key` is the request for per-request draws, 0 for an arrival process.
     pub fn new(seed: u64, stream: Stream, key: u64) -> Draws {
         Draws { luck: Luck::new(seed, stream, key), position: 0 }
     }

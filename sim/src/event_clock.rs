@@ -1,4 +1,4 @@
-//! The simulated executor: predicts how long a pass takes and looks up what would be accepted.
+//! The simulated executor: predicts the time of a pass and looks up which drafts would be accepted.
 
 use crate::acceptance::{AcceptanceSource, Truths};
 use crate::drafts::Drafts;
@@ -19,23 +19,23 @@ pub struct World<'a> {
     pub draft: &'a dyn LatencyModel,
     /// True time of a target pass.
     pub target: &'a dyn LatencyModel,
-    /// How the target reads context.
+    /// How the target reads context in verify passes.
     pub context_reads: ContextReads,
-    /// How the draft comes by its tokens.
+    /// How the draft makes its tokens.
     pub drafting: Drafting,
-    /// What the draft gets right.
+    /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
     /// Host time of a step.
     pub overhead: Time,
     /// Host time of a policy's decisions.
     pub decision_time: DecisionTime,
-    /// Coefficient of variation of the residual noise; 0 is none.
+    /// Coefficient of variation of the residual noise; 0 for none.
     pub noise_cv: f64,
     /// Seed of the noise.
     pub seed: u64,
-    /// Longest draft: how far beyond an output's end truth is needed.
+    /// Longest draft: truth is needed up to this many tokens beyond an output's end.
     pub max_draft_len: u32,
-    /// Does the host go on while the device runs what it was given? Then who wants an answer waits for it.
+    /// Whether the host continues while the device runs queued passes. Then a caller that needs a result waits for it.
     pub queues: bool,
 }
 
@@ -43,12 +43,12 @@ pub struct World<'a> {
 pub struct EventClock<'a> {
     world: World<'a>,
     now: Time,
-    /// When the device will have run what it was given; before `now` it has.
+    /// When the device will have run all queued passes; a time before `now` means that it is idle.
     device: Time,
     step: u64,
     noise: Option<Noise>,
     truths: Truths<'a>,
-    /// Scratch for oracles.
+    /// Buffer for oracles.
     runs: Vec<u32>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// The hidden truth of a batch, for oracles alone.
+    /// The hidden truth of a batch, for oracles only.
     pub(crate) fn truth(&mut self, batch: &BatchView) -> Truth<'_> {
         self.runs.clear();
         for ((&id, &emitted), &limit) in batch.ids.iter().zip(batch.emitted).zip(batch.limit) {
@@ -94,7 +94,7 @@ impl<'a> EventClock<'a> {
         }
     }
 
-    /// A target pass.
+    /// Runs a target pass.
     fn target_pass(&mut self, shape: PassShape) {
         let time = self.world.target.pass(shape);
         self.advance(time, 0);
@@ -142,7 +142,7 @@ impl Executor for EventClock<'_> {
     fn charge_decision(&mut self, moment: Moment) {
         let time = self.world.decision_time.of(moment);
         match moment {
-            // The next pass waits for the look at this one.
+            // The next pass waits for the decision about this one.
             Moment::KeepDrafting if self.world.queues => self.device = self.queued_until() + time,
             _ => self.now += time,
         }
@@ -187,7 +187,8 @@ impl Executor for EventClock<'_> {
     }
 }
 
-/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): policies that agree on a step share it.
+/// Log-normal residual noise with mean 1, keyed by (seed, step, pass): policies that agree on a step get the same
+/// noise.
 struct Noise {
     sigma: f64,
     luck: Luck,
@@ -200,7 +201,7 @@ impl Noise {
 
     fn apply(&self, pass: Time, step: u64, which: u64) -> Time {
         let key = self.luck.narrow(step);
-        // Box-Muller; the first uniform is kept off zero.
+        // Box-Muller; the first uniform draw is kept above zero.
         let (u, v) = (1.0 - key.unit(2 * which), key.unit(2 * which + 1));
         let z = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         Time((pass.0 as f64 * (self.sigma * z - self.sigma * self.sigma / 2.0).exp()).round() as u64)

@@ -1,4 +1,4 @@
-//! The one seam between simulation and hardware.
+//! The executor: the only interface between the engine and what runs the passes, simulation or hardware.
 
 use crate::drafts::Drafts;
 use crate::engine::TablesOf;
@@ -10,12 +10,12 @@ use crate::tree::{DraftTree, Growth};
 use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
 
-/// A request as it is started: what an acceptance source may know of it when it lays down its truth.
+/// A request that starts, as an acceptance source sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTruth {
-    /// The request.
+    /// Id of the request.
     pub id: RequestId,
-    /// Tokens it will emit.
+    /// Number of tokens that it will emit.
     pub output_len: u32,
     /// Its category (index into `Workload::categories`).
     pub category: u16,
@@ -23,28 +23,29 @@ pub struct RequestTruth {
     pub recording: Option<u32>,
 }
 
-/// A piece of a prompt that rides in the target pass.
+/// A piece of a prompt that runs in the target pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Whose prompt.
+    /// The request whose prompt it is.
     pub request: RequestId,
-    /// Tokens of it in KV already.
+    /// Tokens of the request that are in KV already.
     pub computed: u32,
-    /// New tokens, and what an admission with one token left is padded with.
+    /// Number of new tokens, including the padding of an admitted request with one token left.
     pub tokens: u32,
-    /// Does it end the prompt, so that the pass samples the next output token?
+    /// Whether it ends the prompt, so that the pass samples the next output token.
     pub last: bool,
-    /// How many tokens up to the chunk's end the draft runs over in its first pass: those it has not seen yet. 0 where it
-    /// does not run over this prompt.
+    /// How many tokens up to the chunk's end the draft runs over in its first pass: those that it has not run over yet.
+    /// 0 if it does not run over this prompt.
     pub draft_tokens: u32,
 }
 
-/// What a step is to run: the same for its draft passes and its target pass.
+/// The work of a step, for its draft passes and its target pass.
 #[derive(Clone, Copy, Debug)]
 pub struct StepPlan<'a> {
     /// The decode requests and the load.
     pub batch: BatchView<'a>,
-    /// Does the target pass run over all `batch.limit` tokens of each, drafts or padding, and not over its drafts alone?
+    /// Whether the target pass runs over all `batch.limit` tokens of each request (drafts or padding), not only over
+    /// its drafts.
     pub padded: bool,
     /// The prefill chunks.
     pub chunks: &'a [Chunk],
@@ -55,20 +56,21 @@ pub struct StepPlan<'a> {
 /// One draft pass of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftPass<'a> {
-    /// Which pass, from 1; 0 for one that drafts nothing (prefill and catch-up only).
+    /// Number of the pass, from 1; 0 for a pass that drafts nothing (prefill and catch-up only).
     pub pass: u32,
-    /// Draft tokens each decode request is to get; the pass runs over those with `draft_len ≥ pass`.
+    /// Draft tokens that each decode request will get; the pass runs over the requests with `draft_len ≥ pass`.
     pub draft_len: &'a [u32],
-    /// Every decode request drafts at least this many: a hint that spares a walk over `draft_len`; 0 is always right.
+    /// Every decode request drafts at least this many tokens: a hint that avoids a walk over `draft_len`; 0 is always
+    /// right.
     pub common_len: u32,
-    /// How trees grow, when trees are drafted.
+    /// How trees grow; `None` for chains.
     pub growth: Option<&'a Growth>,
-    /// What it runs over.
+    /// The shape of the pass, for clocks that predict its time.
     pub cost: PassCost,
 }
 
 impl DraftPass<'_> {
-    /// What it runs over when the draft makes one token after the other; `trees` as they are before the pass.
+    /// The shape of the pass if the draft makes one token after the other. `trees` are in their state before the pass.
     pub fn shape(&self, batch: &BatchView, trees: &[DraftTree]) -> PassShape {
         match self.pass {
             0 => shape::draft_idle_pass(batch).unwrap_or_default(),
@@ -80,7 +82,7 @@ impl DraftPass<'_> {
 }
 
 impl StepPlan<'_> {
-    /// What its target pass runs over. `drafting`: is there a drafter?
+    /// The shape of the target pass. `drafting` says whether there is a drafter.
     pub fn target_shape(&self, drafts: &Drafts, drafting: bool, reads: ContextReads) -> PassShape {
         let batch = &self.batch;
         match (drafts.in_trees(), self.padded) {
@@ -92,18 +94,18 @@ impl StepPlan<'_> {
     }
 }
 
-/// What a draft pass runs over, for clocks that predict its time.
+/// The shape of a draft pass, for clocks that predict its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassCost {
-    /// What follows from `pass` and `draft_len` (docs/model.md 12).
+    /// The shape that follows from `pass` and `draft_len` (docs/model.md 12).
     ByPass,
-    /// This.
+    /// The given shape.
     Given(PassShape),
-    /// Nothing: its tokens came out of the pass before.
+    /// No cost: the tokens came out of the pass before.
     Free,
 }
 
-/// A moment in which the host decides, where that takes time.
+/// A moment at which the host decides, which may take time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moment {
@@ -119,18 +121,18 @@ pub enum Moment {
     Select,
 }
 
-/// What the host takes for its decisions: a draft loop that looks at confidences waits for the device once a token.
+/// Host time of each decision. A draft loop that reads confidences waits for the device once a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTime {
-    /// Each call of the scheduler.
+    /// Time of each scheduler call.
     pub schedule: Time,
-    /// Each output that is taken.
+    /// Time to take a step's output.
     pub update: Time,
-    /// Each proposal.
+    /// Time of each proposal.
     pub propose: Time,
-    /// Each look after a draft pass, of a policy that looks.
+    /// Time of each decision after a draft pass, for policies that decide there.
     pub keep_drafting: Time,
-    /// Each selection before verification, of a policy that selects.
+    /// Time of each selection before verification, for policies that select.
     pub select: Time,
 }
 
@@ -147,62 +149,63 @@ impl DecisionTime {
     }
 }
 
-/// Runs what the scheduler planned, on its own clock. No hook has a default, so that what wraps an executor
+/// Runs the scheduled passes, on its own clock. No hook has a default, so that a wrapper of an executor
 /// ([`AroundExecutor`]) cannot forget one.
 pub trait Executor {
-    /// What can go wrong in a pass (nothing, on the event clock).
+    /// The error of a pass (none on the event clock).
     type Error;
 
-    /// May the engine skip stretches with [`plain_step`](Executor::plain_step)?
+    /// Whether the engine may skip stretches with [`plain_step`](Executor::plain_step).
     const SKIPS: bool;
 
-    /// The clock. It stands still between the calls that move it.
+    /// The time. It changes only in the calls that move the clock.
     fn now(&self) -> Time;
 
-    /// Another iteration of the engine's loop begins. A clock that runs by itself is read here, and before and after its
+    /// Begins another iteration of the engine's loop. A clock that runs by itself is read here, and before and after
     /// passes.
     fn begin_iteration(&mut self);
 
-    /// When all that it was given to run will have ended; not before now. A device that is waited for is through.
+    /// When all queued passes will have ended; not before now. A device for which the host waits has no queue.
     fn queued_until(&self) -> Time;
 
     /// Waits until `at`: the event clock jumps, a wall clock sleeps.
     fn wait_until(&mut self, at: Time);
 
-    /// A request is scheduled for the first time.
+    /// Called when a request is scheduled for the first time.
     fn start(&mut self, request: RequestTruth);
 
-    /// A request lost its KV: it waits, and what it had is computed again once it is readmitted.
+    /// Called when a request lost its KV: it waits, and its tokens are computed again after it is readmitted.
     fn preempted(&mut self, id: RequestId);
 
-    /// A request has ended, or was rejected without ever being started.
+    /// Called when a request has ended, or was rejected without having started.
     fn end(&mut self, id: RequestId);
 
-    /// Lowers the draft limits of a batch to what there is to propose: a prompt lookup without a match proposes nothing
-    /// (docs/model.md 5.6). `emitted` is where each round would start.
+    /// Lowers the draft limits of a batch to the drafts that can be proposed: a prompt lookup without a match proposes
+    /// nothing (docs/model.md 5.6). `emitted` is the output position where each round would start.
     fn cap_draft_limits(&mut self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]);
 
-    /// Does one forward bring all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting))? The draft loop then only
-    /// iterates over the tokens of that forward.
+    /// Whether one pass gives all draft tokens of a round ([`Drafting::Parallel`](crate::Drafting)). The draft loop
+    /// then only iterates over the tokens of that pass.
     fn drafts_in_parallel(&self) -> bool;
 
-    /// The host has decided something: simulated clocks charge it, on others the time has passed anyway.
+    /// Called when the host has decided something. Simulated clocks charge the time; on other clocks it has passed
+    /// already.
     fn charge_decision(&mut self, moment: Moment);
 
-    /// One draft forward over the requests still drafting; what is [wanted](crate::Wants) of them goes to `out`.
+    /// Runs one draft pass over the requests that still draft. The [wanted](crate::Wants) values go to `out`.
     ///
     /// # Errors
-    /// The device's.
+    /// The device fails.
     fn draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error>;
 
-    /// The target forward: verifies `drafts.verify_len` of each decode request, or the kept nodes of its tree, and runs the
-    /// chunks. Writes the accepted count of each decode request, and divergences to `drafts` when wanted. Without a drafter
-    /// `drafts` and `accepted` are empty.
+    /// Runs the target pass: verifies `drafts.verify_len` of each decode request, or the kept nodes of its tree, and
+    /// runs the chunks. Writes the number of accepted drafts of each decode request to `accepted`, and divergences to
+    /// `drafts` if wanted. Without a drafter `drafts` and `accepted` are empty.
     ///
     /// # Errors
-    /// The device's.
+    /// The device fails.
     fn verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error>;
 
-    /// One step that is a target pass of `shape` and nothing else. The engine calls it only where `SKIPS`.
+    /// Runs one step that is only a target pass of `shape`. The engine calls it only if `SKIPS` is true.
     fn plain_step(&mut self, shape: PassShape);
 }

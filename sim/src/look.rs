@@ -1,9 +1,9 @@
-//! How a policy looks in every figure: what the policies' table says and what reports draw. It draws nothing.
+//! The look of a policy in every figure: colour, dash and marker. The policies' table sets it; reports draw with it.
 
-/// Red, green, blue.
+/// Red, green and blue, 0 to 255.
 pub type Colour = (u8, u8, u8);
 
-/// Dash of a policy's lines.
+/// Dash pattern of a policy's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dash {
     /// ────
@@ -49,7 +49,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// In this colour, dash and marker.
+    /// A look with this colour, dash and marker.
     pub const fn new(colour: Colour, dash: Dash, marker: Marker) -> Look {
         Look { colour, dash, marker }
     }

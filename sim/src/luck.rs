@@ -1,20 +1,20 @@
 //! Keyed randomness: every draw is a hash of (seed, stream, request, position).
 //!
-//! There is no generator with a state, so neither the thread count nor the order in which policies run can change
-//! a result, and two policies that meet the same request meet the same luck. The mixer is SplitMix64's finaliser
-//! (Steele, Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter.
+//! There is no generator with a state, so neither the number of threads nor the order in which policies run can change
+//! a result, and two policies get the same draws for the same request. The mixer is SplitMix64's finaliser (Steele,
+//! Lea, Flood, OOPSLA 2014) over a per-key base with a golden-ratio counter.
 
-/// What a draw is for. Two streams never share a draw.
+/// The purpose of a draw. Two streams never share a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
-    /// Is the draft's first choice at this output position right?
+    /// Whether the draft's first choice at this output position is right.
     Right = 1,
     /// The confidence of a draft token on the target's path.
     Confidence = 2,
     /// The confidence of a draft token off the path, keyed by round start and depth.
     OffPath = 3,
-    /// A property of the whole request: its acceptance rate, its category.
+    /// A property of the whole request, such as its acceptance rate or its category.
     Request = 4,
     /// Residual noise of a forward pass, keyed by step.
     Noise = 5,
@@ -28,27 +28,27 @@ pub enum Stream {
     Lengths = 9,
     /// Thinning of a trace.
     Thinning = 10,
-    /// Does this position repeat its neighbour's bit (autocorrelation)?
+    /// Whether this position repeats its neighbour's bit (autocorrelation).
     Repeat = 11,
-    /// Prompt lookup: match and run length by start.
+    /// Prompt lookup: which positions have a match whose first token is wrong.
     Lookup = 12,
-    /// Which further guess of the draft is the target's token?
+    /// The rank of the target's token among the draft's further guesses.
     Rank = 13,
-    /// Errors of a profile that a policy believes in.
+    /// Errors of a profile that a policy believes.
     Belief = 14,
-    /// Random weights of a model whose shape alone matters.
+    /// Random weights of a model of which only the shape matters.
     Weights = 15,
     /// Documents of the text generator.
     Text = 16,
-    /// Tokens a live draft samples.
+    /// Tokens that a live draft samples.
     DraftSample = 18,
     /// Rejection sampling of a live draft's tokens.
     Rejection = 19,
     /// Prompts of a live run with random weights.
     Prompt = 20,
-    /// A shared block of the prompts of such a run, keyed by the block's id.
+    /// A shared block of these prompts, keyed by the block's id.
     PromptBlock = 22,
-    /// The order in which a profile measures its shapes, and which of them it holds out.
+    /// The order in which a profile measures its shapes, and their cross-validation folds.
     Profile = 21,
 }
 
@@ -76,13 +76,13 @@ impl Luck {
         Luck { base: mix(a ^ mix(request.wrapping_add(GOLDEN))) }
     }
 
-    /// A narrower sequence inside this one, for keys with one more part.
+    /// A sequence inside this one, for keys with one more part.
     #[inline]
     pub fn narrow(self, part: u64) -> Luck {
         Luck { base: mix(self.base ^ mix(part.wrapping_add(GOLDEN))) }
     }
 
-    /// What `bits` hashes positions with: enough for a device to draw the same numbers.
+    /// The base with which `bits` hashes positions: a device needs only this to draw the same numbers.
     #[inline]
     pub fn base(self) -> u64 {
         self.base
@@ -94,7 +94,7 @@ impl Luck {
         mix(self.base.wrapping_add(position.wrapping_mul(GOLDEN)))
     }
 
-    /// 32 uniform bits at `position`: half of the hash that the pair of positions shares.
+    /// 32 uniform bits at `position`: half of the hash that two positions share.
     #[inline]
     pub fn half(self, position: u64) -> u32 {
         (self.bits(position >> 1) >> (32 * (position & 1))) as u32
@@ -107,7 +107,7 @@ impl Luck {
     }
 }
 
-/// The threshold t such that a uniform `u32` is below it with probability `p` (clamped to [0, 1], exact at both ends).
+/// The threshold such that a uniform `u32` is below it with probability `p` (clamped to [0, 1], exact at both ends).
 #[inline]
 pub fn threshold(p: f64) -> u64 {
     (p.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64

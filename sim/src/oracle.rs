@@ -1,7 +1,7 @@
-//! The oracle boundary: the only door to the hidden truth.
+//! The oracle boundary: the only access to the hidden truth.
 //!
-//! An oracle is not a [`SpecPolicy`](crate::SpecPolicy) and no policy can be built with a [`Truth`]. Only the event
-//! clock can make one, so an oracle cannot run live: there is no such function to call.
+//! An oracle is not a [`SpecPolicy`](crate::SpecPolicy), and no policy can be built with a [`Truth`]. Only the event
+//! clock can make a `Truth`, so an oracle cannot run live: there is no such function to call.
 //!
 //! On the event clock an oracle is a drafter (invariant 8):
 //!
@@ -11,7 +11,7 @@
 //! drafts::<EventClock<'static>, ByOracle>();
 //! ```
 //!
-//! On any other executor it is none, which a compiler says and not a check at run time:
+//! On any other executor it is not, and the compiler checks this:
 //!
 //! ```compile_fail,E0277
 //! use foretoken_sim::{engine::{ByOracle, Drafter}, executor::Executor};
@@ -25,7 +25,7 @@ use crate::latency::{ContextReads, Drafting, LatencyModel};
 use crate::policy::{BatchView, DraftPlan};
 use crate::time::Time;
 
-/// What only an oracle sees: the accepted runs of the batch and the true cost of passes.
+/// The data that only an oracle sees: how many drafts would be accepted, and the true cost of passes.
 pub struct Truth<'a> {
     /// For each decode request, how many drafts in a row would be accepted, at most its limit.
     pub run: &'a [u32],
@@ -35,17 +35,17 @@ pub struct Truth<'a> {
     pub target: &'a dyn LatencyModel,
     /// How the true verify pass reads context.
     pub context_reads: ContextReads,
-    /// How the draft comes by its tokens.
+    /// How the draft makes its tokens.
     pub drafting: Drafting,
-    /// The true host time of a step, drafting or not.
+    /// The true host time of a step, with or without drafting.
     pub overhead: Time,
 }
 
-/// A bound that chooses with the hidden truth in hand.
+/// An upper bound: it chooses draft lengths with the hidden truth.
 pub trait OraclePolicy: Send {
-    /// The most it may draft now for any request.
+    /// The most tokens that it may draft now for a request.
     fn limit(&self) -> u32;
 
-    /// Chooses lengths for each decode request; everything drafted is verified.
+    /// Chooses the draft length of each decode request; all drafts are verified.
     fn propose(&mut self, batch: &BatchView, truth: &Truth, plan: &mut DraftPlan);
 }

@@ -1,16 +1,16 @@
-//! When a run's verdict is certain: enough of the requests that count have kept their bounds, or too many have not. What comes
-//! after that need not be run.
+//! Decides when the verdict of a run is certain: enough of the counted requests have met their bounds, or too many have
+//! not. The rest of the run is then not needed.
 
 use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
 use std::ops::Range;
 
-/// What a run is to find out, and what it knows of it so far.
+/// The question whether enough requests meet their bounds, and the counts so far.
 #[derive(Clone, Debug)]
 pub struct Patience {
     counted: Range<RequestId>,
     slo: Slo,
-    /// Each request's own bound on TPOT, seconds; empty when none has one.
+    /// Each request's own TPOT bound, seconds; empty if there are none.
     own_tpot_s: Vec<f64>,
     may_miss: u32,
     kept: u32,
@@ -18,12 +18,13 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Do all but `may_miss` of the requests `counted` keep their bounds? A request's own TPOT bound comes before the run's.
+    /// Asks whether all but `may_miss` of the requests in `counted` meet their bounds. A request's own TPOT bound takes
+    /// precedence over the run's.
     pub fn new(counted: Range<RequestId>, slo: Slo, own_tpot_s: &[f64], may_miss: u32) -> Patience {
         Patience { counted, slo, own_tpot_s: own_tpot_s.to_vec(), may_miss, kept: 0, missed: 0 }
     }
 
-    /// A request has ended: it finished or was rejected.
+    /// Counts a request that has ended (finished or rejected).
     pub(crate) fn ended(&mut self, records: &RequestRecords, id: RequestId) {
         if !self.counted.contains(&id) {
             return;
@@ -36,17 +37,17 @@ impl Patience {
         }
     }
 
-    /// Whatever comes, the verdict stays.
+    /// Whether later requests can no longer change the verdict.
     pub fn certain(&self) -> bool {
         self.carried() || self.missed > self.may_miss
     }
 
-    /// Have enough kept their bounds?
+    /// Whether enough requests have met their bounds.
     pub fn carried(&self) -> bool {
         self.kept + self.may_miss >= self.counted.len() as u32
     }
 
-    /// Requests that count: those that kept their bounds so far, and those that did not.
+    /// Of the counted requests that have ended: (number that met their bounds, number that did not).
     pub fn seen(&self) -> (u32, u32) {
         (self.kept, self.missed)
     }
@@ -63,7 +64,7 @@ mod tests {
         for i in 0..6 {
             records.outcome[i] = Outcome::Finished;
             records.emitted[i] = 1;
-            // Every other one is late.
+            // Every second request is late.
             let at = Time::from_s(if i % 2 == 0 { 0.5 } else { 2.0 });
             (records.first_token[i], records.finish[i]) = (at, at);
         }

@@ -1,5 +1,5 @@
-//! What a policy is: three moments of decision and one of learning, over a view that holds nothing a real server
-//! would not know.
+//! The policy interface: three moments of decision and one of learning. The view that a policy gets holds nothing that
+//! a real server would not know.
 
 use crate::config::BatchRange;
 use crate::drafts::{Drafts, Wants};
@@ -7,14 +7,14 @@ use crate::time::Time;
 use crate::tree::Growth;
 use crate::workload::RequestId;
 
-/// Prefill work that rides in a pass: sums over its chunks.
+/// The prefill work in a pass: sums over its chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkTotals {
     /// Number of chunks.
     pub chunks: u32,
     /// New prompt tokens (docs/model.md 12, sum of n_p).
     pub tokens: u64,
-    /// Tokens already in KV before them (sum of m_p).
+    /// Tokens of these requests already in KV (sum of m_p).
     pub context: u64,
     /// Query-key pairs: sum of n_p·m_p + n_p(n_p+1)/2.
     pub pairs: u64,
@@ -31,36 +31,36 @@ impl ChunkTotals {
     }
 }
 
-/// What a policy sees: the decode requests of this step (columns of equal length, in running order) and its load.
+/// What a policy sees: the decode requests of this step (columns of equal length, in running order) and the load.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchView<'a> {
     /// The clock at the start of the step.
     pub now: Time,
     /// Index of the step.
     pub step: u64,
-    /// Decode requests scheduled in this step.
+    /// Ids of the decode requests scheduled in this step.
     pub ids: &'a [RequestId],
-    /// Tokens of each in the target's KV: `num_computed_tokens` = prompt + output − 1.
+    /// Tokens of each request in the target's KV: `num_computed_tokens` = prompt + output − 1.
     pub context: &'a [u32],
-    /// Output tokens emitted so far.
+    /// Output tokens of each request so far.
     pub emitted: &'a [u32],
-    /// The most each may draft now (budget, KV and length limits applied).
+    /// The most tokens that each request may draft now (token budget, KV and length limits applied).
     pub limit: &'a [u32],
-    /// Tokens of each that the draft has not seen before this step (its catch-up, docs/model.md 12 `g_i`).
+    /// Tokens of each request that the draft has not run over before this step (its catch-up, docs/model.md 12 `g_i`).
     pub draft_gap: &'a [u32],
-    /// Each request's own TPOT limit in seconds; infinity when it has none.
+    /// Each request's own TPOT limit, seconds; infinity for none.
     pub slo_tpot_s: &'a [f64],
     /// Sum of `context`.
     pub context_sum: u64,
-    /// Prefill chunks that join the target pass.
+    /// Prefill chunks in the target pass.
     pub prefill: ChunkTotals,
-    /// Prefill chunks the draft must run in its first pass.
+    /// Prefill chunks in the draft's first pass.
     pub draft_prefill: ChunkTotals,
-    /// Does the draft close every gap in every step, drafting or not (`DraftGap = always-extend`)?
+    /// Whether the draft closes every gap in every step, drafting or not (`DraftGap = always-extend`).
     pub always_extend: bool,
-    /// Requests in the running list, prefilling ones included.
+    /// Number of requests in the running list, including requests in prefill.
     pub num_running: u32,
-    /// Requests waiting.
+    /// Number of waiting requests.
     pub num_waiting: u32,
 }
 
@@ -70,38 +70,39 @@ impl BatchView<'_> {
         self.ids.len()
     }
 
-    /// No decode request this step?
+    /// Whether this step has no decode request.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 }
 
-/// The shape of what is drafted.
+/// The shape of the drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DraftShape {
-    /// One token a depth.
+    /// A chain: one token a depth.
     #[default]
     Chain,
     /// A tree for each request.
     Tree(Growth),
 }
 
-/// What a policy proposes before drafting.
+/// A policy's plan before drafting.
 #[derive(Clone, Debug, Default)]
 pub struct DraftPlan {
-    /// Chain or tree. A policy that drafts trees says so in every step.
+    /// Chain or tree. A policy that drafts trees must set this in every step.
     pub shape: DraftShape,
-    /// Planned draft length of each decode request, for a tree its depth; the engine clamps it to the request's limit.
+    /// Planned draft length of each decode request (for a tree, its depth). The engine lowers it to the request's
+    /// limit.
     pub draft_len: Vec<u32>,
 }
 
 impl DraftPlan {
-    /// The same length for everybody.
+    /// Sets the same length for all requests.
     pub fn fill(&mut self, len: u32) {
         self.draft_len.fill(len);
     }
 
-    /// Nothing for each of `n` requests.
+    /// Resets the plan to chains of length 0 for `n` requests.
     #[inline]
     pub(crate) fn reset(&mut self, n: usize) {
         self.shape = DraftShape::Chain;
@@ -110,19 +111,20 @@ impl DraftPlan {
     }
 }
 
-/// The most a policy may draft for any request, now and from the first step to the last.
+/// The most that a policy may draft for any request, now and in the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DraftLimits<'a> {
-    /// The longest draft now, of a tree its depth: charged to the token budget and as lookahead slots.
+    /// The longest draft now (for a tree, its depth). It is charged to the token budget and as lookahead slots.
     pub depth: u32,
     /// The most tokens of a tree that are verified now, which are charged instead of the depth; 0 for chains.
     pub tree_tokens: u32,
-    /// The most `depth` will ever be: what lookahead slots are reserved for.
+    /// The largest `depth` in the whole run. Lookahead slots are reserved for it.
     pub max_depth: u32,
-    /// The most `tree_tokens` will ever be.
+    /// The largest `tree_tokens` in the whole run.
     pub max_tree_tokens: u32,
-    /// Of a policy that vLLM can be set to, its `num_speculative_tokens_per_batch_size`, empty for one length for all.
-    /// vLLM then drafts with passes that nobody asked for, and with a table its scheduler pads no admission.
+    /// For a policy that vLLM's settings can express: its `num_speculative_tokens_per_batch_size`, empty for one length
+    /// for all. vLLM then runs all its draft passes even if fewer tokens are wanted, and with a table its scheduler
+    /// pads no admission.
     pub vllm: Option<&'a [BatchRange]>,
 }
 
@@ -137,63 +139,65 @@ impl<'a> DraftLimits<'a> {
         DraftLimits { depth, tree_tokens: tokens, max_depth: depth, max_tree_tokens: tokens, vllm: None }
     }
 
-    /// In other steps as deep as this.
+    /// Sets the largest depth of other steps.
     pub const fn up_to(self, max_depth: u32) -> Self {
         DraftLimits { max_depth, ..self }
     }
 
-    /// In other steps with trees of so many tokens.
+    /// Sets the most tokens of a tree in other steps.
     pub const fn with_trees_up_to(self, max_tree_tokens: u32) -> Self {
         DraftLimits { max_tree_tokens, ..self }
     }
 
-    /// vLLM can be set to it, with this table by the batch size; with none to one length for all.
+    /// Marks a policy that vLLM's settings can express, with this table by batch size; an empty table means one length
+    /// for all.
     pub const fn as_in_vllm(self, per_batch_size: &'a [BatchRange]) -> Self {
         DraftLimits { vllm: Some(per_batch_size), ..self }
     }
 }
 
-/// Goes the draft loop on?
+/// Whether the draft loop continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continue {
-    /// Run the next pass over the requests still drafting.
+    /// Run the next pass over the requests that still draft.
     Yes,
     /// Stop drafting for the whole batch.
     Stop,
 }
 
-/// Something a policy weighed before it decided.
+/// An alternative that a policy considered before it decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What would be done.
+    /// What the policy would do.
     pub what: String,
-    /// The policy's own estimate of it.
+    /// The policy's own estimate for it.
     pub estimate: f64,
 }
 
-/// How a policy came to its decision.
+/// The reasons for a policy's decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
-    /// Its own objective for what it decided, where it has one.
+    /// The value of the policy's own objective for its decision, if it has one.
     pub estimate: Option<f64>,
-    /// What it weighed.
+    /// The alternatives that it considered.
     pub candidates: Vec<Candidate>,
 }
 
-/// What a step brought, as any server would see it.
+/// The outcome of a step, as any server would see it.
 #[derive(Clone, Copy, Debug)]
 pub struct StepOutcome<'a> {
-    /// Decode requests, as in the step's [`BatchView`].
+    /// The decode requests, as in the step's [`BatchView`].
     pub ids: &'a [RequestId],
-    /// Drafted tokens of each (a tree's depth).
+    /// Number of drafted tokens of each request (for a tree, its depth).
     pub drafted: &'a [u32],
-    /// Verified tokens of each (the depth of what was verified of a tree).
+    /// Number of verified tokens of each request (for a tree, the depth of its verified part).
     pub verified: &'a [u32],
-    /// Accepted draft tokens of each, before any trim at the output's end; the bonus token is not counted.
+    /// Number of accepted draft tokens of each request, before any trim at the output's end and without the bonus
+    /// token.
     pub accepted: &'a [u32],
-    /// Confidences and passes.
+    /// The drafts, with confidences and number of passes.
     pub drafts: &'a Drafts,
-    /// Time spent in draft passes, and deciding.
+    /// Time in draft passes and in decisions.
     pub draft_time: Time,
     /// Time of the target pass.
     pub verify_time: Time,
@@ -201,56 +205,57 @@ pub struct StepOutcome<'a> {
 
 /// A speculation policy: a pure state machine that sees only what a server sees.
 pub trait SpecPolicy: Send {
-    /// The most it may draft for any request, now and ever. Asked before every step is scheduled.
+    /// The most that it may draft for any request, now and in the whole run. Called before every step is scheduled.
     fn limits(&self) -> DraftLimits<'_>;
 
-    /// What it looks at.
+    /// The values of drafts that the policy reads.
     fn wants(&self) -> Wants {
         Wants::default()
     }
 
-    /// Is the request that starts now to be drafted for, ever? If not, the draft does not even run over its prompt. Asked
-    /// once a request, in the order of admission (SmartSpec's draft-prefill skipping), where the draft runs over prompts at all.
+    /// Whether to draft for the request that starts now. If not, the draft never runs over its prompt. Called once a
+    /// request, in the order of admission (SmartSpec's draft-prefill skipping), and only if the draft runs over
+    /// prompts.
     fn drafts_for_next(&mut self) -> bool {
         true
     }
 
-    /// How many decode requests, from the first, take part in this step, at least one; the others keep their KV and wait.
-    /// `None` is all of them.
+    /// How many decode requests, from the first, take part in this step, at least one. The others keep their KV and
+    /// wait. `None` means all.
     fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
-    /// Before drafting: lengths for each decode request. `plan.draft_len` comes zeroed, one entry a request.
+    /// Before drafting: sets the draft length of each decode request. `plan.draft_len` has one entry a request, all 0.
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan);
 
-    /// Between draft forwards, with the confidences of the pass that just ran. Single requests leave with
-    /// [`Drafts::stop`].
+    /// Between draft passes, with the confidences of the last pass: decides whether to continue. [`Drafts::stop`] stops
+    /// single requests.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes
     }
 
-    /// Before verification: lower `drafts.verify_len` to what is worth verifying.
+    /// Before verification: lowers `drafts.verify_len` to the tokens that are worth verifying.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }
 
-    /// After the step, or some steps later where what a policy learns is stale: it may use the outcome only, nothing it
-    /// remembers of the step in progress.
+    /// After the step: learns from its outcome. The outcome may come some steps late, so use only the outcome, not what
+    /// the policy remembers of the current step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// A request that was running has ended: what is remembered of it can be forgotten. Called once, after the last outcome
-    /// that names it has been made, which may be observed later.
+    /// A running request has ended: the policy may forget it. Called once, after the last outcome with this request was
+    /// made; that outcome may be observed later.
     fn request_finished(&mut self, _id: RequestId) {}
 
-    /// What a user should be told at the end of a run ("chose 0 for the last 20,000 steps").
+    /// Warnings for the user at the end of a run ("chose 0 for the last 20,000 steps").
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How it came to what it decided in the last step. From the first call on it remembers what it weighs: before the
-    /// step for whoever wants the candidates, and after it to have them.
+    /// The reasons for the decision of the last step. A policy records its alternatives only from the first call on, so
+    /// call this once before the step and again after it.
     fn explain(&mut self) -> Explanation {
         Explanation::default()
     }

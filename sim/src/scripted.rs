@@ -1,5 +1,5 @@
-//! An executor that runs nothing: what the draft would say and what would be accepted are given. It lets a policy decide
-//! on a state written by hand, by the same draft loop that the engine runs.
+//! An executor that runs nothing: its confidences and acceptance are given. With it a policy decides on a hand-written
+//! state, in the same draft loop as in the engine.
 
 use crate::acceptance::RankLaw;
 use crate::drafts::Drafts;
@@ -14,12 +14,12 @@ use std::convert::Infallible;
 /// The script of one step.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// The draft's confidence in the (j+1)-th token it would draft for request i, at `[i][j]`; the last one repeats. In a
-    /// tree all nodes of a depth have the first guess's.
+    /// The draft's confidence in the (j+1)-th draft token of request i, at `[i][j]`; the last one repeats. In a tree it
+    /// is the confidence of the first guess below every node of a depth.
     pub confidence: Vec<Vec<f64>>,
-    /// Draft tokens of each request that would be accepted in a row; all first guesses.
+    /// For each request, how many drafts in a row would be accepted; all are first guesses.
     pub run: Vec<u32>,
-    /// What the draft's further guesses look like.
+    /// The law of the draft's further guesses.
     pub ranks: RankLaw,
 }
 
@@ -29,8 +29,8 @@ impl Scripted {
         row[(depth as usize).min(row.len() - 1)]
     }
 
-    /// Lets `policy` decide on one step of `batch`: proposes, drafts, selects, verifies. `max_draft_len` is the engine's.
-    /// Writes the accepted counts.
+    /// Lets `policy` decide on one step of `batch`: it proposes, drafts, selects, verifies. `max_draft_len` is the
+    /// engine's. Returns the drafts, and writes the number of accepted drafts of each request to `accepted`.
     pub fn decide(
         &mut self,
         policy: &mut Box<dyn SpecPolicy>,
@@ -50,7 +50,7 @@ impl Scripted {
     }
 }
 
-/// Stands in while a policy is lent to a drafter.
+/// A placeholder while the policy is moved into a drafter.
 struct Nobody;
 
 impl SpecPolicy for Nobody {
@@ -106,7 +106,7 @@ impl Executor for Scripted {
                 out.trees[i].grow(growth, |_, rank| (self.ranks.guess(first, rank), 0));
                 continue;
             }
-            // Only what is looked at is made, as on hardware; NaN shows who lied.
+            // Only wanted values are set, as on hardware. NaN shows a policy that reads values it did not want.
             let look = out.wants.confidence || out.wants.divergence;
             out.set_confidence(i, depth as usize, if look { first } else { f64::NAN });
             if out.wants.entropy {

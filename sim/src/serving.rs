@@ -1,4 +1,4 @@
-//! A run on any executor: the engine over what arrives, with whoever decides the draft lengths.
+//! A run on any executor: the engine with a workload and a drafter.
 
 use crate::config::EngineConfig;
 use crate::engine::{ByPolicy, Drafter, Ending, Engine, Finished, NoDraft, RejectReason};
@@ -9,59 +9,59 @@ use crate::policy::SpecPolicy;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// What is to be served, and how. An executor says what it is served with.
+/// The workload and the settings of a run, for any executor.
 #[derive(Clone, Copy)]
 pub struct Serving<'a> {
-    /// What arrives.
+    /// The requests.
     pub workload: &'a Workload,
-    /// How it arrives.
+    /// How requests arrive.
     pub arrivals: Arrivals,
     /// The engine's settings.
     pub config: &'a EngineConfig,
-    /// The run's TPOT limit shown to policies, seconds; infinity is none. A request's own comes before it.
+    /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,
-    /// Keep a record of every step.
+    /// Whether to keep a record of every step.
     pub keep_steps: bool,
-    /// Set from outside to end the run early.
+    /// Set this flag to end the run early.
     pub interrupt: &'a AtomicBool,
 }
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// One record a request.
+    /// One record for each request.
     pub records: RequestRecords,
-    /// Sums over steps.
+    /// Sums over all steps.
     pub totals: Totals,
-    /// Load over time.
+    /// The load over time.
     pub series: Series,
-    /// One record a step, when asked for.
+    /// One record for each step, if wanted.
     pub steps: Vec<StepRecord>,
-    /// Requests that could never run to their end, and why.
+    /// Requests that could never run to their end, with the reason.
     pub rejected: Vec<(RequestId, RejectReason)>,
-    /// What the user should be told.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// How it ended. Unless it is [`Ending::Done`], the numbers are those of a part.
+    /// How the run ended. Unless it is [`Ending::Done`], the numbers are those of a part of the run.
     pub ending: Ending,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
 }
 
-/// What came of it.
+/// The results of a run with its executor.
 pub struct Served<E: Executor> {
-    /// The run: all of it, or the part before it was interrupted or failed.
+    /// The whole run, or the part before it was interrupted or failed.
     pub run: Run,
-    /// The executor, given back.
+    /// The executor, returned to the caller.
     pub executor: E,
-    /// What failed, where the run ended by [`Ending::Failed`].
+    /// The error of the pass that failed, if the run ended with [`Ending::Failed`].
     pub error: Option<E::Error>,
-    /// What it was to find out, where it was to find out something.
+    /// The verdict, if the run was given a [`Patience`].
     pub patience: Option<Patience>,
 }
 
 impl Serving<'_> {
-    /// Serves the whole workload. `None` is the plain engine (invariant 7). Oracles have no place here: they see a truth that
-    /// only the event clock has. Panics on a configuration that
+    /// Serves the whole workload. Without a policy this is the plain engine (invariant 7). Oracles cannot run here,
+    /// because only the event clock has the truth. Panics on a configuration that
     /// [`Speculation::check`](crate::Speculation::check) refuses.
     pub fn run<E: Executor>(&self, executor: E, policy: Option<Box<dyn SpecPolicy>>) -> Served<E> {
         match policy {
@@ -70,7 +70,7 @@ impl Serving<'_> {
         }
     }
 
-    /// As [`run`](Serving::run), with any drafter; ends once the verdict is certain, where there is one to find.
+    /// [`run`](Serving::run) with any drafter. With a `patience` it ends once the verdict is certain.
     pub(crate) fn with<E: Executor, D: Drafter<E>>(
         &self,
         executor: E,

@@ -1,14 +1,14 @@
-//! The arithmetic of docs/model.md 12: which tokens a pass pushes through and how much KV it reads.
+//! The arithmetic of docs/model.md 12: how many tokens a pass runs over and how much KV it reads.
 //!
-//! The event clock charges these shapes to the true latency model; oracles weigh them, and a policy's own estimate
-//! must agree with them. Written once, so that truth and estimate cannot drift apart by accident.
+//! The event clock charges these shapes to the true latency model, oracles use them, and a policy's own estimate must
+//! agree with them. They are written once, so that truth and estimate cannot differ by accident.
 
 use crate::latency::{ContextReads, PassShape};
 use crate::policy::BatchView;
 use crate::tree::DraftTree;
 
-/// The shape of draft pass `pass` (1-based) when request i drafts `draft_len[i]` tokens. Pass 1 also carries the
-/// draft's prefill chunks and the catch-up of the requests it runs over.
+/// The shape of draft pass number `pass` (from 1) when request i drafts `draft_len[i]` tokens. Pass 1 also runs over
+/// the draft's prefill chunks and the catch-up of its requests.
 pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape {
     let (mut n, mut context) = (0, 0);
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -18,13 +18,14 @@ pub fn draft_pass(batch: &BatchView, draft_len: &[u32], pass: u32) -> PassShape 
     with_riders(batch, n, context, pass, |i| batch.always_extend || draft_len[i] > 0)
 }
 
-/// [`draft_pass`] when every decode request drafts at least `pass` tokens: no walk over the lengths.
+/// [`draft_pass`] if every decode request drafts at least `pass` tokens, without a walk over the lengths.
 pub fn draft_pass_all(batch: &BatchView, pass: u32) -> PassShape {
     with_riders(batch, batch.len() as u64, batch.context_sum, pass, |_| true)
 }
 
-/// The only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its `draft_len[i]` tokens at
-/// once. They count as batched; each attends to the context and to those before it.
+/// The shape of the only draft pass of a step with [`Drafting::Parallel`](crate::Drafting): request i gets its
+/// `draft_len[i]` tokens at once. They count as batched tokens; each attends to the context and to the tokens before
+/// it.
 pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     let mut shape = PassShape::default();
     for (&d, &c) in draft_len.iter().zip(batch.context) {
@@ -40,8 +41,8 @@ pub fn draft_block(batch: &BatchView, draft_len: &[u32]) -> PassShape {
     shape
 }
 
-/// The shape of draft pass `pass` (1-based) over trees: for request i with `draft_len[i] ≥ pass` the root or the frontier
-/// of `trees[i]`. Its KV, with the tokens the draft has run over before, is read once a request.
+/// The shape of draft pass number `pass` (from 1) over trees: for each request i with `draft_len[i] ≥ pass` the root or
+/// the frontier of `trees[i]`. A request's KV, with the tree tokens that the draft has run over, is read once.
 pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &[DraftTree]) -> PassShape {
     let mut shape = PassShape::default();
     for ((&d, &c), tree) in draft_len.iter().zip(batch.context).zip(trees) {
@@ -60,7 +61,7 @@ pub fn draft_tree_pass(batch: &BatchView, draft_len: &[u32], pass: u32, trees: &
 }
 
 /// The shape of the target pass over trees: each request's root and kept nodes, and the prefill chunks. With
-/// `per-position` every node reads the context and the path to it.
+/// `per-position` every node reads the context and the path to the node.
 pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextReads) -> PassShape {
     let (mut nodes, mut positions) = (0u64, 0u64);
     for (tree, &c) in trees.iter().zip(batch.context) {
@@ -73,7 +74,8 @@ pub fn verify_tree_pass(batch: &BatchView, trees: &[DraftTree], reads: ContextRe
     target_pass(batch, nodes, positions, reads)
 }
 
-/// `n` requests that start from `context` tokens, in draft pass `pass`, with what rides in pass 1.
+/// The shape of draft pass `pass` over `n` requests with `context` tokens together; pass 1 adds prefill chunks and
+/// catch-up.
 fn with_riders(batch: &BatchView, n: u64, context: u64, pass: u32, catches_up: impl Fn(usize) -> bool) -> PassShape {
     let context = context + n * u64::from(pass - 1);
     let mut shape = PassShape { batched: n, context, pairs: context + n };
@@ -85,7 +87,7 @@ fn with_riders(batch: &BatchView, n: u64, context: u64, pass: u32, catches_up: i
 }
 
 /// The draft pass of a step in which nothing is drafted: its prefill chunks and, with `always-extend`, every gap.
-/// `None` when there is nothing to run.
+/// `None` if there is nothing to run.
 pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     let mut shape = PassShape::default();
     add_draft_prefill(batch, &mut shape);
@@ -93,7 +95,7 @@ pub fn draft_idle_pass(batch: &BatchView) -> Option<PassShape> {
     (shape.batched > 0).then_some(shape)
 }
 
-/// The target pass of a step without a drafter: one token a decode request, and the prefill chunks.
+/// The target pass of a step without a drafter: one token for each decode request, and the prefill chunks.
 pub fn plain_pass(batch: &BatchView) -> PassShape {
     let n = batch.len() as u64;
     PassShape {
@@ -103,7 +105,7 @@ pub fn plain_pass(batch: &BatchView) -> PassShape {
     }
 }
 
-/// The shape of the target pass: each decode request's `verify_len + 1` positions, and the prefill chunks.
+/// The shape of the target pass: `verify_len + 1` positions of each decode request, and the prefill chunks.
 pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -> PassShape {
     let mut drafts = 0u64;
     // Sum over requests of sum_{j=0..v} (c + j) = (v+1)·c + v(v+1)/2.
@@ -116,7 +118,8 @@ pub fn verify_pass(batch: &BatchView, verify_len: &[u32], reads: ContextReads) -
     target_pass(batch, drafts, positions, reads)
 }
 
-/// `drafts` tokens beside each request's newest one, which together attend to `positions` tokens of KV.
+/// The target pass with `drafts` tokens beside each request's newest one; all decode tokens together attend to
+/// `positions` tokens of KV before them.
 fn target_pass(batch: &BatchView, drafts: u64, positions: u64, reads: ContextReads) -> PassShape {
     let decodes = drafts + batch.len() as u64;
     PassShape {
@@ -136,13 +139,14 @@ fn add_draft_prefill(batch: &BatchView, shape: &mut PassShape) {
     shape.pairs += batch.draft_prefill.pairs;
 }
 
-/// Catch-up tokens count as batched only (docs/model.md 12): their context is the request's own, read once already.
+/// Adds catch-up tokens. They count as batched tokens only (docs/model.md 12): their context is the request's own,
+/// which is already read once.
 fn add_catch_up(batch: &BatchView, runs: impl Fn(usize) -> bool, shape: &mut PassShape) {
     for (i, (&gap, &c)) in batch.draft_gap.iter().zip(batch.context).enumerate() {
         if gap > 0 && runs(i) {
             let (g, c) = (u64::from(gap), u64::from(c));
             shape.batched += g;
-            // Tokens at positions c−g .. c−1, each attending to itself and everything before.
+            // Tokens at positions c−g .. c−1, each attending to itself and all tokens before.
             shape.pairs += g * (c - g) + g * (g + 1) / 2;
         }
     }
@@ -177,7 +181,7 @@ mod tests {
     fn section_12_by_hand() {
         let b = batch(&[100, 200, 300], &[0, 1, 7]);
         let d = [3, 1, 0];
-        // Pass 1: requests 0 and 1, the prefill chunk, and the catch-up of request 1 alone.
+        // Pass 1: requests 0 and 1, the prefill chunk, and the catch-up of request 1, since request 2 does not draft.
         let first = draft_pass(&b, &d, 1);
         assert_eq!((first.batched, first.context), (2 + 90 + 1, 300 + 60));
         let second = draft_pass(&b, &d, 2);
@@ -209,7 +213,7 @@ mod tests {
         assert_eq!(draft_idle_pass(&b), None);
         b.always_extend = true;
         assert_eq!(draft_idle_pass(&b).unwrap().batched, 4);
-        // Somebody drafts: with always-extend the others' gaps ride along.
+        // One request drafts: with always-extend the other's gap is closed in the same pass.
         assert_eq!(draft_pass(&b, &[1, 0], 1).batched, 1 + 4);
     }
 }

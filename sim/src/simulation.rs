@@ -1,4 +1,4 @@
-//! The whole of a simulated run behind one call: workload, settings, truth and a policy in, records out.
+//! A simulated run in one call: takes workload, settings, truth and a policy; returns the records.
 
 use crate::acceptance::AcceptanceSource;
 use crate::config::{BadConfig, EngineConfig};
@@ -14,18 +14,18 @@ use crate::time::Time;
 use crate::workload::{Arrivals, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// Who decides the draft lengths.
+/// What decides the draft lengths.
 pub enum Speculation {
-    /// Nobody: the plain engine, without a drafter (invariant 7).
+    /// No drafter: the plain engine (invariant 7).
     Off,
     /// A policy.
     Policy(Box<dyn SpecPolicy>),
-    /// A bound that sees the hidden truth.
+    /// An oracle: a bound that sees the hidden truth.
     Oracle(Box<dyn OraclePolicy>),
 }
 
 impl Speculation {
-    /// Can the engine run it with these settings?
+    /// Checks that the engine can run with these settings.
     ///
     /// # Errors
     /// vLLM would not start with them, or no step could ever be made.
@@ -40,12 +40,12 @@ impl Speculation {
     }
 }
 
-/// Everything that is fixed before a policy acts.
+/// All inputs of a simulated run that are fixed before a policy acts.
 #[derive(Clone, Copy)]
 pub struct Simulation<'a> {
-    /// What arrives.
+    /// The requests.
     pub workload: &'a Workload,
-    /// How it arrives.
+    /// How requests arrive.
     pub arrivals: Arrivals,
     /// The engine's settings.
     pub config: &'a EngineConfig,
@@ -55,19 +55,19 @@ pub struct Simulation<'a> {
     pub target: &'a dyn LatencyModel,
     /// How the true verify pass reads context.
     pub context_reads: ContextReads,
-    /// How the draft comes by its tokens.
+    /// How the draft makes its tokens.
     pub drafting: Drafting,
-    /// Coefficient of variation of the log-normal residual noise of a pass (mean 1); 0 is none.
+    /// Coefficient of variation of the log-normal residual noise of a pass (mean 1); 0 for none.
     pub noise_cv: f64,
-    /// What the draft gets right.
+    /// The source that decides which drafts are right.
     pub acceptance: &'a dyn AcceptanceSource,
-    /// The seed of everything drawn while running.
+    /// Seed of all draws during the run.
     pub seed: u64,
-    /// The run's TPOT limit shown to policies, seconds; infinity is none. A request's own comes before it.
+    /// The run's TPOT limit that policies see, seconds; infinity for none. A request's own limit takes precedence.
     pub slo_tpot_s: f64,
-    /// Keep a record of every step.
+    /// Whether to keep a record of every step.
     pub keep_steps: bool,
-    /// Set from outside to end the run early.
+    /// Set this flag to end the run early.
     pub interrupt: &'a AtomicBool,
 }
 
@@ -77,7 +77,8 @@ impl<'a> Simulation<'a> {
         self.serve(speculation, None).0
     }
 
-    /// Runs until the verdict is certain, and says it with what was run until then. Panics as [`run`](Simulation::run).
+    /// Runs until the verdict is certain. Returns the run so far and the verdict. Panics as [`run`](Simulation::run)
+    /// does.
     pub fn find_out(&self, speculation: Speculation, patience: Patience) -> (Run, Patience) {
         let (run, patience) = self.serve(speculation, Some(patience));
         (run, patience.expect("it was given one"))

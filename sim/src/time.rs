@@ -1,16 +1,16 @@
 //! The engine's clock unit: whole picoseconds in a `u64` (213 days of range).
 //!
-//! Integers give a total order, no NaN and sums that do not depend on the order of addition; a skipped stretch
-//! of steps therefore ends on the same instant as stepping through it. Sums and products saturate at [`Time::MAX`], where
-//! the engine stops: a time that wrapped around would be a wrong number that looks right. For the same reason a difference that
-//! would be negative panics; where it may be, [`Time::saturating_sub`] says so. Durations inside models are `f64` seconds with an
-//! `_s` suffix and become `Time` once, at the border.
+//! Integers give a total order, no NaN, and sums that do not depend on the order of addition, so a skipped stretch of
+//! steps ends at the same instant as single steps. Sums and products saturate at [`Time::MAX`], where the engine stops:
+//! a time that wrapped around would be a wrong number that looks right. For the same reason a negative difference
+//! panics; use [`Time::saturating_sub`] where a difference may be negative. Durations inside models are `f64` seconds
+//! with an `_s` suffix and become `Time` once.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// An instant on the engine's clock, or a span of it, in picoseconds.
+/// A point in time or a duration on the engine's clock, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Time(pub u64);
 
@@ -20,21 +20,21 @@ pub const PS_PER_S: f64 = 1e12;
 impl Time {
     /// The start of the clock.
     pub const ZERO: Time = Time(0);
-    /// Later than every instant.
+    /// A time later than any other.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero; callers that read user
-    /// input check it first.
+    /// Rounds seconds to the nearest picosecond. Negative values and NaN become zero; callers that read user input
+    /// check it first.
     pub fn from_s(seconds: f64) -> Time {
         Time((seconds * PS_PER_S).round() as u64)
     }
 
-    /// This span or instant in seconds.
+    /// The time in seconds.
     pub fn as_s(self) -> f64 {
         self.0 as f64 / PS_PER_S
     }
 
-    /// `self - other`, or zero when `other` is later.
+    /// `self - other`, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Time) -> Time {
         Time(self.0.saturating_sub(other.0))
     }
@@ -57,7 +57,7 @@ impl Sub for Time {
     type Output = Time;
 
     /// # Panics
-    /// When `other` is later, in every profile.
+    /// If `other` is later, in every build profile.
     #[inline]
     #[track_caller]
     fn sub(self, other: Time) -> Time {
@@ -68,7 +68,7 @@ impl Sub for Time {
     }
 }
 
-/// Kept out of line: the loop pays for one branch.
+/// A separate function, so that the subtraction costs one branch.
 #[cold]
 #[inline(never)]
 #[track_caller]

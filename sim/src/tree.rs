@@ -1,10 +1,10 @@
-//! Draft trees: several guesses for the same position, of which the target's own choice picks one path.
+//! Draft trees: several guesses for the same position, from which the target's own choice picks one path.
 //!
-//! A tree hangs below the newest emitted token (the root, which is no node here). It grows level by level, one draft pass
-//! a level: pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of depth
-//! ℓ−1 that are expanded. A chain is the tree whose every level has one node. What a draft thinks of its choices is its
-//! distribution by rank: the first choice has rank 1. Verification walks down the kept nodes as long as one of them is
-//! the target's token (greedy tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
+//! A tree hangs below the newest emitted token (the root, which is not a node here). It grows one level a draft pass:
+//! pass 1 runs over the root and gives the nodes of depth 1; pass ℓ runs over the *frontier*, the nodes of depth ℓ−1
+//! that are expanded. A chain is a tree with one node on each level. The draft's guesses below a node have ranks: its
+//! first choice has rank 1. Verification walks down the kept nodes as long as one of them is the target's token (greedy
+//! tree attention: SpecInfer, arXiv 2305.09781, section 4; EAGLE-2, arXiv 2406.16858).
 
 use crate::luck::mix;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ pub const MAX_TREE_TOKENS: u32 = 256;
 /// How trees grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, its best guesses (SpecInfer's expansion vector ⟨k₁ … k_m⟩;
-    /// Medusa's heads). The last entry repeats. Shared, because a policy hands it over in every step.
+    /// Every node of depth ℓ−1 gets `children[ℓ−1]` children, its best guesses (SpecInfer's expansion vector ⟨k₁ …
+    /// k_m⟩; Medusa's heads). The last entry repeats. An `Arc`, because a policy passes it in every step.
     Expansion(Arc<[u32]>),
     /// The `topk` best nodes of a level, by path probability, are expanded into `topk` children each (EAGLE-2).
     Beam {
-        /// Width.
+        /// Number of nodes expanded on a level, and of children of each.
         topk: u32,
     },
 }
@@ -28,7 +28,7 @@ pub enum Growth {
 /// Parent of the nodes of depth 1.
 pub const ROOT: u32 = u32::MAX;
 
-/// The key of a path after one more guess at `depth`, from 0: 0 along first guesses.
+/// The key of a path after one more guess of rank `rank` at `depth` (from 0); 0 along first guesses.
 pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
     if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
 }
@@ -40,15 +40,15 @@ pub struct Node {
     pub parent: u32,
     /// Depth, from 1.
     pub depth: u32,
-    /// Which guess of the draft it is among its siblings, from 1.
+    /// Rank among the draft's guesses for its siblings, from 1.
     pub rank: u32,
-    /// The draft's probability of it, given its parent.
+    /// The draft's probability of the token, given its parent.
     pub confidence: f64,
-    /// Product of the confidences from the root to it.
+    /// Product of the confidences along the path from the root.
     pub score: f64,
-    /// Tells paths apart: 0 along first guesses, a hash of the ranks elsewhere.
+    /// Key of the path: 0 along first guesses, else a hash of the ranks.
     pub path: u64,
-    /// Is it verified?
+    /// Whether it will be verified.
     pub kept: bool,
 }
 
@@ -59,16 +59,16 @@ pub struct DraftTree {
     /// The nodes that the next pass expands, in order.
     frontier: Vec<u32>,
     depth: u32,
-    /// Tokens the draft has run over: the sum of the widths so far.
+    /// Number of tokens that the draft has run over: the sum of the widths so far.
     ran: u32,
-    /// The nodes accepted last, from the root down.
+    /// The nodes accepted last, from the root downwards.
     accepted: Vec<u32>,
-    /// Of them, those the draft has run over.
+    /// Number of these nodes that the draft has run over.
     fed: u32,
 }
 
 impl DraftTree {
-    /// Empties it. Keeps its buffers.
+    /// Empties the tree. Keeps the buffers.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.frontier.clear();
@@ -83,28 +83,28 @@ impl DraftTree {
         &self.nodes
     }
 
-    /// Levels drafted.
+    /// Number of levels drafted.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Tokens that the next pass runs over: the root, then the frontier.
+    /// Number of tokens that the next pass runs over: the root, later the frontier.
     pub fn width(&self) -> u32 {
         if self.depth == 0 { 1 } else { self.frontier.len() as u32 }
     }
 
-    /// The nodes that the next pass expands, in order; none before the first, which expands the root.
+    /// The nodes that the next pass expands, in order; empty before the first pass, which expands the root.
     pub fn frontier(&self) -> &[u32] {
         &self.frontier
     }
 
-    /// Tokens of this tree (the root included) that the draft has run over.
+    /// Number of tokens of this tree, including the root, that the draft has run over.
     pub fn ran(&self) -> u32 {
         self.ran
     }
 
-    /// Grows one level. `guess(parent, rank)` is the draft's probability of its `rank`-th guess below a node (`None` is the
-    /// root), and a key for the path to that child.
+    /// Grows one level. `guess(parent, rank)` returns the draft's probability of its `rank`-th guess below a node
+    /// (`None` for the root), and the key of the path to that child.
     pub fn grow(&mut self, growth: &Growth, mut guess: impl FnMut(Option<&Node>, u32) -> (f64, u64)) {
         let children = match growth {
             Growth::Expansion(children) => children[(self.depth as usize).min(children.len() - 1)],
@@ -129,7 +129,7 @@ impl DraftTree {
         self.frontier.extend(first..self.nodes.len() as u32);
         if let Growth::Beam { topk } = growth {
             let nodes = &self.nodes;
-            // Equal scores: the earlier node, so that the order of the pool decides.
+            // Among equal scores the earlier node wins.
             let by_score =
                 |&a: &u32, &b: &u32| nodes[b as usize].score.total_cmp(&nodes[a as usize].score).then(a.cmp(&b));
             self.frontier.sort_unstable_by(by_score);
@@ -139,7 +139,7 @@ impl DraftTree {
         self.depth += 1;
     }
 
-    /// Keeps the nodes that `keep` names and no others. Panics unless a kept node's parent is kept.
+    /// Keeps exactly the nodes for which `keep` is true. Panics if a kept node's parent is not kept.
     pub fn keep(&mut self, mut keep: impl FnMut(usize, &Node) -> bool) {
         for at in 0..self.nodes.len() {
             let kept = keep(at, &self.nodes[at]);
@@ -152,8 +152,8 @@ impl DraftTree {
         }
     }
 
-    /// Keeps the `most` nodes with the highest scores (equal scores: the earlier). Scores never rise along a path, so
-    /// parents are kept before their children (EAGLE-2's rerank). `order` is scratch.
+    /// Keeps the `most` nodes with the highest scores (among equal scores the earlier). Scores never rise along a path,
+    /// so parents are kept before their children (EAGLE-2's rerank). `order` is a buffer.
     pub fn keep_best(&mut self, most: u32, order: &mut Vec<u32>) {
         order.clear();
         order.extend(0..self.nodes.len() as u32);
@@ -170,12 +170,12 @@ impl DraftTree {
         }
     }
 
-    /// Keeps no more than the first `most` of the kept nodes: parents come before their children.
+    /// Keeps only the first `most` of the kept nodes. Parents come before their children, so no parent is lost.
     pub fn keep_first(&mut self, most: u32) {
         self.nodes.iter_mut().filter(|n| n.kept).skip(most as usize).for_each(|n| n.kept = false);
     }
 
-    /// Kept nodes: the tokens to verify beside the root.
+    /// Number of kept nodes: the tokens to verify beside the root.
     pub fn kept(&self) -> u32 {
         self.nodes.iter().filter(|n| n.kept).count() as u32
     }
@@ -185,8 +185,9 @@ impl DraftTree {
         self.nodes.iter().filter(|n| n.kept).map(|n| n.depth).max().unwrap_or(0)
     }
 
-    /// How many tokens are accepted when the target's token at depth d (from 1) is the draft's `rank(d)`-th guess: the
-    /// longest path of kept nodes from the root that follows the target. Ranks beyond the path are never asked for.
+    /// Returns how many tokens are accepted if the target's token at depth d (from 1) is the draft's `rank(d)`-th
+    /// guess: the length of the longest path of kept nodes from the root that follows the target. `rank` is not called
+    /// beyond this path.
     pub fn accepted(&mut self, mut rank: impl FnMut(u32) -> u32) -> u32 {
         let mut at = ROOT;
         let mut depth = 0;
@@ -208,26 +209,27 @@ impl DraftTree {
         depth
     }
 
-    /// Accepts these nodes, which are a path from the root down: for an executor that saw which of them the target followed.
+    /// Accepts these nodes, a path from the root downwards. For an executor that knows which nodes the target followed.
     pub fn accept_path(&mut self, path: impl IntoIterator<Item = u32>) {
         self.accepted.clear();
         self.accepted.extend(path);
         self.count_fed();
     }
 
-    /// A node with children was expanded; those above the last accepted one were.
+    /// Counts the accepted nodes that the draft has run over: a node with children was expanded, so at most the last
+    /// accepted node was not.
     fn count_fed(&mut self) {
         let unfed = self.accepted.last().is_some_and(|at| !self.nodes.iter().any(|n| n.parent == *at));
         self.fed = self.accepted.len() as u32 - u32::from(unfed);
     }
 
-    /// The nodes [accepted](DraftTree::accepted) last, from the root down.
+    /// The nodes [accepted](DraftTree::accepted) last, from the root downwards.
     pub fn accepted_path(&self) -> &[u32] {
         &self.accepted
     }
 
-    /// Of the tokens [accepted](DraftTree::accepted) last, those the draft has run over: all but the last one where that was
-    /// not expanded.
+    /// Number of tokens [accepted](DraftTree::accepted) last that the draft has run over: all, or all but the last one
+    /// if that was not expanded.
     pub fn fed(&self) -> u32 {
         self.fed
     }
@@ -237,7 +239,7 @@ impl DraftTree {
 mod tests {
     use super::*;
 
-    /// First guess .6, second .3, third .1, everywhere.
+    /// At every node the first guess has .6, the second .3, the third .1.
     fn guess(_: Option<&Node>, rank: u32) -> (f64, u64) {
         ([0.6, 0.3, 0.1][rank as usize - 1], 0)
     }
@@ -267,7 +269,7 @@ mod tests {
         }
         assert_eq!(widths, [1, 3, 3, 3]);
         assert_eq!(tree.nodes().len(), 3 + 3 * 9);
-        // Rerank keeps what is ancestor-closed: `keep` would panic otherwise.
+        // Rerank never keeps a node without its parent; `keep` would panic.
         let mut order = Vec::new();
         tree.keep_best(7, &mut order);
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();

@@ -1,28 +1,29 @@
-//! What arrives at the server: requests in order of arrival, as a structure of arrays.
+//! The requests of a run, in order of arrival, as a structure of arrays.
 
 use crate::time::Time;
 
 /// A request's index in its [`Workload`]: dense, in order of arrival.
 pub type RequestId = u32;
 
-/// One request, as a reader or generator hands it over.
+/// One request, as a reader or generator makes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// When it arrives (ignored by closed-loop arrivals).
     pub arrival: Time,
     /// Prompt length in tokens, at least 1.
     pub prompt_len: u32,
-    /// Tokens it will emit, at least 1. No policy ever sees this.
+    /// Number of tokens that it will emit, at least 1. Policies never see this.
     pub output_len: u32,
     /// Index into [`Workload::categories`]; 0 when the trace has none.
     pub category: u16,
     /// This request's own limit on time per output token in seconds, if the trace gives one.
     pub slo_tpot_s: Option<f64>,
-    /// The least is served first, under priority scheduling.
+    /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
     /// Index of the recorded acceptance this request replays ([`Workload::recordings`]).
     pub recording: Option<u32>,
-    /// Ids of the shared prefix blocks, `prefix_block` tokens each, full blocks only; equal leading ids share KV.
+    /// Ids of its shared prefix blocks, `prefix_block` tokens each, full blocks only. Requests with equal leading ids
+    /// share KV.
     pub prefix: Vec<u64>,
 }
 
@@ -42,48 +43,49 @@ impl Request {
     }
 }
 
-/// The draft's recorded luck on one request: one entry an output position.
+/// The draft's recorded acceptance on one request, with one entry for each output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// `Some(true)` the draft was right here, `Some(false)` wrong, `None` nothing was drafted here.
+    /// Whether the draft was right: `Some(true)`, `Some(false)`, or `None` if nothing was drafted here.
     pub bits: Vec<Option<bool>>,
-    /// For each unknown position, how many drafted tokens were accepted just before it in the same recorded step
-    /// (0 for known positions): selects the hazard that fills it.
+    /// For each unknown position, how many drafts were accepted just before it in the same recorded step (0 for known
+    /// positions). This selects the hazard with which the bit is drawn.
     pub accepted_before: Vec<u8>,
-    /// Which guess of the draft the target's token was, 1 the first; 255 is that or a later one. Empty when not recorded.
+    /// Rank of the target's token among the draft's guesses, from 1; 255 means that or later. Empty if not recorded.
     pub ranks: Vec<u8>,
-    /// The draft's probability of its first guess, (0, 1]. Empty when not recorded.
+    /// The draft's probability of its first guess, (0, 1]. Empty if not recorded.
     pub confidences: Vec<f32>,
 }
 
 /// All requests of a run, sorted by arrival.
 #[derive(Clone, Debug, Default)]
 pub struct Workload {
-    /// Arrival instants, non-decreasing.
+    /// Arrival times, non-decreasing.
     pub arrival: Vec<Time>,
     /// Prompt lengths, tokens.
     pub prompt_len: Vec<u32>,
     /// Output lengths, tokens.
     pub output_len: Vec<u32>,
-    /// Category of each request.
+    /// Category index of each request.
     pub category: Vec<u16>,
-    /// Per-request TPOT limit in seconds, infinity when there is none. Empty when no request has one.
+    /// TPOT limit of each request, seconds, infinity for none. Empty if no request has one.
     pub slo_tpot_s: Vec<f64>,
-    /// Priority of each request. Empty when all are 0.
+    /// Priority of each request. Empty if all are 0.
     pub priority: Vec<i32>,
-    /// Recording of each request, `u32::MAX` when there is none. Empty when no request has one.
+    /// Recording of each request, `u32::MAX` for none. Empty if no request has one.
     pub recording: Vec<u32>,
-    /// Prefix block ids of all requests, one after another. Empty when no request shares anything.
+    /// Prefix block ids of all requests, one after another. Empty if no request shares a prefix.
     pub prefix_ids: Vec<u64>,
-    /// Where each request's ids start in `prefix_ids`, with one closing entry. Empty when no request shares anything.
+    /// Start of each request's ids in `prefix_ids`, with one closing entry. Empty if no request shares a prefix.
     pub prefix_start: Vec<u32>,
     /// Tokens in a prefix block (512 for Mooncake).
     pub prefix_block: u32,
     /// Names of the categories.
     pub categories: Vec<String>,
-    /// The recorded acceptance that requests point to.
+    /// The recorded acceptance to which `recording` refers.
     pub recordings: Vec<Recording>,
-    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …, of what the recordings leave unknown, where they bring it.
+    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …, for unknown bits of the recordings; empty if
+    /// the recordings have none.
     pub hazards: Vec<f64>,
 }
 
@@ -93,12 +95,12 @@ impl Workload {
         self.arrival.len()
     }
 
-    /// No requests at all?
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.arrival.is_empty()
     }
 
-    /// Appends a request. Panics when its arrival is before the last one's: readers sort or refuse first.
+    /// Appends a request. Panics if it arrives before the last one; readers must sort or refuse first.
     pub fn push(&mut self, r: Request) {
         assert!(
             self.arrival.last().is_none_or(|&last| last <= r.arrival),
@@ -136,7 +138,7 @@ impl Workload {
         self.category.push(r.category);
     }
 
-    /// The request at `id`, with its prefix copied out.
+    /// The request `id`, with its prefix copied.
     pub fn get(&self, id: RequestId) -> Request {
         let i = id as usize;
         Request {
@@ -151,7 +153,7 @@ impl Workload {
         }
     }
 
-    /// The shared-prefix block ids of a request, empty when it shares nothing.
+    /// The shared-prefix block ids of a request; empty if it shares none.
     pub fn prefix(&self, id: RequestId) -> &[u64] {
         match self.prefix_start.get(id as usize..id as usize + 2) {
             Some(&[start, end]) => &self.prefix_ids[start as usize..end as usize],
@@ -168,14 +170,15 @@ impl FromIterator<Request> for Workload {
     }
 }
 
-/// How requests come in.
+/// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At the workload's instants.
+    /// At the workload's times.
     Open,
-    /// This many clients, each sending its next request when its last one ends; instants are ignored.
+    /// A fixed number of clients, each of which sends its next request when its last one ends; arrival times are
+    /// ignored.
     Closed {
-        /// Requests in the system at any time.
+        /// Number of clients, so of requests in the system at any time.
         clients: u32,
     },
 }

@@ -1,38 +1,39 @@
-//! Reading and writing the file.
+//! Reads and writes the text of a profile.
 
 use super::{ModelProfile, Profile};
 use crate::shapes::Role;
 use foretoken_intact::seal::{self, Syntax, Unsealed};
 use foretoken_sim::latency::LatencySpec;
 
-/// The version of the format that is written, and the only one that is read: 2 since a table's context is a line too.
+/// The version of the format that is written, and the only one that is read. Version 2: a table's context costs are a
+/// line too.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// A file that is no profile.
+/// Why a text is not a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// A later Foretoken wrote it.
+    /// A later Foretoken wrote the file.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: update it, or profile again")]
     Newer {
-        /// The file's.
+        /// Version in the file.
         found: i64,
     },
-    /// An earlier Foretoken wrote it.
+    /// An earlier Foretoken wrote the file.
     #[error("schema_version is {found}, and this Foretoken reads {SCHEMA_VERSION}: profile again")]
     Older {
-        /// The file's.
+        /// Version in the file.
         found: i64,
     },
-    /// There is no `schema_version`.
+    /// The file has no `schema_version`.
     #[error("no schema_version: this is not a profile; make one with `foretoken profile`")]
     NotAProfile,
-    /// TOML or a key is wrong.
+    /// The text is not TOML, or a key is wrong.
     #[error("{0}")]
     Toml(String),
-    /// A value is.
+    /// A value is wrong.
     #[error("{key}: {why}")]
     Value {
-        /// Its path.
+        /// Path of the key.
         key: String,
         /// What is wrong.
         why: String,
@@ -49,7 +50,7 @@ impl Profile {
     /// Reads and checks the text of a profile.
     ///
     /// # Errors
-    /// What is wrong, with the line where TOML can tell.
+    /// What is wrong, with the line if it is an error of TOML.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let table: toml::Table = toml::from_str(text).map_err(toml_error)?;
         Profile::check_version(&table)?;
@@ -58,10 +59,10 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Is it a profile that this version can read? Asked before its keys are looked at.
+    /// Checks that this version can read the profile. Called before its other keys are read.
     ///
     /// # Errors
-    /// It is not.
+    /// The version is missing, wrong, older or newer.
     pub fn check_version(table: &toml::Table) -> Result<(), ProfileError> {
         match table.get("schema_version").and_then(toml::Value::as_integer) {
             None => Err(ProfileError::NotAProfile),
@@ -72,16 +73,16 @@ impl Profile {
         }
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     ///
     /// # Errors
-    /// The key and what is wrong with it.
+    /// The wrong key and what is wrong with its value.
     pub fn check(&self) -> Result<(), ProfileError> {
         Role::BOTH.into_iter().try_for_each(|role| check_model(role.name(), self.of(role)))
     }
 
-    /// What whoever uses the text of a profile must know where it is not, byte for byte, what was written when it was measured.
-    /// People may edit a profile, so that this is no error.
+    /// A warning if the text is not byte for byte what was written after the measurement; else `None`. Users may edit a
+    /// profile, so this is no error.
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
@@ -100,7 +101,7 @@ impl Profile {
         let text = toml::to_string(self).expect("plain data always serialises");
         let mut out = HEAD.to_owned();
         for line in text.lines() {
-            // Arrays of arrays one row a line; they hold numbers and words without brackets.
+            // Arrays of arrays get one line a row; they contain no other brackets.
             let table = ["measured = [[", "batched = [[", "pairs = [[", "context = [["]
                 .iter()
                 .any(|start| line.starts_with(start));

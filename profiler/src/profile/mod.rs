@@ -1,4 +1,4 @@
-//! The profile file: what was measured on which machine, the fits to it, and how far they can be trusted.
+//! The profile file: what was measured on which machine, the fits, and how far they can be trusted.
 
 mod file;
 mod model;
@@ -15,7 +15,7 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads};
 use serde::{Deserialize, Serialize};
 
-/// A profile of a pair of models on one machine. Written once, by whoever measured; everybody else reads it.
+/// A profile of a target and a draft model on one machine. `foretoken profile` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -23,26 +23,26 @@ pub struct Profile {
     pub schema_version: u32,
     /// Version of Foretoken that measured.
     pub foretoken: String,
-    /// When the measuring ended, RFC 3339, UTC.
+    /// When the measurement ended, RFC 3339, UTC.
     pub measured_at: String,
-    /// Is the linear fit of both models within its bound for decode and verify passes?
+    /// Whether the linear fits of both models are within their error bound for decode and verify passes.
     pub trusted: bool,
-    /// What whoever uses it should know, most serious first.
+    /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
-    /// How the target's alpha counts the context of a verify pass, by which of the two readings fits better. The draft's alpha
-    /// and the tables count it once.
+    /// How the target's alpha counts the context of a verify pass: the way that fits better. The draft's alpha and both
+    /// tables count context once.
     pub context_reads: ContextReads,
     /// The machine.
     pub device: DeviceInfo,
-    /// How it was measured, and how steady the machine was.
+    /// How the passes were measured, and how steady the machine was.
     pub measuring: Measuring,
-    /// The target.
+    /// Costs of the target.
     pub target: ModelProfile,
-    /// The draft.
+    /// Costs of the draft.
     pub draft: ModelProfile,
 }
 
-/// What the passes ran on.
+/// The device that ran the passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceInfo {
@@ -50,13 +50,13 @@ pub struct DeviceInfo {
     pub kind: String,
     /// Name of the processor or GPU.
     pub name: String,
-    /// Instruction sets that matter, or compute capability.
+    /// A CPU's instruction sets that the kernels use, or a GPU's compute capability.
     pub features: Vec<String>,
     /// Cores the process may use.
     pub cores: u32,
-    /// Threads the passes ran on; for a GPU 1.
+    /// Threads that ran the passes; 1 for a GPU.
     pub threads: u32,
-    /// What the kernels use of it, and how fast that is; of a CPU.
+    /// Of a CPU: the instructions that the kernels use, and how fast they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<String>,
     /// GPU driver and libraries.
@@ -64,28 +64,28 @@ pub struct DeviceInfo {
     pub driver: Option<String>,
 }
 
-/// How it was measured, and how steady the machine was.
+/// How the passes were measured, and how steady the machine was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measuring {
-    /// Decides the order of shapes and when each is held out.
+    /// Seed for the order of shapes and for the fold of each shape.
     pub seed: u64,
-    /// Passes timed, both models.
+    /// Number of timed passes of both models.
     pub passes: u64,
-    /// Wall time it took, seconds; 0.0 where it was put together from interrupted parts.
+    /// Wall time of the measurement, seconds; 0.0 if it was resumed after an interruption.
     pub wall_s: f64,
-    /// Largest relative change of the anchor pass over the time of measuring, of both models.
+    /// Largest relative change of an anchor pass from the beginning to the end, over both models.
     pub drift: f64,
-    /// Share of the machine's CPU time that other processes took, where the system tells.
+    /// Share of the machine's CPU time that other processes used, if the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_cpu: Option<f64>,
-    /// Share of the machine's CPU time that its hypervisor gave to others, where the system tells.
+    /// Share of the machine's CPU time that its hypervisor gave to other machines, if the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_cpu: Option<f64>,
 }
 
 impl Profile {
-    /// One of the two models.
+    /// The costs of one of the two models.
     pub fn of(&self, role: Role) -> &ModelProfile {
         match role {
             Role::Target => &self.target,
@@ -93,12 +93,12 @@ impl Profile {
         }
     }
 
-    /// The latency model of a pass.
+    /// The latency model of a pass of `role`.
     pub fn truth(&self, role: Role, truth: Truth) -> LatencySpec {
         self.of(role).truth(truth)
     }
 
-    /// How such a description of a model counts the context of a pass with several new tokens a request.
+    /// How the latency model `truth` counts the context of a pass with several new tokens a request.
     pub fn reads(&self, role: Role, truth: Truth) -> ContextReads {
         match (role, truth) {
             (Role::Target, Truth::Linear | Truth::Staircase) => self.context_reads,
@@ -106,19 +106,19 @@ impl Profile {
         }
     }
 
-    /// The largest pass that was measured, as such a description counts it.
+    /// The largest measured pass of `role`, with context counted as `truth` counts it.
     pub fn range(&self, role: Role, truth: Truth) -> Range {
         let (model, reads) = (self.of(role), self.reads(role, truth));
         let context = model.measured.iter().map(|m| m.shape.pass(reads).context).max();
         Range { context: context.unwrap_or(0), ..model.range }
     }
 
-    /// What policies believe of a pass.
+    /// The costs that policies believe for a pass of `role`.
     pub fn belief(&self, role: Role) -> Coefficients {
         self.of(role).linear.coefficients()
     }
 
-    /// Why it is not trusted, or nothing.
+    /// Why the profile is not trusted; `None` if it is.
     pub fn distrust(&self) -> Option<String> {
         (!self.trusted).then(|| match self.warnings.first() {
             Some(first) => format!("the profile is not trusted: {first}"),

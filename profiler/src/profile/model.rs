@@ -6,13 +6,14 @@ use foretoken_sim::Coefficients;
 use foretoken_sim::latency::{LatencySpec, MeasuredSpec, StaircaseSpec};
 use serde::{Deserialize, Serialize};
 
-/// What one model's passes cost.
+/// The costs of one model's passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelProfile {
     /// Robust coefficient of variation of a pass around the median of its shape: the noise to simulate.
     pub noise_cv: f64,
-    /// Mean relative difference of one shape's median between two visits: no model can be expected to do better.
+    /// Mean relative difference of one shape's median between two visits. No model can be expected to have a smaller
+    /// error.
     pub repeatability: f64,
     /// The model.
     pub model: ModelInfo,
@@ -20,35 +21,36 @@ pub struct ModelProfile {
     pub linear: LinearFit,
     /// Ordinary least squares on seconds, for its statistics.
     pub ols: OlsFit,
-    /// Errors of fits on shapes they had not seen: of five fits, each judged on another fifth of the shapes but the ends.
+    /// Errors of fits on shapes that they had not seen. Each of five fits leaves out another fifth of the shapes,
+    /// without the ends.
     pub held_out: Errors,
-    /// What was measured reaches so far.
+    /// The largest pass that was measured.
     pub range: Range,
     /// The measured table.
     pub table: MeasuredSpec,
-    /// Every shape.
+    /// Every measured shape.
     pub measured: Vec<Measurement>,
 }
 
-/// A model, as far as its speed depends on it.
+/// The properties of a model that its speed depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
-    /// Preset, or name of the folder.
+    /// Name of the preset or of the folder.
     pub name: String,
     /// `random, seed N`, or `blake3:…` of the checkpoint's files.
     pub weights: String,
-    /// Type of the matrices on the device.
+    /// Type of the weight matrices on the device.
     pub dtype: String,
-    /// Parameters.
+    /// Number of parameters.
     pub parameters: u64,
-    /// Vocabulary.
+    /// Size of the vocabulary.
     pub vocab: u32,
-    /// Positions it was made for, tokens.
+    /// Longest context that the model was made for, tokens.
     pub max_positions: u32,
 }
 
-/// α, γ, δ and their standard errors. A coefficient that is held at 0 has no standard error: it is 0 too.
+/// α, γ, δ and their standard errors. A coefficient that is held at 0 has the standard error 0.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearFit {
@@ -66,12 +68,12 @@ pub struct LinearFit {
     pub delta_se_s: f64,
     /// Condition number of the equations, columns scaled: how well the shapes tell the terms apart.
     pub condition: f64,
-    /// Shapes it was fitted to.
+    /// Number of shapes in the fit.
     pub shapes: u64,
 }
 
 impl LinearFit {
-    /// Without the statistics.
+    /// α, γ, δ without the statistics.
     pub fn coefficients(&self) -> Coefficients {
         Coefficients { alpha_s: self.alpha_s, gamma_s: self.gamma_s, delta_s: self.delta_s }
     }
@@ -99,7 +101,7 @@ pub struct OlsFit {
     pub gamma_p: f64,
     /// Two-sided p-value of `delta_s` = 0.
     pub delta_p: f64,
-    /// Share of the variance of times that it explains.
+    /// Share of the variance of times that the fit explains.
     pub r2: f64,
 }
 
@@ -107,15 +109,15 @@ pub struct OlsFit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Errors {
-    /// Shapes held out.
+    /// Number of shapes held out.
     pub shapes: u64,
-    /// Of α, γ, δ.
+    /// Errors of α, γ, δ.
     pub linear: ByRegion,
-    /// Of the table.
+    /// Errors of the table.
     pub table: ByRegion,
 }
 
-/// Mean absolute relative errors (0.05 is 5 %); absent where a region has no shape.
+/// Mean absolute relative errors (0.05 is 5 %); a region without shapes has none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByRegion {
@@ -130,7 +132,7 @@ pub struct ByRegion {
     /// Decode and verify above 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wide: Option<f64>,
-    /// Prompts.
+    /// Passes with chunks of prompts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefill: Option<f64>,
 }
@@ -147,33 +149,35 @@ impl ByRegion {
     }
 }
 
-/// The largest pass measured, by each of its measures.
+/// The largest values of all measured passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// Requests.
+    /// Requests in a pass.
     pub requests: u64,
-    /// New tokens.
+    /// New tokens in a pass.
     pub batched: u64,
     /// Tokens of context of all requests, each counted once.
     pub context: u64,
-    /// Query-key pairs.
+    /// Query-key pairs in a pass.
     pub pairs: u64,
 }
 
-/// One shape and its times. In the file an array: `[kind, requests, new tokens, context, seconds, spread, samples, held out]`.
+/// One shape and its times. In the file it is an array: `[kind, requests, new tokens, context, seconds, spread,
+/// samples, fold]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct Measurement {
-    /// The pass.
+    /// The shape of the pass.
     pub shape: Shape,
-    /// Mean without interrupted passes, seconds; of a target's prompt with what it costs the passes after it.
+    /// Mean time without interrupted passes, seconds. The time of a target's prompt includes what it costs the passes
+    /// after it.
     pub seconds: f64,
-    /// Robust coefficient of variation of its samples: 1.4826 · median absolute deviation / median.
+    /// Robust coefficient of variation of the samples: 1.4826 · median absolute deviation / median.
     pub spread: f64,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Which fold of the cross-validation held it out, from 1 on; 0 where none did.
+    /// The cross-validation fold that held the shape out, from 1; 0 if none did.
     pub fold: u8,
 }
 
@@ -193,7 +197,7 @@ impl From<Measurement> for Row {
 }
 
 impl ModelProfile {
-    /// The latency model.
+    /// The latency model of the chosen kind.
     pub fn truth(&self, truth: Truth) -> LatencySpec {
         match truth {
             Truth::Table => LatencySpec::Measured(self.table.clone()),
@@ -202,14 +206,14 @@ impl ModelProfile {
         }
     }
 
-    /// The table's sizes as captured ones: a pass takes the time of the next size. Context costs what the linear fit says,
-    /// and above the largest size the table's last line goes on.
+    /// A staircase with the table's sizes as captured graph sizes: a pass takes the time of the next size. Context
+    /// costs the linear fit's α. Above the largest size the table's last segment continues.
     fn staircase(&self) -> StaircaseSpec {
         let steps = self.table.batched.clone();
         let (tail_gamma_s, tail_delta_s) = match steps.as_slice() {
             [.., (x0, t0), (x1, t1)] => {
                 let slope = (t1 - t0) / (x1 - x0) as f64;
-                // A line that would start below zero starts at zero: a staircase has no negative times.
+                // A segment that would start below zero starts at zero: a staircase has no negative times.
                 (slope, (t1 - slope * *x1 as f64).max(0.0))
             }
             [(_, t)] => (0.0, *t),

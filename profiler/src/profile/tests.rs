@@ -15,7 +15,7 @@ fn what_is_written_is_read_back() {
 }
 
 proptest! {
-    /// Numbers come back to the last bit, whatever they are.
+    /// Numbers are read back to the last bit.
     #[test]
     fn numbers_come_back(alpha in 0f64..1.0, seconds in 1e-9f64..1e3, noise in 0f64..2.0, name in "[ -~]{0,20}") {
         let mut p = profile(line, 0.0);
@@ -52,7 +52,7 @@ fn what_is_no_profile_says_why() {
     assert!(Profile::parse(cut).is_err(), "a file that ends early");
 }
 
-/// What still parses with a flipped bit, or without its end, is not passed over.
+/// A changed or cut text that still parses is reported.
 #[test]
 fn what_was_edited_or_damaged_since_is_said() {
     let text = profile(line, 0.0).to_toml();
@@ -95,7 +95,7 @@ fn every_truth_can_be_built_and_stays_near_what_was_measured() {
         }
     }
     let LatencySpec::Staircase(s) = p.truth(Role::Target, Truth::Staircase) else { panic!() };
-    // Between two sizes the next one's time, above the largest its line.
+    // Between two sizes a pass takes the time of the next size; above the largest size the last segment continues.
     let model = s.build().unwrap();
     let at = |batched| model.pass(PassShape { batched, context: 0, pairs: 0 }).as_s();
     let (size, seconds) = s.steps[s.steps.len() - 2];

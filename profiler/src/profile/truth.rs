@@ -1,16 +1,16 @@
-//! The choice of a truth.
+//! Which latency model of a profile a simulation uses.
 
 use serde::{Deserialize, Serialize};
 
-/// Which of a profile's descriptions of a pass an experiment takes for the truth.
+/// Which description of a pass in the profile an experiment uses as the truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Truth {
-    /// The measured table, read between its sizes.
+    /// The measured table, interpolated between its sizes.
     #[default]
     Table,
-    /// α, γ, δ.
+    /// The linear fit α, γ, δ.
     Linear,
-    /// The measured sizes as those of padded graphs.
+    /// The measured sizes as sizes of captured graphs, to which passes are padded.
     Staircase,
 }

@@ -1,18 +1,18 @@
-//! The worlds the benchmarks run in; shared by the criterion and the instruction-count benches.
+//! The simulated worlds of the benchmarks; the criterion and the instruction-count benches share them.
 
 use super::*;
 
-/// Constant acceptance 0.8, tossed before the run: what is measured is the engine.
+/// Constant acceptance 0.8, drawn before the run so that only the engine is measured.
 pub struct Coin {
-    /// The words of each request, one after the other.
+    /// The acceptance bits of all requests, request after request.
     words: Vec<u64>,
-    /// Where those of each request begin.
+    /// Index of each request's first word in `words`.
     first: Vec<usize>,
     ranks: RankLaw,
 }
 
 impl Coin {
-    /// For these requests, with drafts of at most `max_draft_len`.
+    /// Draws the bits for the requests of a workload, with drafts of at most `max_draft_len`.
     fn of(workload: &Workload, max_draft_len: u32) -> Coin {
         let mut coin = Coin { words: Vec::new(), first: Vec::new(), ranks: RankLaw::default() };
         let right = threshold(0.8);
@@ -77,12 +77,12 @@ pub struct Yardstick {
 }
 
 impl Yardstick {
-    /// `n` requests of 512 in and 256 out at Poisson `rate` a second.
+    /// `n` requests of 512 tokens in and 256 out; Poisson arrivals at `rate` a second.
     pub fn new(n: u64, rate: f64) -> Yardstick {
         Yardstick::poisson(n, rate, 512, 256)
     }
 
-    /// `n` requests of `prompt_len` in and `output_len` out at Poisson `rate` a second.
+    /// `n` requests of `prompt_len` tokens in and `output_len` out; Poisson arrivals at `rate` a second.
     pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32) -> Yardstick {
         let luck = Luck::new(1, Stream::Arrivals, 0);
         let mut at = 0.0;
@@ -93,7 +93,7 @@ impl Yardstick {
         Yardstick::of(requests.collect())
     }
 
-    /// `batch` requests at once, `output` tokens each.
+    /// `batch` requests at time 0 with `output` tokens each.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn burst(batch: usize, output: u32) -> Yardstick {
         let mut y = Yardstick::of((0..batch).map(|_| Request::new(Time::ZERO, 16, output)).collect());
@@ -111,7 +111,7 @@ impl Yardstick {
             draft_prefill: false,
             max_draft_len: 4,
             draft_at: Some(DraftAt::StepStart),
-            // Nothing is reserved ahead and nothing padded.
+            // No reservation of blocks and no padding.
             scheduler_reserve_full_isl: Some(false),
             num_lookahead_tokens: Some(0),
             max_num_new_slots_for_drafting: Some(0),
@@ -128,19 +128,19 @@ impl Yardstick {
         Yardstick { config, ..Yardstick::new(n, rate) }
     }
 
-    /// Its requests.
+    /// The requests.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// What drafts get right.
+    /// The source that decides which drafts are right.
     #[allow(dead_code, reason = "some of the benches that share this file use it")]
     pub fn coin(&self) -> &Coin {
         &self.coin
     }
 
-    /// The whole run with a fixed draft length, 0 for autoregressive.
+    /// Runs the whole simulation with draft length `k`, 0 for autoregressive.
     pub fn run(&self, k: u32, skip_stretches: bool) -> Run {
         let config = EngineConfig { skip_stretches, ..self.config.clone() };
         let speculation = if k == 0 { Speculation::Off } else { Speculation::Policy(Box::new(Fixed(k))) };

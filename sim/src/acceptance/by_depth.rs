@@ -1,12 +1,13 @@
-//! `by-depth`: heads that feed on their own hidden states (EAGLE family): the deeper since the last verification, the
-//! worse. One keyed uniform a position, a threshold a depth: right iff u_n < a(depth) (docs/model.md 13).
+//! `by-depth` acceptance: heads that feed on their own hidden states (EAGLE family) become worse with the depth since
+//! the last verification. Each position has one keyed uniform draw u_n, each depth a rate a: the draft is right iff u_n
+//! < a(depth) (docs/model.md 13).
 
 use super::TruthRow;
 use super::source::{Bits, fill_constant};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// Conditional acceptance by depth; the last one repeats.
+/// Conditional acceptance rate of each depth; the last rate repeats.
 pub(super) struct ByDepth {
     pub rates: Vec<f64>,
     pub seed: u64,
@@ -16,7 +17,7 @@ impl Bits for ByDepth {
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow) {
         out.reset(positions, self.rates.len());
         let luck = Luck::new(self.seed, Stream::Right, request.id.into());
-        // The same luck at every depth: only the rate differs.
+        // Every depth uses the same draws; only the rate differs.
         for (depth, &rate) in self.rates.iter().enumerate() {
             fill_constant(luck, rate, positions, out.depth_mut(depth));
         }

@@ -1,10 +1,10 @@
-//! The confidence a draft reports: drawn after the bit, from its law given the bit, so that P(right | confidence) is the
-//! declared curve (docs/model.md 6.3 and 13).
+//! The confidence that a draft reports: drawn after the bit, from its law given the bit, so that P(right | confidence)
+//! is the declared curve (docs/model.md 6.3 and 13).
 //!
-//! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at depth j. With
-//! z = w·x + b_j and a normal prior on z, its mean is solved so that the marginal P(right) is the position's own rate;
-//! then z given right (wrong) has density ∝ φ·σ(z) (φ·σ(−z)). Both quantile functions are tabulated once over a grid of
-//! rates. Bits never depend on anything here.
+//! Let q be the draft's probability of its own token and x = logit q. The curve says P(right | x) = σ(w·x + b_j) at
+//! depth j. Let z = w·x + b_j have a normal prior. Its mean is solved so that the marginal P(right) is the position's
+//! own rate. Then z given right (wrong) has density ∝ φ·σ(z) (φ·σ(−z)). Both quantile functions are tabulated once over
+//! a grid of rates. Bits never depend on confidences.
 
 use crate::luck::{Luck, Stream};
 use crate::workload::RequestId;
@@ -27,7 +27,7 @@ impl Default for Curve {
     }
 }
 
-/// What stands between the true confidence and what a policy sees: logit' = scale · logit + shift.
+/// The error of the confidence that a policy sees: logit' = scale · logit + shift.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Misfit {
@@ -43,7 +43,7 @@ impl Default for Misfit {
     }
 }
 
-/// Confidences of a draft.
+/// The confidences that a draft reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Confidence {
@@ -62,9 +62,10 @@ impl Default for Confidence {
 }
 
 impl Confidence {
-    /// What is wrong with it, if anything: the key and why.
+    /// The key of the first wrong setting and why it is wrong; `None` if all are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
-        // A logit of 40 is a probability that no f64 tells from 1: what is beyond these bounds says nothing, and overflows.
+        // An f64 cannot tell a probability with a logit of 40 from 1. Values beyond these bounds carry no information
+        // and overflow.
         let positive = [("confidence.curve.slope", self.curve.slope), ("confidence.prior_sd", self.prior_sd)];
         if let Some((key, x)) = positive.into_iter().find(|(_, x)| !(1e-3..=1e3).contains(x)) {
             return Some((key, format!("{x:?} is not a number > 0, from 0.001 to 1000")));
@@ -80,33 +81,34 @@ impl Confidence {
     }
 }
 
-/// Rates are tabulated evenly in their logit over ±RATE_REACH, a rate of 1e-4 at the ends.
+/// Number of tabulated rates, spaced evenly in their logit over ±RATE_REACH; the rate at the ends is 1e-4.
 const RATES: usize = 64;
-/// logit of the outermost rates.
+/// Logit of the outermost rates.
 const RATE_REACH: f64 = 9.2;
-/// Quantiles are tabulated evenly in logit u over ±REACH: the tails decide how calibrated high confidences are.
+/// Number of tabulated quantiles, spaced evenly in logit u over ±REACH: the tails decide how well high confidences are
+/// calibrated.
 const QUANTILES: usize = 192;
-/// logit of the outermost quantiles.
+/// Logit of the outermost quantiles.
 const REACH: f64 = 12.0;
-/// Points of the numeric integrals over z.
+/// Number of points of the numeric integrals over z.
 const POINTS: usize = 512;
 
-/// The tabulated model.
+/// The tabulated laws of confidences.
 pub(super) struct ConfidenceModel {
     spec: Confidence,
     seed: u64,
-    /// Quantiles of z by [wrong, right][rate][quantile], tabulated when the first confidence is asked for: most policies look
-    /// at none.
+    /// Quantiles of z by [wrong, right][rate][quantile]. Tabulated when the first confidence is drawn, because most
+    /// policies read none.
     table: OnceLock<[Vec<f32>; 2]>,
 }
 
 impl ConfidenceModel {
-    /// The model of `spec`, with the luck of `seed`.
+    /// The model of `spec`, with random draws keyed by `seed`.
     pub fn new(spec: &Confidence, seed: u64) -> ConfidenceModel {
         ConfidenceModel { spec: spec.clone(), seed, table: OnceLock::new() }
     }
 
-    /// Tabulates the conditional laws (some forty milliseconds).
+    /// Tabulates the conditional laws (takes some forty milliseconds).
     #[cold]
     fn tabulate(&self) -> [Vec<f32>; 2] {
         let sd = self.spec.curve.slope * self.spec.prior_sd;
@@ -120,8 +122,9 @@ impl ConfidenceModel {
         table
     }
 
-    /// The confidence at `depth` of the round that starts at `round_start`; `right` is `None` off the path, where
-    /// `path` tells branches apart.
+    /// Draws the confidence at `depth` of the round that starts at output position `round_start`. `right` is the truth
+    /// bit, or `None` off the path, where `path` tells branches apart. `rate` is the probability that the token is
+    /// right.
     pub fn draw(&self, id: RequestId, round_start: u32, depth: u32, right: Option<bool>, path: u64, rate: f64) -> f32 {
         let off_path = || Luck::new(self.seed, Stream::OffPath, id.into()).narrow(round_start.into());
         let u = match right {
@@ -136,7 +139,7 @@ impl ConfidenceModel {
         (sigmoid(seen) as f32).clamp(1e-6, 1.0)
     }
 
-    /// Bilinear between the tabulated rates and quantiles.
+    /// The quantile `u` of z, bilinear between the tabulated rates and quantiles.
     fn quantile(&self, right: bool, rate: f64, u: f64) -> f64 {
         let table = &self.table.get_or_init(|| self.tabulate())[usize::from(right)];
         let (i, along_rate) = cell(logit(rate) / (2.0 * RATE_REACH) + 0.5, RATES);
@@ -148,14 +151,15 @@ impl ConfidenceModel {
     }
 }
 
-/// The cell of a grid of `n` midpoints that holds `x` in [0, 1], and how far into it; clamped at the ends.
+/// Finds `x` in [0, 1] on a grid of `n` midpoints: the index of the cell and the fraction within it. Clamped at the
+/// ends.
 fn cell(x: f64, n: usize) -> (usize, f64) {
     let at = (x * n as f64 - 0.5).clamp(0.0, (n - 1) as f64);
     let low = (at as usize).min(n - 2);
     (low, at - low as f64)
 }
 
-/// Kept finite at both ends.
+/// The logit, kept finite at both ends.
 fn logit(u: f64) -> f64 {
     let u = u.clamp(1e-9, 1.0 - 1e-9);
     (u / (1.0 - u)).ln()
@@ -165,14 +169,14 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The prior of z for one rate, on points.
+/// The prior of z for one rate, as points with weights.
 struct Grid {
     z: Vec<f64>,
     weight: Vec<f64>,
 }
 
 impl Grid {
-    /// A normal with standard deviation `sd` whose mean makes P(right) = `rate`.
+    /// A normal law with standard deviation `sd` whose mean makes P(right) = `rate`.
     fn new(rate: f64, sd: f64) -> Grid {
         let (mut low, mut high) = (-40.0 - 8.0 * sd, 40.0 + 8.0 * sd);
         for _ in 0..60 {

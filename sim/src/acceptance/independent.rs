@@ -1,11 +1,11 @@
-//! `constant` and `by-position`: an independent draft whose chance depends on the output position only.
+//! `constant` and `by-position`: the rate of an independent draft depends on the output position alone.
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 
-/// One rate for everything: the i.i.d. model behind E(a, k) (Leviathan et al. 2023, Eq. 1).
+/// One rate for all positions: the i.i.d. model behind E(a, k) (Leviathan et al. 2023, Eq. 1).
 pub(super) struct Constant {
     pub rate: f64,
     pub seed: u64,
@@ -23,7 +23,7 @@ impl Bits for Constant {
     }
 }
 
-/// A rate for each stretch of `span` output positions; the last one holds to the end.
+/// A rate for each stretch of `span` output positions; the last rate holds to the end.
 pub(super) struct ByPosition {
     pub rates: Vec<f64>,
     pub span: u32,

@@ -1,6 +1,6 @@
-//! `mixture`: every request has an acceptance rate of its own, drawn from a Beta law (of its task category), and its bits
-//! are autocorrelated by position. The conditional rate rises with depth although each request's is constant: deep
-//! positions are reached by easy requests (docs/model.md 6.5).
+//! `mixture`: every request draws its own acceptance rate from a Beta law (that of its task category if it has one),
+//! and its bits are autocorrelated by position. The conditional rate over all requests rises with depth although each
+//! request's rate is constant: deep positions are mostly reached by easy requests (docs/model.md 6.5).
 
 use super::TruthRow;
 use super::source::{Bits, below, fill_constant, within};
@@ -21,16 +21,17 @@ pub struct Beta {
     pub b: f64,
 }
 
-/// Per-request rates and their autocorrelation. The default is what was measured on Spec-Bench, Vicuna-68M drafting for
+/// Per-request rates and their autocorrelation. The default was measured on Spec-Bench, Vicuna-68M drafting for
 /// Vicuna-7B, greedy: Beta(8.0, 5.7) over all requests, lag-1 autocorrelation 0.078.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mixture {
-    /// The law of requests whose category has none of its own.
+    /// The law for requests whose category has no law here.
     pub all: Beta,
     /// Laws by category name.
     pub categories: std::collections::BTreeMap<String, Beta>,
-    /// Correlation of neighbouring bits of a request, [0, 1); at lag k it is this to the power of k.
+    /// Correlation of neighbouring bits of a request, in [0, 1). At lag k the correlation is this value to the power of
+    /// k.
     pub autocorrelation: f64,
 }
 
@@ -50,16 +51,17 @@ impl Default for Mixture {
     }
 }
 
-/// The mixture over a workload's categories.
+/// The mixture with the categories of a workload.
 pub(super) struct MixtureBits {
-    /// Law of each category index.
+    /// The Beta law of each category index.
     laws: Vec<rand_distr::Beta<f64>>,
     autocorrelation: f64,
     seed: u64,
 }
 
 impl MixtureBits {
-    /// Laws by category index; requests of unknown categories take the common one. The mixture has been checked.
+    /// Builds the laws by category index; a category without a law takes the common one. `mixture` must have passed the
+    /// check.
     pub fn new(mixture: &Mixture, categories: &[String], seed: u64) -> MixtureBits {
         let law = |beta: Beta| rand_distr::Beta::new(beta.a, beta.b).expect("shapes were checked to be positive");
         let of = |name: &String| law(mixture.categories.get(name).copied().unwrap_or(mixture.all));
@@ -76,8 +78,9 @@ impl MixtureBits {
     }
 }
 
-/// Every bit of `bits` where `repeats` is set takes the value of the bit below it; the lowest one's is `before`. A run of
-/// repeats copies along its whole length, in six doubling strides (as carries run in a Kogge-Stone adder).
+/// Sets every bit of `bits` where `repeats` is set to the value of the bit below it; the bit below the lowest one is
+/// `before`. A value is copied along a whole run of repeats, in six doubling strides (as carries run in a Kogge-Stone
+/// adder).
 fn copy_along(bits: u64, repeats: u64, before: u64) -> u64 {
     let mut copied = bits & !repeats | before & repeats;
     let mut open = repeats & !1;
@@ -97,12 +100,12 @@ impl Bits for MixtureBits {
         if self.autocorrelation == 0.0 {
             return;
         }
-        // Each bit copies its neighbour with the probability of the autocorrelation: the rate stays, and bits k apart are
-        // equal by copying with that probability to the power of k.
+        // Each bit copies its neighbour with probability `autocorrelation`. The rate stays, and the correlation of bits
+        // k apart is this probability to the power of k.
         let luck = Luck::new(self.seed, Stream::Repeat, key);
         let mut before = 0;
         for (w, word) in out.depth_mut(0).iter_mut().enumerate().take(positions.div_ceil(64)) {
-            // The first position has nobody to copy.
+            // The first position has no neighbour to copy.
             let repeats = below(luck, self.autocorrelation, w) & if w == 0 { !1 } else { u64::MAX };
             *word = copy_along(*word, repeats, before);
             before = *word >> 63;
@@ -113,9 +116,9 @@ impl Bits for MixtureBits {
         }
     }
 
-    /// The request's own rate at every depth. Autocorrelation makes the first draft of a round a little worse than that (it
-    /// mostly follows a wrong one) and deeper ones a little better: pooled over depths confidences are calibrated, by depth
-    /// they are off by up to 0.03 at the measured 0.078.
+    /// The request's own rate, at every depth. With autocorrelation the first draft of a round is a little worse (it
+    /// mostly follows a wrong one) and deeper drafts are a little better. So confidences are calibrated when pooled
+    /// over depths; at a single depth they are off by up to 0.03 at the measured 0.078.
     fn rate(&self, request: RequestTruth, _: u32, _: u32) -> f64 {
         self.rate_of(request.id, request.category)
     }

@@ -1,4 +1,5 @@
-//! What the draft would get right: fixed per request before any policy acts (docs/model.md 13).
+//! Acceptance sources: which drafts are right. The truth of a request is fixed before any policy acts (docs/model.md
+//! 13).
 
 mod by_depth;
 mod confidence;
@@ -19,7 +20,7 @@ pub use ranks::RankLaw;
 pub use spec::{AcceptanceSpec, BadAcceptance, Beyond, Rates, TableSource};
 pub use truths::Truths;
 
-/// The hidden truth of one running request: a bitmap over output positions for each draft depth that differs.
+/// The hidden truth of a running request: one bitmap over output positions for each draft depth that differs.
 ///
 /// Bit n of depth row j says whether the draft's first choice at output position n is right when n is the
 /// (j+1)-th position drafted since the last verification. An independent draft has one row for all depths.
@@ -28,16 +29,16 @@ pub struct TruthRow {
     words: Vec<u64>,
     words_per_depth: usize,
     depths: usize,
-    /// Bitmap of the positions at which a prompt lookup finds a match; empty when the draft always has a proposal.
+    /// Bitmap of the positions where a prompt lookup finds a match; empty if the draft always has a proposal.
     matched: Vec<u64>,
-    /// Bitmaps, laid out as the bits, of what is known and not filled in; empty when all is.
+    /// Bitmaps with the layout of `words`: which bits are known and not made up; empty if all bits are known.
     known: Vec<u64>,
 }
 
 impl TruthRow {
-    /// Clears the row to all-wrong for `positions` output positions and `depths` distinct depths. Keeps its buffer.
+    /// Sets all bits to wrong, for `positions` output positions and `depths` distinct depths. Keeps the buffer.
     pub fn reset(&mut self, positions: usize, depths: usize) {
-        // One spare word, so that a run may be read across the end without a bounds branch.
+        // One spare word, so that `run` may read across the end without a branch.
         self.words_per_depth = positions / 64 + 2;
         self.depths = depths;
         self.words.clear();
@@ -46,45 +47,45 @@ impl TruthRow {
         self.known.clear();
     }
 
-    /// From now on only what is [marked known](TruthRow::know) is.
+    /// Marks all bits as unknown; [`know`](TruthRow::know) marks single bits as known.
     pub fn know_nothing(&mut self) {
         self.known.clear();
         self.known.resize(self.words.len(), 0);
     }
 
-    /// Marks the bit of position `n` at `depth` as known. Only after [`know_nothing`](TruthRow::know_nothing).
+    /// Marks the bit of position `n` at `depth` as known. Call [`know_nothing`](TruthRow::know_nothing) before.
     pub fn know(&mut self, depth: usize, n: usize) {
         self.known[depth * self.words_per_depth + n / 64] |= 1 << (n % 64);
     }
 
-    /// Is everything known?
+    /// Whether all bits are known.
     #[inline]
     pub fn is_all_known(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Is the bit of position `n` at `depth` known, and not filled in?
+    /// Whether the bit of position `n` at `depth` is known and not made up.
     #[inline]
     pub fn is_known(&self, n: u32, depth: u32) -> bool {
         let (row, word) = ((depth as usize).min(self.depths - 1) * self.words_per_depth, n as usize / 64);
         self.known.is_empty() || word < self.words_per_depth && self.known[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// Says where there is a match, word by word: `matched(word, right)` gets the bitmap of what is right there. Only for
-    /// drafts that may have nothing to propose.
+    /// Sets the positions that have a match, word by word: `matched(word, right)` gets the bitmap of right positions.
+    /// Only for drafts that may have nothing to propose.
     fn match_where(&mut self, matched: impl Fn(usize, u64) -> u64) {
         let right = self.words.iter().take(self.words_per_depth).enumerate();
         self.matched.extend(right.map(|(w, &right)| matched(w, right)));
     }
 
-    /// Has the draft anything to propose for a round that starts at output position `n`?
+    /// Whether the draft has a proposal for a round that starts at output position `n`.
     #[inline]
     pub fn matched(&self, n: u32) -> bool {
         let word = n as usize / 64;
         self.matched.is_empty() || word < self.matched.len() && self.matched[word] >> (n % 64) & 1 == 1
     }
 
-    /// The bitmap of one depth; the last word is spare and stays zero.
+    /// The bitmap of one depth. The last word is spare and must stay zero.
     pub fn depth_mut(&mut self, depth: usize) -> &mut [u64] {
         &mut self.words[depth * self.words_per_depth..][..self.words_per_depth]
     }
@@ -94,7 +95,7 @@ impl TruthRow {
         self.depth_mut(depth)[n / 64] |= 1 << (n % 64);
     }
 
-    /// Is the draft right at position `n` when drafted at `depth` (0-based)?
+    /// Whether the draft is right at position `n` when it is drafted at `depth` (0-based).
     #[inline]
     pub fn right(&self, n: u32, depth: u32) -> bool {
         let row = (depth as usize).min(self.depths - 1) * self.words_per_depth;
@@ -102,7 +103,7 @@ impl TruthRow {
         word < self.words_per_depth && self.words[row + word] >> (n % 64) & 1 == 1
     }
 
-    /// How many of the next `len` (≤ 64) drafts from output position `n` on would be accepted in a row.
+    /// How many of the next `len` (≤ 64) drafts from output position `n` are right in a row.
     #[inline]
     pub fn run(&self, n: u32, len: u32) -> u32 {
         if self.depths > 1 {
@@ -114,51 +115,53 @@ impl TruthRow {
         ((pair >> (n % 64)) as u64).trailing_ones().min(len)
     }
 
-    /// Apart, so that the usual case of [`run`](TruthRow::run) is small enough to be inlined.
+    /// A separate function keeps the usual case of [`run`](TruthRow::run) small enough to be inlined.
     fn run_by_depth(&self, n: u32, len: u32) -> u32 {
         (0..len).take_while(|&j| self.right(n + j, j)).count() as u32
     }
 }
 
-/// Lays down the truth of requests, and the confidences a draft would report.
+/// Draws the truth of requests, and the confidences that a draft would report.
 pub trait AcceptanceSource: Send + Sync {
-    /// Fills the truth of `request` for `output_len + max_draft_len` positions. Called once, when it starts.
+    /// Fills in the truth of `request` for `output_len + max_draft_len` positions. Called once, when the request
+    /// starts.
     fn start(&self, request: RequestTruth, max_draft_len: u32, out: &mut TruthRow);
 
-    /// The confidence (0, 1] a policy sees for the draft token at `depth` (0-based) of the round that starts at
-    /// output position `round_start`. `right` is its truth bit when every earlier token of the round was right, and
-    /// `None` off the path, where `path` tells the branches of a tree apart (0 along first guesses). Called only when a
-    /// policy looks. Must be a pure function of its arguments.
+    /// The confidence (0, 1] that a policy sees for the draft token at `depth` (0-based) of the round that starts at
+    /// output position `round_start`. `right` is the token's truth bit if every earlier token of the round was right.
+    /// Off this path `right` is `None`, and `path` tells the branches of a tree apart (0 along first guesses). Called
+    /// only when a policy reads confidences. Must be a pure function of its arguments.
     fn confidence(&self, request: RequestTruth, round_start: u32, depth: u32, right: Option<bool>, path: u64) -> f32;
 
-    /// Which guess of the draft, from 2, the target's token at `position` is, given that it is not the first.
+    /// The rank (from 2) of the target's token among the draft's guesses at `position`, given that the first guess is
+    /// wrong.
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32;
 
-    /// The law of the draft's further guesses.
+    /// The law of the ranks of the draft's further guesses.
     fn ranks(&self) -> &RankLaw;
 
-    /// The draft's probability of its `rank`-th guess below the node that `path` leads to, at `depth` of the round, when its
-    /// first guess there has probability `first`.
+    /// The draft's probability of its `rank`-th guess below the node at `path`, at `depth` of the round. `first` is the
+    /// probability of its first guess there.
     fn guess(&self, _request: RequestTruth, _round_start: u32, _depth: u32, _path: u64, rank: u32, first: f32) -> f64 {
         self.ranks().guess(first.into(), rank)
     }
 
-    /// The entropy, in nats, of the distribution that the draft token at `depth` of the round came from, when its first
-    /// guess has probability `first`.
+    /// The entropy, in nats, of the draft's distribution at `depth` of the round; `first` is the probability of its
+    /// first guess.
     fn entropy(&self, _request: RequestTruth, _round_start: u32, _depth: u32, first: f32) -> f64 {
         self.ranks().entropy(first.into())
     }
 
-    /// KL(target ‖ draft), in nats, at `depth` of the round, where the target picks the draft's `rank`-th guess and its first
-    /// has probability `first`.
+    /// KL(target ‖ draft), in nats, at `depth` of the round. The target picks the draft's `rank`-th guess; `first` is
+    /// the probability of the draft's first guess.
     fn divergence(&self, _request: RequestTruth, _round_start: u32, _depth: u32, rank: u32, first: f64) -> f64 {
         self.ranks().divergence(first, rank)
     }
 
-    /// Told that a bit was used which is not [known](TruthRow::is_known).
+    /// Called when a decision used a bit that is not [known](TruthRow::is_known).
     fn unknown_used(&self, _request: RequestTruth, _round_start: u32, _depth: u32) {}
 
-    /// May there be nothing to propose ([`TruthRow::matched`])?
+    /// Whether the draft may have nothing to propose ([`TruthRow::matched`]).
     fn may_lack_proposals(&self) -> bool {
         false
     }

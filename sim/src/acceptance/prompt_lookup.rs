@@ -1,10 +1,10 @@
-//! `prompt-lookup`: the proposal is text copied from the context. Whether there is a match, and how long it stays right,
-//! are properties of the position where the lookup starts (docs/model.md 13).
+//! `prompt-lookup`: the draft copies text from the context. The position where a lookup starts decides whether there is
+//! a match and how long it stays right (docs/model.md 13).
 //!
-//! The output alternates between stretches that repeat earlier text and stretches that do not, a two-state chain by
-//! position. Inside a repeating stretch a lookup matches and is right to the stretch's end; outside it matches now and
-//! then, and is wrong at once. Matches and runs are therefore autocorrelated as text is: one position on, a right match
-//! is still right, for one token less.
+//! The output alternates between stretches that repeat earlier text and stretches that do not: a two-state chain by
+//! position. Inside a repeating stretch a lookup matches and is right to the end of the stretch. Outside, a lookup
+//! sometimes matches, but its first token is wrong. Matches and runs are therefore autocorrelated, as in real text: one
+//! position after a right match there is a right match again, shorter by one token.
 
 use super::TruthRow;
 use super::source::{Bits, below, within};
@@ -12,9 +12,9 @@ use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Matches and runs. The defaults are assumed: with 3 or 4 tokens a proposal, rounds accept 0.3 to 0.4 of what is verified, the
-/// range SmartSpec's section 7.1.2 gives. Rounds meet fewer right matches than `precision` says, which is over all positions:
-/// a round starts where the last one went wrong, hence seldom inside a stretch that repeats.
+/// Matches and runs of prompt lookup. The defaults are assumed: with proposals of 3 or 4 tokens, rounds accept 0.3 to
+/// 0.4 of the verified tokens, the range of SmartSpec's section 7.1.2. `precision` is over all positions. Rounds meet
+/// fewer right matches, because a round starts where the last one went wrong, so seldom inside a repeating stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptLookup {
@@ -22,7 +22,7 @@ pub struct PromptLookup {
     pub match_rate: f64,
     /// Share of matches whose first token is right.
     pub precision: f64,
-    /// Mean length of a right run, tokens, ≥ 1; the runs are geometric.
+    /// Mean length of a right run, tokens, ≥ 1. The length is geometric.
     pub mean_run: f64,
 }
 
@@ -48,7 +48,7 @@ impl PromptLookup {
         self.repeating() * (1.0 - self.stays()) / (1.0 - self.repeating())
     }
 
-    /// What is wrong with it, if anything: the key and why.
+    /// The key of the first wrong setting and why it is wrong; `None` if all are good.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
         let shares = [("match_rate", self.match_rate), ("precision", self.precision)];
         if let Some((key, value)) = shares.into_iter().find(|(_, v)| !(0.0..=1.0).contains(v)) {
@@ -69,7 +69,7 @@ impl PromptLookup {
     }
 }
 
-/// The source.
+/// The acceptance source of prompt lookup.
 pub(super) struct Lookups {
     pub spec: PromptLookup,
     pub seed: u64,
@@ -89,7 +89,8 @@ impl Bits for Lookups {
                 out.set(0, n);
             }
         }
-        // A match that is wrong at once: what the match rate leaves, over the positions that do not repeat.
+        // A stray match (its first token is wrong) takes the rest of the match rate, over the positions that do not
+        // repeat.
         let stray = self.spec.match_rate * (1.0 - self.spec.precision) / (1.0 - self.spec.repeating());
         let strays = Luck::new(self.seed, Stream::Lookup, key);
         out.match_where(|w, right| (right | below(strays, stray, w)) & within(w, 0, positions));
@@ -134,11 +135,11 @@ mod tests {
         let share = |a: u32, b: u32| f64::from(a) / f64::from(b);
         assert!((share(matches, positions) - 0.4).abs() < 0.01);
         assert!((share(right, matches) - 0.5).abs() < 0.01);
-        // Memoryless: from any right position on, the run is as long as a whole one.
+        // The run is memoryless: from any right position its mean length is that of a whole run.
         assert!((share(run, right) - 4.0).abs() < 0.1, "{}", share(run, right));
     }
 
-    /// SmartSpec's section 7.1.2: 0.3 to 0.4 of what is verified is accepted, in rounds that follow one another.
+    /// SmartSpec's section 7.1.2: 0.3 to 0.4 of the verified tokens are accepted, in consecutive rounds.
     #[test]
     fn the_defaults_accept_as_the_paper_says() {
         for k in 3..=4 {

@@ -1,18 +1,19 @@
-//! The draft's further guesses: when its first choice is wrong, which of the others is right, and what the draft thinks of
-//! them. Trees need it (docs/model.md 5.3, 13).
+//! The ranks of the draft's further guesses: if its first guess is wrong, which of the others is right, and the
+//! probabilities that the draft gives them. Trees need this (docs/model.md 5.3, 13).
 
 use serde::{Deserialize, Serialize};
 
-/// Deepest rank that is told apart.
+/// Number of ranks from 2 on that have a probability of their own.
 const RANKS: usize = 64;
 
-/// P(the target's token is the draft's r-th guess | it is none of the earlier ones), r = 2, 3, …; the last value repeats.
+/// P(the target's token is the draft's r-th guess | it is none of the earlier ones), r = 2, 3, …; the last value
+/// repeats.
 ///
-/// The same law gives what the draft thinks of its guesses: whatever probability the first one leaves is shared among the
-/// others as this law shares the truth, so that on average the draft is right about them. Assumed values: after a wrong
-/// first guess about half of the right tokens are among the next four, the order of magnitude of SpecInfer's Table 1. Of the
-/// trees that SpecForge publishes, those of Qwen3-Next are 7 % longer than the chains of the same depth and budget, and these
-/// values give 4 %; a fit (all values times 1.1 to 1.3) is hardly better. Other models' trees are 12 % shorter than their
+/// The same law gives the draft's probabilities: the probability that the first guess leaves is shared among the others
+/// by this law, so the draft is right about them on average. The values are assumed: after a wrong first guess about
+/// half of the right tokens are among the next four, the order of magnitude of SpecInfer's Table 1. In SpecForge's
+/// published results the trees of Qwen3-Next are 7 % longer than chains of the same depth and budget; these values give
+/// 4 %, and a fit (all values times 1.1 to 1.3) is hardly better. Other models' trees are 12 % shorter than their
 /// chains, which no law explains (`policies/tests/specforge.rs`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
@@ -31,7 +32,7 @@ impl Default for RankLaw {
 }
 
 impl RankLaw {
-    /// The law of these conditional probabilities.
+    /// Makes the law from these conditional probabilities; `Err` says which value is wrong.
     pub fn new(hazards: Vec<f64>) -> Result<RankLaw, String> {
         if hazards.is_empty() {
             return Err("needs at least one probability".into());
@@ -47,13 +48,14 @@ impl RankLaw {
                 mass
             })
             .collect();
-        // What is beyond the last rank counts as one more token.
+        // All ranks beyond the last count as one more token.
         let all = share.iter().copied().chain([left]);
         let entropy = all.filter(|&p| p > 0.0).map(|p| -p * p.ln()).sum();
         Ok(RankLaw { hazards, share, entropy })
     }
 
-    /// The rank, from 2, of a uniform `u`; one above every rank that can be drafted when the draft has no such guess.
+    /// The rank, from 2, for a uniform draw `u`. If the draft has no such guess, the rank is higher than any rank that
+    /// can be drafted.
     pub fn at(&self, u: f64) -> u32 {
         let mut below = 0.0;
         for (r, share) in self.share.iter().enumerate() {
@@ -65,7 +67,7 @@ impl RankLaw {
         RANKS as u32 + 2
     }
 
-    /// The draft's probability of its `rank`-th guess when its first has probability `first`; never more than that.
+    /// The draft's probability of its `rank`-th guess when its first guess has probability `first`; at most `first`.
     pub fn guess(&self, first: f64, rank: u32) -> f64 {
         match rank {
             1 => first,
@@ -80,7 +82,7 @@ impl RankLaw {
     }
 
     /// KL(target ‖ draft), in nats, at a position where a greedy target (all its mass on one token) picks the draft's
-    /// `rank`-th guess: −ln of the draft's probability of it.
+    /// `rank`-th guess: −ln of the draft's probability of this guess.
     pub fn divergence(&self, first: f64, rank: u32) -> f64 {
         -self.guess(first, rank).max(1e-6).ln()
     }
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(RankLaw::new(vec![0.0]).unwrap().at(0.5), RANKS as u32 + 2);
     }
 
-    /// What the draft says sums to one, and its entropy is that of what it says, where the first guess is the largest.
+    /// The draft's probabilities sum to one, and `entropy` is their entropy, if the first guess is the largest.
     #[test]
     fn guesses_are_a_distribution() {
         let law = RankLaw::default();

@@ -1,5 +1,6 @@
-//! `recorded` and `table`: bits of a real run. What was not drafted there is unknown, and is drawn once from the hazards of
-//! the recording; beyond its end everything is wrong (docs/model.md 13), or a table begins again.
+//! `recorded` and `table`: bits of a real run. Tokens that were not drafted in the run have unknown bits, which are
+//! drawn once from the hazards of the recording. Behind the end of a recording every draft is wrong (docs/model.md 13);
+//! a table may begin again instead.
 
 use super::TruthRow;
 use super::source::Bits;
@@ -7,23 +8,24 @@ use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream};
 use crate::workload::{Recording, Workload};
 
-/// P(right | i − 1 drafts of the round were accepted), i = 1…8, pooled over the Spec-Bench recording of Vicuna-68M drafting
-/// for Vicuna-7B. The last one repeats.
+/// P(right | i − 1 drafts of the round were accepted), i = 1…8, pooled over the Spec-Bench recording of Vicuna-68M
+/// drafting for Vicuna-7B. The last value repeats.
 pub(super) const POOLED_HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
 
 /// The recordings of a workload.
 pub(super) struct Recorded {
-    /// Does a recording begin again behind its end?
+    /// Whether a recording begins again behind its end.
     wraps: bool,
     recordings: Vec<Recording>,
     hazards: Vec<f64>,
-    /// Expected share of right bits, unknown ones included, by recording: the rate its confidences are drawn for.
+    /// For each recording, the expected share of right bits, unknown ones included; its confidences are drawn for this
+    /// rate.
     rates: Vec<f64>,
     seed: u64,
 }
 
 impl Recorded {
-    /// The recordings of `workload`, unknown bits by `hazards`.
+    /// Takes the recordings of `workload`; `hazards` gives the probabilities of unknown bits.
     pub fn new(workload: &Workload, hazards: Vec<f64>, wraps: bool, seed: u64) -> Recorded {
         let rates = workload.recordings.iter().map(|r| expected_rate(r, &hazards)).collect();
         Recorded { wraps, recordings: workload.recordings.clone(), hazards, rates, seed }
@@ -33,8 +35,8 @@ impl Recorded {
         &self.recordings[request.recording.expect("building the source checked that every request has one") as usize]
     }
 
-    /// Where the recording stands at an output position, if it reaches that far. Position 0 comes
-    /// from the prefill and is never drafted, so that a recording that wraps begins again at 1.
+    /// The index into the recording for an output position; `None` behind its end. Position 0 comes from the prefill
+    /// and is never drafted, so a recording that wraps begins again at 1.
     fn at(&self, recording: &Recording, position: usize) -> Option<usize> {
         match recording.bits.len() {
             len if position < len => Some(position),
@@ -49,8 +51,9 @@ fn hazard(r: &Recording, hazards: &[f64], n: usize) -> f64 {
     hazards[usize::from(r.accepted_before[n]).min(hazards.len() - 1)]
 }
 
-/// Right bits, unknown ones by their hazards, over all bits; pulled towards one half by one of each, so that short
-/// recordings stay off 0 and 1. Known bits alone would be biased low: a bit is unknown after a run of right ones.
+/// The expected share of right bits; an unknown bit counts with its hazard. One right and one wrong bit are added, so
+/// that short recordings stay off 0 and 1. Known bits alone would be biased low: a bit is unknown after a run of right
+/// ones.
 fn expected_rate(r: &Recording, hazards: &[f64]) -> f64 {
     let right =
         |(n, bit): (usize, &Option<bool>)| bit.map_or_else(|| hazard(r, hazards, n), |b| f64::from(u8::from(b)));

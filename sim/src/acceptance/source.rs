@@ -1,37 +1,37 @@
-//! What every source shares: bits come from the source, confidences from the one model of them (docs/model.md 13: first the
-//! bit, then the confidence from its conditional law given the bit).
+//! The common part of all sources: bits come from the source, confidences from one model. First the bit is drawn, then
+//! the confidence from its law given the bit (docs/model.md 13).
 
 use super::confidence::ConfidenceModel;
 use super::{AcceptanceSource, RankLaw, TruthRow};
 use crate::executor::RequestTruth;
 use crate::luck::{Luck, Stream, threshold};
 
-/// Where the bits come from.
+/// A source of truth bits.
 pub(super) trait Bits: Send + Sync {
-    /// Lays down the truth of the first `positions` output positions.
+    /// Fills in the truth of the first `positions` output positions.
     fn fill(&self, request: RequestTruth, positions: usize, out: &mut TruthRow);
 
-    /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that get there: what the law
-    /// of its confidence is solved for.
+    /// The probability that a draft at `position` and `depth` is right, pooled over the rounds that reach this depth.
+    /// The law of its confidence is solved for this rate.
     fn rate(&self, request: RequestTruth, position: u32, depth: u32) -> f64;
 
-    /// The confidence that was recorded at `position`, where the draft stood on the target's path.
+    /// The recorded confidence at `position`, where the draft was on the target's path.
     fn recorded_confidence(&self, _request: RequestTruth, _position: u32) -> Option<f32> {
         None
     }
 
-    /// The rank, from 2, that was recorded at `position`, where the draft's first choice is wrong.
+    /// The recorded rank, from 2, at `position`, where the draft's first choice is wrong.
     fn recorded_rank(&self, _request: RequestTruth, _position: u32) -> Option<u32> {
         None
     }
 
-    /// May there be nothing to propose?
+    /// Whether the draft may have nothing to propose.
     fn may_lack_proposals(&self) -> bool {
         false
     }
 }
 
-/// A source of bits with the confidences that go with it.
+/// A source of bits together with its confidences and ranks.
 pub(super) struct Source<B> {
     pub bits: B,
     pub confidence: ConfidenceModel,
@@ -68,11 +68,11 @@ impl<B: Bits> AcceptanceSource for Source<B> {
     }
 }
 
-/// Which of the 64 positions of `word` have a uniform below `rate` (to 32 bits; exact at 0 and 1)?
+/// A bitmap of the 64 positions of `word` whose uniform draw is below `rate` (to 32 bits; exact at 0 and 1).
 ///
-/// The uniform of position n is, bit by bit from the highest, bit n % 64 of one hash after another; all 64 are compared
-/// with the rate at once. A comparison is decided by the first bit that differs, so eight hashes decide a word on
-/// average, where two positions a hash would take 32. The uniforms do not depend on the rate: rates share their luck.
+/// The uniform draw of position n has bit n % 64 of one hash after another, from the highest bit. All 64 positions are
+/// compared with the rate at once. The first bit that differs decides a comparison, so a word needs eight hashes on
+/// average, where two positions a hash would need 32. The draws do not depend on the rate: all rates share them.
 pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     let rate = threshold(rate);
     if rate > u64::from(u32::MAX) {
@@ -80,7 +80,7 @@ pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     }
     let (mut less, mut equal) = (0, u64::MAX);
     for bit in 0..32 {
-        // With no bits of the rate left, what is equal so far can no longer come out below it.
+        // When the rate has no bits left, a draw that is equal so far cannot be below it.
         if equal == 0 || rate << (32 + bit) == 0 {
             break;
         }
@@ -92,7 +92,7 @@ pub(super) fn below(luck: Luck, rate: f64, word: usize) -> u64 {
     less
 }
 
-/// The bits of `word` that lie in the positions `from..to`.
+/// A bitmap of the positions of `word` that lie in `from..to`.
 pub(super) fn within(word: usize, from: usize, to: usize) -> u64 {
     let below = |n: usize| match n.saturating_sub(word * 64) {
         at @ 0..64 => (1u64 << at) - 1,
@@ -112,7 +112,7 @@ pub(super) fn fill_constant(luck: Luck, rate: f64, positions: usize, words: &mut
 mod tests {
     use super::*;
 
-    /// A second way: put each position's uniform together and compare it as a number.
+    /// A second way: builds each position's uniform draw and compares it as a number.
     #[test]
     fn words_are_comparisons_of_one_uniform_a_position() {
         let luck = Luck::new(9, Stream::Right, 4);

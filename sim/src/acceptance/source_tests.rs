@@ -1,5 +1,5 @@
-//! The sources against theory: rates, correlation, hazards, purity. Calibration and recordings are tested from outside
-//! (`tests/truth`).
+//! Tests the sources against theory: rates, correlation, hazards, purity. Calibration and recordings are tested in
+//! `tests/truth`.
 
 use super::*;
 use crate::time::Time;
@@ -52,7 +52,8 @@ fn rates_are_what_was_asked() {
     }
 }
 
-/// The same uniform at all depths: what is right deep is right shallow, and E[run] = Σ Π a(depth).
+/// All depths share one uniform draw: a draft that is right at a depth is right at smaller depths, and E[run] = Σ Π
+/// a(depth).
 #[test]
 fn depths_share_their_luck() {
     let source = source(Rates::ByDepth { rates: vec![0.9, 0.6, 0.3] });
@@ -72,10 +73,10 @@ fn depths_share_their_luck() {
     assert!((mean - theory).abs() < 0.01, "{mean} against {theory}");
 }
 
-/// Within a request bits k apart correlate as ρ^k; the rate is untouched.
+/// Within a request bits k apart have the correlation ρ^k; the rate does not change.
 #[test]
 fn autocorrelation_decays_geometrically() {
-    // A nearly certain law, so that all requests have one rate.
+    // A Beta law with nearly no spread, so that all requests have one rate.
     let x = bits(&*source(one_law(6e5, 4e5, 0.3)), 2000);
     let rate = share(x.iter().flatten().copied());
     assert!((rate - 0.6).abs() < 0.005, "{rate}");
@@ -89,8 +90,8 @@ fn autocorrelation_decays_geometrically() {
     }
 }
 
-/// Heterogeneous requests make the conditional rate rise with depth, although each request's is constant: for Beta(a, b)
-/// h_i = (a + i − 1) / (a + b + i − 1).
+/// With different requests the conditional rate rises with depth although each request's rate is constant: for Beta(a,
+/// b) h_i = (a + i − 1) / (a + b + i − 1).
 #[test]
 fn hazards_rise_with_depth() {
     let (a, b) = (8.0, 5.7);
@@ -131,7 +132,7 @@ fn bits_do_not_depend_on_confidences_and_confidences_are_pure() {
         assert_eq!(c, plain.confidence(request(7), 20, depth, right, 0));
         assert_ne!(c, other.confidence(request(7), 20, depth, right, 0));
     }
-    // On the path the key is the position, off it the round start and the depth.
+    // On the path the key is the position, off the path the round start and the depth.
     let on = |start, depth| plain.confidence(request(7), start, depth, Some(true), 0);
     assert_eq!(on(20, 3), on(22, 1));
     let off = |start, depth| plain.confidence(request(7), start, depth, None, 0);
@@ -155,7 +156,7 @@ fn bad_settings_name_their_key() {
     assert!(spec.check().unwrap_err().to_string().contains("prior_sd"));
 }
 
-/// Every shape that the check lets through gives a rate, and soon.
+/// Every Beta law that passes the check can be drawn from, quickly.
 #[test]
 fn extreme_laws_of_rates_are_drawn_from_or_refused() {
     let extremes = [1e-320, 1e-30, 1e-3, 0.5, 1.0, 1e6, 1e30, 1e308, 0.0, -1.0, f64::NAN, f64::INFINITY];

@@ -1,4 +1,4 @@
-//! The acceptance sources a user may ask for, by name.
+//! The settings of acceptance sources.
 
 use super::by_depth::ByDepth;
 use super::confidence::{Confidence, ConfidenceModel};
@@ -12,70 +12,71 @@ use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Where bits come from, and the confidences that go with them.
+/// Which drafts are right, and the confidences that the draft reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceptanceSpec {
-    /// What the draft gets right.
+    /// The source of acceptance: which drafts are right.
     pub source: Rates,
-    /// What it says of its tokens.
+    /// The confidences that the draft reports.
     pub confidence: Confidence,
-    /// What its further guesses are worth, for trees: P(the r-th guess is right | no earlier one is), r = 2, 3, …
+    /// The draft's further guesses, for trees: P(the r-th guess is right | no earlier one is), r = 2, 3, …
     pub ranks: RankLaw,
 }
 
-/// What the draft gets right.
+/// Which drafts are right.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Rates {
-    /// Every position right with one probability, independently.
+    /// Every position is right with the same probability, independently.
     Constant {
         /// The probability, [0, 1].
         rate: f64,
     },
-    /// By output position: a rate for each stretch of `span` positions, the last one to the end.
+    /// Rates by output position: one for each stretch of `span` positions; the last one holds to the end.
     ByPosition {
         /// Rates, [0, 1].
         rates: Vec<f64>,
-        /// Positions a rate holds for, at least 1.
+        /// Number of positions for which a rate holds, at least 1.
         span: u32,
     },
-    /// By draft depth (EAGLE family): conditional rates, the last one repeats.
+    /// Conditional rates by draft depth (EAGLE family); the last one repeats.
     ByDepth {
         /// Rates, [0, 1].
         rates: Vec<f64>,
     },
-    /// A rate of its own for every request, autocorrelated bits.
+    /// Every request has its own rate, and its bits are autocorrelated.
     Mixture(Mixture),
-    /// Text copied from the context: matches and runs by where a round starts.
+    /// The draft copies text from the context; the round's start position decides whether there is a match and how long
+    /// it stays right.
     PromptLookup(PromptLookup),
-    /// The workload's recordings.
+    /// The recordings in the workload.
     Recorded {
         /// P(right | i − 1 accepted before) for unknown bits, i = 1…; the last repeats.
         #[serde(default = "pooled")]
         hazards: Vec<f64>,
     },
-    /// The recordings of a truth table, dealt out to requests that bring none.
+    /// The recordings of a truth table, assigned to requests that have none.
     Table(TableSource),
 }
 
-/// A truth table as `foretoken profile-acceptance` writes it: bits, ranks and confidences at every output position. Whoever
-/// builds the source has read the file and given every request of the workload a recording of it.
+/// A truth table, as `foretoken profile-acceptance` writes it: bits, ranks and confidences at every output position.
+/// The program that builds the source must have read the file and given every request of the workload a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableSource {
-    /// The file.
+    /// Path of the truth table.
     pub path: PathBuf,
-    /// What holds for a request that is longer than its recording.
+    /// What happens when a request is longer than its recording.
     #[serde(default)]
     pub beyond: Beyond,
 }
 
-/// What holds for a request that is longer than its recording.
+/// What happens when a request is longer than its recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Beyond {
-    /// It is an error.
+    /// The run is refused with an error.
     #[default]
     Refuse,
     /// The recording begins again, at output position 1.
@@ -87,7 +88,7 @@ fn pooled() -> Vec<f64> {
 }
 
 impl Rates {
-    /// The file it is read from, if it is read from one.
+    /// The path of the truth table, for a source that reads one.
     pub fn path_mut(&mut self) -> Option<&mut PathBuf> {
         match self {
             Rates::Table(table) => Some(&mut table.path),
@@ -95,7 +96,7 @@ impl Rates {
         }
     }
 
-    /// Does it replay what a draft once got right?
+    /// Whether the source replays recorded bits.
     pub fn is_recorded(&self) -> bool {
         matches!(self, Rates::Recorded { .. } | Rates::Table(_))
     }
@@ -107,7 +108,7 @@ impl Default for Rates {
     }
 }
 
-/// A setting no source can be built from.
+/// A setting from which no source can be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("acceptance.{key}: {why}")]
 pub struct BadAcceptance {
@@ -132,7 +133,7 @@ fn check_rates(key: &str, rates: &[f64]) -> Result<(), BadAcceptance> {
 }
 
 impl AcceptanceSpec {
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     pub fn check(&self) -> Result<(), BadAcceptance> {
         if let Some((key, why)) = self.confidence.fault() {
             return bad(key, why);
@@ -143,7 +144,7 @@ impl AcceptanceSpec {
             Rates::ByPosition { rates, .. } => check_rates("source.by-position.rates", rates),
             Rates::ByDepth { rates } => check_rates("source.by-depth.rates", rates),
             Rates::Recorded { hazards } => check_rates("source.recorded.hazards", hazards),
-            // Whether the file can be used is for its reader to say.
+            // The reader of the file checks whether the file can be used.
             Rates::Table(_) => Ok(()),
             Rates::PromptLookup(lookup) => match lookup.fault() {
                 Some((key, why)) => bad(&format!("source.prompt-lookup.{key}"), why),
@@ -154,7 +155,7 @@ impl AcceptanceSpec {
                     let why = format!("{} is not in [0, 1)", m.autocorrelation);
                     return bad("source.mixture.autocorrelation", why);
                 }
-                // Outside these shapes rates are all 0 and 1, or all the same, and the law cannot be drawn from any more.
+                // Outside these shapes all rates are 0 or 1, or all are equal, and the law cannot be drawn from.
                 let why = "a and b must be > 0, from 0.001 to 1000000";
                 let fault = |beta: &Beta| [beta.a, beta.b].iter().any(|shape| !(1e-3..=1e6).contains(shape));
                 match m.categories.iter().find(|(_, beta)| fault(beta)) {
@@ -166,7 +167,7 @@ impl AcceptanceSpec {
         }
     }
 
-    /// The source for a workload. Fails when a recording is asked for that the workload does not have.
+    /// Builds the source for a workload. Fails if the source needs recordings that the workload does not have.
     pub fn build(&self, seed: u64, workload: &Workload) -> Result<Box<dyn AcceptanceSource>, BadAcceptance> {
         self.check()?;
         let confidence = ConfidenceModel::new(&self.confidence, seed);
@@ -184,7 +185,7 @@ impl AcceptanceSpec {
                     );
                     return bad("source.recorded", why);
                 }
-                // Those that the recordings bring, unless somebody says otherwise.
+                // A workload's own hazards, unless the user sets others.
                 let own = !workload.hazards.is_empty() && *hazards == pooled();
                 let hazards = if own { workload.hazards.clone() } else { hazards.clone() };
                 common.with(Recorded::new(workload, hazards, false, seed))
@@ -201,12 +202,12 @@ impl AcceptanceSpec {
     }
 }
 
-/// The first request that replays no recording.
+/// Index of the first request without a recording.
 fn without_recording(workload: &Workload) -> Option<usize> {
     (0..workload.len()).find(|&i| workload.recording.get(i).is_none_or(|&r| r == u32::MAX))
 }
 
-/// What all sources share.
+/// The parts that all sources share.
 struct Common {
     confidence: ConfidenceModel,
     ranks: RankLaw,

@@ -1,5 +1,5 @@
-//! The acceptance bits of the requests in the system, for executors that look acceptance up: the event clock, replay, and devices
-//! with a declared source.
+//! The acceptance bits of the requests in the system, for executors that look acceptance up: the event clock, replay,
+//! and devices with a declared source.
 
 use super::{AcceptanceSource, TruthRow};
 use crate::drafts::{Drafts, Wants};
@@ -21,7 +21,7 @@ pub struct Truths<'a> {
 }
 
 impl<'a> Truths<'a> {
-    /// For a workload of `requests` requests. Without drafts (`max_draft_len` 0) nobody asks for the truth.
+    /// For a workload with `requests` requests. With `max_draft_len` 0 there are no drafts, and no truth is filled in.
     pub fn new(acceptance: &'a dyn AcceptanceSource, max_draft_len: u32, requests: usize) -> Truths<'a> {
         Truths {
             acceptance,
@@ -33,7 +33,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Lays down the truth of a request that starts.
+    /// Fills in the truth of a request that starts.
     pub fn start(&mut self, request: RequestTruth) {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(TruthRow::default());
@@ -47,7 +47,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Forgets a request, if it ever started.
+    /// Forgets a request; does nothing if it never started.
     pub fn end(&mut self, id: RequestId) {
         let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
         if row != NO_ROW {
@@ -60,7 +60,7 @@ impl<'a> Truths<'a> {
         &self.rows[self.row_of[id as usize] as usize]
     }
 
-    /// Lowers the limits of those that have nothing to propose.
+    /// Sets the draft limit of requests that have nothing to propose to 0.
     pub fn cap_draft_limits(&self, ids: &[RequestId], emitted: &[u32], limit: &mut [u32]) {
         if self.max_draft_len == 0 || !self.acceptance.may_lack_proposals() {
             return;
@@ -72,7 +72,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// What a draft pass brings: a level of every tree, or what the policy looks at of the tokens of chains.
+    /// Puts the results of a draft pass into `out`: a level of every tree, or the confidences and entropies of chains
+    /// that the policy wants.
     pub fn reveal(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
         match pass.growth {
             Some(growth) if pass.pass > 0 => self.grow_trees(batch, pass, growth, out),
@@ -81,7 +82,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// What verification of `drafts.verify_len`, or of the kept nodes of trees, accepts; and divergences when wanted.
+    /// Writes into `accepted` how many tokens verification accepts of `drafts.verify_len`, or of the kept nodes of
+    /// trees. Fills in divergences if the policy wants them.
     pub fn accept(&self, batch: &BatchView, drafts: &mut Drafts, accepted: &mut [u32]) {
         if drafts.in_trees() {
             for (i, a) in accepted.iter_mut().enumerate().take(batch.len()) {
@@ -108,20 +110,20 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Looks at the first `depths` of a round.
+    /// Reports unknown bits at the first `depths` depths of a round.
     #[cold]
     fn look_at_all(&self, row: usize, start: u32, depths: u32) {
         (0..depths).for_each(|depth| self.look_at(row, start, depth));
     }
 
-    /// Tells the source where what decides was not known.
+    /// Reports to the source that a decision used an unknown bit.
     fn look_at(&self, row: usize, start: u32, depth: u32) {
         if !self.rows[row].is_known(start + depth, depth) {
             self.acceptance.unknown_used(self.requests[row], start, depth);
         }
     }
 
-    /// What the policy looks at of the tokens that pass `pass` drafted.
+    /// Fills in what the policy wants to see of the tokens that pass `pass` drafted.
     fn look(&self, batch: &BatchView, pass: &DraftPass, out: &mut Drafts) {
         let (depth, acceptance) = (pass.pass - 1, self.acceptance);
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
@@ -137,7 +139,7 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Which guess of the draft is the target's token at the depth (from 0) of a round of the request in `row`?
+    /// The rank of the target's token among the draft's guesses at `depth` (from 0) of a round of the request in `row`.
     fn rank(&self, row: usize, start: u32, depth: u32) -> u32 {
         match self.rows[row].right(start + depth, depth) {
             true => 1,
@@ -145,13 +147,13 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// Grows the trees of the requests in a pass by a level.
+    /// Grows the trees of the requests in a pass by one level.
     fn grow_trees(&self, batch: &BatchView, pass: &DraftPass, growth: &Growth, out: &mut Drafts) {
         let depth = pass.pass - 1;
         for i in (0..batch.len()).filter(|&i| pass.draft_len[i] >= pass.pass) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
             let start = batch.emitted[i];
-            // Where the target goes, down to the parents of this level: a node is on the path when its ranks are the target's.
+            // The target's path down to the parents of this level: a node is on the path if its ranks are the target's.
             let target = target_path((0..depth).map(|d| self.rank(row, start, d)));
             let right = self.rows[row].right(start + depth, depth);
             let confidence = |path: u64, on_path: bool| {
@@ -170,8 +172,8 @@ impl<'a> Truths<'a> {
         }
     }
 
-    /// KL(target ‖ draft) at the verified positions up to the first rejected one; beyond it the target's distribution is
-    /// off its own path, and nothing is said.
+    /// Fills in KL(target ‖ draft) at the verified positions up to the first rejected one. Behind that the target's
+    /// distribution is not on its own path, and there is no value.
     fn reveal_divergences(&self, batch: &BatchView, accepted: &[u32], out: &mut Drafts) {
         for (i, &accepted) in accepted.iter().enumerate().take(batch.len()) {
             let row = self.row_of[batch.ids[i] as usize] as usize;
@@ -185,7 +187,7 @@ impl<'a> Truths<'a> {
     }
 }
 
-/// The key of the path of these ranks from the root on.
+/// The key of the path with these ranks, from the root.
 fn target_path(ranks: impl Iterator<Item = u32>) -> u64 {
     ranks.enumerate().fold(0, |path, (depth, rank)| path_below(path, depth as u32, rank))
 }

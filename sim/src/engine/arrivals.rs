@@ -1,32 +1,33 @@
-//! When the next request comes in: at the workload's instants, or when a client's last request has ended; and when the scheduler sees it.
+//! Arrivals: requests are sent at the workload's times, or when a client's last request has ended. The scheduler sees
+//! them some time later.
 
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 use std::collections::VecDeque;
 
-/// The stream of requests that have not arrived yet.
+/// The requests that have not arrived yet.
 pub struct ArrivalStream<'a> {
     workload: &'a Workload,
     mode: Arrivals,
-    /// From when a request is sent until the scheduler has it.
+    /// Time from sending a request until the scheduler has it.
     way: Time,
     next: usize,
-    /// Closed loop: clients that are ready to send, each since when, ascending.
+    /// Closed loop: for each client that may send, the time since when; ascending.
     ready: VecDeque<Time>,
 }
 
 impl<'a> ArrivalStream<'a> {
-    /// From the first request on.
+    /// Begins with the first request of `workload`.
     pub fn new(workload: &'a Workload, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let ready = match mode {
             Arrivals::Open => VecDeque::new(),
-            // More clients than requests have nothing to send.
+            // At most as many clients as requests have something to send.
             Arrivals::Closed { clients } => vec![Time::ZERO; workload.len().min(clients as usize)].into(),
         };
         ArrivalStream { workload, mode, way, next: 0, ready }
     }
 
-    /// When the next request is sent; `Time::MAX` when none will be until one ends.
+    /// When the next request is sent; `Time::MAX` if none is sent before a request ends.
     #[inline]
     fn sent_at(&self) -> Time {
         match (self.mode, self.workload.arrival.get(self.next)) {
@@ -36,13 +37,13 @@ impl<'a> ArrivalStream<'a> {
         }
     }
 
-    /// When the scheduler sees the next request; `Time::MAX` when it will see none until one ends.
+    /// When the scheduler sees the next request; `Time::MAX` if none comes before a request ends.
     #[inline]
     pub fn next_at(&self) -> Time {
         self.sent_at() + self.way
     }
 
-    /// Takes the next request if the scheduler sees it by `now`, with the instant at which it was sent.
+    /// Takes the next request if the scheduler sees it by `now`. Returns its id and the time at which it was sent.
     pub fn pop(&mut self, now: Time) -> Option<(RequestId, Time)> {
         let at = self.sent_at();
         if at == Time::MAX || at + self.way > now {
@@ -53,7 +54,7 @@ impl<'a> ArrivalStream<'a> {
         Some((self.next as RequestId - 1, at))
     }
 
-    /// A request has ended: in a closed loop its client sends the next one at once.
+    /// Notes that a request has ended: in a closed loop its client sends the next one at once.
     pub fn ended(&mut self, now: Time) {
         if matches!(self.mode, Arrivals::Closed { .. }) {
             self.ready.push_back(now);

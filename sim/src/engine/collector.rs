@@ -1,4 +1,4 @@
-//! Where a run's facts go: records, totals, the series and, when asked for, every step.
+//! Collects the results of a run: records, totals, the series and, if wanted, every step.
 
 use super::request::{RejectReason, RunningRequest};
 use super::scheduler_output::Admission;
@@ -8,26 +8,26 @@ use crate::patience::Patience;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// Everything a run leaves behind.
+/// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Collector {
     /// One record a request.
     pub records: RequestRecords,
-    /// Sums over steps.
+    /// Sums over all steps.
     pub totals: Totals,
-    /// Load over time.
+    /// The load over time.
     pub series: Series,
-    /// Every step, when asked for.
+    /// Every step, if wanted.
     pub steps: Vec<StepRecord>,
-    /// Requests that could never run to their end, and why, in order.
+    /// Requests that could never run to their end, with the reason, in order.
     pub rejected: Vec<(RequestId, RejectReason)>,
     keep_steps: bool,
-    /// Who is told of ends, where the run is to end once its verdict is certain.
+    /// Decides when the run may end early; `None` if it runs to its end.
     patience: Option<Patience>,
 }
 
 impl Collector {
-    /// For a workload of `requests` requests.
+    /// For a workload with `requests` requests.
     pub fn new(requests: usize, keep_steps: bool) -> Collector {
         Collector {
             records: RequestRecords::new(requests),
@@ -40,28 +40,28 @@ impl Collector {
         }
     }
 
-    /// Ends the run once the verdict is certain.
+    /// Lets the run end once the verdict of `patience` is certain.
     pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
         self.patience = patience;
     }
 
-    /// Is there nothing left to find out?
+    /// Whether the verdict is certain, so that the run may end.
     #[inline]
     pub(super) fn certain(&self) -> bool {
         self.patience.as_ref().is_some_and(Patience::certain)
     }
 
-    /// What was found out.
+    /// Takes the verdict out.
     pub(crate) fn patience(&mut self) -> Option<Patience> {
         self.patience.take()
     }
 
-    /// Must every step be told in full? Then no stretch may be skipped.
+    /// Whether every step must be recorded. Then no stretch may be skipped.
     pub fn wants_every_step(&self) -> bool {
         self.keep_steps
     }
 
-    /// A step has ended.
+    /// Records a step that has ended.
     #[inline]
     pub fn step(&mut self, record: &StepRecord, spec: &SpecDecode) {
         self.totals.step(record);
@@ -74,7 +74,7 @@ impl Collector {
         }
     }
 
-    /// A request was admitted; says whether for the first time.
+    /// Records that a request was admitted. Returns whether this was the first time.
     pub(super) fn admit(&mut self, admission: Admission, now: Time) -> bool {
         let i = admission.id as usize;
         let first = self.records.first_scheduled[i] == Time::MAX;
@@ -85,7 +85,7 @@ impl Collector {
         first
     }
 
-    /// A request left the running list: adds what it did since it was admitted to its record.
+    /// Records that a request left the running list: adds its counts since it was admitted.
     pub(super) fn left(&mut self, r: &RunningRequest) {
         let (records, i) = (&mut self.records, r.id as usize);
         records.emitted[i] = r.num_output_tokens;
@@ -95,13 +95,13 @@ impl Collector {
         records.accepted[i] += r.done.accepted;
     }
 
-    /// A request lost its KV.
+    /// Records that a request lost its KV.
     pub(super) fn preempt(&mut self, r: &RunningRequest) {
         self.left(r);
         self.records.preemptions[r.id as usize] += 1;
     }
 
-    /// A request emitted its whole output.
+    /// Records that a request emitted its whole output.
     pub(super) fn finish(&mut self, r: &RunningRequest, now: Time) {
         self.left(r);
         self.records.finish[r.id as usize] = now;
@@ -109,7 +109,7 @@ impl Collector {
         self.tell(r.id);
     }
 
-    /// A request can never run.
+    /// Records that a request can never run.
     pub(super) fn reject(&mut self, id: RequestId, now: Time, reason: RejectReason) {
         self.records.finish[id as usize] = now;
         self.records.outcome[id as usize] = Outcome::Rejected;

@@ -1,4 +1,5 @@
-//! Drafting: a proposal, the draft passes with a look between them, and what of it is verified; the same whenever drafts are made.
+//! The draft loop: a proposal, the draft passes with a policy hook between them, and the selection of what is verified.
+//! It is the same for drafts at the start and at the end of a step.
 
 use super::draft_passes::{DraftPasses, Ran};
 use super::drafter::Drafter;
@@ -8,8 +9,8 @@ use crate::executor::{DraftPass, Executor, Moment, PassCost, StepPlan};
 use crate::latency::PassShape;
 use crate::policy::{BatchView, Continue, DraftPlan, DraftShape};
 
-/// Drafts at the start of the step that verifies, with at most `max_draft_len` tokens a request: proposes, runs the draft passes,
-/// selects. Afterwards the lengths in `spec.drafts` are final.
+/// Drafts at the start of the step that verifies, at most `max_draft_len` tokens a request: proposes, runs the draft
+/// passes, and selects. Afterwards the lengths in `spec.drafts` are final.
 pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
     drafter: &mut D,
     executor: &mut E,
@@ -29,7 +30,7 @@ pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
     run.passes(drafter, executor, depth, |_| PassCost::ByPass)?;
     if depth == 0 && crate::shape::draft_idle_pass(batch).is_some() {
-        // The draft may still have prompts or gaps to run over (docs/model.md 12).
+        // The draft may still have to run over prompts or gaps (docs/model.md 12).
         run.idle(executor, PassCost::ByPass)?;
     }
     drafts.verify_len.extend_from_slice(&drafts.draft_len);
@@ -40,8 +41,8 @@ pub(crate) fn draft_at_start<E: Executor, D: Drafter<E>>(
     Ok(())
 }
 
-/// Drafts behind a step that ran over `ran`, for `batch`, whose requests stand on the device as `step` says: what `plan` asks for, at
-/// most `k` tokens each. Returns how many passes that took.
+/// Drafts at the end of a step that ran over `ran`. `batch` is what the drafter sees, `step` has the requests' state on
+/// the device, `plan` the wanted lengths, at most `k` tokens each. Returns the number of passes.
 pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
     drafter: &mut D,
     executor: &mut E,
@@ -57,7 +58,7 @@ pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
     }
     common_len = if trees { 0 } else { common_len };
     let mut run = Run { step, batch, plan, common_len, in_parallel, drafts };
-    // Passes before the first that gives drafts.
+    // Passes before the first one that gives drafts.
     let silent = (1..=passes.number(k)).take_while(|&pass| !passes.gives_drafts(pass)).count() as u32;
     for pass in 1..=silent {
         run.idle(executor, PassCost::Given(passes.shape(ran, k, pass)))?;
@@ -75,7 +76,7 @@ pub(super) fn draft_at_end<E: Executor, D: Drafter<E>>(
     Ok(all)
 }
 
-/// Lets the drafter select, and takes the time for it.
+/// Lets the drafter select what is verified, and charges the decision time. Returns whether something was decided.
 pub(super) fn select<E: Executor, D: Drafter<E>>(
     drafter: &mut D,
     executor: &mut E,
@@ -93,8 +94,8 @@ pub(super) fn select<E: Executor, D: Drafter<E>>(
     decided
 }
 
-/// Clamps the proposal to each request's limit, and trees, whose limit is in tokens, to the longest draft there may be, and plants
-/// them; returns the lengths of the shortest chain and of the longest draft.
+/// Lowers each planned length to the request's limit and to the longest possible draft, and starts the trees. (A tree's
+/// limit is in tokens.) Returns the lengths of the shortest chain (0 for trees) and of the longest draft.
 pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) -> (u32, u32) {
     let (mut shortest, mut longest) = (u32::MAX, 0);
     for (d, &limit) in plan.draft_len.iter_mut().zip(limit) {
@@ -109,10 +110,10 @@ pub(super) fn clamp(limit: &[u32], plan: &mut DraftPlan, drafts: &mut Drafts) ->
     (shortest, longest)
 }
 
-/// The draft passes of a batch.
+/// The state of the draft passes of a batch.
 struct Run<'a> {
     step: &'a StepPlan<'a>,
-    /// What the drafter sees.
+    /// The batch that the drafter sees.
     batch: &'a BatchView<'a>,
     plan: &'a mut DraftPlan,
     common_len: u32,
@@ -121,8 +122,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Up to `depth` passes that draft, with a look between them; returns how many there were, and whether the drafter stopped
-    /// them.
+    /// Runs up to `depth` passes that draft, with a policy hook after each. Returns the number of passes, and whether
+    /// the drafter stopped them.
     #[inline]
     fn passes<E: Executor, D: Drafter<E>>(
         &mut self,
@@ -134,7 +135,7 @@ impl Run<'_> {
         for pass in 1..=depth {
             self.pass(executor, pass, cost(pass))?;
             let go_on = drafter.keep_drafting(self.batch, self.drafts);
-            // What comes out of one pass is waited for once.
+            // The host waits once for what one pass gives.
             if self.drafts.was_decided() && (pass == 1 || !self.in_parallel) {
                 executor.charge_decision(Moment::KeepDrafting);
             }
@@ -174,7 +175,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A pass over one token of each request, widened by the trees' frontiers.
+    /// The shape of a pass over one token of each request, enlarged by the widths of the trees' frontiers.
     fn widened(&self, mut shape: PassShape, pass: u32) -> PassShape {
         for (i, tree) in self.drafts.trees.iter().enumerate().take(self.step.batch.len()) {
             if self.plan.draft_len[i] >= pass {
@@ -188,7 +189,7 @@ impl Run<'_> {
         shape
     }
 
-    /// A pass that drafts nothing.
+    /// Runs a pass that drafts nothing.
     fn idle<E: Executor>(&mut self, executor: &mut E, cost: PassCost) -> Result<(), E::Error> {
         let pass = DraftPass { pass: 0, draft_len: &[], common_len: 0, growth: None, cost };
         executor.draft(self.step, &pass, self.drafts)?;

@@ -1,62 +1,64 @@
-//! Which passes a drafter makes behind a step, when drafts are made at its end, and over how many tokens each runs.
+//! The draft passes at the end of a step: how many there are, and over how many tokens each runs.
 //!
-//! Read in the model runners of vLLM 0.33.0 and 0.32.0 and held to what they do (`tests/vllm/README.md`, "The clock and the
-//! device"; `runners.py` there runs the released code).
+//! Taken from the model runners of vLLM 0.33.0 and 0.32.0 and tested against them (`tests/vllm/README.md`, "The clock
+//! and the device"; `runners.py` there runs the released code).
 
 use super::scheduler::release::{first_draft_pass, runner};
 use super::scheduler::{Lengths, SpeculativeConfig};
 use crate::config::{DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 use crate::latency::PassShape;
 
-/// How a drafter comes by its tokens.
+/// How a drafter makes its tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
-    /// A pass over the step's tokens gives the first, a pass over the requests each further one.
+    /// A pass over the step's tokens gives the first draft; each further draft needs a pass over one token of each
+    /// request.
     #[default]
     Sequential,
     /// Every pass runs over the step's tokens: several MTP modules.
     Modules,
-    /// One pass gives all.
+    /// One pass gives all drafts.
     Parallel,
-    /// A pass writes the context of the step's tokens, another gives all drafts.
+    /// A first pass writes the context of the step's tokens, a second gives all drafts.
     Block,
-    /// Looked up; no pass has a token.
+    /// Drafts are looked up; no pass runs over tokens.
     Lookup,
 }
 
-/// The passes of a drafter.
+/// The passes that a drafter makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftPasses {
     kind: Kind,
-    /// Tokens that the first pass runs over beside the step's, for each request.
+    /// Extra tokens of each request in the first pass, beside the step's tokens.
     slots: u32,
-    /// Tokens of the second pass of a block for each request, beside its drafts.
+    /// Extra tokens of each request in the second pass of a block, beside its drafts.
     anchors: u32,
-    /// The most drafts of a request.
+    /// Most drafts of a request.
     most: u32,
-    /// Does it make all its passes, however few drafts are asked for?
+    /// Whether all passes are made even if fewer drafts are wanted.
     pub always_all: bool,
-    /// Does a block without drafts spare its second pass?
+    /// Whether a block drafter skips its second pass if no drafts are wanted.
     context_alone: bool,
-    /// Does the first pass know what was accepted?
+    /// Whether the first pass runs only over accepted tokens, because it knows what was accepted.
     pub unseen: bool,
-    /// Does nobody get drafts when a request comes too near the end of its context, and by how many tokens beyond the drafts?
+    /// `Some(n)`: no request gets drafts when one request comes within the draft length + n tokens of the end of its
+    /// context.
     pub ends_early: Option<u32>,
 }
 
-/// What a step ran over, as far as draft passes go.
+/// What a step ran over, as far as draft passes depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// Its tokens.
+    /// The step's tokens.
     pub tokens: PassShape,
-    /// Its requests, and their tokens in KV after it.
+    /// Number of requests in the step.
     pub requests: u64,
-    /// Sum of those tokens.
+    /// Tokens of these requests in KV after the step, summed.
     pub context: u64,
 }
 
 impl DraftPasses {
-    /// Of these settings.
+    /// The passes for these settings.
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> DraftPasses {
         let (k, v2) = (spec.num_speculative_tokens, runner(c, spec) == Runner::V2);
         let modules = c.method == DraftMethod::Mtp && c.mtp_modules > 1 && k > 1 && v2;
@@ -86,12 +88,12 @@ impl DraftPasses {
         }
     }
 
-    /// Does one pass give all drafts of a request?
+    /// Whether one pass gives all drafts of a request.
     pub fn in_parallel(&self) -> bool {
         matches!(self.kind, Kind::Parallel | Kind::Block | Kind::Lookup)
     }
 
-    /// The passes behind a step after which `k` drafts are wanted, at most.
+    /// Number of passes at the end of a step if at most `k` drafts are wanted.
     pub fn number(&self, k: u32) -> u32 {
         match self.kind {
             Kind::Lookup | Kind::Parallel => 1,
@@ -102,12 +104,12 @@ impl DraftPasses {
         }
     }
 
-    /// Does the `pass`-th of them, from 1, give drafts?
+    /// Whether pass number `pass` (from 1) gives drafts.
     pub fn gives_drafts(&self, pass: u32) -> bool {
         self.kind != Kind::Block || pass == 2
     }
 
-    /// What the `pass`-th of them, from 1, runs over.
+    /// The shape of pass number `pass` (from 1).
     pub fn shape(&self, ran: &Ran, k: u32, pass: u32) -> PassShape {
         match self.kind {
             Kind::Lookup => PassShape::default(),
@@ -132,7 +134,7 @@ impl DraftPasses {
     }
 }
 
-/// `n` tokens of each request behind its context.
+/// The shape of `n` new tokens of each request behind its context.
 fn each(ran: &Ran, n: u64) -> PassShape {
     let own = ran.requests * n * (n + 1) / 2;
     PassShape { batched: ran.requests * n, context: ran.context, pairs: ran.context * n + own }

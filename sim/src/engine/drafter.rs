@@ -1,5 +1,5 @@
-//! Who decides the draft lengths, seen from the engine: nobody, a policy on any executor, or an oracle on the event
-//! clock. That there is no oracle for other executors is a fact of the types (invariant 8).
+//! The engine's interface to what decides the draft lengths: no drafter, a policy on any executor, or an oracle on the
+//! event clock. The types rule out an oracle on other executors (invariant 8).
 
 use super::scheduler::SpeculativeConfig;
 use crate::drafts::Drafts;
@@ -10,29 +10,29 @@ use crate::policy::{BatchView, Continue, DraftPlan, SpecPolicy, StepOutcome};
 use crate::tree::MAX_TREE_TOKENS;
 use crate::workload::RequestId;
 
-/// The engine's side of a policy.
+/// What the engine needs of a drafter.
 pub trait Drafter<E: Executor> {
-    /// Is there a drafter at all? Without one the engine is the plain engine (invariant 7).
+    /// Whether there is a drafter. Without one this is the plain engine (invariant 7).
     const ACTIVE: bool;
 
-    /// The most tokens any request may have drafted now: of a chain at most `max_draft_len`.
+    /// The most tokens that any request may have drafted now; of a chain at most `max_draft_len`.
     fn num_spec_tokens(&self, max_draft_len: u32) -> u32;
 
-    /// What the scheduler must know of it, with chains of at most `max_draft_len` tokens.
+    /// What the scheduler must know about the drafter, with chains of at most `max_draft_len` tokens.
     fn speculative_config(&self, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig;
 
-    /// Is the request that starts now to be drafted for?
+    /// Whether to draft for the request that starts now.
     fn drafts_for_next(&mut self) -> bool {
         true
     }
 
-    /// How many decode requests, from the first, take part in this step; `None` is all of them.
+    /// How many decode requests, from the first, take part in this step; `None` for all.
     fn max_batch(&mut self, _batch: &BatchView) -> Option<usize> {
         None
     }
 
-    /// Before drafting: what is wanted of the drafts, and how many each request gets. `batch` is what a policy may see; `device`
-    /// is where the same requests stand on the device, for who sees more.
+    /// Before drafting: sets how many tokens each request drafts, and which values of the drafts are wanted. `batch` is
+    /// what a policy may see. `device` has the same requests' state on the device, for an oracle.
     fn propose(
         &mut self,
         executor: &mut E,
@@ -42,30 +42,30 @@ pub trait Drafter<E: Executor> {
         drafts: &mut Drafts,
     );
 
-    /// Between draft passes.
+    /// Called between draft passes.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes
     }
 
-    /// Before verification.
+    /// Called before verification.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }
 
-    /// After the step.
+    /// Called after the step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
-    /// A request has ended.
+    /// Called when a request has ended.
     fn request_finished(&mut self, _id: RequestId) {}
 
-    /// At the end of the run.
+    /// Called at the end of the run: warnings for the user.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The plain engine.
+/// No drafter: the plain engine.
 pub struct NoDraft;
 
 impl<E: Executor> Drafter<E> for NoDraft {
@@ -82,7 +82,7 @@ impl<E: Executor> Drafter<E> for NoDraft {
     fn propose(&mut self, _: &mut E, _: &BatchView, _: &BatchView, _: &mut DraftPlan, _: &mut Drafts) {}
 }
 
-/// A policy.
+/// A policy as drafter.
 pub struct ByPolicy(pub Box<dyn SpecPolicy>);
 
 impl<E: Executor> Drafter<E> for ByPolicy {
@@ -147,7 +147,7 @@ impl<E: Executor> Drafter<E> for ByPolicy {
     }
 }
 
-/// A bound that sees the hidden truth.
+/// An oracle as drafter: a bound that sees the hidden truth.
 pub struct ByOracle(pub Box<dyn OraclePolicy>);
 
 impl<'a> Drafter<EventClock<'a>> for ByOracle {

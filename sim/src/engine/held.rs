@@ -1,4 +1,4 @@
-//! Drafts that wait for the step that verifies them. Requests may stand in another order there, or sit it out.
+//! Drafts that wait for the step that verifies them. There, requests may be in another order or absent.
 
 use super::next_batch::NextBatch;
 use crate::drafts::Drafts;
@@ -6,28 +6,29 @@ use crate::policy::{BatchView, DraftPlan};
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// Marks a row whose drafts nobody will verify.
+/// Marks a row whose drafts will not be verified.
 const GONE: RequestId = RequestId::MAX;
 
-/// The drafts made behind a step.
+/// The drafts made at the end of a step.
 #[derive(Debug, Default)]
 pub struct HeldDrafts {
-    /// Whose drafts each row has.
+    /// The request of each row.
     ids: Vec<RequestId>,
-    /// What was asked for.
+    /// The planned drafts.
     pub plan: DraftPlan,
     /// The drafts.
     pub drafts: Drafts,
-    /// Did the drafter select what is verified of them?
+    /// Whether the drafter selected which drafts are verified.
     pub trimmed: bool,
-    /// How long the device took for them.
+    /// How long the device took to make the drafts.
     pub time: Time,
-    /// The row of each request; right where `ids` agrees.
+    /// The row of each request; valid only if `ids` agrees.
     row: Vec<u32>,
 }
 
 impl HeldDrafts {
-    /// Begins anew, for the requests of a batch, with at most `max_draft_len` drafts each.
+    /// Begins anew for the requests of batch `next`, with at most `max_draft_len` drafts each. `requests` is the size
+    /// of the workload.
     pub fn begin(&mut self, next: &NextBatch, requests: usize, max_draft_len: u32) {
         self.ids.clear();
         self.ids.extend_from_slice(next.ids());
@@ -46,14 +47,15 @@ impl HeldDrafts {
         (self.ids.get(row) == Some(&id)).then_some(row)
     }
 
-    /// A request lost its drafts, or ended.
+    /// Drops the drafts of a request that was preempted or ended.
     pub fn forget(&mut self, id: RequestId) {
         if let Some(row) = self.row_of(id) {
             self.ids[row] = GONE;
         }
     }
 
-    /// Moves what the requests of a batch hold to `drafts`, in the order of the batch; each has no more than its limit verified.
+    /// Moves the drafts of the requests of a batch to `drafts`, in the order of the batch, and lowers them to each
+    /// request's limit.
     pub fn take(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         if self.ids == batch.ids {
             std::mem::swap(&mut self.drafts, drafts);
@@ -71,7 +73,7 @@ impl HeldDrafts {
         drafts.begin_verification(batch.limit);
     }
 
-    /// Takes over what requests hold in `before` that sat the step out.
+    /// Takes over the drafts in `before` of requests that were absent from the step.
     pub fn keep(&mut self, before: &mut HeldDrafts) {
         for row in 0..before.ids.len() {
             let id = before.ids[row];

@@ -15,13 +15,13 @@ pub struct InputBatch {
     slo_tpot_s: Vec<f64>,
     /// Sum of `context`.
     context_sum: u64,
-    /// Decode requests in the step: `n` entries of each column count.
+    /// Number of decode requests in the step: the first `n` entries of each column are valid.
     n: usize,
 }
 
 impl InputBatch {
-    /// The batch of all running requests, each of which decodes. Without a drafter nobody reads what concerns drafts: it keeps its
-    /// defaults.
+    /// Fills the batch with all running requests, each of which decodes. Without a drafter the columns for drafts keep
+    /// their defaults, because nothing reads them.
     #[inline]
     pub fn fill(&mut self, running: &[RunningRequest], drafting: bool) {
         let n = running.len();
@@ -61,7 +61,7 @@ impl InputBatch {
     #[inline]
     pub fn rows(&mut self, most: usize) -> Rows<'_> {
         self.reserve(most);
-        // Slices of one length: filling them is a good part of a step.
+        // Slices of equal length are faster to fill, which is a good part of a step.
         Rows {
             at: &mut self.at[..most],
             ids: &mut self.ids[..most],
@@ -76,18 +76,18 @@ impl InputBatch {
         }
     }
 
-    /// Leaves all but the first `n` requests out of the step: they keep their KV and wait.
+    /// Leaves all but the first `n` requests out of the step; the others keep their KV and wait.
     pub fn keep_first(&mut self, n: usize, running: &mut [RunningRequest]) {
         for i in n..self.n {
             let r = &mut running[self.at[i] as usize];
-            // The drafts it holds it keeps.
+            // The request keeps its drafts.
             r.num_spec_tokens = std::mem::take(&mut r.num_scheduled_tokens) - 1;
             self.context_sum -= u64::from(self.context[i]);
         }
         self.n = self.n.min(n);
     }
 
-    /// Ids, emitted tokens and draft limits, the limits to be lowered.
+    /// Ids, emitted tokens and draft limits; the limits may be lowered.
     pub fn limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
         (&self.ids[..self.n], &self.emitted[..self.n], &mut self.limit[..self.n])
     }
@@ -97,32 +97,32 @@ impl InputBatch {
         &self.at[..self.n]
     }
 
-    /// The decode requests' ids.
+    /// The id of each decode request.
     pub fn ids(&self) -> &[RequestId] {
         &self.ids[..self.n]
     }
 
-    /// Tokens of each in the target's KV.
+    /// Tokens of each request in the target's KV.
     pub fn context(&self) -> &[u32] {
         &self.context[..self.n]
     }
 
-    /// Output tokens of each so far.
+    /// Output tokens of each request so far.
     pub fn emitted(&self) -> &[u32] {
         &self.emitted[..self.n]
     }
 
-    /// The draft limit of each.
+    /// The draft limit of each request.
     pub fn limit(&self) -> &[u32] {
         &self.limit[..self.n]
     }
 
-    /// Tokens of each that the draft has not run over.
+    /// Tokens of each request that the draft has not run over.
     pub fn draft_gap(&self) -> &[u32] {
         &self.gap[..self.n]
     }
 
-    /// The TPOT limit of each, seconds.
+    /// The TPOT limit of each request, seconds.
     pub fn slo_tpot_s(&self) -> &[f64] {
         &self.slo_tpot_s[..self.n]
     }
@@ -137,7 +137,7 @@ impl InputBatch {
         self.n
     }
 
-    /// No decode request?
+    /// Whether there is no decode request.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
@@ -158,8 +158,8 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Adds the request at `index` of the running list. Without a drafter nobody reads what concerns drafts: it keeps its
-    /// defaults.
+    /// Adds the request at `index` of the running list. Without a drafter the columns for drafts keep their defaults,
+    /// because nothing reads them.
     #[inline]
     pub fn push(&mut self, index: usize, r: &RunningRequest, drafting: bool) {
         let n = self.n;
@@ -174,7 +174,7 @@ impl Rows<'_> {
         self.n += 1;
     }
 
-    /// Ends the batch.
+    /// Ends the batch: stores its length and its sum of contexts.
     #[inline]
     pub fn finish(self) {
         *self.out.0 = self.context_sum;
@@ -182,7 +182,7 @@ impl Rows<'_> {
     }
 }
 
-/// What concerns drafts of a decode request: limit, gap, TPOT limit.
+/// The values of a decode request that only drafts need: limit, gap, TPOT limit.
 #[inline]
 fn of_drafts(r: &RunningRequest) -> (u32, u32, f64) {
     let gap = if r.may_draft { r.num_computed_tokens - r.num_draft_computed_tokens } else { 0 };

@@ -1,7 +1,7 @@
-//! The engine loop: schedule, draft, verify, update, observe; the same for every clock.
+//! The engine loop: schedule, draft, verify, update, observe. It is the same for every clock.
 //!
-//! The orders of a step are ARCHITECTURE.md's: [`step_start`] and [`step_end`] have the phases in one each. The loop never asks which executor it drives or whether there is a drafter,
-//! and allocates nothing once its buffers have grown.
+//! [`step_start`] and [`step_end`] each have the phases of a step in one of the orders that ARCHITECTURE.md describes.
+//! The loop is generic over executor and drafter, and allocates nothing once its buffers have grown.
 
 mod arrivals;
 mod collector;
@@ -45,27 +45,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Ending {
     /// Every request has ended.
     Done,
-    /// Asked to stop.
+    /// The caller asked to stop.
     Interrupted,
-    /// What it was to find out is certain ([`Patience`](crate::Patience)).
+    /// The verdict of the run's [`Patience`](crate::Patience) is certain.
     Certain,
-    /// The clock ran past its 213 days: some time it was given is absurd.
+    /// The clock ran past its maximum of 213 days: some given time is absurd.
     OutOfTime,
     /// A pass failed.
     Failed,
 }
 
-/// What a run leaves behind.
+/// The results of a run.
 pub struct Finished<E, W> {
-    /// The facts.
+    /// Records, totals, series and steps.
     pub out: Collector,
     /// The drafter's warnings.
     pub warnings: Vec<String>,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,
-    /// The executor, given back.
+    /// The executor, returned to the caller.
     pub executor: E,
-    /// Who watched.
+    /// The watcher, returned to the caller.
     pub watch: W,
 }
 
@@ -73,7 +73,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
     /// Runs until every request has ended, `interrupt` is set, or the clock can go no further.
     ///
     /// # Errors
-    /// The executor's, from a pass that failed.
+    /// A pass failed; the executor's error.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<Ending, E::Error> {
         loop {
             if interrupt.load(Ordering::Relaxed) {
@@ -103,12 +103,12 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         }
     }
 
-    /// Ends it once a verdict is certain, where there is one to find.
+    /// Lets the run end as soon as the verdict of `patience` is certain.
     pub(crate) fn be_patient(&mut self, patience: Option<Patience>) {
         self.out.be_patient(patience);
     }
 
-    /// Ends it, with what the requests still running have done so far.
+    /// Ends the run. The counts of requests that still run are included.
     pub fn finish(mut self) -> Finished<E, W> {
         let usable_blocks = self.scheduler.kv_cache_manager().usable();
         self.scheduler.into_running().iter().for_each(|r| self.out.left(r));
@@ -116,7 +116,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Finished { out: self.out, warnings, usable_blocks, executor: self.executor, watch: self.watch }
     }
 
-    /// Hands the scheduler what has arrived.
+    /// Passes the arrived requests to the scheduler.
     fn add_arrived(&mut self) {
         let now = self.executor.now();
         while let Some((id, at)) = self.arrivals.pop(now) {

@@ -1,11 +1,11 @@
-//! Who is drafted for behind a step, and where requests stand on the device: further than anybody can know who has not
-//! waited for it.
+//! The requests to draft for at the end of a step, and the requests' token counts on the device, which run ahead of the
+//! host's: the host has not waited for the device.
 
 use super::request::RunningRequest;
 use crate::policy::BatchView;
 use crate::workload::RequestId;
 
-/// The requests that are drafted for behind a step, in columns, in running order.
+/// The requests to draft for at the end of a step, in columns, in running order.
 #[derive(Debug, Default)]
 pub struct NextBatch {
     at: Vec<u32>,
@@ -19,17 +19,17 @@ pub struct NextBatch {
 }
 
 impl NextBatch {
-    /// Begins anew with those of the running list that `joins` says, `k` drafts each at most. Keeps its buffers. Each column is filled
-    /// by itself: their lengths are known then.
+    /// Begins anew with the running requests for which `joins` is true, at most `k` drafts each. Keeps the buffers.
+    /// Each column is filled separately, because its length is known then.
     pub fn fill(&mut self, running: &[RunningRequest], k: u32, joins: impl Fn(&RunningRequest) -> bool) {
         self.at.clear();
         self.at.extend((0..running.len() as u32).filter(|&at| joins(&running[at as usize])));
         let each = || self.at.iter().map(|&at| &running[at as usize]);
         refill(&mut self.ids, each().map(|r| r.id));
-        // What each will have for sure, once this step and the one in flight have sampled.
+        // The output tokens that each request certainly has once this step and the one in flight have sampled.
         let outputs = |r: &RunningRequest| r.num_output_tokens + 1 + u32::from(r.num_output_placeholders > 0);
         refill(&mut self.emitted, each().map(outputs));
-        // Of all tokens the newest is not in KV.
+        // The newest token of a request is not in KV.
         refill(&mut self.context, each().map(|r| r.num_tokens - r.num_output_tokens + outputs(r) - 1));
         refill(&mut self.limit, each().map(|r| if r.may_draft { k } else { 0 }));
         refill(&mut self.slo_tpot_s, each().map(|r| r.slo_tpot_s));
@@ -39,17 +39,17 @@ impl NextBatch {
         }
     }
 
-    /// The index of each in the running list.
+    /// The index of each request in the running list.
     pub fn at(&self) -> &[u32] {
         &self.at
     }
 
-    /// Their ids.
+    /// The id of each request.
     pub fn ids(&self) -> &[RequestId] {
         &self.ids
     }
 
-    /// As policies see it beside the step it is drafted behind: what each will have for sure.
+    /// The batch as policies see it at the end of step `step`: with the tokens that each request certainly has.
     pub fn view<'a>(&'a self, step: &BatchView<'a>) -> BatchView<'a> {
         BatchView {
             ids: &self.ids,
@@ -70,7 +70,7 @@ fn refill<T>(column: &mut Vec<T>, values: impl Iterator<Item = T>) {
     column.extend(values);
 }
 
-/// Where the requests of a batch stand on the device.
+/// The state on the device of the requests of a batch.
 #[derive(Debug, Default)]
 pub struct DeviceBatch {
     context: Vec<u32>,
@@ -79,7 +79,8 @@ pub struct DeviceBatch {
 }
 
 impl DeviceBatch {
-    /// Of requests `ids`, with prompts and with tokens sampled so far.
+    /// Fills in the requests `ids`. `prompt_len` and `sampled` give, by id, the prompt's length and the tokens sampled
+    /// so far.
     pub fn fill(&mut self, ids: &[RequestId], prompt_len: &[u32], sampled: &[u32]) {
         refill(&mut self.emitted, ids.iter().map(|&id| sampled[id as usize]));
         let with_outputs = ids.iter().zip(&self.emitted);
@@ -87,7 +88,7 @@ impl DeviceBatch {
         self.context_sum = self.context.iter().map(|&context| u64::from(context)).sum();
     }
 
-    /// The batch as the device sees it.
+    /// The batch with the token counts of the device.
     pub fn view<'a>(&'a self, batch: &BatchView<'a>) -> BatchView<'a> {
         BatchView { context: &self.context, emitted: &self.emitted, context_sum: self.context_sum, ..*batch }
     }

@@ -1,4 +1,4 @@
-//! Steps in flight: what was queued and whose output has not been taken, and the drafts that wait to be verified.
+//! Steps in flight (queued, output not yet taken) and the drafts that wait to be verified.
 
 use super::held::HeldDrafts;
 use super::next_batch::{DeviceBatch, NextBatch};
@@ -16,35 +16,35 @@ pub(super) struct InFlight {
     pub(super) output: Box<SchedulerOutput>,
     pub(super) spec: SpecDecode,
     pub(super) record: StepRecord,
-    /// When its tokens are there.
+    /// When its tokens are ready.
     pub(super) ready: Time,
-    /// What the device took for the drafts that it verifies.
+    /// How long the device took for the drafts that this step verifies.
     pub(super) drafting: Time,
-    /// Does it run anything?
+    /// Whether the step runs any tokens.
     pub(super) runs: bool,
-    /// Did the drafter select what is verified?
+    /// Whether the drafter selected which drafts are verified.
     pub(super) trimmed: bool,
 }
 
-/// What lasts from step to step.
+/// The state that lasts from step to step.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// Steps in flight, oldest first.
     pub(super) queue: VecDeque<Box<InFlight>>,
-    /// Buffers to use again.
+    /// Buffers for reuse.
     #[allow(clippy::vec_box, reason = "boxes go to the queue and come back")]
     pub(super) spare: Vec<Box<InFlight>>,
-    /// The steps that may be queued.
+    /// How many steps may be queued.
     pub(super) room: usize,
-    /// Drafts to be verified, and buffers for those after them.
+    /// The drafts to verify next, and buffers for the drafts after them.
     pub(super) held: Box<HeldDrafts>,
     pub(super) fresh: Box<HeldDrafts>,
     pub(super) next: NextBatch,
-    /// Where the requests of the batch that is run or drafted for stand on the device.
+    /// The state on the device of the requests that run or are drafted for.
     pub(super) device: DeviceBatch,
-    /// Output tokens of each request that the device has sampled.
+    /// Number of output tokens of each request that the device has sampled.
     pub(super) sampled: Vec<u32>,
-    /// Have requests ended since the scheduler was called? It is called once more to tell of them.
+    /// Whether requests have ended since the last scheduler call. One more call is needed to report them.
     pub(super) untold: bool,
     /// When the last output was taken.
     pub(super) last_end: Time,
@@ -60,12 +60,12 @@ impl Pipeline {
         Pipeline { room, sampled: vec![0; requests], ..Pipeline::default() }
     }
 
-    /// A request lost its drafts.
+    /// Drops the drafts of a request.
     pub(super) fn forget(&mut self, id: RequestId) {
         self.held.forget(id);
     }
 
-    /// A request has ended.
+    /// Notes that a request has ended.
     pub(super) fn ended(&mut self, id: RequestId) {
         self.held.forget(id);
         self.untold = true;

@@ -1,30 +1,30 @@
-//! What the scheduler remembers of a request, from its arrival to its end.
+//! The scheduler's data about a request, from arrival to end.
 
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// A request in the waiting list: a new one, or one that was preempted.
+/// A request in the waiting list, new or preempted.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingRequest {
-    /// Which request.
+    /// Id of the request.
     pub id: RequestId,
-    /// Output tokens it had when it was preempted; 0 for a new one.
+    /// Output tokens at its preemption; 0 for a new request.
     pub num_output_tokens: u32,
-    /// When it last emitted; `Time::MAX` when never.
+    /// When it last emitted a token; `Time::MAX` for never.
     pub last_emit: Time,
-    /// Tokens the draft had run over.
+    /// Tokens that the draft had run over.
     pub num_draft_computed_tokens: u32,
-    /// May it still draft?
+    /// Whether it may still draft.
     pub may_draft: bool,
-    /// The least is served first, where that is the policy.
+    /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
     /// When it arrived.
     pub arrival: Time,
-    /// Was it passed over since it last ran? vLLM then does not count it among those that no room was found for.
+    /// Whether it was passed over since it last ran. vLLM then does not count it among the requests without room.
     pub passed_over: bool,
-    /// Is output of it still to come from a step that began before it was preempted?
+    /// Whether a step that began before its preemption still has output for it.
     pub stale: bool,
-    /// What such output did.
+    /// Counts of speculation in such late output.
     pub done: SpecCounts,
 }
 
@@ -48,72 +48,73 @@ impl WaitingRequest {
 
 /// A request in the running list.
 ///
-/// One record of two cache lines a request: the update after a step touches nearly every field of it, so a list of
-/// records beats a column a field here; what policies and executors scan is in columns ([`InputBatch`](super::input_batch::InputBatch)).
+/// One record of two cache lines a request: the update after a step touches nearly every field, so a list of records is
+/// faster here than a column a field. Policies and executors scan columns
+/// ([`InputBatch`](super::input_batch::InputBatch)).
 #[derive(Clone, Debug)]
 pub struct RunningRequest {
-    /// Which request.
+    /// Id of the request.
     pub id: RequestId,
-    /// Tokens in the target's KV. Behind a step in flight: if all its drafts hold.
+    /// Tokens in the target's KV. With a step in flight, all its drafts are assumed to hold.
     pub num_computed_tokens: u32,
-    /// Prompt and output tokens.
+    /// Number of prompt and output tokens.
     pub num_tokens: u32,
-    /// Output tokens.
+    /// Number of output tokens.
     pub num_output_tokens: u32,
-    /// Output tokens at which it ends: what was asked for, or what the model's length allows.
+    /// Output tokens at which it ends: the requested number, or what the model's length allows.
     pub max_tokens: u32,
-    /// Output tokens asked for.
+    /// Requested number of output tokens.
     pub max_tokens_asked: u32,
-    /// Tokens the draft has run over.
+    /// Tokens that the draft has run over.
     pub num_draft_computed_tokens: u32,
-    /// Tokens scheduled in this step, drafts included; 0 when left out.
+    /// Tokens scheduled in this step, drafts included; 0 if left out.
     pub num_scheduled_tokens: u32,
-    /// Drafts it holds, to be scheduled with its next token.
+    /// Drafts that wait to be scheduled with its next token.
     pub num_spec_tokens: u32,
-    /// Output tokens that steps in flight may bring.
+    /// Output tokens that steps in flight may give.
     pub num_output_placeholders: u32,
-    /// Tokens of it in steps in flight.
+    /// Its tokens in steps in flight.
     pub num_in_flight_tokens: u32,
-    /// Tokens whose full blocks may be found by others: confirmed ones.
+    /// Confirmed tokens: their full blocks may be hit by others.
     pub num_cacheable_tokens: u32,
-    /// Tokens its blocks have slots for: a multiple of the block size.
+    /// Tokens for which its blocks have slots: a multiple of the block size.
     pub num_slots: u32,
-    /// Where the KV cache manager keeps its block tables.
+    /// The slot of its block tables in the KV cache manager.
     pub table: u32,
-    /// Is its prompt (or what it recomputes) still being prefilled?
+    /// Whether its prompt is being prefilled, or tokens are being recomputed.
     pub prefilling: bool,
-    /// May it draft? False for good after a permanent gap.
+    /// Whether it may draft. False for good after a permanent gap.
     pub may_draft: bool,
-    /// The least is served first, where that is the policy.
+    /// Under priority scheduling the lowest number is served first.
     pub priority: i32,
     /// When it arrived.
     pub arrival: Time,
-    /// When it last emitted.
+    /// When it last emitted a token.
     pub last_emit: Time,
-    /// Its TPOT limit, seconds; infinity when none.
+    /// Its TPOT limit, seconds; infinity for none.
     pub slo_tpot_s: f64,
-    /// What it did since it was last admitted.
+    /// Counts of speculation since it was last admitted.
     pub done: SpecCounts,
 }
 
 impl RunningRequest {
-    /// Does it sample in this step, and go on?
+    /// Whether it samples in this step and does not end with it.
     pub fn can_use_drafts(&self) -> bool {
         let end = self.num_computed_tokens + self.num_scheduled_tokens;
-        // A step in flight that samples adds a token for sure.
+        // A step in flight that samples adds one token for sure.
         let outputs = self.num_output_tokens + 1 + u32::from(self.num_output_placeholders > 0);
         self.num_scheduled_tokens > 0 && end >= self.num_tokens && outputs < self.max_tokens_asked
     }
 }
 
-/// What speculation did for a request.
+/// Counts of speculation for a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpecCounts {
-    /// Steps with at least one verified draft.
+    /// Number of draft tokens drafted.
     pub rounds: u32,
-    /// Draft tokens drafted.
+    /// Number of draft tokens verified.
     pub drafted: u32,
-    /// Draft tokens verified.
+    /// Number of draft tokens accepted.
     pub verified: u32,
     /// Draft tokens accepted.
     pub accepted: u32,
@@ -123,18 +124,18 @@ pub struct SpecCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RejectReason {
-    /// The prompt does not stay below `max_model_len`.
+    /// The prompt is not shorter than `max_model_len`.
     PromptOverModelLen,
-    /// A prompt that is never split is over the token budget of a step.
+    /// The prompt may not be split, and is longer than the token budget of a step.
     PromptOverBudget,
     /// The prompt is longer than the KV pool.
     PromptOverPool,
     /// The prompt is longer than the draft's own KV pool.
     PromptOverDraftPool,
-    /// No step of this engine can begin what is left of it: budget and drafts do not go together.
+    /// No step can begin the rest of the request: token budget and drafts do not fit together.
     NoStepFits,
-    /// Prompt and output outgrew the KV pool.
+    /// Prompt and output became larger than the KV pool.
     OutgrewPool,
-    /// Prompt and output outgrew the draft's own KV pool.
+    /// Prompt and output became larger than the draft's own KV pool.
     OutgrewDraftPool,
 }

@@ -1,4 +1,5 @@
-//! What the scheduler decided for a step, and what became of requests on the way. Buffers are reused from step to step.
+//! The scheduler's decisions for a step, and the requests that were admitted, preempted, rejected or finished. Buffers
+//! are reused from step to step.
 
 use super::input_batch::InputBatch;
 use super::request::{RejectReason, RunningRequest};
@@ -7,10 +8,10 @@ use crate::policy::ChunkTotals;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// A step's work.
+/// The work of a step.
 #[derive(Debug, Default)]
 pub struct SchedulerOutput {
-    /// When it was decided.
+    /// When the step was decided.
     pub now: Time,
     /// Index of the step.
     pub step: u64,
@@ -18,48 +19,48 @@ pub struct SchedulerOutput {
     pub batch: InputBatch,
     /// The target's prefill chunks.
     pub chunks: Vec<Chunk>,
-    /// Their sums.
+    /// Sums over the target's chunks.
     pub prefill: ChunkTotals,
     /// Sums of the draft's own prefill chunks.
     pub draft_prefill: ChunkTotals,
-    /// Drafts a request is to get after the step; what vLLM says, where it is followed.
+    /// Draft length of each request after the step, as vLLM's settings say.
     pub num_spec_tokens_to_schedule: u32,
-    /// Can nobody use drafts after the step?
+    /// Whether no request can use drafts after the step.
     pub skip_drafts: bool,
-    /// Requests that were admitted, in order; they are the last of the running list.
+    /// Admitted requests, in order; they are the last of the running list.
     pub admitted: Vec<Admission>,
-    /// Requests that lost their KV and wait again, in order, as they were.
+    /// Requests that lost their KV and wait again, in order, in their state before.
     pub preempted: Vec<RunningRequest>,
     /// Requests that can never run, in order.
     pub rejected: Vec<Rejection>,
     /// Requests that emitted their first token in the step.
     pub first_tokens: Vec<RequestId>,
-    /// Requests that emitted their whole output in the step, as they were.
+    /// Requests that emitted their whole output in the step, in their last state.
     pub finished: Vec<RunningRequest>,
 }
 
 /// A request that was admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
-    /// Which request.
+    /// Id of the request.
     pub id: RequestId,
-    /// Tokens of it found in the prefix cache.
+    /// Number of its tokens found in the prefix cache.
     pub num_cached_tokens: u32,
 }
 
 /// A request that can never run.
 #[derive(Clone, Debug)]
 pub struct Rejection {
-    /// Which request.
+    /// Id of the request.
     pub id: RequestId,
-    /// Why.
+    /// Why it can never run.
     pub reason: RejectReason,
-    /// As it was, if it was running.
+    /// Its state, if it was running.
     pub ran: Option<RunningRequest>,
 }
 
 impl SchedulerOutput {
-    /// Empties it for the next step. Keeps its buffers.
+    /// Empties the output for the next step. Keeps the buffers.
     #[inline]
     pub fn clear(&mut self) {
         self.clear_chunks();
@@ -77,13 +78,13 @@ impl SchedulerOutput {
         self.prefill = ChunkTotals::default();
     }
 
-    /// Nothing to run?
+    /// Whether the step has nothing to run.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.chunks.is_empty()
     }
 
-    /// Splits the scheduled requests of the running list into decode requests and prefill chunks. `drafting`: is there a
-    /// drafter; `draft_prefill`: it runs over the chunks as well.
+    /// Splits the scheduled requests of the running list into decode requests and prefill chunks. `drafting` says
+    /// whether there is a drafter, `draft_prefill` whether the draft runs over the chunks too.
     #[inline]
     pub fn gather(&mut self, running: &mut [RunningRequest], drafting: bool, draft_prefill: bool) {
         let mut rows = self.batch.rows(running.len());
@@ -108,7 +109,7 @@ impl SchedulerOutput {
         rows.finish();
     }
 
-    /// Adds the prefill chunk that was scheduled for a request, after the draft's passes.
+    /// Adds the prefill chunk of a request. The draft's passes are over, so the chunk has no draft tokens.
     pub fn push_chunk(&mut self, r: &RunningRequest) {
         push_chunk(&mut self.chunks, &mut self.prefill, r, 0);
     }

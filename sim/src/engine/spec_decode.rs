@@ -1,21 +1,21 @@
-//! What a step drafts, what of it is verified and what was accepted: lent to the drafter and to the executor in turn.
+//! The drafts of a step, which of them are verified, and how many were accepted. Drafter and executor use it in turn.
 
 use crate::drafts::Drafts;
 use crate::policy::{BatchView, DraftPlan, StepOutcome};
 use crate::time::Time;
 
-/// The speculation of a step. Without a drafter it stays empty. Buffers are reused from step to step.
+/// The speculation of a step; empty without a drafter. Buffers are reused from step to step.
 #[derive(Debug, Default)]
 pub struct SpecDecode {
-    /// What is proposed.
+    /// The proposed draft lengths.
     pub plan: DraftPlan,
-    /// What was drafted.
+    /// The drafts.
     pub drafts: Drafts,
-    /// Accepted draft tokens of each decode request.
+    /// Number of accepted drafts of each decode request.
     pub accepted: Vec<u32>,
-    /// Draft forwards run.
+    /// Number of draft passes.
     pub passes: u32,
-    /// Does one forward bring all draft tokens of a round?
+    /// Whether one draft pass gives all drafts of a round.
     pub in_parallel: bool,
 }
 
@@ -28,25 +28,25 @@ impl SpecDecode {
         self.accepted.resize(n, 0);
     }
 
-    /// Tokens drafted, verified and accepted of the `i`-th decode request; of a tree all count, whatever path they are on.
+    /// Number of tokens drafted, verified and accepted for the `i`-th decode request. All tokens of a tree count.
     #[inline]
     pub fn of(&self, i: usize) -> (u32, u32, u32) {
         if i >= self.drafts.verify_len.len() {
-            // Nobody drafts.
+            // There is no drafter.
             return (0, 0, 0);
         }
         let (drafted, verified) = self.drafts.tokens(i);
         (drafted, verified, self.accepted[i])
     }
 
-    /// Ends drafting: `in_parallel` says whether one forward brought all tokens.
+    /// Ends drafting. `in_parallel` says whether one pass gave all drafts.
     #[inline]
     pub fn drafted(&mut self, in_parallel: bool) {
         self.in_parallel = in_parallel;
         self.passes = if in_parallel { self.drafts.passes.min(1) } else { self.drafts.passes };
     }
 
-    /// The step as the policy learns of it.
+    /// The outcome of the step, as policies see it.
     #[inline]
     pub fn outcome<'a>(&'a self, batch: &BatchView<'a>, draft_time: Time, verify_time: Time) -> StepOutcome<'a> {
         StepOutcome {

@@ -1,4 +1,4 @@
-//! The engine's parts, and what each of them is told of requests.
+//! The parts of the engine, and how scheduling and output of a step reach executor, drafter and collector.
 
 use super::arrivals::ArrivalStream;
 use super::collector::Collector;
@@ -11,18 +11,18 @@ use crate::executor::{Executor, RequestTruth};
 use crate::time::Time;
 use crate::workload::{Arrivals, RequestId, Workload};
 
-/// Sees each call of the scheduler. Nobody looks in ordinary runs.
+/// Observes each call of the scheduler, for tests. Ordinary runs use `()`.
 pub trait Watch {
-    /// A step was decided: a call of the scheduler that began at `start` and ended at `end`.
+    /// Called when a step was decided. The scheduler call began at `start` and ended at `end`.
     fn scheduled(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 
-    /// A step's output, the scheduler's output at hand, was taken between `start` and `end`.
+    /// Called when the output of a step (now the scheduler's current output) was taken between `start` and `end`.
     fn updated(&mut self, _scheduler: &Scheduler, _start: Time, _end: Time) {}
 }
 
 impl Watch for () {}
 
-/// The engine, over an executor and a drafter.
+/// The engine with its executor and drafter.
 pub struct Engine<'a, E, D, W = ()> {
     pub(super) config: &'a EngineConfig,
     pub(super) workload: &'a Workload,
@@ -37,8 +37,8 @@ pub struct Engine<'a, E, D, W = ()> {
 }
 
 impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
-    /// An empty engine. `slo_tpot_s` is the run's TPOT limit shown to policies, seconds, infinity for none. Panics on a
-    /// configuration that [`Rules::of`] refuses.
+    /// An empty engine. `slo_tpot_s` is the run's TPOT limit that policies see, seconds, infinity for none. Panics if
+    /// [`Rules::of`] refuses the configuration.
     pub fn new(
         config: &'a EngineConfig,
         workload: &'a Workload,
@@ -55,7 +55,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
 }
 
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
-    /// As [`new`](Engine::new), with rules of one's own, watched by `watch`.
+    /// [`new`](Engine::new) with the given rules, and with `watch` as observer.
     #[allow(clippy::too_many_arguments, reason = "those of `new`, and two")]
     pub fn by_rules(
         config: &'a EngineConfig,
@@ -82,7 +82,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// Tells executor, drafter and collector what scheduling did to requests.
+    /// Reports to executor, drafter and collector which requests scheduling admitted, preempted and rejected.
     #[inline]
     pub(super) fn act_on_schedule(&mut self, now: Time) {
         let output = self.scheduler.output();
@@ -107,7 +107,7 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         }
     }
 
-    /// On a request's first scheduling its truth is drawn and its queueing ends.
+    /// When a request is scheduled for the first time: ends its queueing and draws its truth.
     fn start_admitted(&mut self, now: Time) {
         for index in 0..self.scheduler.output().admitted.len() {
             let admission = self.scheduler.output().admitted[index];
@@ -125,14 +125,14 @@ impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
         let (i, w) = (id as usize, self.workload);
         RequestTruth {
             id,
-            // Beyond the model's length nothing is emitted, so no truth is needed either.
+            // Behind the model's length nothing is emitted, so no truth is needed.
             output_len: self.scheduler.max_tokens(id),
             category: w.category[i],
             recording: w.recording.get(i).copied().filter(|&r| r != u32::MAX),
         }
     }
 
-    /// Tells executor, drafter and collector what a step's output did to requests.
+    /// Reports first tokens and finished requests of a step's output to executor, drafter and collector.
     #[inline]
     pub(super) fn act_on_output(&mut self, end: Time) {
         let output = self.scheduler.output();

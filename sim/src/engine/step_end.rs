@@ -1,6 +1,6 @@
-//! Drafts at the end of a step, for the next one to verify: schedule, verify, draft, update (vLLM's `step` and `post_step`). Asynchronous,
-//! the next step is scheduled and queued before the update (`step_with_batch_queue`). The device goes on by itself as long as it
-//! has something to run; the host waits for tokens alone.
+//! Drafts at the end of a step, for the next step to verify: schedule, verify, draft, update (vLLM's `step` and
+//! `post_step`). With async scheduling the next step is scheduled and queued before the update
+//! (`step_with_batch_queue`). The device works through its queue without the host; the host waits only for tokens.
 
 use super::draft_loop::{clamp, draft_at_end, select};
 use super::draft_passes::Ran;
@@ -16,21 +16,21 @@ use crate::policy::{BatchView, ChunkTotals};
 use crate::shape;
 use crate::time::Time;
 
-/// What vLLM's loop sleeps when it ran no model and requests are left.
+/// How long vLLM's loop sleeps if it ran no model and requests are left.
 const IDLE: Time = Time(1_000_000_000);
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Is there anything to do before the next request comes?
+    /// Whether there is anything to do before the next request comes.
     pub(super) fn has_work(&self) -> bool {
         self.has_requests() || !self.pipeline.queue.is_empty()
     }
 
-    /// vLLM's `has_requests`: unfinished ones, or finished ones that no call of the scheduler has told of.
+    /// vLLM's `has_requests`: unfinished requests, or finished ones that no scheduler call has reported yet.
     fn has_requests(&self) -> bool {
         !self.scheduler.is_idle() || (self.pipeline.untold && self.pipeline.room > 0)
     }
 
-    /// A turn of the loop: queues a step, and takes the output of the oldest unless there is room for another one.
+    /// One turn of the loop: queues a step. Takes the output of the oldest step unless another step may be queued.
     pub(super) fn step_with_queue(&mut self) -> Result<(), E::Error> {
         let runs = self.has_requests() && self.launch()?;
         if self.pipeline.queue.len() == self.pipeline.room || !(runs || self.has_requests()) {
@@ -42,7 +42,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Schedules a step and queues its passes, and those of the drafts behind it. Says whether it runs anything.
+    /// Schedules a step, and queues its target pass and the draft passes behind it. Returns whether the step runs
+    /// anything.
     fn launch(&mut self) -> Result<bool, E::Error> {
         let start = self.executor.now();
         self.pipeline.untold = false;
@@ -95,7 +96,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         step.record.start = start;
         let begun = self.executor.queued_until();
         let plan = self.scheduler.step_plan();
-        // A drafter that selects gives the others' slots back; otherwise what was scheduled is run over.
+        // If a drafter selects, it gives back the slots of drafts that are not verified; otherwise the pass runs over
+        // all scheduled tokens.
         let padded = D::ACTIVE && !step.trimmed;
         let batch = if D::ACTIVE { pipeline.device.view(&plan.batch) } else { plan.batch };
         let plan = StepPlan { batch, padded, ..plan };
@@ -113,7 +115,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// Queues the draft passes behind a step, and notes for whom there will be drafts.
+    /// Queues the draft passes behind a step, and sets how many drafts each request holds.
     fn draft_next(&mut self, step: &mut InFlight) -> Result<(), E::Error> {
         let rules = self.scheduler.rules();
         let (passes, most, longest) = (rules.draft_passes, rules.num_speculative_tokens, rules.max_model_len);
@@ -146,7 +148,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         fresh.trimmed = fresh.drafts.draft_len.iter().any(|&d| d > 0)
             && select(&mut self.drafter, &mut self.executor, &batch, &mut fresh.drafts);
         if fresh.drafts.in_trees() {
-            // Of a tree every token has a slot.
+            // Every kept token of a tree has a slot.
             slots = (0..batch.len()).map(|i| fresh.drafts.tokens(i).1).max().unwrap_or(0);
         }
         fresh.time = self.executor.queued_until() - sampled_at;
@@ -154,7 +156,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         match (one_length, fits) {
             (true, _) => self.scheduler.hold_drafts(next, None, slots),
             (false, true) => self.scheduler.hold_drafts(next, Some(&fresh.drafts), 0),
-            // As many are verified, none of which can hold.
+            // Near `max_model_len` vLLM verifies K padding tokens; none is accepted.
             (false, false) => self.scheduler.hold_drafts(next, None, most),
         }
         if !loses_drafts {
@@ -164,7 +166,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ok(())
     }
 
-    /// What a step ran over, as far as the drafter runs over it too.
+    /// The tokens of a step that the drafter runs over too.
     fn ran(&self, step: &InFlight) -> Ran {
         let plan = self.scheduler.step_plan();
         let mut batch = self.pipeline.device.view(&plan.batch);
@@ -187,7 +189,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         Ran { tokens, requests: (batch.len() + chunks.len()) as u64, context: batch.context_sum + decodes + prompts }
     }
 
-    /// Waits for the oldest step's output and takes it.
+    /// Waits for the output of the oldest step and takes it.
     fn land(&mut self) {
         let Some(mut step) = self.pipeline.queue.pop_front() else { return };
         self.executor.wait_until(step.ready);
@@ -197,7 +199,8 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         self.scheduler.swap_output(&mut step.output);
         if step.runs {
             let InFlight { spec, record, drafting, .. } = &mut *step;
-            // Nobody waits for two steps at once: they take the time in which nothing was taken before.
+            // Of two queued steps the second begins to count when the output of the first was taken, so that no time
+            // counts twice.
             record.start = record.start.max(self.pipeline.last_end);
             record.verify_time += end - start;
             (record.end, record.draft_passes) = (end, spec.passes);

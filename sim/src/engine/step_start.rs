@@ -1,5 +1,5 @@
-//! Drafts at the start of the step that verifies them: schedule, draft, verify, update. The papers' engine, SGLang, and every
-//! live run.
+//! Drafts at the start of the step that verifies them: schedule, draft, verify, update. Used by the papers' engine,
+//! SGLang, and every live run.
 
 use super::draft_loop::draft_at_start;
 use super::drafter::Drafter;
@@ -7,7 +7,7 @@ use super::state::{Engine, Watch};
 use crate::executor::Executor;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// A step.
+    /// Runs one step.
     pub(super) fn step(&mut self) -> Result<(), E::Error> {
         let start = self.executor.now();
         self.scheduler.schedule(start, self.drafter.num_spec_tokens(self.config.max_draft_len));
@@ -21,7 +21,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
             self.scheduler.keep_first(n);
         }
         if self.scheduler.output().is_empty() {
-            // Scheduling only rejected or preempted; the next iteration goes on from there.
+            // Scheduling only rejected or preempted requests; the next iteration continues.
             return Ok(());
         }
 

@@ -1,9 +1,9 @@
-//! Skipping: a stretch of plain decode steps in which nothing can be decided runs on sums alone.
+//! Skips stretches: plain decode steps without decisions run on sums alone.
 //!
-//! From an arrival or completion to the next the plain engine repeats one step with a longer context. Each such step still asks
-//! the true latency model and adds to the same totals, in the same order, as stepping does; only the walk over the
-//! requests is put off to the end of the stretch. Results are therefore the same bytes with and without (a property
-//! test holds it to that).
+//! Between arrivals and completions the plain engine repeats one step with a growing context. Each such step still asks
+//! the true latency model and adds to the same totals, in the same order, as single steps do; only the walk over the
+//! requests is postponed to the end of the stretch. Results are therefore the same bytes with and without skipping (a
+//! property test checks this).
 
 use super::drafter::Drafter;
 use super::state::{Engine, Watch};
@@ -12,7 +12,7 @@ use crate::latency::PassShape;
 use crate::time::Time;
 
 impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
-    /// Runs a stretch if there is one; says whether it did.
+    /// Runs a stretch if there is one. Returns whether it did.
     pub(super) fn skip_stretch(&mut self) -> bool {
         if !E::SKIPS || self.out.wants_every_step() {
             return false;
@@ -27,7 +27,7 @@ impl<E: Executor, D: Drafter<E>, W: Watch> Engine<'_, E, D, W> {
         let mut now = begun;
         let mut done = 0;
         let mut context_time = 0;
-        // Steps since `lump_start` end in one bin of the series.
+        // The steps since `lump_start` end in one bin of the series.
         let (mut lump_start, mut lump_steps) = (begun, 0);
         while done < steps && now < until {
             let start = now;

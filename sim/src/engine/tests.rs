@@ -1,4 +1,4 @@
-//! The invariants of INVARIANTS.md on random small worlds, and the engine's own golden cases.
+//! The invariants of INVARIANTS.md on random small worlds, and golden cases of the engine.
 
 mod golden;
 mod invariants;

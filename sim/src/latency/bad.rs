@@ -1,6 +1,6 @@
-//! What is wrong with a latency model's settings.
+//! The error for bad settings of a latency model.
 
-/// A setting no model can be built from.
+/// A setting from which no model can be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct BadLatency {
@@ -14,7 +14,7 @@ pub(super) fn bad(key: &str, why: impl Into<String>) -> BadLatency {
     BadLatency { key: key.into(), why: why.into() }
 }
 
-/// An unknown preset, with the ones there are.
+/// The error for an unknown preset, with the names of the known ones.
 pub(super) fn unknown(key: &str, name: &str, known: impl Iterator<Item = &'static str>) -> BadLatency {
     bad(key, format!("no preset \"{name}\"; there are {}", known.collect::<Vec<_>>().join(", ")))
 }

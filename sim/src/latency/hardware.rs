@@ -1,6 +1,6 @@
-//! GPUs, as their makers' datasheets give them: dense bf16 peak, memory bandwidth, memory, and link bandwidth.
+//! GPUs with the numbers of their datasheets: dense bf16 peak, memory bandwidth, memory, and link bandwidth.
 
-/// A GPU.
+/// The datasheet of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gpu {
     /// Preset name.
@@ -11,9 +11,9 @@ pub struct Gpu {
     pub bandwidth: f64,
     /// Memory, bytes.
     pub memory: f64,
-    /// Bandwidth to its peers in one direction, bytes/s, for all-reduces.
+    /// Bandwidth to other GPUs in one direction, bytes/s, for all-reduces.
     pub link: f64,
-    /// Where the numbers are from.
+    /// Source of the numbers.
     pub source: &'static str,
 }
 
@@ -63,7 +63,7 @@ pub const GPUS: [Gpu; 5] = [
     },
 ];
 
-/// The preset of this name.
+/// The preset with this name.
 pub fn gpu(name: &str) -> Option<&'static Gpu> {
     GPUS.iter().find(|g| g.name == name)
 }

@@ -1,31 +1,33 @@
-//! `measured`: what a profile measured, read between its sizes: a pass costs what its batched tokens cost, what its
-//! query-key pairs cost, and what the context costs that it reads. All three are piecewise linear and never fall.
+//! `measured`: a measured profile, interpolated between its sizes. The time of a pass is the sum of three costs: of its
+//! batched tokens, of its query-key pairs, and of the context that it reads. Each cost is piecewise linear and never
+//! falls.
 //!
-//! On a CPU a pass grows with its tokens from the first one on, attention's work with its pairs, and context costs more
-//! once the KV of the batch has outgrown a cache; on a GPU passes are flat between captured sizes and jump behind them.
-//! All of these are lines between measured sizes, which a staircase is not.
+//! On a CPU the time grows with tokens from the first one, attention grows with pairs, and context costs more once the
+//! KV of the batch has outgrown a cache. On a GPU the time is flat between captured sizes and jumps behind them. Lines
+//! between measured sizes follow both, which a staircase does not.
 
 use super::bad::{BadLatency, bad};
 use super::{LatencyModel, PassShape};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// A measured table. Below its first size the first two points go on, above its last one the last two.
+/// A measured table. Below its first size the line through the first two points continues, above its last size the line
+/// through the last two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredSpec {
-    /// `[batched tokens, seconds]` of a pass without context; sizes rise, times do not fall.
+    /// `[batched tokens, seconds]` of a pass without context. Sizes must rise, times must not fall.
     pub batched: Vec<(u64, f64)>,
-    /// `[query-key pairs, seconds]` of attention on top of that; sizes rise, times do not fall. Empty for none.
+    /// `[query-key pairs, seconds]` of attention in addition. Sizes must rise, times must not fall; empty for none.
     #[serde(default)]
     pub pairs: Vec<(u64, f64)>,
-    /// `[tokens of context read, seconds]` on top of both; sizes rise, times do not fall. Empty for none.
+    /// `[tokens of context read, seconds]` in addition. Sizes must rise, times must not fall; empty for none.
     #[serde(default)]
     pub context: Vec<(u64, f64)>,
 }
 
 impl MeasuredSpec {
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     pub fn check(&self) -> Result<(), BadLatency> {
         if self.batched.is_empty() {
             return Err(bad("batched", "needs at least one [tokens, seconds]"));
@@ -44,7 +46,7 @@ impl MeasuredSpec {
         Ok(())
     }
 
-    /// The model.
+    /// Builds the latency model.
     pub fn build(&self) -> Result<Measured, BadLatency> {
         self.check()?;
         let curve = |points: &[(u64, f64)]| Curve(points.iter().map(|&(x, s)| (x, Time::from_s(s))).collect());
@@ -52,7 +54,7 @@ impl MeasuredSpec {
     }
 }
 
-/// A built table.
+/// The built latency model of a measured table.
 #[derive(Clone, Debug)]
 pub struct Measured {
     batched: Curve,
@@ -66,13 +68,13 @@ impl LatencyModel for Measured {
     }
 }
 
-/// Points of a rising line.
+/// The points of a rising line.
 #[derive(Clone, Debug)]
 struct Curve(Vec<(u64, Time)>);
 
 impl Curve {
-    /// The time at `x`, on the line through the two points around it or, outside, nearest to it. Whole picoseconds,
-    /// rounded down, so that it is the same on every machine.
+    /// The time at `x`, on the line through the two nearest points. Rounded down to whole picoseconds, so that it is
+    /// the same on every machine.
     fn at(&self, x: u64) -> Time {
         let [(x0, t0), (x1, t1)] = match self.0.as_slice() {
             [] => return Time::ZERO,
@@ -107,7 +109,7 @@ mod tests {
         let m = spec().build().unwrap();
         let us = |batched, context, pairs| m.pass(PassShape { batched, context, pairs }).0 / 1_000_000;
         assert_eq!((us(2, 0, 0), us(3, 0, 0), us(4, 0, 0), us(6, 0, 0)), (2000, 2500, 3000, 3000));
-        // Below the first point and above the last one: the nearest line goes on.
+        // Below the first point and above the last one the nearest line continues.
         assert_eq!((us(1, 0, 0), us(10, 0, 0), us(12, 0, 0)), (1500, 7000, 11_000));
         assert_eq!((us(2, 10, 0), us(2, 150, 0), us(2, 300, 0)), (2010, 2250, 2700));
         assert_eq!((us(2, 0, 500), us(2, 0, 1500), us(2, 0, 3000)), (2500, 4500, 9000));

@@ -1,4 +1,5 @@
-//! How long a forward pass takes: the truth an executor owns, and the linear belief a policy may be given.
+//! How long a forward pass takes: the true latency models of an executor, and the linear belief that a policy may be
+//! given.
 
 use crate::time::Time;
 
@@ -18,21 +19,21 @@ pub use roofline::{Memory, Roofline, RooflineSpec};
 pub use spec::LatencySpec;
 pub use staircase::{Staircase, StaircaseSpec};
 
-/// One forward pass as a latency model sees it: sums over everything in the pass.
+/// A forward pass as a latency model sees it: sums over everything in the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PassShape {
     /// New tokens pushed through the model (docs/model.md 12 `batched`).
     pub batched: u64,
     /// Tokens of KV read, after [`ContextReads`] was applied (docs/model.md 12 `context`).
     pub context: u64,
-    /// Query-key pairs attention computes: sum over new tokens of the KV each attends to.
+    /// Query-key pairs that attention computes: for each new token, the number of KV tokens that it attends to, summed.
     pub pairs: u64,
 }
 
-/// Does a verify pass read a request's context once, or once per verified position?
+/// How a verify pass reads a request's context: once, or once per verified position.
 ///
 /// vLLM V1's variable-length attention reads it once; v0's batch expansion, and the AdaSpec paper's Eq. 4, once per
-/// position. It flips whether longer context means longer or shorter speculation, so it is stated everywhere.
+/// position. This decides whether longer context means longer or shorter speculation, so it is stated everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextReads {
@@ -43,21 +44,21 @@ pub enum ContextReads {
     PerPosition,
 }
 
-/// How a draft comes by its tokens.
+/// How a draft makes its tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafting {
-    /// One pass a token (or a level of a tree).
+    /// One pass for each token (or level of a tree).
     #[default]
     Autoregressive,
-    /// One pass for all tokens of a round: heads on one hidden state (Medusa), block drafters (DFlash), text copied from
-    /// the prompt. The tokens of a request count as batched in that pass.
+    /// One pass for all tokens of a round: heads on one hidden state (Medusa), block drafters (DFlash), text copied
+    /// from the prompt. All tokens of a request count as batched tokens of this pass.
     Parallel,
 }
 
 /// The true time of a forward pass.
 pub trait LatencyModel: Send + Sync {
-    /// Time of one pass. Called once or a few times a step: must not allocate.
+    /// Time of one pass. It is called once or a few times a step and must not allocate.
     fn pass(&self, shape: PassShape) -> Time;
 }
 
@@ -74,7 +75,7 @@ pub struct Coefficients {
 }
 
 impl Coefficients {
-    /// A model that costs nothing.
+    /// Coefficients of a model that costs nothing.
     pub const FREE: Coefficients = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 0.0 };
 
     /// Time of a pass in seconds.

@@ -1,42 +1,42 @@
-//! Model shapes: the pairs of the AdaSpec paper (Table 1) and the SmartSpec paper (Table 1), and Qwen3's, from their
-//! published `config.json` files; Qwen3's parameter counts are those of its model cards. Weights and KV are bf16.
+//! Model shapes: the models of the AdaSpec paper (Table 1) and the SmartSpec paper (Table 1), and Qwen3's, from their
+//! published `config.json` files. Qwen3's parameter counts are from its model cards. Weights and KV are bf16.
 
 use serde::{Deserialize, Serialize};
 
-/// A mixture of experts: the shape's feed-forward block is one expert.
+/// The experts of a mixture-of-experts model; the feed-forward block of the model shape is one expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
-    /// Experts a layer.
+    /// Experts in a layer.
     pub total: u32,
-    /// Experts a token visits.
+    /// Experts that a token uses.
     pub active: u32,
 }
 
-/// A Llama-shaped decoder.
+/// The shape of a Llama-like decoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// Preset name.
     pub name: &'static str,
     /// Decoder layers.
     pub layers: u32,
-    /// Width.
+    /// Hidden size.
     pub hidden: u32,
     /// Query heads.
     pub heads: u32,
     /// Key-value heads.
     pub kv_heads: u32,
-    /// Width of a head.
+    /// Size of a head.
     pub head_dim: u32,
-    /// Width of the feed-forward block.
+    /// Size of the feed-forward block.
     pub intermediate: u32,
-    /// Vocabulary.
+    /// Size of the vocabulary.
     pub vocab: u32,
-    /// Does the head share the embedding's weights?
+    /// Whether the output head shares the embedding's weights.
     pub tied: bool,
-    /// Experts, if it has several.
+    /// Its experts; `None` for a dense model.
     pub experts: Option<Experts>,
-    /// Parameters as published, for checking the shape.
+    /// Published number of parameters, to check the shape.
     pub published_parameters: f64,
 }
 
@@ -77,32 +77,32 @@ pub const MODELS: [Model; 15] = [
     Model { name: "qwen3-8b", layers: 36, hidden: 4096, heads: 32, kv_heads: 8, intermediate: 12_288, vocab: 151_936, published_parameters: 8.2e9, ..DENSE },
 ];
 
-/// The pair that is shipped with its weights: a target and its draft.
+/// The target and draft that are shipped with their weights.
 pub const SHIPPED: [&str; 2] = ["tiny-target", "tiny-draft"];
 
-/// The preset of this name.
+/// The preset with this name.
 pub fn model(name: &str) -> Option<&'static Model> {
     MODELS.iter().find(|m| m.name == name)
 }
 
 impl Model {
-    /// Weights of attention in one layer.
+    /// Number of attention weights in one layer.
     pub fn attention_parameters(&self) -> f64 {
         let (hidden, dim) = (f64::from(self.hidden), f64::from(self.head_dim));
         hidden * dim * (2.0 * f64::from(self.heads) + 2.0 * f64::from(self.kv_heads))
     }
 
-    /// Weights of one feed-forward block (gate, up, down): one expert's.
+    /// Number of weights of one feed-forward block (gate, up, down), that is of one expert.
     pub fn expert_parameters(&self) -> f64 {
         3.0 * f64::from(self.hidden) * f64::from(self.intermediate)
     }
 
-    /// Weights of the head.
+    /// Number of weights of the output head.
     pub fn head_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocab)
     }
 
-    /// All weights; norms are left out (under 0.1 %).
+    /// Number of all weights; norms are left out (under 0.1 %).
     pub fn parameters(&self) -> f64 {
         let experts = f64::from(self.experts.map_or(1, |e| e.total));
         let embeddings = self.head_parameters() * if self.tied { 1.0 } else { 2.0 };
@@ -114,7 +114,7 @@ impl Model {
         self.parameters() * BF16
     }
 
-    /// Bytes of KV a token.
+    /// Bytes of KV for one token.
     pub fn kv_bytes_token(&self) -> f64 {
         2.0 * f64::from(self.layers) * f64::from(self.kv_heads) * f64::from(self.head_dim) * BF16
     }

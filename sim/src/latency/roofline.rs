@@ -1,11 +1,13 @@
-//! `roofline`: a pass on hardware nobody here has, from a GPU's datasheet and a model's shape.
+//! `roofline`: predicts a pass on hardware that was not measured, from a GPU's datasheet and a model's shape.
 //!
-//! A pass is a sequence of kernels, so its time is the sum over kinds of kernels of the slower of computing and moving:
-//! feed-forward and projections (weights once a pass, 2 FLOP a weight and token), attention (KV of the context once, 4 FLOP
-//! a layer, head dimension and query-key pair), the head (its weights; every batched token samples, which overstates
-//! prefill by the head's share, 2 to 5 %), plus a fixed overhead a pass and a layer. With `tensor_parallel` bandwidth and
-//! peak are multiplied, and each layer all-reduces twice. With several experts the weights read are those of the
-//! expected number of distinct experts at the pass's token count.
+//! A pass is a sequence of kernels. Its time is a sum over kinds of kernels of the slower of computing and moving data:
+//! - feed-forward and projections: weights once a pass, 2 FLOP a weight and token;
+//! - attention: KV of the context once, 4 FLOP a layer, head dimension and query-key pair;
+//! - the output head: its weights; every batched token samples, which overstates prefill by the head's share, 2 to 5 %.
+//!
+//! A fixed overhead a pass and a layer is added. With `tensor_parallel` bandwidth and peak are multiplied, and each
+//! layer all-reduces twice. With several experts the weights read are those of the expected number of distinct experts
+//! for the pass's token count.
 
 use super::bad::{BadLatency, bad, unknown};
 use super::hardware::{GPUS, Gpu, gpu};
@@ -14,7 +16,7 @@ use super::{LatencyModel, PassShape};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// What a roofline is made of. Efficiencies and overheads are assumptions; measure a profile to replace them.
+/// The settings of a roofline. Efficiencies and overheads are assumptions; measure a profile to replace them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RooflineSpec {
@@ -24,10 +26,10 @@ pub struct RooflineSpec {
     /// Model preset.
     #[schemars(extend("enum" = MODELS.map(|model| model.name)))]
     pub model: String,
-    /// GPUs the model is split over.
+    /// Number of GPUs over which the model is split.
     #[serde(default = "one")]
     pub tensor_parallel: u32,
-    /// Overrides the preset's experts.
+    /// Experts instead of the preset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
     /// Share of the datasheet's bandwidth that is reached (assumed).
@@ -84,24 +86,24 @@ fn activation_bytes() -> f64 {
     2e9
 }
 
-/// What a model takes of its devices' memory.
+/// The memory of the devices, with respect to KV.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// Bytes of KV a token.
+    /// Bytes of KV for one token.
     pub kv_bytes_token: f64,
-    /// Bytes left for KV once weights and activations are in.
+    /// Bytes left for KV beside weights and activations.
     pub kv_bytes: f64,
 }
 
 impl Memory {
-    /// KV blocks of `block_size` tokens that fit; 0 when the weights do not.
+    /// Number of KV blocks of `block_size` tokens that fit; 0 if the weights do not fit.
     pub fn kv_blocks(&self, block_size: u32) -> u32 {
         (self.kv_bytes / (self.kv_bytes_token * f64::from(block_size))).max(0.0) as u32
     }
 }
 
 impl RooflineSpec {
-    /// A preset's model on one GPU of a preset, with every assumption at its default.
+    /// A preset model on one preset GPU, with every assumption at its default.
     pub fn new(gpu: &str, model: &str) -> RooflineSpec {
         RooflineSpec {
             gpu: gpu.into(),
@@ -119,14 +121,14 @@ impl RooflineSpec {
         }
     }
 
-    /// The presets it names, or which does not exist.
+    /// The named presets; the error names a preset that does not exist.
     fn presets(&self) -> Result<(&'static Gpu, &'static Model), BadLatency> {
         let gpu = gpu(&self.gpu).ok_or_else(|| unknown("gpu", &self.gpu, GPUS.iter().map(|g| g.name)))?;
         let model = model(&self.model).ok_or_else(|| unknown("model", &self.model, MODELS.iter().map(|m| m.name)))?;
         Ok((gpu, model))
     }
 
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     pub fn check(&self) -> Result<(), BadLatency> {
         self.presets()?;
         if self.tensor_parallel == 0 {
@@ -158,12 +160,12 @@ impl RooflineSpec {
         }
     }
 
-    /// Copies of each KV head: with more GPUs than heads, some hold the same one.
+    /// Number of copies of each KV head: with more GPUs than KV heads, several GPUs hold the same head.
     fn kv_copies(&self, model: &Model) -> f64 {
         (f64::from(self.tensor_parallel) / f64::from(model.kv_heads)).max(1.0)
     }
 
-    /// The memory left for KV.
+    /// The memory that is left for KV.
     pub fn memory(&self) -> Result<Memory, BadLatency> {
         let (gpu, model) = self.presets()?;
         let n = f64::from(self.tensor_parallel);
@@ -173,7 +175,7 @@ impl RooflineSpec {
         Ok(Memory { kv_bytes_token, kv_bytes: room - model.weight_bytes() })
     }
 
-    /// The model, with everything that does not depend on the pass worked out.
+    /// Builds the latency model: computes everything that does not depend on the pass.
     pub fn build(&self) -> Result<Roofline, BadLatency> {
         self.check()?;
         let (gpu, m) = self.presets()?;
@@ -203,7 +205,7 @@ impl RooflineSpec {
     }
 }
 
-/// A built roofline: seconds per unit of each kind of work.
+/// The built roofline model: seconds per unit of each kind of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Roofline {
     fixed_s: f64,
@@ -216,15 +218,15 @@ pub struct Roofline {
     pair_flops_s: f64,
     reduce_token_s: f64,
     experts: f64,
-    /// Probability that a token does not visit a given expert.
+    /// Probability that a token does not use a given expert.
     miss: f64,
 }
 
 impl Roofline {
-    /// Time of a pass in seconds.
+    /// Time of a pass, seconds.
     pub fn pass_s(&self, shape: PassShape) -> f64 {
         let (tokens, context, pairs) = (shape.batched as f64, shape.context as f64, shape.pairs as f64);
-        // Expected distinct experts when each token visits its own independently.
+        // Expected number of distinct experts if each token chooses its experts independently.
         let visited = if self.experts > 1.0 { self.experts * (1.0 - self.miss.powf(tokens)) } else { 1.0 };
         let weights = (self.shared_bytes_s + visited * self.expert_bytes_s).max(self.token_flops_s * tokens);
         let attention = (self.kv_bytes_s * (context + tokens)).max(self.pair_flops_s * pairs);
@@ -264,7 +266,7 @@ mod tests {
     fn experts_are_read_as_they_are_visited() {
         let m = spec("a100-80g", "mixtral-8x7b").build().unwrap();
         let at = |n: u64| m.pass_s(PassShape { batched: n, context: 0, pairs: 0 });
-        // One token reads 2 of 8 experts, many tokens all of them.
+        // One token reads 2 of 8 experts; many tokens read all 8.
         let expert = m.expert_bytes_s;
         assert!(((at(64) - at(1)) / expert - 6.0).abs() < 0.01);
     }

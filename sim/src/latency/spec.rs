@@ -1,4 +1,4 @@
-//! The latency models a user may ask for, by name.
+//! The settings of latency models.
 
 use super::bad::{BadLatency, bad};
 use super::linear::Linear;
@@ -16,14 +16,14 @@ pub enum LatencySpec {
     Linear(Coefficients),
     /// Padded CUDA-graph sizes, from a measured table.
     Staircase(StaircaseSpec),
-    /// A measured table, read between its sizes.
+    /// A measured table, interpolated between its sizes.
     Measured(MeasuredSpec),
-    /// A GPU's datasheet and a model's shape.
+    /// A roofline from a GPU's datasheet and a model's shape.
     Roofline(RooflineSpec),
 }
 
 impl LatencySpec {
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     pub fn check(&self) -> Result<(), BadLatency> {
         match self {
             LatencySpec::Linear(c) => {
@@ -39,7 +39,7 @@ impl LatencySpec {
         }
     }
 
-    /// The model. Panics on settings that [`check`](LatencySpec::check) refuses.
+    /// Builds the latency model. Panics on settings that [`check`](LatencySpec::check) refuses.
     pub fn build(&self) -> Box<dyn LatencyModel> {
         const CHECKED: &str = "the latency model was checked before";
         match self {
@@ -50,7 +50,7 @@ impl LatencySpec {
         }
     }
 
-    /// The memory it leaves for KV, where the model says (a roofline).
+    /// The memory that is left for KV, if the settings determine it (a roofline).
     pub fn memory(&self) -> Option<Memory> {
         match self {
             LatencySpec::Roofline(r) => r.memory().ok(),

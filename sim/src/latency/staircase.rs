@@ -1,16 +1,16 @@
-//! `staircase`: engines run padded CUDA graphs, so a pass takes the time of the next captured size; above the largest one
-//! the time is linear in tokens, with a jump at the border (docs/model.md 0.9, 6.2).
+//! `staircase`: engines run padded CUDA graphs, so a pass takes the time of the next captured size. Above the largest
+//! size the time is linear in tokens, with a jump at the border (docs/model.md 0.9, 6.2).
 
 use super::bad::{BadLatency, bad};
 use super::{LatencyModel, PassShape};
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// A measured table.
+/// A table of captured sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StaircaseSpec {
-    /// `[tokens, seconds]` of each captured size, both rising (a running maximum keeps a noisy table monotone).
+    /// `[tokens, seconds]` of each captured size. Sizes must rise; a time below the one before is raised to it.
     pub steps: Vec<(u64, f64)>,
     /// Seconds per token of context.
     pub alpha_s: f64,
@@ -21,7 +21,7 @@ pub struct StaircaseSpec {
 }
 
 impl StaircaseSpec {
-    /// Checks every value that serde cannot.
+    /// Checks the values that serde cannot check.
     pub fn check(&self) -> Result<(), BadLatency> {
         if self.steps.is_empty() {
             return Err(bad("steps", "needs at least one [tokens, seconds]"));
@@ -38,7 +38,7 @@ impl StaircaseSpec {
         }
     }
 
-    /// The model.
+    /// Builds the latency model.
     pub fn build(&self) -> Result<Staircase, BadLatency> {
         self.check()?;
         let mut highest = 0.0f64;
@@ -55,7 +55,7 @@ impl StaircaseSpec {
     }
 }
 
-/// A built staircase.
+/// The built staircase model.
 #[derive(Clone, Debug)]
 pub struct Staircase {
     steps: Vec<(u64, Time)>,

@@ -1,5 +1,5 @@
-//! What a run on a real clock leaves behind, and the two ways to run it again: the same acceptance under other times
-//! ([`RecordedRounds`]), or the same times and acceptance, step by step ([`ReplayClock`]).
+//! The trace of a run on a real clock, and two ways to run it again: with the same acceptance under other times
+//! ([`RecordedRounds`]), or with the same times and acceptance, step by step ([`ReplayClock`]).
 
 mod replay;
 mod rounds;

@@ -1,5 +1,5 @@
-//! A clock that repeats what a real one showed: with the recorded acceptance behind it, the engine must do again, step by
-//! step, what it did live.
+//! A clock that repeats the times of a real one. With the recorded acceptance the engine must repeat, step by step,
+//! what it did live.
 
 use super::{Mark, MarkKind, StepTrace};
 use crate::acceptance::{AcceptanceSource, Truths};
@@ -9,25 +9,25 @@ use crate::latency::PassShape;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// The replay asked for something else than what was recorded.
+/// The replay asked for another pass than the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the replay left the recording at step {step}: {}, but it now asks for {asked:?}",
     recorded.map_or_else(|| "the recording ends here".to_owned(), |m| format!("{m:?} came next"))
 )]
 pub struct Diverged {
-    /// The step.
+    /// Index of the step.
     pub step: u64,
-    /// What was recorded next, if anything.
+    /// The next recorded mark; `None` at the end of the recording.
     pub recorded: Option<MarkKind>,
-    /// What was asked for.
+    /// The mark that the replay asked for.
     pub asked: MarkKind,
 }
 
-/// An executor on recorded time.
+/// An executor with recorded times.
 pub struct ReplayClock<'a> {
     truths: Truths<'a>,
-    /// Marks with the step that they belong to.
+    /// Each mark with the step to which it belongs.
     marks: Box<dyn Iterator<Item = (u64, Mark)> + 'a>,
     now: Time,
     step: u64,
@@ -35,8 +35,8 @@ pub struct ReplayClock<'a> {
 }
 
 impl<'a> ReplayClock<'a> {
-    /// Over the recorded steps, in order. `acceptance` is what was recorded with them ([`super::RecordedRounds`]), or the source
-    /// that was forced onto the live run; `max_draft_len` is the engine's, 0 without a drafter.
+    /// Replays the recorded steps, in order. `acceptance` is what was recorded with them ([`super::RecordedRounds`]),
+    /// or the source that was forced onto the live run. `max_draft_len` is the engine's, 0 without a drafter.
     pub fn new(
         steps: &'a [StepTrace],
         acceptance: &'a dyn AcceptanceSource,
@@ -54,7 +54,7 @@ impl<'a> ReplayClock<'a> {
         }
     }
 
-    /// Moves to the end of the next mark, which must be of this kind.
+    /// Moves the clock to the end of the next mark, which must have this kind.
     fn pass(&mut self, asked: MarkKind) {
         if self.diverged.is_some() {
             return;
@@ -95,7 +95,7 @@ impl Executor for ReplayClock<'_> {
 
     fn wait_until(&mut self, _: Time) {
         self.pass(MarkKind::Wait);
-        // Nothing else could end a loop that waits for ever.
+        // This ends the engine's loop, which would otherwise wait for ever.
         if self.diverged.is_some() {
             self.now = Time::MAX;
         }

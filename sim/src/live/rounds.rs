@@ -1,8 +1,8 @@
-//! Acceptance as a live run revealed it, by request, round start and depth.
+//! The acceptance that a live run revealed, by request, round start and depth.
 //!
-//! A replay that makes the same rounds meets what was recorded and nothing else. One that goes elsewhere asks for what was
-//! never revealed: at an output position that another round decided, that round's bit is taken; beyond that a fallback
-//! fills in. Both are counted, never silent.
+//! A replay that makes the same rounds gets the recorded values. A replay with other rounds may need a value that was
+//! never revealed. If another round decided the same output position, that round's bit is used; otherwise a fallback
+//! source gives a value. Both cases are counted.
 
 use super::{Round, StepTrace, TracedNode};
 use crate::acceptance::{AcceptanceSource, RankLaw, TruthRow};
@@ -10,25 +10,25 @@ use crate::executor::RequestTruth;
 use crate::tree::{ROOT, path_below};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often something was asked for that was not recorded so.
+/// Counts of values that a replay needed and that were not recorded in this form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// Bits that decided an acceptance and were revealed at that output position, but by another round or depth.
+    /// Bits that decided an acceptance and were revealed at their output position, but by another round or depth.
     pub other_round: u64,
-    /// Bits that decided an acceptance and were never revealed: the fallback's.
+    /// Bits that decided an acceptance and were never revealed; the fallback gave them.
     pub invented: u64,
-    /// Confidences, entropies, divergences or guesses that were never revealed: the fallback's.
+    /// Confidences, entropies, divergences or guesses that were never revealed; the fallback gave them.
     pub looks: u64,
 }
 
 impl Misses {
-    /// Was everything found as recorded?
+    /// Whether every needed value was recorded.
     pub fn none(&self) -> bool {
         *self == Misses::default()
     }
 }
 
-/// A recorded round, and where its entries begin.
+/// A recorded round, with the indices of its first entries in the columns.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     round: Round,
@@ -38,7 +38,7 @@ struct Entry {
     nodes: usize,
 }
 
-/// One request's rounds, by rising start.
+/// The rounds of one request, sorted by start.
 #[derive(Clone, Debug, Default)]
 struct Request {
     entries: Vec<Entry>,
@@ -51,7 +51,7 @@ pub struct RecordedRounds<'a> {
     confidence: Vec<f32>,
     entropy: Vec<f64>,
     divergence: Vec<f64>,
-    /// Nodes with the key of the path that leads to each.
+    /// Nodes of trees, each with the key of the path that leads to it.
     nodes: Vec<(TracedNode, u64)>,
     other_round: AtomicU64,
     invented: AtomicU64,
@@ -59,7 +59,7 @@ pub struct RecordedRounds<'a> {
 }
 
 impl<'a> RecordedRounds<'a> {
-    /// Nothing recorded yet, of a workload of `requests` requests. What is missing comes from `fallback`.
+    /// An empty recording for a workload of `requests` requests. Values that were not recorded come from `fallback`.
     pub fn new(requests: usize, fallback: &'a dyn AcceptanceSource) -> RecordedRounds<'a> {
         RecordedRounds {
             fallback,
@@ -74,7 +74,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Adds a step's rounds. Steps come in order.
+    /// Adds the rounds of a step. Steps must come in order.
     pub fn add(&mut self, step: &StepTrace) {
         let (mut confidence, mut looks, mut nodes) = (0, 0, 0);
         for &round in &step.rounds {
@@ -108,7 +108,7 @@ impl<'a> RecordedRounds<'a> {
         }
     }
 
-    /// Depth, from 0, of a node below `parent` in the tree whose nodes begin at `first`.
+    /// Depth, from 0, of a node below `parent` in the tree whose nodes begin at index `first`.
     fn depth(&self, first: usize, mut parent: u32) -> u32 {
         let mut depth = 0;
         while parent != ROOT {
@@ -118,7 +118,7 @@ impl<'a> RecordedRounds<'a> {
         depth
     }
 
-    /// What was asked for and not recorded, so far.
+    /// The counts of values so far that were needed and not recorded.
     pub fn misses(&self) -> Misses {
         Misses {
             other_round: self.other_round.load(Ordering::Relaxed),
@@ -132,20 +132,20 @@ impl<'a> RecordedRounds<'a> {
         entries.binary_search_by_key(&start, |e| e.round.start).ok().map(|at| &entries[at])
     }
 
-    /// The nodes of a round's tree.
+    /// The nodes of a round's tree, each with its path key.
     fn tree(&self, entry: &Entry) -> &[(TracedNode, u64)] {
         &self.nodes[entry.nodes..][..entry.round.nodes as usize]
     }
 
-    /// The node of a round that is the `rank`-th guess at `depth` below the node with this path.
+    /// The node of a round that is the `rank`-th guess at `depth` below the node with the key `path`.
     fn node(&self, entry: &Entry, depth: u32, path: u64, rank: u32) -> Option<&TracedNode> {
         let wanted = path_below(path, depth, rank);
         let at_depth = |n: &TracedNode| self.depth(entry.nodes, n.parent) == depth;
         self.tree(entry).iter().find(|(n, p)| *p == wanted && n.rank == rank && at_depth(n)).map(|(n, _)| n)
     }
 
-    /// The ranks of the target's tokens that a round revealed, from its first depth on: 1 is right. A tree that had no right
-    /// guess says only that none of its guesses was.
+    /// The ranks of the target's tokens that a round revealed, by depth; 1 means that the first guess is right. If no
+    /// guess of a tree was right, the rank is `u32::MAX`.
     fn revealed(&self, entry: &Entry) -> impl Iterator<Item = u32> {
         let Round { accepted, verified, nodes, .. } = entry.round;
         let of_tree = |depth: u32| match nodes {
@@ -158,7 +158,7 @@ impl<'a> RecordedRounds<'a> {
                 .map_or(u32::MAX, |(n, _)| n.rank),
         };
         let path = (0..accepted).map(of_tree).collect::<Vec<_>>();
-        // Where the walk stopped below a kept node that had no kept children nothing was revealed.
+        // If the accepted path ends at a node without kept children, nothing was revealed below.
         let stopped = match nodes {
             0 => accepted < verified,
             _ => {
@@ -184,7 +184,8 @@ impl AcceptanceSource for RecordedRounds<'_> {
         self.fallback.start(request, max_draft_len, &mut filled);
         out.reset(positions, max_draft_len.max(1) as usize);
         out.know_nothing();
-        // What any round says of a position is good at every depth; then what was revealed there is exact.
+        // The bit that any round revealed for a position is used at every depth. Only the revealed depth is marked as
+        // known.
         let mut at_position = vec![None; positions];
         for entry in &self.requests[request.id as usize].entries {
             for (depth, rank) in self.revealed(entry).enumerate() {
@@ -218,13 +219,13 @@ impl AcceptanceSource for RecordedRounds<'_> {
 
     fn rank_if_wrong(&self, request: RequestTruth, position: u32) -> u32 {
         let entries = &self.requests[request.id as usize].entries;
-        // The round that decided this position is the last one that starts at or before it.
+        // The last round that starts at or before this position has decided it.
         let last = entries.partition_point(|e| e.round.start <= position).checked_sub(1);
         let revealed = last.and_then(|at| {
             let e = &entries[at];
             self.revealed(e).nth((position - e.round.start) as usize)
         });
-        // What was never revealed is counted where it decides something.
+        // A value that was never revealed is counted where it decides something.
         revealed.unwrap_or_else(|| self.fallback.rank_if_wrong(request, position))
     }
 
@@ -272,7 +273,7 @@ mod tests {
     use crate::time::Time;
     use crate::workload::{Request, Workload};
 
-    /// A fallback that is always right, so that what it fills in can be told.
+    /// A fallback whose drafts are always right, so that values from the fallback can be recognised.
     fn always_right() -> Box<dyn AcceptanceSource> {
         let spec = AcceptanceSpec { source: Rates::Constant { rate: 1.0 }, ..AcceptanceSpec::default() };
         spec.build(1, &Workload::from_iter([Request::new(Time::ZERO, 1, 40)])).unwrap()
@@ -288,7 +289,7 @@ mod tests {
     fn a_chain_reveals_what_it_accepted_and_the_first_it_did_not() {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
-        // Three drafted, two verified, one accepted; then all of two accepted.
+        // Three drafted, two verified, one accepted; then both of two accepted.
         let rounds = vec![chain(1, 3, 2, 1), chain(3, 2, 2, 2)];
         let confidence = vec![0.9, 0.5, 0.4, 0.8, 0.7];
         recorded.add(&StepTrace { rounds, confidence, ..StepTrace::default() });
@@ -297,9 +298,9 @@ mod tests {
         assert_eq!((row.run(1, 8), row.run(3, 2)), (1, 2));
         let known = |n, depth| row.is_known(n, depth);
         assert_eq!([known(1, 0), known(2, 1), known(3, 0), known(4, 1)], [true; 4]);
-        // The third draft was not verified, the position after two accepted ones was never drafted.
+        // The third draft was not verified, and the position behind two accepted drafts was never drafted.
         assert_eq!([known(3, 2), known(5, 2), known(5, 0)], [false; 3]);
-        // A round that starts elsewhere meets the same bits, and the fallback's beyond them.
+        // A round with another start gets the same bits, and the fallback's bits behind them.
         assert!(!row.right(2, 0) && row.right(4, 0) && row.right(5, 2));
 
         let at = |start, depth| recorded.confidence(REQUEST, start, depth, None, 0);
@@ -317,7 +318,7 @@ mod tests {
         let fallback = always_right();
         let mut recorded = RecordedRounds::new(1, &*fallback);
         let node = |parent, rank, confidence, accepted| TracedNode { parent, rank, confidence, kept: true, accepted };
-        // Two guesses, two below each; the second is right, and below it none.
+        // Two guesses, and two below each. The second guess is right, and no guess below it.
         let nodes = vec![
             node(ROOT, 1, 0.6, false),
             node(ROOT, 2, 0.3, true),

@@ -1,4 +1,4 @@
-//! One step of a run on a real clock: when what happened, and what it revealed.
+//! The trace of one step of a run on a real clock: the times of its parts, and the acceptance that it revealed.
 
 use crate::executor::{Chunk, Moment};
 use crate::latency::PassShape;
@@ -6,57 +6,57 @@ use crate::time::Time;
 use crate::workload::RequestId;
 use serde::{Deserialize, Serialize};
 
-/// What a mark is of.
+/// The activity that a mark records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkKind {
-    /// A round of the engine's loop began; an instant.
+    /// An iteration of the engine's loop began; an instant.
     Round,
     /// The engine waited for an arrival.
     Wait,
-    /// The scheduler was done with a step; an instant. Only where there is a drafter.
+    /// The scheduler had decided a step; an instant. Only with a drafter.
     Scheduled,
     /// A policy had decided; an instant.
     Decided(Moment),
-    /// A draft pass ran; its number, 0 for one that drafts nothing.
+    /// A draft pass with this number ran; 0 for a pass that drafts nothing.
     Draft(u32),
     /// The target pass ran.
     Verify,
-    /// A step was handed to the [`Recorder`]. What a server would not do, and part of no replay.
+    /// A step was given to the [`Recorder`]. A server would not do this, and replays leave it out.
     Recorded,
 }
 
-/// When something happened. The time between marks is the host's: scheduling, deciding, committing.
+/// The time of one activity. The time between marks is host time: scheduling, deciding, committing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// What.
+    /// The activity.
     pub kind: MarkKind,
-    /// From when on.
+    /// When it began.
     pub begin: Time,
-    /// Until when.
+    /// When it ended.
     pub end: Time,
-    /// Of a pass: the part of it that the device was computing, by the device's own clock where it has one.
+    /// For a pass: how long the device computed, by the device's own clock if it has one.
     pub device: Time,
-    /// Of a pass: its shape, by the arithmetic of [`crate::shape`], the target reading context once a request.
+    /// For a pass: its shape by the arithmetic of [`crate::shape`], where the target reads context once a request.
     pub shape: PassShape,
 }
 
-/// One decode request's round of a step.
+/// The round of one decode request in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
-    /// The request.
+    /// Id of the request.
     pub request: RequestId,
-    /// Output tokens emitted before it: the output position where the round starts.
+    /// Output tokens emitted before the round: the output position where it starts.
     pub start: u32,
-    /// Tokens in the target's KV before it.
+    /// Tokens in the target's KV before the round.
     pub context: u32,
-    /// Tokens drafted (a tree's depth).
+    /// Number of tokens drafted (for a tree, its depth).
     pub drafted: u32,
-    /// Of those, to verify (a tree's depth).
+    /// Number of drafted tokens to verify (for a tree, their depth).
     pub verified: u32,
-    /// Draft tokens accepted.
+    /// Number of draft tokens accepted.
     pub accepted: u32,
-    /// Nodes of its tree; 0 for a chain.
+    /// Number of nodes of its tree; 0 for a chain.
     pub nodes: u32,
 }
 
@@ -65,22 +65,22 @@ pub struct Round {
 pub struct TracedNode {
     /// Index of its parent in the tree, or [`crate::tree::ROOT`].
     pub parent: u32,
-    /// Which guess of the draft it is among its siblings, from 1.
+    /// Rank among the draft's guesses for its siblings, from 1.
     pub rank: u32,
-    /// The draft's probability of it.
+    /// The draft's probability of the node's token.
     pub confidence: f64,
-    /// Was it verified?
+    /// Whether the node was verified.
     pub kept: bool,
-    /// Was it accepted?
+    /// Whether the node was accepted.
     pub accepted: bool,
 }
 
-/// Everything about one step. Columns hold the rounds' entries one after another.
+/// The record of one step. Columns hold the entries of the rounds one after another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepTrace {
     /// Index of the step.
     pub step: u64,
-    /// When what happened since the step before, in order.
+    /// The activities since the step before, in order.
     pub marks: Vec<Mark>,
     /// Requests in the running list.
     pub num_running: u32,
@@ -92,16 +92,17 @@ pub struct StepTrace {
     pub rounds: Vec<Round>,
     /// The draft's probability of each token of each chain.
     pub confidence: Vec<f32>,
-    /// The entropy behind each token of each chain, where a policy looked at it; nats.
+    /// The entropy, nats, behind each token of each chain, if a policy reads entropies.
     pub entropy: Vec<f64>,
-    /// KL(target ‖ draft), where a policy looked at it: of each chain the first min(verified, accepted + 1) positions; nats.
+    /// KL(target ‖ draft), nats, if a policy reads divergences: of each chain the first min(verified, accepted + 1)
+    /// positions.
     pub divergence: Vec<f64>,
     /// The nodes of the trees.
     pub nodes: Vec<TracedNode>,
 }
 
 impl StepTrace {
-    /// Empties it. Keeps its buffers.
+    /// Empties the trace. Keeps the buffers.
     pub fn clear(&mut self) {
         self.marks.clear();
         self.chunks.clear();
@@ -112,8 +113,8 @@ impl StepTrace {
         self.nodes.clear();
     }
 
-    /// Host time of the step, from the end of the step before (its last [`Verify`](MarkKind::Verify)) on: what lies between
-    /// passes, waits and recording, so the commit of the step before, scheduling and deciding.
+    /// Host time of the step, from the end of the step before (its last [`Verify`](MarkKind::Verify)): the time between
+    /// passes, waits and recording. It includes the commit of the step before, scheduling and deciding.
     pub fn host(&self, last_end: Time) -> Time {
         let mut at = last_end;
         let mut host = Time::ZERO;
@@ -125,21 +126,22 @@ impl StepTrace {
     }
 }
 
-/// Who is told of a live run while it goes. Called in the loop that is measured: it must be quick.
+/// Receives the steps of a live run while it runs. It is called inside the measured loop, so it must be fast.
 pub trait Recorder: Send {
-    /// A step has ended. At the end of a run there may be one more without a pass, for the marks after the last step.
+    /// Called when a step has ended. At the end of a run there may be one more step without a pass, for the marks after
+    /// the last step.
     fn step(&mut self, step: &StepTrace);
 
-    /// A request has ended with this output.
+    /// Called when a request has ended with this output.
     fn ended(&mut self, _id: RequestId, _output: &[u32]) {}
 }
 
-/// Keeps nothing.
+/// Discards every step.
 impl Recorder for () {
     fn step(&mut self, _: &StepTrace) {}
 }
 
-/// Keeps every step: for tests and short runs.
+/// Keeps every step, for tests and short runs.
 impl Recorder for Vec<StepTrace> {
     fn step(&mut self, step: &StepTrace) {
         self.push(step.clone());

@@ -1,26 +1,26 @@
-//! How far the draft's confidences can be believed: of the drafts it was so sure of, how many were right.
+//! How well the draft's confidences are calibrated: for each range of confidences, how many drafts were right.
 //!
-//! Counted over the drafts whose fate verification shows: those that were accepted and the first one that was not, of policies
-//! that look at confidences, in chains. What lies behind a rejected draft is never known.
+//! Counts the drafts with a known result, that is the accepted drafts and the first rejected one of each chain, for
+//! policies that read confidences. Drafts behind a rejected one have no known result.
 
 use crate::drafts::Drafts;
 use serde::{Deserialize, Serialize};
 
-/// Bins of equal width over (0, 1].
+/// Number of bins of equal width over (0, 1].
 const BINS: usize = 20;
 
-/// Drafts with confidences in one bin.
+/// The drafts with confidences in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CalibrationBin {
-    /// Drafts whose fate is known.
+    /// Number of drafts with a known result.
     pub drafts: u64,
-    /// Of those, accepted ones.
+    /// Number of accepted drafts.
     pub right: u64,
-    /// Sum of their confidences.
+    /// Sum of the confidences of these drafts.
     pub confidence: f64,
 }
 
-/// The bins of a run.
+/// All bins of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calibration {
     bins: [CalibrationBin; BINS],
@@ -43,7 +43,7 @@ impl Calibration {
         bin.confidence += confidence;
     }
 
-    /// The bins from confidence 0 up; empty when no confidence was ever looked at.
+    /// The bins, from confidence 0 upwards; empty if no confidence was read.
     pub fn bins(&self) -> &[CalibrationBin] {
         if self.bins.iter().any(|b| b.drafts > 0) { &self.bins } else { &[] }
     }
@@ -53,7 +53,7 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    /// Two requests: one accepts 1 of 3, so its third draft is unknown; the other all of 2.
+    /// Two requests: one accepts 1 of 3, so its third draft has no known result; the other accepts both of 2.
     #[test]
     fn only_what_verification_shows_is_counted() {
         let mut drafts = Drafts::default();

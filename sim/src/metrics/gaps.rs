@@ -1,16 +1,16 @@
-//! Inter-token gaps of a whole run in constant memory: counts with three significant digits, and the exact sum.
+//! Gaps between tokens of a whole run in constant memory: counts with three significant digits, and the exact sum.
 
 use crate::time::Time;
 use hdrhistogram::Histogram;
 
-/// Leading bits of a gap that tell it from its neighbours: a thousandth of it, as [`Histogram`] with three digits has them.
+/// Gaps with equal leading bits share a bucket; 11 bits resolve a thousandth, like a [`Histogram`] with three digits.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
-/// Pooled gaps between the emissions of requests.
+/// Gaps between the emissions of each request, pooled over all requests.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    /// Gaps by [`bucket`]: a step finds its own without asking a histogram. Grows to the longest gap.
+    /// Number of gaps by [`bucket`], which is faster to find than in a histogram. Grows up to the longest gap.
     counts: Vec<u64>,
     /// Sum of all gaps, ps.
     sum: u128,
@@ -18,19 +18,19 @@ pub struct Gaps {
 
 impl Default for Gaps {
     fn default() -> Self {
-        // Up to a second without growing.
+        // Gaps of up to a second need no growth.
         Gaps { counts: vec![0; bucket(1 << 40)], sum: 0 }
     }
 }
 
-/// The bucket of a gap: those of equal leading bits share one.
+/// The bucket of a gap; gaps with equal leading bits share one.
 #[inline]
 fn bucket(gap: u64) -> usize {
     let shift = (u64::BITS - gap.leading_zeros()).saturating_sub(BITS);
     shift as usize * HALF + (gap >> shift) as usize
 }
 
-/// The least gap of a bucket.
+/// The smallest gap of a bucket.
 fn least(bucket: usize) -> u64 {
     let shift = (bucket / HALF).saturating_sub(1);
     ((bucket - shift * HALF) as u64) << shift
@@ -48,7 +48,7 @@ impl Gaps {
         self.sum += u128::from(gap.0) * u128::from(count);
     }
 
-    /// Adds the gap of a request whose last emission was not a step ago.
+    /// Adds the gap of a request that did not emit in the step before.
     #[cold]
     #[inline(never)]
     pub fn record_one(&mut self, gap: Time) {
@@ -60,22 +60,22 @@ impl Gaps {
         self.counts.resize((bucket + 1).next_multiple_of(HALF), 0);
     }
 
-    /// Gaps recorded.
+    /// Number of recorded gaps.
     pub fn len(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// No gap?
+    /// Whether there is no gap.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Their mean, seconds, exact.
+    /// The exact mean of the gaps, seconds.
     pub fn mean_s(&self) -> f64 {
         self.sum as f64 / crate::time::PS_PER_S / self.len() as f64
     }
 
-    /// Quantiles, seconds, to three significant digits.
+    /// Quantiles of the gaps, seconds, to three significant digits.
     pub fn quantiles_s<const N: usize>(&self, at: [f64; N]) -> [f64; N] {
         let mut histogram = Histogram::<u64>::new(3).expect("three digits are a valid precision");
         histogram.auto(true);

@@ -1,4 +1,4 @@
-//! Student-t intervals over seeds. One seed gives no interval, and nobody pretends otherwise.
+//! Student-t confidence intervals over seeds. One seed gives no interval.
 
 /// A mean over replications with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -7,12 +7,12 @@ pub struct Interval {
     pub mean: f64,
     /// Half the width of the 95 % interval; `None` with one seed.
     pub half_width: Option<f64>,
-    /// Replications.
+    /// Number of replications.
     pub n: usize,
 }
 
 impl Interval {
-    /// The interval of per-seed values; `None` when there are none.
+    /// The mean and interval of per-seed values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Interval> {
         let n = values.len();
         if n == 0 {
@@ -27,8 +27,8 @@ impl Interval {
     }
 }
 
-/// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table; between the table's
-/// rows the next smaller `df` is used, which widens an interval and never narrows it.
+/// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table. Between rows of the table
+/// the next smaller `df` is used, which never narrows an interval.
 pub fn student_t_975(df: usize) -> f64 {
     const TABLE: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,

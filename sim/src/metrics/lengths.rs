@@ -1,7 +1,7 @@
-//! Which draft lengths were chosen at which batch size, and what came of it: sums over steps in constant memory.
+//! The chosen draft lengths by batch size, with their results: sums over steps in constant memory.
 //!
-//! A step counts under its decode batch size (alone up to 32, then eight buckets an octave), its mean draft length rounded to
-//! a whole token, and whether prompts were prefilled in it, which takes time that no draft length explains.
+//! A step is counted by its decode batch size (exact up to 32, then in eight buckets an octave), its mean draft length
+//! rounded to a whole token, and whether it prefilled prompts, which takes time that no draft length explains.
 
 use crate::config::MAX_SPEC_LEN;
 use crate::metrics::StepRecord;
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 /// Batch sizes up to this have a bucket of their own.
 const EXACT: u32 = 32;
-/// Buckets an octave beyond it.
+/// Number of buckets in each octave above [`EXACT`].
 const AN_OCTAVE: u32 = 8;
-/// Lengths told apart; trees with more tokens count as the longest.
+/// Number of different lengths; trees with more tokens count as the longest.
 const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 
 /// Sums over the steps of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthSums {
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Request-steps.
+    /// Number of request-steps.
     pub request_steps: u64,
     /// Time inside steps, ps.
     pub busy: u64,
@@ -28,29 +28,29 @@ pub struct LengthSums {
     pub drafted: u64,
     /// Draft tokens accepted.
     pub accepted: u64,
-    /// Output tokens emitted, first tokens of prompts included.
+    /// Output tokens emitted, including the first tokens of requests.
     pub emitted: u64,
 }
 
-/// A bucket that some step fell into.
+/// A bucket with at least one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthRow {
-    /// Least decode batch size of the bucket.
+    /// Smallest decode batch size of the bucket.
     pub batch_size: u32,
-    /// Greatest decode batch size of the bucket.
+    /// Largest decode batch size of the bucket.
     pub batch_size_to: u32,
     /// Mean draft length of the steps, rounded to a whole token.
     pub draft_len: u32,
-    /// Were prompts prefilled in these steps?
+    /// Whether prompts were prefilled in these steps.
     pub prefilling: bool,
-    /// The sums.
+    /// The sums over these steps.
     pub sums: LengthSums,
 }
 
 /// All buckets of a run. Steps without a decode request are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lengths {
-    /// By batch bucket, length and whether prompts were prefilled.
+    /// Sums by batch bucket, by length, and by whether prompts were prefilled.
     sums: Vec<[[LengthSums; 2]; LENGTHS]>,
 }
 
@@ -71,7 +71,7 @@ impl Lengths {
         sums.emitted += u64::from(s.emitted);
     }
 
-    /// Adds `steps` plain decode steps of one batch size, `busy` long in all.
+    /// Adds `steps` plain decode steps with the same batch size, which took `busy` together.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let sums = self.at(batch_size, 0, false);
@@ -95,7 +95,7 @@ impl Lengths {
         self.sums.resize(bucket + 1, [[LengthSums::default(); 2]; LENGTHS]);
     }
 
-    /// The buckets that hold a step: by batch size, then length, then without and with prompts.
+    /// The buckets with steps, sorted by batch size, then length, then without and with prompts.
     pub fn rows(&self) -> Vec<LengthRow> {
         let mut rows = Vec::new();
         for (bucket, lengths) in (0u32..).zip(&self.sums) {
@@ -125,7 +125,7 @@ fn bucket(batch_size: u32) -> u32 {
     EXACT + octave * AN_OCTAVE + within
 }
 
-/// The least batch size of a bucket.
+/// The smallest batch size of a bucket.
 fn least(bucket: u32) -> u32 {
     if bucket < EXACT {
         return bucket;

@@ -1,4 +1,4 @@
-//! What a run leaves behind: per-request records, totals, a time series, and the numbers drawn from them.
+//! The results of a run: per-request records, totals, a time series, and the summary numbers computed from them.
 
 mod calibration;
 mod gaps;

@@ -1,4 +1,5 @@
-//! Is more asked for than can be served? Then latencies measure how long the run was, and must not be read as the machine's.
+//! Detects overload: more requests arrive than can be served. Latencies then depend on the length of the run, not on
+//! the machine.
 
 use super::RequestRecords;
 use crate::time::Time;
@@ -7,30 +8,32 @@ use serde::{Deserialize, Serialize};
 /// A run that fell behind its arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
-    /// Requests a second that came.
+    /// Arriving requests per second.
     pub offered_req_s: f64,
-    /// Requests a second that finished while they came.
+    /// Requests per second that finished before the last arrival.
     pub completed_req_s: f64,
-    /// Requests waiting at a half, three quarters and the end of the arrivals.
+    /// Number of requests that waited at a half, three quarters and the end of the arrivals.
     pub waiting: [u64; 3],
 }
 
-/// Fewer waiting requests than this are no overload, however the queue grew.
+/// With fewer waiting requests than this there is no overload.
 const LEAST_WAITING: u64 = 8;
 
-/// [`overload`] of a run that was seen up to `seen`. Nothing is said of one that ended before the last request had come.
+/// [`overload`] of a run that was observed until `seen`; `None` if not all requests had arrived by then.
 pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
     records.arrival.iter().max().filter(|last| **last <= seen).and_then(|_| overload(records))
 }
 
-/// The criterion, for requests that come by themselves: when the last one comes at least 8 are waiting, or 5 % of all, whichever is
-/// more; at three quarters of the arrivals it was at least half as many; and less was completed than came. What comes after the
-/// last arrival, when the queue drains, does not count. A burst at the end makes a queue that was not there before, and a busy part
-/// that was worked off leaves none: neither is overload. Nor can a closed loop fall behind: it must not be asked of one.
+/// Checks a run with open arrivals for overload. Three conditions must hold. At the last arrival at least 8 requests,
+/// or 5 % of all if that is more, are waiting. At three quarters of the arrivals at least half as many waited. Fewer
+/// requests per second completed than arrived.
+/// The time after the last arrival, when the queue drains, does not count. A burst at the end makes a queue that was
+/// not there before, and a busy part that was worked off leaves none: neither is overload. A closed loop cannot fall
+/// behind: do not call this for one.
 pub fn overload(records: &RequestRecords) -> Option<Overload> {
     let last = records.arrival.last().copied()?;
     let first = records.arrival[0];
-    // One that has not come yet has no arrival.
+    // Needs at least 8 requests that did not all arrive at once.
     if records.len() < 8 || last <= first {
         return None;
     }
@@ -48,7 +51,7 @@ pub fn overload(records: &RequestRecords) -> Option<Overload> {
     (waiting[2] >= least && no_burst && found.completed_req_s < found.offered_req_s).then_some(found)
 }
 
-/// Requests that have arrived by `at` and were first scheduled after it, or never.
+/// Number of requests that had arrived by `at` and were first scheduled after it, or never.
 fn waiting(r: &RequestRecords, at: Time) -> u64 {
     (0..r.len()).filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
 }
@@ -70,7 +73,7 @@ mod tests {
     use super::*;
     use crate::metrics::Outcome;
 
-    /// One server that takes `service` seconds a request, and one arrival a second.
+    /// A queue with one server that takes `service` seconds a request, and one arrival a second.
     fn queue(n: usize, service: f64) -> RequestRecords {
         let mut r = RequestRecords::new(n);
         let mut free = 0.0f64;
@@ -95,7 +98,8 @@ mod tests {
         assert!(words.starts_with("overloaded: 1.00 requests/s came and 0.8"), "{words}");
     }
 
-    /// A queue that breathes between 0 and 2, and a burst in the last tenth: it grows at every look, and is none the less a burst.
+    /// A queue that varies between 0 and 2, with a burst in the last tenth: it is longer at each of the three looks,
+    /// but still a burst.
     #[test]
     fn a_burst_at_the_end_is_not() {
         let mut r = queue(200, 0.8);
@@ -106,12 +110,12 @@ mod tests {
         (145..150).for_each(|i| wait(&mut r, i, 8.0));
         (180..200).for_each(|i| wait(&mut r, i, 60.0));
         assert_eq!(overload(&r), None);
-        // A longer one, built since before the half.
+        // A longer queue that has grown since before the half.
         (90..200).for_each(|i| wait(&mut r, i, (i - 90) as f64 * 0.35));
         assert!(overload(&r).is_some());
     }
 
-    /// A rate that rises and falls, but never lets the queue run dry: it is shorter at the end than at three quarters.
+    /// A rate that rises and falls so that the queue never empties: it is shorter at the end than at three quarters.
     #[test]
     fn a_queue_that_is_never_worked_off_is() {
         let mut r = queue(200, 0.5);
@@ -139,7 +143,7 @@ mod tests {
             "cut before its end"
         );
         assert_eq!(overload(&RequestRecords::new(0)), None);
-        // Everything at once, as in a closed loop: there is no rate to fall behind of.
+        // All requests at once, as in a closed loop: there is no arrival rate.
         let mut r = queue(50, 1.0);
         r.arrival.fill(Time::ZERO);
         assert_eq!(overload(&r), None);

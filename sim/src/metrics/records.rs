@@ -1,4 +1,4 @@
-//! One record a request, one (on demand) a step: raw facts, no statistics.
+//! One record for each request and (if wanted) for each step: raw facts, no statistics.
 
 use crate::time::Time;
 
@@ -6,29 +6,30 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Not ended: still waiting or running when the run stopped.
+    /// The request has not ended: it still waited or ran when the run stopped.
     #[default]
     InFlight,
-    /// Emitted its whole output.
+    /// The request emitted its whole output.
     Finished,
-    /// Could never fit: prompt over `max_model_len`, over the budget without chunking, or over the KV pool.
+    /// The request could never fit: prompt over `max_model_len`, over the token budget without chunking, or over the KV
+    /// pool.
     Rejected,
 }
 
-/// What happened to each request, indexed by request id. Columns of equal length.
+/// The records of all requests, as columns of equal length indexed by request id.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RequestRecords {
-    /// When it arrived.
+    /// When the request arrived.
     pub arrival: Vec<Time>,
-    /// When it was first scheduled.
+    /// When the request was first scheduled.
     pub first_scheduled: Vec<Time>,
-    /// When its first output token was emitted.
+    /// When the first output token was emitted.
     pub first_token: Vec<Time>,
-    /// When its last output token was emitted, or when it was rejected.
+    /// When the last output token was emitted, or when the request was rejected.
     pub finish: Vec<Time>,
     /// Output tokens emitted (after the trim at the end).
     pub emitted: Vec<u32>,
-    /// Decode steps with at least one verified draft.
+    /// Number of decode steps with at least one verified draft.
     pub rounds: Vec<u32>,
     /// Draft tokens drafted.
     pub drafted: Vec<u32>,
@@ -36,38 +37,38 @@ pub struct RequestRecords {
     pub verified: Vec<u32>,
     /// Draft tokens accepted (before the trim).
     pub accepted: Vec<u32>,
-    /// Times it was preempted.
+    /// Number of preemptions.
     pub preemptions: Vec<u32>,
-    /// Prompt tokens found in the prefix cache on admission.
+    /// Prompt tokens found in the prefix cache at the first admission.
     pub cached_tokens: Vec<u32>,
-    /// How it ended.
+    /// How the request ended.
     pub outcome: Vec<Outcome>,
 }
 
-/// One step of the engine.
+/// The record of one engine step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StepRecord {
     /// Index of the step, from 0.
     pub step: u64,
-    /// Its start on the clock.
+    /// When the step started.
     pub start: Time,
-    /// Its end.
+    /// When the step ended.
     pub end: Time,
-    /// Time in draft passes, and in deciding (`decision_s`).
+    /// Time in draft passes and in decisions (`decision_s`).
     pub draft_time: Time,
-    /// Time of the target pass, and of the host (`step_overhead_s`).
+    /// Time of the target pass and of the host (`step_overhead_s`).
     pub verify_time: Time,
-    /// Decode requests in it.
+    /// Number of decode requests.
     pub batch_size: u32,
-    /// Prefill chunks in it.
+    /// Number of prefill chunks.
     pub chunks: u32,
-    /// Prompt tokens in those chunks.
+    /// Number of prompt tokens in the chunks.
     pub chunk_tokens: u64,
-    /// Tokens in KV of the decode requests.
+    /// Tokens of the decode requests in KV.
     pub context: u64,
-    /// Requests waiting after scheduling.
+    /// Number of waiting requests after scheduling.
     pub waiting: u32,
-    /// Draft forwards run; one at most where drafting is parallel.
+    /// Number of draft passes; at most one with parallel drafting.
     pub draft_passes: u32,
     /// Draft tokens drafted.
     pub drafted: u32,
@@ -75,9 +76,9 @@ pub struct StepRecord {
     pub verified: u32,
     /// Draft tokens accepted, before any trim.
     pub accepted: u32,
-    /// Output tokens emitted, first tokens of prompts included.
+    /// Output tokens emitted, including the first tokens of requests.
     pub emitted: u32,
-    /// KV blocks referenced by requests after scheduling.
+    /// KV blocks that requests hold after scheduling.
     pub used_blocks: u32,
     /// Requests preempted while scheduling.
     pub preempted: u32,
@@ -107,17 +108,17 @@ impl RequestRecords {
         self.arrival.len()
     }
 
-    /// No requests?
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.arrival.is_empty()
     }
 
-    /// Did request `i` finish?
+    /// Whether request `i` finished.
     pub fn finished(&self, i: usize) -> bool {
         self.outcome[i] == Outcome::Finished
     }
 
-    /// Arrival to first scheduling, seconds.
+    /// Time from arrival to first scheduling, seconds.
     pub fn queue_s(&self, i: usize) -> f64 {
         (self.first_scheduled[i] - self.arrival[i]).as_s()
     }

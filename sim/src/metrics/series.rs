@@ -1,10 +1,10 @@
-//! Load and draft length over time, in at most a fixed number of bins: when they run out, neighbours merge and
-//! the bins double. Memory stays constant however long the run is, and the result depends on the steps alone.
+//! Load and draft length over time, in a limited number of bins: when they run out, neighbours merge and the bin width
+//! doubles. Memory stays constant for any length of the run, and the result depends only on the steps.
 
 use crate::metrics::StepRecord;
 use crate::time::Time;
 
-/// Bins kept at most.
+/// Most bins.
 const MAX_BINS: usize = 1024;
 
 /// Sums over the steps that ended in one bin of time.
@@ -12,9 +12,9 @@ const MAX_BINS: usize = 1024;
 pub struct Bin {
     /// Time inside steps, ps.
     pub busy: u64,
-    /// Decode batch size × step time, ps.
+    /// Sum of decode batch size × step time, ps.
     pub batch_time: u128,
-    /// Request-steps.
+    /// Number of request-steps.
     pub request_steps: u64,
     /// Draft tokens drafted.
     pub drafted: u64,
@@ -25,12 +25,12 @@ pub struct Bin {
 }
 
 impl Bin {
-    /// Time-weighted mean decode batch size while busy; 0 in an idle bin.
+    /// Mean decode batch size, weighted by step time; 0 in an idle bin.
     pub fn batch_size(&self) -> f64 {
         if self.busy == 0 { 0.0 } else { self.batch_time as f64 / self.busy as f64 }
     }
 
-    /// Mean draft length a request-step, `None` when nothing decoded.
+    /// Mean draft length of a request-step; `None` if no request decoded.
     pub fn draft_len(&self) -> Option<f64> {
         (self.request_steps > 0).then(|| self.drafted as f64 / self.request_steps as f64)
     }
@@ -45,14 +45,14 @@ impl Bin {
     }
 }
 
-/// The run over time.
+/// The time series of a run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Series {
     /// Width of a bin.
     pub width: Time,
-    /// Bins from time zero on.
+    /// The bins, from time zero.
     pub bins: Vec<Bin>,
-    /// Where the last bin ends: spares a division a step.
+    /// Where the last bin ends; saves a division a step.
     last_end: Time,
 }
 
@@ -63,7 +63,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// The series of bins `width` wide, from time zero on.
+    /// A series of bins with this width, from time zero.
     pub fn of(width: Time, bins: Vec<Bin>) -> Series {
         let last_end = width * bins.len() as u64;
         Series { width, bins, last_end }
@@ -82,7 +82,7 @@ impl Series {
         bin.emitted += u64::from(s.emitted);
     }
 
-    /// The bin that holds `end`, which never goes back.
+    /// The bin that contains `end`. Calls must come in order of time.
     #[inline]
     fn bin(&mut self, end: Time) -> &mut Bin {
         if end >= self.last_end {
@@ -91,13 +91,14 @@ impl Series {
         self.bins.last_mut().expect("reach opened a bin")
     }
 
-    /// When the last bin ends: steps that end before may be [lumped](Series::lump).
+    /// Where the last bin ends. Steps that end before may be added together with [`lump`](Series::lump).
     #[inline]
     pub fn last_end(&self) -> Time {
         self.last_end
     }
 
-    /// Adds `steps` plain decode steps of one batch size, `busy` long in all, that end in the bin that holds `end`.
+    /// Adds `steps` plain decode steps with the same batch size, which took `busy` together and end in the bin that
+    /// contains `end`.
     pub fn lump(&mut self, end: Time, batch_size: u32, steps: u64, busy: Time) {
         let n = u64::from(batch_size) * steps;
         let bin = self.bin(end);
@@ -107,7 +108,7 @@ impl Series {
         bin.emitted += n;
     }
 
-    /// Opens bins up to the one that holds `at`.
+    /// Opens bins up to the one that contains `at`.
     #[cold]
     fn reach(&mut self, at: Time) {
         while (at.0 / self.width.0) as usize >= MAX_BINS {

@@ -1,4 +1,4 @@
-//! The numbers of a run, by the definitions of docs/model.md 4.8 and 14. "Goodput" never stands alone.
+//! The numbers of a run, defined in docs/model.md 4.8 and 14. "Goodput" is always qualified.
 
 use super::{Outcome, Overload, RequestRecords, Totals, overload};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Of a list of samples; `None` when it is empty. Sorts it.
+    /// Mean and quantiles of a list of samples, which is sorted; `None` if it is empty.
     pub fn of(samples: &mut [f64]) -> Option<Quantiles> {
         samples.sort_unstable_by(f64::total_cmp);
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
@@ -26,7 +26,7 @@ impl Quantiles {
     }
 }
 
-/// The `q`-quantile of sorted samples by linear interpolation (numpy's default); NaN when there are none.
+/// The `q`-quantile of sorted samples by linear interpolation (numpy's default); NaN without samples.
 pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let at = q * last as f64;
@@ -34,19 +34,19 @@ pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
 }
 
-/// What a request must meet. A bound that is `None` is no bound.
+/// The latency bounds of a request. `None` means no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
     /// Time to first token, seconds.
     pub ttft_s: Option<f64>,
-    /// Time per output token, seconds; a request's own limit comes before it.
+    /// Time per output token, seconds. A request's own bound takes precedence.
     pub tpot_s: Option<f64>,
     /// End-to-end latency, seconds.
     pub e2e_s: Option<f64>,
 }
 
 impl Slo {
-    /// Does a finished request meet every bound? Its own TPOT bound, seconds, comes before the run's.
+    /// Whether a finished request meets every bound. Its own TPOT bound, seconds, takes precedence over the run's.
     pub fn met_by(&self, records: &RequestRecords, i: usize, own_tpot_s: Option<f64>) -> bool {
         let under = |bound: Option<f64>, value: Option<f64>| bound.zip(value).is_none_or(|(b, v)| v <= b);
         let own = own_tpot_s.filter(|s| s.is_finite());
@@ -56,55 +56,55 @@ impl Slo {
     }
 }
 
-/// Counts at one draft position (0-based).
+/// Counts for one draft position (0-based).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionCounts {
     /// Request-steps that verified a draft at this position.
     pub attempts: u64,
-    /// Of those, request-steps in which every earlier draft was accepted.
+    /// Request-steps of these in which every earlier draft was accepted.
     pub reached: u64,
     /// Request-steps in which the draft at this position was accepted.
     pub accepted: u64,
 }
 
-/// Every number of one run (one policy, one seed).
+/// The numbers of one run (one policy, one seed).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Requests that arrived.
+    /// Number of requests that arrived.
     pub requests: u64,
-    /// Requests that emitted their whole output.
+    /// Number of requests that emitted their whole output.
     pub finished: u64,
-    /// Requests that could never fit.
+    /// Number of requests that could never fit.
     pub rejected: u64,
-    /// Requests not ended when the run stopped (0 unless interrupted).
+    /// Number of requests that had not ended when the run stopped (0 unless interrupted).
     pub in_flight: u64,
-    /// Preemptions.
+    /// Number of preemptions.
     pub preemptions: u64,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
     /// Sum of decode batch sizes.
     pub request_steps: u64,
-    /// First arrival to last finish, seconds.
+    /// Time from the first arrival to the last finish, seconds.
     pub duration_s: f64,
     /// Time inside steps, seconds.
     pub busy_s: f64,
     /// Share of busy time in draft passes.
     pub draft_time_share: f64,
-    /// Arrival to first scheduling.
+    /// Time from arrival to first scheduling, seconds.
     pub queue: Option<Quantiles>,
-    /// Time to first token.
+    /// Time to first token, seconds.
     pub ttft: Option<Quantiles>,
-    /// Time per output token after the first; one-token outputs are left out.
+    /// Time per output token after the first, seconds; one-token outputs are left out.
     pub tpot: Option<Quantiles>,
-    /// Gaps between a request's emissions, pooled. Quantiles to 3 significant digits, the mean exact.
+    /// Gaps between a request's emissions, pooled, seconds. Quantiles to 3 significant digits, the mean exact.
     pub itl: Option<Quantiles>,
-    /// End-to-end latency.
+    /// End-to-end latency, seconds.
     pub e2e: Option<Quantiles>,
     /// Output tokens of finished requests.
     pub output_tokens: u64,
     /// G1: output tokens of finished requests / (last finish − first arrival).
     pub token_goodput_tok_s: f64,
-    /// The same tokens / time inside steps.
+    /// Output tokens of finished requests / time inside steps.
     pub busy_token_goodput_tok_s: f64,
     /// G2: requests meeting every bound / (last finish − first arrival); `None` without a bound.
     pub slo_goodput_req_s: Option<f64>,
@@ -122,31 +122,32 @@ pub struct Summary {
     pub accepted: u64,
     /// Request-steps with at least one verified draft.
     pub rounds: u64,
-    /// Drafted a request-step.
+    /// Draft tokens drafted per request-step.
     pub drafted_per_step: f64,
-    /// Verified a request-step.
+    /// Draft tokens verified per request-step.
     pub verified_per_step: f64,
-    /// Accepted a request-step.
+    /// Draft tokens accepted per request-step.
     pub accepted_per_step: f64,
-    /// accepted / drafted; `None` when nothing was drafted.
+    /// accepted / drafted; `None` if nothing was drafted.
     pub acceptance_rate: Option<f64>,
-    /// 1 + accepted / rounds; `None` when nothing was verified. Never rank policies by it (docs/model.md 4.8).
+    /// 1 + accepted / rounds; `None` if nothing was verified. Never rank policies by it (docs/model.md 4.8).
     pub mean_acceptance_length: Option<f64>,
-    /// Counts at each draft position, up to the deepest verified.
+    /// Counts for each draft position, up to the deepest verified one.
     pub positions: Vec<PositionCounts>,
     /// Decode batch size, weighted by time inside steps.
     pub mean_batch_size: f64,
     /// Tokens of decode requests in KV over the pool's capacity, weighted by time inside steps.
     pub kv_use_mean: f64,
-    /// Most blocks referenced at once / usable blocks.
+    /// Most blocks held at once / usable blocks.
     pub kv_use_peak: f64,
-    /// Did it fall behind its arrivals? Never in a closed loop, and unknown before [`with_overload`](Summary::with_overload).
+    /// Set if the run fell behind its arrivals. Never set for a closed loop, or before
+    /// [`with_overload`](Summary::with_overload).
     pub overload: Option<Overload>,
 }
 
 impl Summary {
-    /// Draws every number from the records and totals of a run. `slo_tpot_s` are the requests' own TPOT limits
-    /// (empty: none); `usable_blocks` and `block_size` describe the target's pool.
+    /// Computes the numbers from the records and totals of a run. `slo_tpot_s` are the requests' own TPOT limits,
+    /// seconds (empty: none). `usable_blocks` and `block_size` describe the target's pool.
     pub fn new(
         records: &RequestRecords,
         totals: &Totals,
@@ -218,7 +219,7 @@ impl Summary {
         }
     }
 
-    /// Says whether it fell behind its arrivals, for a run whose requests came by themselves.
+    /// Adds whether the run fell behind its arrivals. Only for open arrivals.
     pub fn with_overload(self, records: &RequestRecords) -> Summary {
         Summary { overload: overload(records), ..self }
     }
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(Quantiles::of(&mut []), None);
     }
 
-    /// Two requests by hand: one meets its bound, one does not, one was rejected.
+    /// Two finished requests, of which one meets its bound, and a rejected one.
     #[test]
     fn goodputs_by_hand() {
         let mut r = RequestRecords::new(3);
@@ -289,7 +290,7 @@ mod tests {
                 PositionCounts { attempts: 10, reached: 10, accepted: 0 },
             ]
         );
-        // The second request's own, looser limit comes before the run's.
+        // The second request's own, larger limit takes precedence over the run's.
         assert_eq!(Summary::new(&r, &totals, slo, &[f64::INFINITY, 0.5, 0.5], 100, 16).slo_attainment, Some(2.0 / 3.0));
     }
 }

@@ -1,4 +1,4 @@
-//! Counters of a whole run, updated once a step; everything that needs no list of samples.
+//! Counters of a whole run, updated once a step: all numbers that need no list of samples.
 
 use super::{Calibration, Gaps, Lengths};
 use crate::config::MAX_SPEC_LEN;
@@ -10,17 +10,17 @@ const LENGTHS: usize = MAX_SPEC_LEN as usize + 1;
 /// Sums over all steps of a run.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    /// Steps run.
+    /// Number of steps.
     pub steps: u64,
     /// Request-steps: sum of decode batch sizes.
     pub request_steps: u64,
     /// Time inside steps (overheads included).
     pub busy: Time,
-    /// Time in draft passes, and in deciding.
+    /// Time in draft passes and in decisions.
     pub draft_time: Time,
     /// Time in target passes.
     pub verify_time: Time,
-    /// Draft forwards run.
+    /// Number of draft passes.
     pub draft_passes: u64,
     /// Draft tokens drafted.
     pub drafted: u64,
@@ -30,9 +30,9 @@ pub struct Totals {
     pub prefill_tokens: u64,
     /// Output tokens emitted.
     pub emitted: u64,
-    /// Preemptions.
+    /// Number of preemptions.
     pub preemptions: u64,
-    /// Most KV blocks referenced at once.
+    /// Most KV blocks held at once.
     pub peak_blocks: u32,
     /// Sum over steps of decode batch size × step time, ps.
     pub batch_time: u128,
@@ -40,11 +40,12 @@ pub struct Totals {
     pub context_time: u128,
     /// Gaps between a request's emissions, all requests pooled.
     pub gaps: Gaps,
-    /// `verified_accepted[v][a]`: request-steps that verified v drafts in a row (the depth of a tree) and accepted a of them.
+    /// `verified_accepted[v][a]`: number of request-steps that verified v drafts in a row (for a tree, its depth) and
+    /// accepted a of them.
     pub verified_accepted: Box<[[u64; LENGTHS]; LENGTHS]>,
     /// Draft lengths by batch size.
     pub lengths: Lengths,
-    /// Confidences against what was right, of policies that look at them.
+    /// Confidences compared with acceptance, for policies that read confidences.
     pub calibration: Calibration,
 }
 
@@ -95,7 +96,8 @@ impl Totals {
         self.lengths.step(s);
     }
 
-    /// Adds `steps` plain decode steps of one batch size, `busy` long in all; `context_time` as in the field.
+    /// Adds `steps` plain decode steps with the same batch size, which took `busy` together. `context_time` is as in
+    /// the field.
     pub fn plain_steps(&mut self, batch_size: u32, steps: u64, busy: Time, context_time: u128) {
         let n = u64::from(batch_size) * steps;
         self.steps += steps;
@@ -109,12 +111,12 @@ impl Totals {
         self.lengths.plain_steps(batch_size, steps, busy);
     }
 
-    /// Request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
+    /// Number of request-steps with v > 0 verified drafts ("drafts" in vLLM's counters).
     pub fn rounds(&self) -> u64 {
         self.verified_accepted[1..].iter().flatten().sum()
     }
 
-    /// Draft tokens accepted, before any trim.
+    /// Number of accepted draft tokens, before any trim.
     pub fn accepted(&self) -> u64 {
         self.verified_accepted.iter().flat_map(|row| row.iter().enumerate().map(|(a, n)| a as u64 * n)).sum()
     }

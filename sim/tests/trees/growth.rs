@@ -1,4 +1,4 @@
-//! How trees grow, which nodes stay, and what is accepted: second versions that enumerate paths, on random trees.
+//! Tests how trees grow, which nodes are kept and which are accepted, against second versions that enumerate paths.
 
 use foretoken_sim::tree::{Node, ROOT};
 use foretoken_sim::{DraftTree, Growth};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// A node by its path: the ranks from the root to it.
 type Path = Vec<u32>;
 
-/// A draft's opinion that differs from node to node: falling with the rank, from a hash of the path.
+/// Confidences that differ from node to node: they fall with the rank and depend on a hash of the path.
 fn opinion(path: &[u32]) -> f64 {
     let (rank, above) = path.split_last().expect("a node is no root");
     let key = above.iter().fold(17u64, |key, &r| key.wrapping_mul(31).wrapping_add(u64::from(r)));
@@ -16,7 +16,7 @@ fn opinion(path: &[u32]) -> f64 {
     first / f64::from(*rank * *rank)
 }
 
-/// The path of each node, from its parents.
+/// The path of each node, from its parents' paths.
 fn paths(tree: &DraftTree) -> Vec<Path> {
     let mut paths: Vec<Path> = Vec::new();
     for node in tree.nodes() {
@@ -30,13 +30,13 @@ fn paths(tree: &DraftTree) -> Vec<Path> {
 fn grown(growth: &Growth, depth: u32) -> DraftTree {
     let mut tree = DraftTree::default();
     for _ in 0..depth {
-        // The tree under construction knows its parents only by index: their paths are found again each time.
+        // `grow` passes nodes, so each parent's path is looked up again.
         let known = (paths(&tree), tree.nodes().to_vec());
         tree.grow(growth, |parent, rank| {
             let at = parent.map(|p| known.1.iter().position(|n: &Node| n == p).expect("a node of the tree"));
             let mut path = at.map_or(Path::new(), |at| known.0[at].clone());
             path.push(rank);
-            // Nodes must be told apart above, so the path key names them.
+            // The path key must name the node, because the lookup above compares nodes.
             (opinion(&path), path.iter().fold(1, |key, &r| key * 64 + u64::from(r)))
         });
     }
@@ -47,7 +47,7 @@ fn score(path: &[u32]) -> f64 {
     (1..=path.len()).map(|n| opinion(&path[..n])).product()
 }
 
-/// The levels of a tree by enumeration: all children of what is expanded, the beam being the best of each level.
+/// The levels of a tree by enumeration: all children of the expanded nodes; a beam expands the best of each level.
 fn by_enumeration(growth: &Growth, depth: u32) -> Vec<Vec<Path>> {
     let mut expanded = vec![Path::new()];
     let mut levels = Vec::new();
@@ -79,7 +79,7 @@ fn any_growth() -> impl Strategy<Value = (Growth, u32)> {
 }
 
 proptest! {
-    /// Nodes, order, scores, the frontier's width and the tokens the draft ran over.
+    /// Compares nodes, order, scores, the frontier's width, and the number of tokens that the draft ran over.
     #[test]
     fn growth_is_enumeration((growth, depth) in any_growth()) {
         let tree = grown(&growth, depth);
@@ -91,7 +91,8 @@ proptest! {
             prop_assert!(node.parent == ROOT || node.score <= tree.nodes()[node.parent as usize].score);
         }
         prop_assert_eq!(tree.depth(), depth);
-        // A pass runs over what has children, so the sum over passes counts the root and the expanded nodes once.
+        // A pass runs over the nodes that get children, so the sum over passes counts the root and each expanded node
+        // once.
         let expanded = levels.concat().iter().filter(|p| levels.concat().contains(&[p.as_slice(), &[1]].concat())).count();
         prop_assert_eq!(tree.ran() as usize, 1 + expanded);
         let next = by_enumeration(&growth, depth + 1);
@@ -100,7 +101,7 @@ proptest! {
         prop_assert_eq!(tree.width() as usize, parents.len());
     }
 
-    /// What is accepted is the longest kept path from the root that agrees with the target, found by looking at all paths.
+    /// The accepted path is the longest kept path from the root that agrees with the target, found among all paths.
     #[test]
     fn acceptance_is_the_longest_matching_path(
         (growth, depth) in any_growth(), drop in prop::collection::vec(any::<bool>(), 1..40),
@@ -118,14 +119,14 @@ proptest! {
         let mut asked = 0;
         let accepted = tree.accepted(|d| { asked = asked.max(d); target[d as usize - 1] });
         prop_assert_eq!(accepted as usize, longest);
-        // The truth ends somewhere: nothing deeper than the tree is ever looked up.
+        // The truth is finite: nothing deeper than the tree may be looked up.
         prop_assert!(asked <= tree.kept_depth());
         prop_assert_eq!(tree.kept() as usize, kept.values().filter(|k| **k).count());
         let deepest = kept.iter().filter(|(_, k)| **k).map(|(p, _)| p.len()).max().unwrap_or(0);
         prop_assert_eq!(tree.kept_depth() as usize, deepest);
     }
 
-    /// The best nodes are the best of all, whatever their order in the tree, and closed under parents.
+    /// The kept nodes have the highest scores of all, in any order of the tree, and include their parents.
     #[test]
     fn the_best_nodes_are_a_prefix_of_the_sorted_pool((growth, depth) in any_growth(), most in 0u32..60) {
         let mut tree = grown(&growth, depth);
@@ -136,7 +137,7 @@ proptest! {
             prop_assert_eq!(tree.nodes()[at].kept, place < most as usize);
         }
         let kept: Vec<bool> = tree.nodes().iter().map(|n| n.kept).collect();
-        // Panics where a parent is missing.
+        // Panics if a parent is missing.
         tree.keep(|at, _| kept[at]);
     }
 }

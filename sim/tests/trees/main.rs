@@ -1,4 +1,4 @@
-//! Trees against brute force and theory, from outside. One binary.
+//! Trees against brute force and theory, through the public interface. One test binary.
 
 mod growth;
 mod revealed;

@@ -1,4 +1,4 @@
-//! What the event clock shows of trees and accepts of them, against the acceptance source asked directly.
+//! Compares the trees that the event clock reveals and accepts with the acceptance source itself.
 
 use crate::worlds::{SEED, run_with};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
@@ -7,7 +7,7 @@ use foretoken_sim::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A step's trees and what was accepted of them.
+/// The trees of a step, and how many tokens of each were accepted.
 struct Seen {
     ids: Vec<RequestId>,
     emitted: Vec<u32>,
@@ -15,7 +15,7 @@ struct Seen {
     accepted: Vec<u32>,
 }
 
-/// Grows trees, keeps some of them, and writes down what it sees.
+/// Grows trees, keeps a part of them, and records what it sees.
 struct Spy {
     growth: Growth,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -58,11 +58,12 @@ fn what_is_shown_and_accepted_is_the_sources() {
     for growth in [Growth::Beam { topk: 3 }, Growth::Expansion([2, 1, 3].into())] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let spy = Spy { growth: growth.clone(), seen: seen.clone() };
-        // The spy puts what it proposed and what came of it together.
+        // The spy joins proposals and outcomes of the same step, so drafts are at the start of the step.
         let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
         run_with(&spec, 40, OUTPUT, config, Speculation::Policy(Box::new(spy)));
         let source = spec.build(SEED, &Workload::default()).expect("a good source");
-        // (on the path, off it, accepted beyond first guesses): all must occur.
+        // Counts (nodes below the target's path, first guesses off it, accepted nodes that are no first guess); all
+        // must occur.
         let mut met = (0, 0, 0);
         for step in seen.lock().expect("one thread").iter() {
             for (i, tree) in step.trees.iter().enumerate() {
@@ -74,7 +75,7 @@ fn what_is_shown_and_accepted_is_the_sources() {
                     true => 1,
                     false => source.rank_if_wrong(request, start + d),
                 };
-                // Is each node the target's choice, all the way from the root?
+                // For each node, whether it and all nodes above it are the target's choice.
                 let mut on_target: Vec<bool> = Vec::new();
                 let mut firsts: HashMap<u32, f64> = HashMap::new();
                 let mut longest = 0;
@@ -91,7 +92,7 @@ fn what_is_shown_and_accepted_is_the_sources() {
                             met.0 += 1;
                             source.confidence(request, start, depth, Some(row.right(start + depth, depth)), 0).into()
                         }
-                        // Off the path each parent has a draw of its own, which its first child tells.
+                        // Off the path each parent has its own draw, which its first child shows.
                         (false, 1) => {
                             met.1 += 1;
                             node.confidence

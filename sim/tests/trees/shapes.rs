@@ -1,4 +1,4 @@
-//! What passes over trees cost, counted token by token.
+//! The costs of passes over trees, counted token by token.
 
 use foretoken_sim::tree::ROOT;
 use foretoken_sim::{BatchView, ChunkTotals, ContextReads, DraftTree, Growth, PassShape, Time, shape};
@@ -65,7 +65,7 @@ proptest! {
         let draft_len: Vec<u32> = requests.iter().map(|r| r.2).collect();
         let view = columns.view(prefill);
         let mut trees = vec![DraftTree::default(); n];
-        // Nodes of each tree that the draft has run over so far; the root is not among them.
+        // Number of nodes of each tree, without the root, that the draft has run over.
         let mut run_over = vec![0u64; n];
         for pass in 1..=4 {
             let before = trees.clone();
@@ -77,7 +77,8 @@ proptest! {
             for i in (0..n).filter(|&i| draft_len[i] >= pass) {
                 let c = u64::from(columns.context[i]);
                 trees[i].grow(&growth, |_, rank| guess(i, rank));
-                // The pass ran over every parent of the level it made; each sees the context, its path and itself.
+                // The pass ran over every parent of the new level. Each parent attends to the context, its path and
+                // itself.
                 let fresh = &trees[i].nodes()[before[i].nodes().len()..];
                 let mut parents: Vec<u32> = fresh.iter().map(|node| node.parent).collect();
                 parents.dedup();
@@ -116,7 +117,7 @@ proptest! {
         }
     }
 
-    /// A tree of width 1 costs what the chain costs, in every pass.
+    /// A tree of width 1 costs the same as the chain in every pass.
     #[test]
     fn a_tree_of_width_one_costs_what_the_chain_costs(
         requests in prop::collection::vec((1u32..3000, 0u32..3, 0u32..=5), 1..6),

@@ -1,10 +1,11 @@
-//! Whole simulations with trees: theory, the chain as the narrowest tree, and truth against what is revealed.
+//! Whole simulations with trees: against theory, against the chain as the narrowest tree, and truth against revealed
+//! values.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// One tree for everybody, cut to the limits; as a chain when there is no growth.
+/// Drafts the same tree for every request, cut to the limits; a chain if `growth` is `None`.
 struct Static {
     growth: Option<Growth>,
     depth: u32,
@@ -46,7 +47,7 @@ impl SpecPolicy for Static {
 /// The seed of the truth.
 pub const SEED: u64 = 5;
 
-/// A run over `requests` requests that come in 3 ms apart, with noise in every pass.
+/// A run with `requests` requests that arrive 3 ms apart, with noise in every pass.
 pub fn run_with(
     spec: &AcceptanceSpec,
     requests: u32,
@@ -89,7 +90,8 @@ fn run(
     run_with(&spec, requests, output_len, config, policy)
 }
 
-/// Whole runs under pressure: little memory, a small budget, chunked prompts, a draft that keeps KV. Every byte is the same.
+/// Whole runs with little memory, a small token budget, chunked prompts and a draft with KV. Tree and chain must give
+/// equal records.
 #[test]
 fn a_tree_of_width_one_runs_as_the_chain() {
     let start = Some(DraftAt::StepStart);
@@ -119,8 +121,9 @@ fn a_tree_of_width_one_runs_as_the_chain() {
     }
 }
 
-/// P(a level of width w passes) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each depth: the expected
-/// accepted length of a static tree is the sum of the running products (docs/model.md 5.3, "rank-acceptance table").
+/// P(a level of width w passes) = a + (1 − a)·P(rank ≤ w | first guess wrong), independently at each depth. The
+/// expected accepted length of a static tree is the sum of the running products (docs/model.md 5.3, "rank-acceptance
+/// table").
 #[test]
 fn a_static_tree_accepts_what_the_rank_law_says() {
     let hazards = [0.4, 0.25, 0.1];
@@ -135,7 +138,7 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
         let run = run(Rates::Constant { rate: a }, ranks, 400, 400, EngineConfig::default(), policy);
         let rounds = run.totals.rounds() as f64;
         let mean = run.totals.accepted() as f64 / rounds;
-        // Rounds of a request differ by at most the depth; four standard errors, with that as the bound of the deviation.
+        // The error is four standard errors of the mean over rounds.
         let second: f64 = run
             .totals
             .verified_accepted
@@ -150,11 +153,11 @@ fn a_static_tree_accepts_what_the_rank_law_says() {
     }
 }
 
-/// The counts a run reports: all nodes count as drafted and verified, one path as accepted.
+/// The counts that a run reports: all nodes count as drafted and verified, one path as accepted.
 #[test]
 fn records_count_nodes_and_depths_apart() {
     let policy = Static::tree(Growth::Expansion([2, 2].into()), 2, 6);
-    // Behind a step, what is drafted for requests that end is nobody's.
+    // With drafts at the end of a step, drafts for requests that end would not be counted.
     let config = EngineConfig { draft_at: Some(DraftAt::StepStart), ..EngineConfig::default() };
     let run = run(Rates::Constant { rate: 1.0 }, RankLaw::default(), 3, 31, config, policy);
     assert!(
@@ -165,7 +168,7 @@ fn records_count_nodes_and_depths_apart() {
     assert_eq!((run.records.verified, run.records.accepted), (vec![60; 3], vec![20; 3]));
 }
 
-/// A tree is never worse than the chain inside it, position by position: it has the same luck, and more guesses.
+/// A wider tree is never worse than the chain inside it, position by position: it has the same truth and more guesses.
 #[test]
 fn a_wider_tree_of_the_same_depth_accepts_at_least_as_much() {
     let source = || Rates::Constant { rate: 0.6 };

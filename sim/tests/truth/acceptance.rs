@@ -1,5 +1,5 @@
-//! The truth of a request against theory, from outside: what a run of drafts meets (docs/model.md 13). Each source on its own
-//! is tested beside its code.
+//! The truth of a request against theory, through the public interface (docs/model.md 13). Each source is tested beside
+//! its code.
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -35,7 +35,7 @@ fn truth_ends_where_the_drafts_can_no_longer_reach() {
     let mut row = TruthRow::default();
     source(Rates::Constant { rate: 1.0 }).start(request(0, 61), 8, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 69);
-    // A buffer that held a longer truth must not leak it into a shorter one.
+    // A buffer that held a longer truth must not leak bits into a shorter one.
     source(Rates::Constant { rate: 1.0 }).start(request(1, 5), 2, &mut row);
     assert_eq!((0..200).filter(|&n| row.right(n, 0)).count(), 7);
 }
@@ -91,7 +91,7 @@ fn categories_have_laws_of_their_own() {
     }
 }
 
-/// One request for each recording.
+/// A workload with one request for each recording.
 fn recorded(recordings: Vec<Recording>) -> Workload {
     let mut workload: Workload = (0..recordings.len() as u32)
         .map(|i| Request { recording: Some(i), ..Request::new(Time::ZERO, 1, 8) })
@@ -112,7 +112,7 @@ fn recordings_are_replayed_and_end_wrong() {
     assert_eq!(got, [true, false, true, true, false, false, false, false]);
 }
 
-/// Right at positions 0 and 2; a rank and a confidence at each of five positions.
+/// Right at positions 0 and 2; with a rank and a confidence at each of five positions.
 fn with_ranks() -> Recording {
     let ranks = vec![1, 4, 1, 255, 2];
     Recording {
@@ -129,7 +129,7 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
     let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
     let built = spec.build(SEED, &workload).unwrap();
     let r = RequestTruth { recording: Some(0), ..request(0, 5) };
-    // However a round reaches a position: from any start, whether the draft is right there or wrong.
+    // From any start of the round, and whether the draft is right or wrong.
     for (n, confidence) in (0..).zip([0.9, 0.25, 0.75, 0.125, 0.5]) {
         for start in 0..=n {
             for right in [true, false] {
@@ -138,7 +138,7 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
         }
     }
     assert_eq!([1, 3, 4].map(|n| built.rank_if_wrong(r, n)), [4, 255, 2]);
-    // Off the target's path, and behind the end, nothing was recorded: the model speaks.
+    // Off the target's path and behind the end nothing was recorded; the confidence model gives the value.
     let plain = recorded(vec![Recording { ranks: vec![], confidences: vec![], ..with_ranks() }]);
     let modelled = spec.build(SEED, &plain).unwrap();
     for (depth, right, path) in [(0, None, 7), (2, None, 0), (5, Some(false), 0)] {
@@ -169,7 +169,7 @@ fn a_table_begins_again_at_output_position_1_where_it_is_told_to() {
 fn unknown_bits_are_drawn_once_with_the_hazard_of_what_was_accepted_before() {
     let pooled = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let n = 40_000;
-    // Twelve accepted before: the last hazard repeats.
+    // With twelve accepted before, the last hazard repeats.
     for accepted in [0u8, 3, 7, 12] {
         let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n], ..Recording::default() };
         let workload = recorded(vec![unknown.clone(), unknown]);

@@ -1,6 +1,6 @@
 //! A pool of KV blocks with vLLM's free queue and block-hash prefix caching (vLLM v1 `block_pool.py`, docs/model.md 4.4).
 //!
-//! Block ids are real: the same tables address paged KV on hardware. Block 0 is the null block and in no table.
+//! Block ids are real: the same tables address paged KV on hardware. Block 0 is the null block, which is in no table.
 
 use crate::luck::mix;
 use std::collections::HashMap;
@@ -12,23 +12,23 @@ pub type BlockId = u32;
 const NONE: u32 = u32::MAX;
 const NO_HASH: u64 = 0;
 
-/// The blocks a request holds, in order of its tokens, and how far they are registered in the cache.
+/// The blocks of a request, in order of its tokens, and how many of them are registered in the cache.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
-    /// Blocks held.
+    /// Blocks of the request.
     pub blocks: Vec<BlockId>,
-    /// Blocks held of a pool that only counts.
+    /// Number of blocks, in a pool that only counts.
     counted: u32,
-    /// Leading blocks whose hash is in the cache or was offered to it.
+    /// Number of leading blocks whose hash is in the cache or was offered to it.
     registered: u32,
     /// Hash of the last registered block; the chain starts at 0.
     chain: u64,
 }
 
-/// A pool of equal blocks. Free blocks queue to be handed out: those without a hash first, the last freed of them in front,
-/// then those with one, the first freed in front. A cached block stays usable for hits until it is handed out.
+/// A pool of equal blocks. Free blocks queue to be handed out: first blocks without a hash, the last freed in front,
+/// then blocks with a hash, the first freed in front. A cached block can be hit until it is handed out.
 pub struct BlockPool {
-    /// Are blocks counted, and none of them told from another?
+    /// Whether blocks are only counted and have no ids.
     counts: bool,
     refs: Vec<u32>,
     hash: Vec<u64>,
@@ -38,14 +38,16 @@ pub struct BlockPool {
     tail: u32,
     total: u32,
     free: u32,
-    /// Blocks by hash, in the order in which they were registered: equal blocks are not merged, and the first is hit.
+    /// Blocks by hash, in the order in which they were registered. Equal blocks are not merged, and the first one is
+    /// hit.
     cached: HashMap<u64, Equal>,
-    /// Cached blocks handed out since the last look at the cache, with their hashes: growing a table must not hash.
+    /// Cached blocks that were handed out since the last lookup, with their hashes. They are removed from `cached`
+    /// later, because growing a table must not hash.
     evicted: Vec<(u64, BlockId)>,
 }
 
 impl BlockPool {
-    /// Blocks 1 to `blocks`, all free. The null block is not among them.
+    /// A pool with blocks 1 to `blocks`, all free. The null block is not among them.
     pub fn new(blocks: u32) -> BlockPool {
         let n = blocks as usize;
         BlockPool {
@@ -63,27 +65,27 @@ impl BlockPool {
         }
     }
 
-    /// So many blocks, of which nobody asks which is which: no memory stands behind them and nothing is looked up.
+    /// A pool that only counts its blocks: they have no ids, no memory, and no lookups.
     pub fn counting(blocks: u32) -> BlockPool {
         BlockPool { counts: true, total: blocks, free: blocks, ..BlockPool::new(0) }
     }
 
-    /// Blocks no request holds.
+    /// Number of blocks that no request holds.
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Blocks in the pool.
+    /// Number of blocks in the pool.
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// Blocks at least one request holds.
+    /// Number of blocks that at least one request holds.
     pub fn used(&self) -> u32 {
         self.total() - self.free
     }
 
-    /// Takes `count` blocks from the front of the free queue. The caller has checked that there are enough.
+    /// Takes `count` blocks from the front of the free queue. The caller must have checked that there are enough.
     #[inline]
     pub fn grow(&mut self, table: &mut BlockTable, count: u32) {
         assert!(count <= self.free, "more blocks are asked of a pool than are free");
@@ -107,14 +109,14 @@ impl BlockPool {
         }
     }
 
-    /// Gives all blocks of a table back, the last one first, so that the tail of a sequence is evicted first. The leading `full`
-    /// ones queue as if they had a hash: nobody will ever ask for it, but vLLM computes it.
+    /// Gives back all blocks of a table, the last one first, so that the tail of a sequence is evicted first. The
+    /// leading `full` blocks queue as blocks with a hash, even if their hash was never registered: vLLM computes it.
     pub fn release(&mut self, table: &mut BlockTable, full: u32) {
         if self.counts {
             self.free += std::mem::take(&mut table.counted);
             return;
         }
-        // Blocks without a hash go to the front as one piece, in the order in which they are given back.
+        // Blocks without a hash go to the front of the queue as one piece, in the order in which they are given back.
         let mut after = NONE;
         while let Some(block) = table.blocks.pop() {
             let refs = &mut self.refs[block as usize];
@@ -133,8 +135,8 @@ impl BlockPool {
         table.chain = 0;
     }
 
-    /// Leading blocks of `content` in the cache, at most `limit`, and without the last of them where that is dropped; and how
-    /// many of those are free now (taking the hit takes them out of the free queue).
+    /// Looks up the leading blocks of `content` in the cache. Returns the number of hits (at most `limit`, and without
+    /// the last if `drop_last`), and how many of them are free now (taking them removes them from the free queue).
     pub fn lookup(&mut self, content: &Content, limit: u32, drop_last: bool) -> (u32, u32) {
         self.forget_evicted();
         let mut chain = 0;
@@ -153,7 +155,7 @@ impl BlockPool {
         (hits, idle)
     }
 
-    /// Takes the leading `hits` cached blocks of `content` into an empty table.
+    /// Puts the leading `hits` cached blocks of `content` into an empty table.
     pub fn take_hits(&mut self, table: &mut BlockTable, content: &Content, hits: u32) {
         for index in 0..hits {
             table.chain = content.hash(table.chain, index);
@@ -167,7 +169,7 @@ impl BlockPool {
         table.registered = hits;
     }
 
-    /// Registers the table's leading `full` blocks in the cache.
+    /// Registers the leading `full` blocks of the table in the cache.
     pub fn register(&mut self, table: &mut BlockTable, content: &Content, full: u32) {
         self.forget_evicted();
         for index in table.registered..full {
@@ -207,7 +209,7 @@ impl BlockPool {
         self.free -= 1;
     }
 
-    /// Puts a block behind another one in the free queue, or to its front (`NONE`).
+    /// Puts a block behind block `prev` in the free queue, or to its front (`NONE`).
     fn insert_after(&mut self, prev: u32, block: BlockId) {
         let next = if prev == NONE { self.head } else { self.next[prev as usize] };
         self.prev[block as usize] = prev;
@@ -235,7 +237,7 @@ impl BlockPool {
     }
 }
 
-/// Blocks of equal content.
+/// Blocks with equal content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Equal {
     One(BlockId),
@@ -257,7 +259,7 @@ impl Equal {
         }
     }
 
-    /// Takes a block out; says whether none is left.
+    /// Removes a block. Returns whether none is left.
     fn remove(&mut self, block: BlockId) -> bool {
         match self {
             Equal::One(only) => *only == block,
@@ -269,23 +271,23 @@ impl Equal {
     }
 }
 
-/// What a request's blocks contain, as far as hashing goes: shared prefix ids first, then tokens of its own.
+/// The content of a request's blocks for hashing: first shared prefix ids, then the request's own tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
     /// Ids of shared prefix blocks.
     pub prefix: &'a [u64],
-    /// Tokens in one of them (512 for Mooncake).
+    /// Tokens in a shared prefix block (512 for Mooncake).
     pub prefix_block: u32,
     /// Tokens in a KV block.
     pub block_size: u32,
-    /// Tokens after a block that its hash covers as well.
+    /// Number of tokens behind a block that its hash covers too.
     pub hash_lookahead: u32,
-    /// Who the other tokens belong to.
+    /// The request to which the other tokens belong.
     pub request: u32,
 }
 
 impl Content<'_> {
-    /// The hash of block `index`, given its parent's: H(parent, content).
+    /// The hash of block `index`, given the hash of its parent block: H(parent, content).
     fn hash(&self, parent: u64, index: u32) -> u64 {
         let first = index * self.block_size;
         let end = first + self.block_size + self.hash_lookahead;
@@ -317,17 +319,17 @@ mod tests {
         let mut a = BlockTable::default();
         pool.grow(&mut a, 5);
         pool.register(&mut a, &content(&ids, 0), 5);
-        // Another request shares the first prefix block only: two KV blocks.
+        // Another request shares the first prefix block alone: two KV blocks.
         assert_eq!(pool.lookup(&content(&[10, 99], 1), 8, false), (2, 0));
         assert_eq!(pool.lookup(&content(&[11], 1), 8, false), (0, 0));
         pool.release(&mut a, 0);
         assert_eq!(pool.used(), 0);
-        // Itself, after a preemption: everything, from the free queue.
+        // The same request after a preemption hits all its blocks, from the free queue.
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (5, 5));
         let mut b = BlockTable::default();
         pool.take_hits(&mut b, &content(&ids, 1), 4);
         assert_eq!((pool.free(), b.blocks.len()), (4, 4));
-        // Three never-used blocks lie in front of the cached tail, which goes next; then the pool is dry.
+        // Three never-used blocks are in front of the cached tail, which is handed out next; then the pool is empty.
         pool.grow(&mut b, 4);
         assert_eq!(pool.free(), 0);
         assert_eq!(pool.lookup(&content(&ids, 0), 8, false), (4, 0));

@@ -1,4 +1,4 @@
-//! The block tables of the requests that hold KV, by slot; slots and buffers are reused.
+//! The block tables of the requests that hold KV, by slot. Slots and buffers are reused.
 
 use super::block_pool::{BlockId, BlockTable};
 use crate::workload::RequestId;
@@ -9,20 +9,20 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct BlockTables {
     target: Vec<BlockTable>,
-    /// The draft's, where it has a pool of its own. Otherwise both models use the same ids.
+    /// The draft's tables, if it has a pool of its own. Otherwise both models use the same ids.
     draft: Vec<BlockTable>,
-    /// Slot of each request of the workload.
+    /// The slot of each request of the workload.
     slot_of: Vec<u32>,
     free: Vec<u32>,
 }
 
 impl BlockTables {
-    /// For a workload of `requests` requests.
+    /// For a workload with `requests` requests.
     pub fn new(requests: usize) -> BlockTables {
         BlockTables { slot_of: vec![NO_SLOT; requests], ..BlockTables::default() }
     }
 
-    /// Gives a request an empty table of each model; returns its slot.
+    /// Gives a request an empty table of each model. Returns its slot.
     pub fn take(&mut self, id: RequestId) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.target.push(BlockTable::default());
@@ -38,12 +38,12 @@ impl BlockTables {
         &mut self.target[slot as usize]
     }
 
-    /// The draft's own table in a slot.
+    /// The table of the draft's own pool in a slot.
     pub fn draft(&mut self, slot: u32) -> &mut BlockTable {
         &mut self.draft[slot as usize]
     }
 
-    /// Takes the empty tables of a request back.
+    /// Takes back the (empty) tables of a request.
     pub fn give_back(&mut self, id: RequestId) {
         let slot = std::mem::replace(&mut self.slot_of[id as usize], NO_SLOT);
         debug_assert!(self.target[slot as usize].blocks.is_empty() && self.draft[slot as usize].blocks.is_empty());
@@ -51,24 +51,24 @@ impl BlockTables {
     }
 }
 
-/// The block tables of the requests of a step, for executors that have memory behind them.
+/// The block tables of a step's requests, for executors with real memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TablesOf<'a>(Option<(&'a BlockTables, bool)>);
 
 impl<'a> TablesOf<'a> {
-    /// `separate`: has the draft a pool of its own?
+    /// `separate` says whether the draft has a pool of its own.
     pub(super) fn new(tables: &'a BlockTables, separate: bool) -> TablesOf<'a> {
         TablesOf(Some((tables, separate)))
     }
 
-    /// Blocks of the target's KV that a running request holds, in order of its tokens. Block 0 is the null block and
-    /// nobody's. Empty for a request that holds none.
+    /// Blocks of the target's KV that a running request holds, in order of its tokens; empty for a request without KV.
+    /// Block 0 is the null block, which no request gets.
     pub fn target(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, false)
     }
 
-    /// Blocks of the draft's KV that a running request holds. Unless the draft has a pool of its own they are the target's:
-    /// the same ids in an equally long pool.
+    /// Blocks of the draft's KV that a running request holds. If the draft has no pool of its own, they are the
+    /// target's block ids, which address an equally long pool.
     pub fn draft(&self, id: RequestId) -> &'a [BlockId] {
         self.table(id, true)
     }

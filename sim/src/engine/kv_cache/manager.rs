@@ -1,5 +1,5 @@
-//! vLLM's `KVCacheManager` (docs/model.md 4.4): what of a request is cached, and whether there are slots for its tokens.
-//! Where the draft has a pool of its own, it has to have as many blocks.
+//! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for its
+//! tokens. If the draft has a pool of its own, every allocation needs as many blocks there.
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};
@@ -12,35 +12,36 @@ use crate::workload::{RequestId, Workload};
 pub struct KvCacheManager<'a> {
     workload: &'a Workload,
     pool: BlockPool,
-    /// The draft's own, where it has one.
+    /// The draft's pool, if it has its own.
     draft_pool: Option<BlockPool>,
     tables: BlockTables,
     block_size: u32,
     caching: bool,
     reserve_full: bool,
     watermark: u32,
-    /// Does the watermark hold in an idle engine as well (v0)?
+    /// Whether the watermark applies in an idle engine too (v0).
     watermark_always: bool,
-    /// Tokens after a block that its hash covers.
+    /// Number of tokens behind a block that its hash covers too.
     hash_lookahead: u32,
-    /// Tokens at the end of what is computed that may be computed again, and are not cached.
+    /// The last computed tokens, this many, may be computed again and are not cached.
     recomputed: u32,
-    /// Is the last block of a hit left out?
+    /// Whether the last block of a hit is left out.
     drop_last_hit: bool,
 }
 
-/// What of a waiting request is cached.
+/// The cached blocks of a waiting request.
 #[derive(Clone, Copy, Debug)]
 pub struct ComputedBlocks {
     blocks: u32,
-    /// Tokens in them.
+    /// Number of tokens in the cached blocks.
     pub num_tokens: u32,
-    /// Blocks that are free besides them.
+    /// Number of free blocks besides the cached ones.
     available: u32,
 }
 
 impl<'a> KvCacheManager<'a> {
-    /// The memory of an engine that follows these rules. `addressed`: does anybody ask which blocks a request holds?
+    /// The memory of an engine with these rules. `addressed` says whether the executor needs the ids of a request's
+    /// blocks.
     pub fn new(config: &EngineConfig, workload: &'a Workload, rules: &Rules, addressed: bool) -> KvCacheManager<'a> {
         let drafting = rules.drafter;
         let pool = if addressed || config.prefix_caching { BlockPool::new } else { BlockPool::counting };
@@ -66,28 +67,28 @@ impl<'a> KvCacheManager<'a> {
         }
     }
 
-    /// Blocks requests can use.
+    /// Number of blocks that requests can use.
     pub fn usable(&self) -> u32 {
         self.pool.total()
     }
 
-    /// Blocks requests hold.
+    /// Number of blocks that requests hold.
     pub fn used(&self) -> u32 {
         self.pool.used()
     }
 
-    /// Blocks held in the draft's own pool.
+    /// Number of blocks that requests hold in the draft's own pool.
     #[cfg(test)]
     pub fn draft_used(&self) -> u32 {
         self.draft_pool.as_ref().map_or(0, BlockPool::used)
     }
 
-    /// Blocks no request holds.
+    /// Number of blocks that no request holds.
     pub fn num_free_blocks(&self) -> u32 {
         self.pool.free().min(self.draft_free())
     }
 
-    /// Blocks of the draft's own pool; without one no number is too large.
+    /// Number of blocks in the draft's own pool; `u32::MAX` without one.
     pub fn draft_total(&self) -> u32 {
         self.draft_pool.as_ref().map_or(u32::MAX, BlockPool::total)
     }
@@ -100,35 +101,35 @@ impl<'a> KvCacheManager<'a> {
         tokens.div_ceil(self.block_size)
     }
 
-    /// Could the empty pools of the target and of the draft hold this many tokens?
+    /// Whether the empty pools of the target and of the draft could hold this many tokens.
     pub fn could_hold(&self, tokens: u32) -> (bool, bool) {
         let need = self.blocks_for(tokens) + if self.watermark_always { self.watermark } else { 0 };
         (need <= self.pool.total(), need <= self.draft_total())
     }
 
-    /// v0's `can_allocate`: are there blocks for a request of so many tokens now?
+    /// v0's `can_allocate`: whether there are blocks for a request of `tokens` tokens now.
     pub fn could_admit(&self, tokens: u32) -> bool {
         self.blocks_for(tokens).saturating_add(self.watermark) <= self.num_free_blocks()
     }
 
-    /// v0's `can_append_slots`: every block that the tokens beyond the first `seen` touch is taken for a new one.
+    /// v0's `can_append_slots`: assumes that each block with tokens beyond the first `seen` is a new one.
     pub fn can_append(&self, seen: u32, tokens: u32) -> bool {
         let begun = seen / self.block_size;
         self.blocks_for(tokens) - begun <= self.num_free_blocks()
     }
 
-    /// Blocks a request lacks to hold `tokens`.
+    /// Number of blocks that a request lacks to hold `tokens` tokens.
     #[inline]
     pub fn lacking(&self, r: &RunningRequest, tokens: u32) -> u32 {
         if tokens <= r.num_slots { 0 } else { (tokens - r.num_slots).div_ceil(self.block_size) }
     }
 
-    /// Is there certainly room for `requests` requests to grow by `tokens` each?
+    /// Whether `requests` requests can certainly each grow by `tokens` tokens.
     pub fn surely_holds(&self, requests: usize, tokens: u32) -> bool {
         requests as u64 * u64::from(self.blocks_for(tokens) + 1) <= u64::from(self.num_free_blocks())
     }
 
-    /// Makes room for `tokens` tokens in all of a running request; false when the pools cannot.
+    /// Makes room for `tokens` tokens in total for a running request. Returns false if the pools have no room.
     #[inline]
     pub fn allocate_slots(&mut self, r: &mut RunningRequest, tokens: u32) -> bool {
         tokens <= r.num_slots || self.grow(r, tokens)
@@ -152,14 +153,15 @@ impl<'a> KvCacheManager<'a> {
     }
 
     fn content(&self, id: RequestId) -> Content<'a> {
-        // Prefix blocks that do not divide into KV blocks, nor the other way round, are not shared; `Simulation::run` warns.
+        // If neither prefix blocks divide into KV blocks nor KV blocks into prefix blocks, nothing is shared;
+        // `Simulation::run` warns.
         let (shared, block_size) = (self.workload.prefix_block, self.block_size);
         let divides = shared > 0 && (shared.is_multiple_of(block_size) || block_size.is_multiple_of(shared));
         let prefix = if divides { self.workload.prefix(id) } else { &[] };
         Content { prefix, prefix_block: shared, block_size, hash_lookahead: self.hash_lookahead, request: id }
     }
 
-    /// Looks a waiting request of `num_tokens` tokens up in the prefix cache. At least one token is left to compute.
+    /// Looks up a waiting request of `num_tokens` tokens in the prefix cache. At least one token is left to compute.
     pub fn get_computed_blocks(&mut self, id: RequestId, num_tokens: u32) -> ComputedBlocks {
         if !self.caching {
             return ComputedBlocks { blocks: 0, num_tokens: 0, available: self.num_free_blocks() };
@@ -170,8 +172,8 @@ impl<'a> KvCacheManager<'a> {
         ComputedBlocks { blocks: hits, num_tokens: hits * self.block_size, available }
     }
 
-    /// Takes the cached blocks and room for `tokens` tokens in all for a request that starts to run; false, and nothing
-    /// taken, when they do not fit. `busy`: does anything run (the watermark applies only then)?
+    /// Takes the cached blocks and room for `tokens` tokens in total, for a request that starts to run. Returns false,
+    /// and takes nothing, if they do not fit. `busy` says whether other requests run: the watermark applies only then.
     pub fn allocate_new(&mut self, r: &mut RunningRequest, found: ComputedBlocks, tokens: u32, busy: bool) -> bool {
         let need = self.blocks_for(tokens) - found.blocks;
         let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };
@@ -190,7 +192,7 @@ impl<'a> KvCacheManager<'a> {
         true
     }
 
-    /// Blocks that are cached of a request with `num_tokens` confirmed tokens.
+    /// Number of blocks of a request that can be cached, with `num_tokens` confirmed tokens.
     fn cacheable_blocks(&self, r: &RunningRequest, num_tokens: u32) -> u32 {
         let hashed = r.num_tokens.saturating_sub(self.hash_lookahead);
         num_tokens.saturating_sub(self.recomputed).min(hashed) / self.block_size
@@ -204,13 +206,13 @@ impl<'a> KvCacheManager<'a> {
         }
     }
 
-    /// Gives everything a request holds back.
+    /// Gives back all blocks of a request.
     pub fn free(&mut self, r: &mut RunningRequest) {
         self.give_back(r, 0);
     }
 
-    /// As [`free`](Self::free), for a request that has ended: what it decoded is its own, so nobody can ask the cache for it, and
-    /// it need not be registered there to leave in vLLM's order.
+    /// [`free`](Self::free) for a request that has ended. No other request can hit the tokens that it decoded, so its
+    /// blocks are not registered; they are still freed in vLLM's order.
     pub fn free_finished(&mut self, r: &mut RunningRequest) {
         let full = if self.caching { self.cacheable_blocks(r, r.num_cacheable_tokens) } else { 0 };
         self.give_back(r, full);
@@ -225,7 +227,7 @@ impl<'a> KvCacheManager<'a> {
         r.num_slots = 0;
     }
 
-    /// Who holds which blocks.
+    /// The blocks of each request.
     pub fn tables(&self) -> TablesOf<'_> {
         TablesOf::new(&self.tables, self.draft_pool.is_some())
     }

@@ -1,4 +1,4 @@
-//! KV memory: the block pool with its prefix cache, block tables, and the manager that the scheduler asks.
+//! KV memory: the block pool with its prefix cache, the block tables, and the manager that the scheduler uses.
 
 mod block_pool;
 mod block_tables;

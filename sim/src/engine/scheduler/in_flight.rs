@@ -1,5 +1,5 @@
-//! Asynchronous scheduling: a step in flight is taken to accept everything, and is put right when its output comes (vLLM's
-//! `AsyncScheduler`).
+//! Async scheduling: a step in flight is assumed to accept all its drafts, and the counts are corrected when its output
+//! comes (vLLM's `AsyncScheduler`).
 
 use super::state::Scheduler;
 use super::sums::{Sums, append, begin_output};
@@ -11,7 +11,7 @@ use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// vLLM's `_update_after_schedule`: moves the requests of the step to where they stand if all its drafts hold.
+    /// vLLM's `_update_after_schedule`: advances the requests of the step as if all its drafts hold.
     pub fn advance(&mut self) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let tokens = std::mem::take(&mut r.num_scheduled_tokens);
@@ -25,7 +25,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Registers what is verified at once, since it may hold the end of a prompt that others share.
+    /// Caches verified tokens at once, because they may include the end of a prompt that others share.
     pub(super) fn cache_verified(&mut self) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);
@@ -33,12 +33,13 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Exchanges the output at hand, the last one decided or updated, for another one.
+    /// Exchanges the current output (the last one decided or updated) with another one.
     pub fn swap_output(&mut self, other: &mut Box<SchedulerOutput>) {
         std::mem::swap(&mut self.output, other);
     }
 
-    /// Do the step's decode requests run as they did, and nobody else? Otherwise notes where the running requests stand.
+    /// Whether the decode requests of the step are still exactly the running list. If not, notes each request's index
+    /// in the running list.
     fn stand_as_before(&mut self) -> bool {
         let ids = self.output.batch.ids();
         if ids.len() == self.running.len() && ids.iter().zip(&self.running).all(|(&id, r)| id == r.id) {
@@ -51,13 +52,13 @@ impl Scheduler<'_> {
         false
     }
 
-    /// The running request of this id, if it runs.
+    /// The running request with this id; `None` if it does not run.
     fn placed(&mut self, id: RequestId) -> Option<&mut RunningRequest> {
         let at = *self.place.get(id as usize)? as usize;
         self.running.get_mut(at).filter(|r| r.id == id)
     }
 
-    /// The decode requests of a step in flight.
+    /// Applies the output of a step in flight to its decode requests.
     pub(super) fn update_in_flight(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
         let (mut sums, last_end) = (Sums::default(), self.last_end);
         let as_before = self.stand_as_before();
@@ -89,7 +90,8 @@ impl Scheduler<'_> {
         sums
     }
 
-    /// The prompts of a step in flight. Returns tokens emitted and requests that ended.
+    /// Applies the output of a step in flight to its prompt chunks. Returns the tokens emitted and the number of
+    /// requests that ended.
     pub(super) fn update_chunks_in_flight(&mut self, end: Time, totals: &mut Totals) -> (u32, u32) {
         let (mut emitted, mut finished) = (0, 0);
         if self.output.chunks.is_empty() {
@@ -108,7 +110,7 @@ impl Scheduler<'_> {
             };
             r.num_in_flight_tokens -= chunk.tokens;
             if chunk.last {
-                // What an admission was padded with stands for no token.
+                // The padding of an admitted request is not a token.
                 let padding = chunk.computed + chunk.tokens - r.num_tokens;
                 r.num_computed_tokens -= padding;
                 r.num_output_placeholders -= 1 + padding;
@@ -121,8 +123,8 @@ impl Scheduler<'_> {
         (emitted, finished)
     }
 
-    /// Output of a request that does not run any more. One that was preempted since still gets its tokens, and may end with them;
-    /// of one that has ended they are dropped. Says whether it was the former.
+    /// Applies output for a request that no longer runs. A preempted request still gets its tokens, and may end with
+    /// them; for an ended request the tokens are dropped. Returns whether the request was a preempted one.
     #[cold]
     fn deliver_stale(
         &mut self,

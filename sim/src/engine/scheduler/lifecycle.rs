@@ -1,5 +1,5 @@
-//! A request's life: it arrives, is activated when it is admitted, may be preempted and wait again, and ends finished
-//! or rejected.
+//! The life of a request: it arrives, is activated when it is admitted, may be preempted and wait again, and ends
+//! finished or rejected.
 
 use super::rules::Rules;
 use super::state::Scheduler;
@@ -10,10 +10,11 @@ use crate::time::Time;
 use crate::workload::RequestId;
 
 impl Scheduler<'_> {
-    /// A request has arrived.
+    /// Adds a request that has arrived.
     ///
     /// # Errors
-    /// It could never be scheduled. What only shows later (outputs that outgrow the pool) is said then.
+    /// The request could never be scheduled. A request whose output outgrows the pool is rejected later, when that
+    /// happens.
     pub fn add_request(&mut self, id: RequestId, at: Time) -> Result<(), RejectReason> {
         let prompt = self.workload.prompt_len[id as usize];
         if let Some(reason) = self.never(prompt) {
@@ -24,10 +25,10 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    /// Why a prompt can never be scheduled.
+    /// Why a prompt can never be scheduled; `None` if it can.
     fn never(&self, prompt: u32) -> Option<RejectReason> {
         if self.rules.version == Version::V0 {
-            // It looks at a request when it is the first that waits.
+            // v0 checks a request when it is at the head of the waiting list.
             return None;
         }
         if prompt >= self.rules.max_model_len {
@@ -41,15 +42,15 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Output tokens at which a request ends.
+    /// Number of output tokens at which a request ends.
     pub fn max_tokens(&self, id: RequestId) -> u32 {
         let (prompt, asked) = (self.workload.prompt_len[id as usize], self.workload.output_len[id as usize]);
-        // v0 stops once a request is longer than the model's length, not when it has reached it.
+        // v0 stops a request once it is longer than the model's length, not when it has reached it.
         let longest = self.rules.max_model_len + u32::from(self.rules.version == Version::V0);
         asked.min(longest.saturating_sub(prompt))
     }
 
-    /// What a waiting request is when it runs.
+    /// Makes a running request from a waiting one.
     pub(super) fn activate(&self, w: WaitingRequest) -> RunningRequest {
         let i = w.id as usize;
         let prompt = self.workload.prompt_len[i];
@@ -100,21 +101,21 @@ impl Scheduler<'_> {
         self.output.preempted.push(r);
     }
 
-    /// Gives the blocks of a request back. Those of confirmed tokens stay findable until they are handed out again.
+    /// Gives back the blocks of a request. Blocks with confirmed tokens can be hit until they are handed out again.
     pub(super) fn release(&mut self, r: &mut RunningRequest) {
         self.rules.confirm(r);
         self.kv_cache_manager.cache_blocks(r, r.num_cacheable_tokens);
         self.kv_cache_manager.free(r);
     }
 
-    /// The only running request has outgrown the pool.
+    /// Rejects the only running request, which has outgrown the pool.
     pub(super) fn reject_running(&mut self) {
         let mut r = self.running.pop().expect("the only running request");
         self.kv_cache_manager.free(&mut r);
         self.output.rejected.push(Rejection { id: r.id, reason: self.outgrown(), ran: Some(r) });
     }
 
-    /// With nothing running, a head that was not admitted never will be.
+    /// Rejects the head of the waiting list if nothing runs: it was not admitted now and never will be.
     pub(super) fn reject_hopeless(&mut self) {
         if self.running.is_empty()
             && self.output.preempted.is_empty()
@@ -124,7 +125,7 @@ impl Scheduler<'_> {
             let tokens = self.workload.prompt_len[head.id as usize] + head.num_output_tokens;
             let (pool, draft_pool) = self.kv_cache_manager.could_hold(tokens + self.rules.num_lookahead_tokens);
             let reason = if pool && draft_pool { RejectReason::NoStepFits } else { self.outgrown() };
-            // What came of it while it waited is on no record yet.
+            // Tokens that it got while it waited are not recorded yet.
             let ran = (head.num_output_tokens > 0).then(|| self.activate(head));
             self.output.rejected.push(Rejection { id: head.id, reason, ran });
         }
@@ -137,7 +138,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Ends the requests that emitted their whole output; the others keep their order.
+    /// Removes the requests that have emitted their whole output; the others keep their order.
     pub(super) fn remove_finished(&mut self, now: Time) {
         let mut at = 0;
         let ended = |r: &RunningRequest| r.num_output_tokens == r.max_tokens;
@@ -153,7 +154,8 @@ impl Scheduler<'_> {
 }
 
 impl Rules {
-    /// The verified tokens of a decode request are to be found, where the release caches them when they are verified.
+    /// Marks the verified tokens of a decode request as cacheable, for releases that cache tokens when they are
+    /// verified.
     fn confirm(&self, r: &mut RunningRequest) {
         if self.cache_when_verified && !r.prefilling {
             r.num_cacheable_tokens = r.num_cacheable_tokens.max(r.num_tokens - 1);

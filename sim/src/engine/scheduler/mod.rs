@@ -1,7 +1,7 @@
-//! The scheduler: who gets how many tokens of a step, and what a step's output does to the requests.
+//! The scheduler decides how many tokens of each request run in a step, and applies a step's output to the requests.
 //!
-//! It knows nothing of clocks, executors, policies and metrics: what became of requests is in its
-//! [`SchedulerOutput`], for the engine to act on.
+//! It drives no clock, executor or policy. Its decisions and what became of requests are in its [`SchedulerOutput`], on
+//! which the engine acts.
 
 mod in_flight;
 mod lifecycle;
@@ -30,7 +30,8 @@ use crate::config::{DraftAt, Version};
 use crate::time::Time;
 
 impl Scheduler<'_> {
-    /// Decides on a step that begins at `now`. Where drafts are made at its start, a request may get at most `num_spec_tokens`.
+    /// Decides on a step that begins at `now`. If drafts are made at the start of a step, a request gets at most
+    /// `num_spec_tokens`.
     pub fn schedule(&mut self, now: Time, num_spec_tokens: u32) -> &SchedulerOutput {
         debug_assert!(num_spec_tokens <= self.rules.num_speculative_tokens);
         self.num_spec_tokens = num_spec_tokens;
@@ -49,8 +50,9 @@ impl Scheduler<'_> {
         &self.output
     }
 
-    /// vLLM V1: there is no decoding phase and no prefill phase. Every request has computed tokens and wants its tokens and its
-    /// drafts computed; running requests first, in order, then waiting ones; no admission in a step that preempted.
+    /// vLLM V1 has no decoding phase and no prefill phase. Every request has computed tokens, and wants its remaining
+    /// tokens and drafts computed. Running requests come first, in order, then waiting ones. A step that preempted
+    /// admits no request.
     fn schedule_v1(&mut self) {
         self.drafts_needed = false;
         self.threshold = self.rules.threshold(self.running.len() + self.waiting.len());

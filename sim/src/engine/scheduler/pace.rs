@@ -1,22 +1,22 @@
-//! `prefill_schedule_interval`: while requests decode, prompts are scheduled every so many steps only.
+//! `prefill_schedule_interval` = N: while requests decode, prompts are scheduled in every N-th step only.
 
 use super::rules::Rules;
 use crate::engine::request::RunningRequest;
 
-/// What the scheduler remembers from step to step, and of this one.
+/// The state of this rule, from step to step and in this step.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Could the last step that prefilled not empty the waiting list? Then prefills are not held back.
+    /// Whether the last step with prefills left requests waiting. Then prefills are not deferred.
     prefill_capacity_bound: bool,
-    /// Steps that scheduled tokens.
+    /// Number of steps that scheduled tokens.
     num_executed_steps: i64,
-    /// The last of them that prefilled.
+    /// The number of the last step with a prefill.
     last_prefill_step: i64,
-    /// Are prefills held back in this step?
+    /// Whether prefills are deferred in this step.
     pub(super) defer_prefills: bool,
-    /// Was a running request's prompt scheduled in this step?
+    /// Whether a running request's prompt was scheduled in this step.
     pub(super) prefill_scheduled: bool,
-    /// Was a request admitted in this step with more than a token left?
+    /// Whether a request with more than one token left was admitted in this step.
     pub(super) prefill_admitted: bool,
 }
 
@@ -32,7 +32,7 @@ impl Pace {
         }
     }
 
-    /// A step begins.
+    /// Begins a step.
     #[inline]
     pub(super) fn begin(&mut self, rules: &Rules, running: &[RunningRequest]) {
         (self.prefill_scheduled, self.prefill_admitted) = (false, false);
@@ -43,14 +43,14 @@ impl Pace {
         }
     }
 
-    /// Looked at the waiting list: `left` says whether requests still wait that were never passed over.
+    /// Notes the end of admission. `left` says whether requests still wait that were never passed over.
     pub(super) fn admitted(&mut self, left: bool) {
         if !self.defer_prefills {
             self.prefill_capacity_bound = left;
         }
     }
 
-    /// A step was decided; `scheduled`: did it schedule anybody?
+    /// Ends the decisions of a step. `scheduled` says whether any request was scheduled.
     #[inline]
     pub(super) fn end(&mut self, rules: &Rules, scheduled: bool) {
         self.skip(u32::from(scheduled));
@@ -59,7 +59,7 @@ impl Pace {
         }
     }
 
-    /// So many steps went by that decoded only.
+    /// Counts `steps` steps that only decoded.
     pub(super) fn skip(&mut self, steps: u32) {
         self.num_executed_steps += i64::from(steps);
     }

@@ -1,4 +1,4 @@
-//! Requests that wait, in the order in which they are looked at.
+//! The waiting requests, in the order in which they are considered.
 
 use crate::config::SchedulingPolicy;
 use crate::engine::request::WaitingRequest;
@@ -10,9 +10,9 @@ use std::collections::{BinaryHeap, VecDeque};
 /// The waiting list.
 #[derive(Clone, Debug)]
 pub enum RequestQueue {
-    /// First come, first served; who was preempted goes to the front.
+    /// First come, first served; a preempted request goes to the front.
     Fcfs(VecDeque<WaitingRequest>),
-    /// The least priority first, then the first to arrive.
+    /// The lowest priority number first, then the first to arrive.
     Priority(BinaryHeap<Reverse<Ranked>>),
 }
 
@@ -52,14 +52,14 @@ impl RequestQueue {
         RequestQueue::Fcfs(VecDeque::new())
     }
 
-    /// Orders a list that is first come, first served by rank once.
+    /// Sorts an FCFS list by rank, once.
     pub fn sort(&mut self) {
         if let RequestQueue::Fcfs(queue) = self {
             queue.make_contiguous().sort_by_key(|r| (r.priority, r.arrival));
         }
     }
 
-    /// An empty list.
+    /// An empty list with this policy.
     pub fn new(policy: SchedulingPolicy) -> RequestQueue {
         match policy {
             SchedulingPolicy::Fcfs => RequestQueue::fcfs(),
@@ -67,7 +67,7 @@ impl RequestQueue {
         }
     }
 
-    /// A request has arrived.
+    /// Adds a request that has arrived.
     pub fn push(&mut self, r: WaitingRequest) {
         match self {
             RequestQueue::Fcfs(queue) => queue.push_back(r),
@@ -75,7 +75,7 @@ impl RequestQueue {
         }
     }
 
-    /// A request was preempted, or put aside for this step.
+    /// Puts a request in front that was preempted, or put aside for this step.
     pub fn prepend(&mut self, r: WaitingRequest) {
         match self {
             RequestQueue::Fcfs(queue) => queue.push_front(r),
@@ -83,7 +83,7 @@ impl RequestQueue {
         }
     }
 
-    /// The next one.
+    /// The next request, which stays in the list.
     pub fn peek(&self) -> Option<WaitingRequest> {
         match self {
             RequestQueue::Fcfs(queue) => queue.front().copied(),
@@ -91,7 +91,7 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next one.
+    /// Takes the next request.
     pub fn pop(&mut self) -> Option<WaitingRequest> {
         match self {
             RequestQueue::Fcfs(queue) => queue.pop_front(),
@@ -99,7 +99,7 @@ impl RequestQueue {
         }
     }
 
-    /// Lets `change` change the request, if it waits; false from it takes the request out.
+    /// Calls `change` on the request if it waits. The request is taken out if `change` returns false.
     pub fn change(&mut self, id: RequestId, mut change: impl FnMut(&mut WaitingRequest) -> bool) {
         match self {
             RequestQueue::Fcfs(queue) => {
@@ -117,7 +117,7 @@ impl RequestQueue {
         }
     }
 
-    /// All, in no particular order.
+    /// All requests, in no particular order.
     pub fn iter(&self) -> Box<dyn Iterator<Item = &WaitingRequest> + '_> {
         match self {
             RequestQueue::Fcfs(queue) => Box::new(queue.iter()),
@@ -125,7 +125,7 @@ impl RequestQueue {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn len(&self) -> usize {
         match self {
             RequestQueue::Fcfs(queue) => queue.len(),
@@ -133,7 +133,7 @@ impl RequestQueue {
         }
     }
 
-    /// Nobody?
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Settings with which vLLM does not start, and those with which no step could ever be made.
+//! Refuses settings with which vLLM does not start, or with which no step could be made.
 
 use super::release::{draft_at, draft_slots, never_async, num_lookahead_tokens, runner};
 use super::speculative_config::SpeculativeConfig;
@@ -8,7 +8,7 @@ fn refuse<T>(key: &'static str, why: String) -> Result<T, BadConfig> {
     Err(BadConfig { key, why })
 }
 
-/// What all releases refuse.
+/// The settings that all releases refuse.
 fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     let budget = c.max_num_batched_tokens;
     if !c.chunked_prefill() && budget < c.max_model_len {
@@ -25,7 +25,7 @@ fn check_budget(c: &EngineConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// What vLLM 0.32 and 0.33 refuse.
+/// The settings that vLLM 0.32 and 0.33 refuse.
 pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     check_budget(c)?;
     let (budget, k) = (c.max_num_batched_tokens, spec.num_speculative_tokens);
@@ -56,7 +56,7 @@ pub(super) fn check_v1(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(),
     if mtp { check_mtp_blocks(c, k) } else { Ok(()) }
 }
 
-/// When drafts are made and steps are scheduled.
+/// Checks the settings for when drafts are made and steps are scheduled.
 fn check_order(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     if c.async_scheduling == Some(true)
         && let Some(why) = never_async(c, spec)
@@ -82,7 +82,7 @@ fn check_order(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<(), BadConf
 }
 
 fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
-    // 0.33 hashes ahead instead of dropping a block, and needs no such block.
+    // 0.33 hashes ahead instead of dropping a block, so it does not need this.
     let drops = c.version == Version::V0_32;
     if drops && c.mtp_modules > 1 && k > 1 && c.prefix_caching && c.block_size < k {
         let why =
@@ -92,7 +92,7 @@ fn check_mtp_blocks(c: &EngineConfig, k: u32) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// Why the model runner cannot serve the drafter.
+/// Why the model runner cannot serve the drafter; `None` if it can.
 fn runner_cannot(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<&'static str> {
     let k = spec.num_speculative_tokens;
     match (runner(c, spec), c.method) {
@@ -125,7 +125,7 @@ fn check_table(spec: &SpeculativeConfig) -> Result<(), BadConfig> {
     Ok(())
 }
 
-/// What the replica of vLLM's v0 engine does not have, and what that engine refuses.
+/// Refuses rules that the replica of vLLM's v0 engine does not have, and settings that v0 itself refuses.
 pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     let absent = [
         ("chunked_prefill", c.chunked_prefill == Some(true)),
@@ -148,7 +148,7 @@ pub(super) fn check_v0(c: &EngineConfig) -> Result<(), BadConfig> {
     }
 }
 
-/// Is there room for one decode request at all?
+/// Checks that the pool can hold one decode request with its drafts and lookahead slots.
 pub(super) fn check_room(c: &EngineConfig, drafter: bool, k: u32, lookahead: u32) -> Result<(), BadConfig> {
     let needed = (1 + k + lookahead).min(c.max_model_len).div_ceil(c.block_size);
     let blocks = c.target_blocks(drafter).saturating_sub(u32::from(c.version != Version::V0));

@@ -1,10 +1,10 @@
-//! What a release of vLLM makes of settings that are left out, and the numbers that it derives from others; read in the files that
-//! [`rules`](super::rules) names.
+//! The release's values for settings that are left out, and numbers derived from settings. Taken from the vLLM files
+//! that [`rules`](super::rules) names.
 
 use super::speculative_config::SpeculativeConfig;
 use crate::config::{DraftAt, DraftMethod, EngineConfig, FirstDraftPass, Runner, Version};
 
-/// The model runner: the one that the release takes for the drafter, where none is set.
+/// The model runner; default: the one that the release takes for this drafter.
 pub(in crate::engine) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> Runner {
     let block = matches!(c.method, DraftMethod::Dflash | DraftMethod::Dspark | DraftMethod::DsparkFillIn);
     let old = c.method == DraftMethod::Suffix || (spec.parallel_drafting && !block);
@@ -12,23 +12,23 @@ pub(in crate::engine) fn runner(c: &EngineConfig, spec: &SpeculativeConfig) -> R
     c.runner.unwrap_or(if c.version < Version::V0_33 || needs_v1 { Runner::V1 } else { Runner::V2 })
 }
 
-/// When drafts are made: where nothing is set, the release's way.
+/// When drafts are made; default: as in the release.
 pub(super) fn draft_at(c: &EngineConfig) -> DraftAt {
     c.draft_at.unwrap_or(if c.version == Version::V0 { DraftAt::StepStart } else { DraftAt::StepEnd })
 }
 
-/// What the first draft pass runs over: where nothing is set, the release's way.
+/// The tokens of the first draft pass; default: as in the release.
 pub(in crate::engine) fn first_draft_pass(c: &EngineConfig) -> FirstDraftPass {
     let padded = draft_at(c) == DraftAt::StepEnd;
     c.first_draft_pass.unwrap_or(if padded { FirstDraftPass::Padded } else { FirstDraftPass::Unseen })
 }
 
-/// Is the next step scheduled while one is in flight? vLLM does so wherever it can.
+/// Whether the next step is scheduled while one is in flight. vLLM does so wherever it can.
 pub(super) fn async_scheduling(c: &EngineConfig, spec: &SpeculativeConfig) -> bool {
     c.async_scheduling.unwrap_or(never_async(c, spec).is_none())
 }
 
-/// Why nothing can be scheduled behind a step in flight.
+/// Why async scheduling is not possible; `None` if it is.
 pub(super) fn never_async(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<&'static str> {
     let (new, v2) = (c.version >= Version::V0_33, runner(c, spec) == Runner::V2);
     match c.method {
@@ -77,13 +77,15 @@ pub(super) fn num_prefill_lookahead_tokens(c: &EngineConfig, k: u32) -> u32 {
     }
 }
 
-/// Runner V1 of 0.33 falls back to the fixed length where its drafter cannot change it.
+/// Whether the table of lengths is ignored: runner V1 of 0.33 uses the fixed length if the drafter cannot change its
+/// length.
 pub(super) fn drops_table(c: &EngineConfig, spec: &SpeculativeConfig) -> bool {
     let dspark = matches!(c.method, DraftMethod::Dspark | DraftMethod::DsparkFillIn);
     c.version >= Version::V0_33 && runner(c, spec) == Runner::V1 && dspark
 }
 
-/// Drafts by the number of scheduled requests, from 0: gaps and the tail take the length before them.
+/// Draft length by number of scheduled requests, from 0. Numbers between and behind the ranges take the length of the
+/// range before.
 pub(super) fn lookup(c: &EngineConfig, spec: &SpeculativeConfig) -> Vec<u32> {
     let most = i64::from(spec.num_speculative_tokens);
     let mut ranges = spec.per_batch_size.clone();

@@ -1,7 +1,7 @@
-//! The rules of a release of vLLM's scheduler, as numbers and switches; and how they follow from the engine's settings.
+//! The rules of a release of vLLM's scheduler as numbers and switches, derived from the engine's settings.
 //!
-//! Read in vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and 0.6.3
-//! (`core/scheduler.py`), and held to all three by the recorded schedules of `tests/vllm/`.
+//! Taken from vLLM 0.33.0 and 0.32.0 (`v1/core/sched/scheduler.py`, `config/vllm.py`, `config/speculative.py`) and
+//! 0.6.3 (`core/scheduler.py`), and tested against all three with the recorded schedules of `tests/vllm/`.
 
 use super::refusals;
 use super::release::{
@@ -12,92 +12,94 @@ use super::speculative_config::{Lengths, SpeculativeConfig};
 use crate::config::{BadConfig, DeliverAt, DraftAt, DraftMethod, EngineConfig, Runner, SchedulingPolicy, Version};
 use crate::engine::draft_passes::DraftPasses;
 
-/// In which order the phases of steps come.
+/// The order of the phases of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Schedule, draft, verify, update.
     StepStart,
-    /// Schedule, verify, draft, update, while the device goes on as long as it can.
+    /// Schedule, verify, draft, update; the device works on as long as it can.
     StepEnd,
-    /// As that, and the next step is scheduled before the update.
+    /// As `StepEnd`, and the next step is scheduled before the update.
     Async,
 }
 
-/// What the settings come to.
+/// The rules that follow from the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// The release.
     pub version: Version,
-    /// In which order the phases of steps come.
+    /// The order of the phases of steps.
     pub order: Order,
-    /// When drafts are made. Without a drafter nobody asks.
+    /// When drafts are made. Not used without a drafter.
     pub draft_at: DraftAt,
-    /// When tokens leave, where drafts are made at the end of a step.
+    /// When tokens leave the server, if drafts are made at the end of a step.
     pub deliver_at: DeliverAt,
-    /// Which passes the drafter makes there.
+    /// The passes that the drafter makes at the end of a step.
     pub draft_passes: DraftPasses,
-    /// Are as many drafts scheduled of each request as the longest has, those that it lacks as padding? Runner V2, and whatever
-    /// is asynchronous, knows one length for all.
+    /// Whether each request is scheduled with as many drafts as the one with the most, padded if it has fewer. Runner
+    /// V2 and async scheduling know one length for all requests.
     pub one_length: bool,
-    /// Who is served first.
+    /// The order in which requests are served.
     pub policy: SchedulingPolicy,
-    /// Is there a drafter at all (invariant 7)?
+    /// Whether there is a drafter (invariant 7).
     pub drafter: bool,
     /// The most draft tokens of a request in a step.
     pub num_speculative_tokens: u32,
-    /// Tokens of a step.
+    /// Token budget of a step.
     pub max_num_batched_tokens: u32,
-    /// Prompt and output.
+    /// Most tokens of prompt and output of a request.
     pub max_model_len: u32,
-    /// Requests that may run.
+    /// Most requests that may run.
     pub max_num_active_seqs: u32,
-    /// May a prompt be split?
+    /// Whether a prompt may be split.
     pub chunked_prefill: bool,
-    /// The longest piece of a request's tokens; 0 is no limit.
+    /// Most tokens of a request's chunk; 0 for no limit.
     pub long_prefill_token_threshold: u32,
-    /// Is the threshold raised to an equal share of the budget?
+    /// Whether the threshold is raised to an equal share of the token budget.
     pub long_prefill_token_threshold_adaptive: bool,
-    /// Is a request that is alone spared the threshold of long prefills?
+    /// Whether the threshold does not apply to a request that is alone.
     pub lift_threshold_when_alone: bool,
-    /// KV slots to reserve beyond the tokens that are scheduled.
+    /// KV slots reserved behind a request's scheduled tokens.
     pub num_lookahead_tokens: u32,
-    /// Tokens of the budget that a request takes beside its own (`max_num_new_slots_for_drafting`).
+    /// Extra tokens that each request takes from the token budget (`max_num_new_slots_for_drafting`).
     pub draft_slots: u32,
-    /// A prefill chunk never ends nearer than this to the end of a prompt, unless at it.
+    /// A prefill chunk that does not end at the end of its prompt leaves at least this many tokens of it.
     pub num_prefill_lookahead_tokens: u32,
-    /// Tokens after a block that its hash covers.
+    /// Number of tokens behind a block that its hash covers too.
     pub num_hash_lookahead_tokens: u32,
-    /// Is the last block of a hit left out?
+    /// Whether the last block of a hit is left out.
     pub drop_last_hit: bool,
-    /// Does a request that sits a step out lose its drafts? As many are verified of it, none of which can hold.
+    /// Whether a request that is left out of a step loses its drafts. The next step then verifies padding in their
+    /// place, and accepts none.
     pub loses_drafts: bool,
-    /// Must the whole of a request fit the free blocks for it to be admitted?
+    /// Whether a request is admitted only if its whole sequence fits the free blocks.
     pub reserve_full_isl: bool,
-    /// Blocks kept free on admission while something runs; under v0 always.
+    /// Blocks kept free on admission while other requests run; under v0 always.
     pub watermark_blocks: u32,
-    /// While requests decode, prompts are scheduled every so many steps.
+    /// While requests decode, prompts are scheduled in every N-th step only.
     pub prefill_schedule_interval: u32,
-    /// Under priority scheduling, do those behind a request that preempted itself get their turn?
+    /// Under priority scheduling: whether requests behind one that preempted itself are still scheduled.
     pub goes_on_after_self_preemption: bool,
-    /// Are drafts skipped in a step in which nobody can use them?
+    /// Whether drafting is skipped in a step in which no request can use drafts.
     pub can_skip_drafts: bool,
-    /// Drafts a request, by the number of scheduled requests.
+    /// Draft length of each request, by the number of scheduled requests.
     pub per_batch_size: Option<Vec<u32>>,
-    /// Drafts that an admission with one token left is padded with; 0 is no padding.
+    /// Number of drafts with which an admitted request with one token left is padded; 0 for no padding.
     pub pad_admissions: u32,
-    /// Are blocks that decoding fills cached once their tokens are verified (0.33), and not when the next is scheduled?
+    /// Whether blocks filled by decoding are cached once their tokens are verified (0.33), not when the next tokens are
+    /// scheduled.
     pub cache_when_verified: bool,
-    /// Is mended what vLLM would do for ever? A request that the pool can never hold is rejected (vLLM does not start with such a
-    /// pool), and of requests of one priority and one instant of arrival the later one is preempted (vLLM: the earlier one, so
-    /// that two of them can take turns without end; its clock tells them apart).
+    /// Whether endless loops of vLLM are avoided. A request that the pool can never hold is rejected (vLLM does not
+    /// start with such a pool). Of two requests with equal priority and arrival time, the later one is preempted. (vLLM
+    /// takes the earlier one, so that two such requests could take turns without end; its clock tells them apart.)
     pub guarded: bool,
 }
 
 impl Rules {
-    /// What these settings come to.
+    /// The rules that follow from these settings.
     ///
     /// # Errors
-    /// vLLM does not start with them, or no step could ever be made.
+    /// vLLM does not start with these settings, or no step could ever be made.
     pub fn of(c: &EngineConfig, spec: &SpeculativeConfig) -> Result<Rules, BadConfig> {
         c.check()?;
         let rules = match c.version {
@@ -115,7 +117,7 @@ impl Rules {
     }
 }
 
-/// The sizes of an engine, and no rule of any release.
+/// Rules with the engine's sizes and without any rule of a release.
 fn none(c: &EngineConfig, spec: &SpeculativeConfig) -> Rules {
     Rules {
         version: c.version,

@@ -1,23 +1,23 @@
-//! First the requests that run: each gets its tokens, its drafts and slots while the budget lasts; preemption from the back, or
-//! of the lowest priority.
+//! Schedules the running requests, which come first: each gets its tokens, its drafts and KV slots while the token
+//! budget lasts. Preempts the last request, or the one with the lowest priority.
 
 use super::rules::{Order, Rules};
 use super::state::Scheduler;
 use crate::config::{DraftAt, SchedulingPolicy};
 use crate::engine::request::RunningRequest;
 
-/// What came of looking for slots.
+/// The result of looking for KV slots.
 enum Room {
-    /// There are; the request now stands here in the running list.
+    /// There are slots; the request is now at this index of the running list.
     Found(usize),
-    /// There are, for its next token alone.
+    /// There are slots for its next token alone.
     ForOne,
-    /// It had to go itself; the next request now stands here.
+    /// The request itself was preempted; the next request is now at this index.
     GoneItself(usize),
 }
 
 impl Scheduler<'_> {
-    /// Gives every running request its tokens; returns how many got some.
+    /// Gives every running request its tokens. Returns how many requests got some.
     pub(super) fn schedule_running(&mut self) -> usize {
         let slots = self.rules.draft_slots;
         let (mut at, mut scheduled) = match (self.rules.drafter, self.rules.order) {
@@ -37,7 +37,7 @@ impl Scheduler<'_> {
             }
             let known = r.num_tokens + r.num_output_placeholders;
             let want = self.limited(known + self.spec_tokens_of(r) - r.num_computed_tokens);
-            // One position is the sampled token's.
+            // One position is left for the sampled token.
             let room = (self.rules.max_model_len - 1).saturating_sub(r.num_computed_tokens);
             let want = want.min(self.token_budget - slots).min(room);
             let left = r.num_tokens - r.num_computed_tokens.min(r.num_tokens);
@@ -72,7 +72,8 @@ impl Scheduler<'_> {
         scheduled
     }
 
-    /// Leading decodes without a drafter: a token each. Returns how many it looked at, and how many it scheduled.
+    /// Schedules leading decodes without a drafter, one token each. Returns how many requests it looked at, and how
+    /// many it scheduled.
     #[inline]
     fn schedule_plain_decodes(&mut self) -> (usize, usize) {
         let mut done = 0;
@@ -89,7 +90,7 @@ impl Scheduler<'_> {
         (done, done)
     }
 
-    /// The same behind a step in flight, which may surely end some of them.
+    /// The same with a step in flight, which certainly ends some requests.
     #[inline]
     fn schedule_plain_decodes_ahead(&mut self) -> (usize, usize) {
         let (mut looked, mut done) = (0, 0);
@@ -112,8 +113,8 @@ impl Scheduler<'_> {
         (looked, done)
     }
 
-    /// The common case, kept tight: leading decodes with budget to spare, growing a block at most. Returns how many it looked at,
-    /// and how many it scheduled.
+    /// The common case, kept fast: leading decodes, while the token budget lasts and slots can be found without
+    /// preemption. Returns how many requests it looked at, and how many it scheduled.
     #[inline]
     fn schedule_leading_decodes(&mut self) -> (usize, usize) {
         if self.threshold > 0 || self.rules.decodes_finish_prompts() {
@@ -131,7 +132,7 @@ impl Scheduler<'_> {
             let computed = r.num_computed_tokens;
             let (mut new, mut slots) = (1 + spec, computed + 1 + spec + num_lookahead_tokens);
             if slots >= max_model_len {
-                // No room is left where all drafts in flight might hold.
+                // Near the end of the context there may be no room if all drafts in flight hold.
                 new = new.min((max_model_len - 1).saturating_sub(computed));
                 slots = (computed + new + num_lookahead_tokens).min(max_model_len);
             }
@@ -150,8 +151,8 @@ impl Scheduler<'_> {
         (looked, done)
     }
 
-    /// Finds slots for `new` tokens of the running request at `at`, preempting others or, last, itself; `None` when it was alone
-    /// with the whole pool and had to be rejected.
+    /// Finds slots for `new` tokens of the running request at `at`. Preempts other requests or, last, this one. Returns
+    /// `None` if it was alone with the whole pool and had to be rejected.
     fn make_room(&mut self, at: usize, new: u32, scheduled: &mut usize) -> Option<Room> {
         let mut at = at;
         loop {
@@ -177,7 +178,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Alone with the whole pool: first without drafts and lookahead, then it can never fit.
+    /// For a request that is alone with the whole pool: tries without drafts and lookahead, else rejects it.
     fn last_resort(&mut self) -> Option<Room> {
         let r = &mut self.running[0];
         if !r.prefilling && self.kv_cache_manager.allocate_slots(r, r.num_computed_tokens + 1) {
@@ -187,7 +188,7 @@ impl Scheduler<'_> {
         None
     }
 
-    /// Who is preempted: the last one, or the one of the lowest priority, of those the last to arrive.
+    /// The index of the request to preempt: the last one, or among those with the lowest priority the last to arrive.
     fn victim(&self) -> usize {
         if self.rules.policy == SchedulingPolicy::Fcfs {
             return self.running.len() - 1;
@@ -197,13 +198,13 @@ impl Scheduler<'_> {
         (1..self.running.len()).fold(0, worse)
     }
 
-    /// At most the threshold of long prefills.
+    /// `tokens`, but at most the threshold of long prefills.
     pub(super) fn limited(&self, tokens: u32) -> u32 {
         if self.threshold > 0 { tokens.min(self.threshold) } else { tokens }
     }
 }
 
-/// Does the step in flight bring the last token that was asked for, even if none of its drafts holds?
+/// Whether the step in flight gives the last requested token even if none of its drafts holds.
 fn surely_ends(r: &RunningRequest) -> bool {
     let prompt = r.num_tokens - r.num_output_tokens;
     r.num_output_placeholders > 0
@@ -211,7 +212,7 @@ fn surely_ends(r: &RunningRequest) -> bool {
 }
 
 impl Rules {
-    /// The longest piece of a request's tokens in a step with `eligible` requests that run or wait; 0 is no limit.
+    /// Most tokens of a request's chunk in a step with `eligible` running and waiting requests; 0 for no limit.
     #[inline]
     pub(super) fn threshold(&self, eligible: usize) -> u32 {
         let threshold = self.long_prefill_token_threshold;
@@ -224,15 +225,16 @@ impl Rules {
         }
     }
 
-    /// Is the end of a prompt cached only once decoding has gone on from it? Else what decoding fills is a request's own, and is
-    /// cached when it gives its blocks back.
+    /// Whether the end of a prompt is cached only when decoding has continued behind it. Else the tokens of decoding
+    /// belong to one request alone, and are cached when it gives back its blocks.
     #[inline]
     pub(super) fn decodes_finish_prompts(&self) -> bool {
         self.num_prefill_lookahead_tokens > 1 && self.num_hash_lookahead_tokens == 0
     }
 
-    /// `new` of the `left` tokens of a prompt, shortened so that the chunk does not end within the prefill lookahead of its
-    /// end; 0 when nothing is left of it. Only drafters with several MTP modules look further ahead than 1.
+    /// Shortens `new` of the `left` tokens of a prompt so that the chunk does not end within the prefill lookahead of
+    /// the prompt's end; 0 if nothing is left of the chunk. Only drafters with several MTP modules have a lookahead
+    /// above 1.
     pub(super) fn off_the_end(&self, left: u32, new: u32) -> u32 {
         let remaining = left.saturating_sub(new);
         if 0 < remaining && remaining < self.num_prefill_lookahead_tokens {

@@ -1,39 +1,41 @@
-//! What the scheduler must know of who drafts.
+//! The properties of a drafter that the scheduler must know.
 
 use crate::config::BatchRange;
 use crate::oracle::OraclePolicy;
 use crate::policy::SpecPolicy;
 use crate::tree::MAX_TREE_TOKENS;
 
-/// What the scheduler must know of speculation.
+/// The properties of speculation that the scheduler must know.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeculativeConfig {
-    /// Is there a drafter at all (invariant 7)?
+    /// Whether there is a drafter (invariant 7).
     pub drafter: bool,
-    /// `num_speculative_tokens`: the most any request may ever have drafted in a step; 0 is no speculation.
+    /// `num_speculative_tokens`: the most drafts that a request may ever have in a step; 0 for no speculation.
     pub num_speculative_tokens: u32,
-    /// `parallel_drafting`: does one forward bring all draft tokens?
+    /// `parallel_drafting`: whether one forward gives all draft tokens.
     pub parallel_drafting: bool,
-    /// `num_speculative_tokens_per_batch_size`. Empty is none.
+    /// `num_speculative_tokens_per_batch_size`; empty for none.
     pub per_batch_size: Vec<BatchRange>,
-    /// Whose lengths are they?
+    /// What chooses the draft lengths.
     pub lengths: Lengths,
 }
 
-/// Who chooses the lengths of drafts.
+/// What chooses the draft lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lengths {
-    /// vLLM, by its settings: one length for all, or one by the batch.
+    /// vLLM's settings: one length for all requests, or one by batch size.
     #[default]
     Released,
-    /// A policy that vLLM does not have. It is taken to be built into it as its EAGLE drafter is: as many passes as it asks for.
+    /// A policy that vLLM does not have. It is assumed to be built into vLLM like the EAGLE drafter, with as many
+    /// passes as it wants.
     Own,
-    /// An oracle: a bound, which nothing of the engine holds back.
+    /// An oracle: a bound, which no rule of the engine limits.
     Free,
 }
 
 impl SpeculativeConfig {
-    /// A policy's, of chains of at most `max_draft_len` tokens. Trees are not vLLM's: they count by their tokens.
+    /// The properties of a policy with chains of at most `max_draft_len` tokens. Trees, which vLLM does not have, count
+    /// by their tokens.
     pub fn of_policy(policy: &dyn SpecPolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let limits = policy.limits();
         let chain = limits.max_depth.min(max_draft_len);
@@ -47,7 +49,7 @@ impl SpeculativeConfig {
         }
     }
 
-    /// An oracle's.
+    /// The properties of an oracle.
     pub fn of_oracle(oracle: &dyn OraclePolicy, max_draft_len: u32, parallel_drafting: bool) -> SpeculativeConfig {
         let num_speculative_tokens = oracle.limit().min(max_draft_len);
         SpeculativeConfig {

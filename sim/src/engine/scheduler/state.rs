@@ -1,4 +1,4 @@
-//! What the scheduler knows of the requests and the step at hand, and what it says of them.
+//! The state of the scheduler: the requests and the current step.
 
 use super::pace::Pace;
 use super::queue::RequestQueue;
@@ -19,7 +19,7 @@ pub struct Scheduler<'a> {
     pub(super) config: &'a EngineConfig,
     pub(super) workload: &'a Workload,
     pub(super) rules: Rules,
-    /// Do requests share prefixes? Then the order in which requests take and leave blocks shows in what is evicted.
+    /// Whether requests share prefixes. Then the order in which requests take and leave blocks changes what is evicted.
     pub(super) order_shows: bool,
     /// The run's TPOT limit, seconds.
     pub(super) slo_tpot_s: f64,
@@ -27,35 +27,36 @@ pub struct Scheduler<'a> {
     pub(super) running: Vec<RunningRequest>,
     pub(super) kv_cache_manager: KvCacheManager<'a>,
     pub(super) pace: Pace,
-    /// Tokens that may still be scheduled in this step. vLLM has two budgets, for tokens and for inputs, which are charged with
-    /// the drafter's extra slots as well: the second is never the larger one.
+    /// Tokens that may still be scheduled in this step. vLLM has two budgets, one for tokens and one for inputs. Both
+    /// are charged with the drafter's extra slots, and the second is never the larger one.
     pub(super) token_budget: u32,
-    /// The longest piece of a request's tokens in this step; 0 is no limit.
+    /// Most tokens of a request's chunk in this step; 0 for no limit.
     pub(super) threshold: u32,
-    /// The most any request may draft in this step.
+    /// Most drafts of a request in this step.
     pub(super) num_spec_tokens: u32,
     pub(super) output: Box<SchedulerOutput>,
-    /// Does every running request decode in this step?
+    /// Whether every running request decodes in this step.
     pub(super) only_decodes: bool,
-    /// Was a request scheduled and then preempted that could use drafts? It counts as if it were still there.
+    /// Whether a request that could use drafts was scheduled and then preempted. It counts as if it still ran.
     pub(super) drafts_needed: bool,
-    /// Waiting requests that were passed over in this step. Empty between steps.
+    /// Waiting requests that were passed over in this step; empty between steps.
     pub(super) aside: Vec<WaitingRequest>,
     /// Index of the next step that runs.
     pub(super) current_step: u64,
-    /// Where requests stand in the running list; right where that list agrees. Behind a step in flight they move.
+    /// Index of each request in the running list; valid only if that list agrees, because requests move while a step is
+    /// in flight.
     pub(super) place: Vec<u32>,
-    /// Waiting requests that were passed over since they last ran.
+    /// Number of waiting requests that were passed over since they last ran.
     pub(super) num_passed_over: u32,
-    /// Waiting requests with output of a step in flight still to come.
+    /// Number of waiting requests for which a step in flight still has output.
     pub(super) num_stale: u32,
-    /// When the last step ended: most requests emitted then.
+    /// When the last step ended; most requests emitted their last token then.
     pub(super) last_end: Time,
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler without requests, which follows `rules`. `slo_tpot_s`: the run's TPOT limit, seconds. `addressed`: does anybody ask
-    /// which blocks a request holds?
+    /// A scheduler without requests that follows `rules`. `slo_tpot_s` is the run's TPOT limit, seconds. `addressed`
+    /// says whether the executor needs the ids of a request's blocks.
     pub fn new(
         config: &'a EngineConfig,
         workload: &'a Workload,
@@ -68,7 +69,7 @@ impl<'a> Scheduler<'a> {
             workload,
             order_shows: config.prefix_caching && !workload.prefix_ids.is_empty(),
             slo_tpot_s,
-            // v0 orders its deque when it looks for lower priorities.
+            // v0 sorts its deque only when it looks for lower priorities.
             waiting: match rules.version {
                 Version::V0 => RequestQueue::fcfs(),
                 _ => RequestQueue::new(rules.policy),
@@ -92,7 +93,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Drafts that a running request holds, or may get.
+    /// Drafts that a running request holds or may get in this step.
     #[inline]
     pub(super) fn spec_tokens_of(&self, r: &RunningRequest) -> u32 {
         match self.rules.draft_at {
@@ -102,7 +103,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Splits what was scheduled into decode requests and chunks. To be called once it is known who may draft.
+    /// Splits the scheduled requests into decode requests and prompt chunks. Call it once it is known which requests
+    /// may draft.
     #[inline]
     pub fn prepare_inputs(&mut self) {
         if self.only_decodes && self.output.admitted.is_empty() {
@@ -111,19 +113,19 @@ impl<'a> Scheduler<'a> {
         self.output.gather(&mut self.running, self.rules.drafter, self.config.draft_prefill);
     }
 
-    /// The `index`-th of the requests admitted in this step is never drafted for.
+    /// Marks the `index`-th request admitted in this step as never to be drafted for.
     pub fn never_draft_for(&mut self, index: usize) {
         let at = self.running.len() - self.output.admitted.len() + index;
         self.running[at].may_draft = false;
     }
 
-    /// Who samples in the step and may use drafts behind it, `k` at most.
+    /// Fills `next` with the requests that sample in the step and may use drafts afterwards, at most `k` each.
     pub fn gather_next(&self, k: u32, next: &mut NextBatch) {
         next.fill(&self.running, k, RunningRequest::can_use_drafts);
     }
 
-    /// Each request that samples in the step holds drafts from now on: those of `next` what is to be verified of `drafts`, the others,
-    /// and all where that is `None`, as many as `others` says.
+    /// Sets how many drafts each request that samples in the step holds from now on: requests of `next` the number to
+    /// verify of `drafts`; other requests `others`. Without `drafts` all get `others`.
     pub fn hold_drafts(&mut self, next: &NextBatch, drafts: Option<&Drafts>, others: u32) {
         for r in self.running.iter_mut().filter(|r| r.num_scheduled_tokens > 0) {
             let samples = r.num_computed_tokens + r.num_scheduled_tokens >= r.num_tokens;
@@ -136,13 +138,13 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// The longest context of the step's requests, if all their drafts hold.
+    /// The longest context of the step's requests if all their drafts hold.
     pub fn longest(&self) -> u32 {
         let scheduled = self.running.iter().filter(|r| r.num_scheduled_tokens > 0);
         scheduled.map(|r| r.num_computed_tokens + r.num_scheduled_tokens).max().unwrap_or(0)
     }
 
-    /// Ids, emitted tokens and draft limits of the step's decode requests, the limits to be lowered.
+    /// Ids, emitted tokens and draft limits of the step's decode requests; the limits may be lowered.
     pub fn draft_limits(&mut self) -> (&[RequestId], &[u32], &mut [u32]) {
         self.output.batch.limits()
     }
@@ -152,27 +154,27 @@ impl<'a> Scheduler<'a> {
         self.output.batch.keep_first(n, &mut self.running);
     }
 
-    /// Requests that run, in order.
+    /// The running requests, in order.
     pub fn running(&self) -> &[RunningRequest] {
         &self.running
     }
 
-    /// Requests that wait, in no particular order.
+    /// The waiting requests, in no particular order.
     pub fn waiting(&self) -> impl Iterator<Item = &WaitingRequest> {
         self.waiting.iter()
     }
 
-    /// What was decided.
+    /// The last decision.
     pub fn output(&self) -> &SchedulerOutput {
         &self.output
     }
 
-    /// Neither running nor waiting requests?
+    /// Whether no request runs or waits.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// What the settings come to.
+    /// The rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -182,7 +184,7 @@ impl<'a> Scheduler<'a> {
         &self.kv_cache_manager
     }
 
-    /// Requests that still run, as they are. Ends the scheduler.
+    /// Ends the scheduler. Returns the requests that still run.
     pub fn into_running(self) -> Vec<RunningRequest> {
         self.running
     }

@@ -1,4 +1,4 @@
-//! The scheduler's side of a [skipped stretch](crate::engine::Engine): how long one may be, and what it does to requests.
+//! The scheduler's part of a [skipped stretch](crate::engine::Engine): how long it may be, and its effect on requests.
 
 use super::state::Scheduler;
 use crate::config::Version;
@@ -6,10 +6,10 @@ use crate::metrics::Totals;
 use crate::time::Time;
 
 impl Scheduler<'_> {
-    /// How many steps nothing but an arrival can disturb; 0 when this is no stretch.
+    /// The number of steps that only an arrival can disturb; 0 if the next step is no part of a stretch.
     pub fn plain_stretch(&self) -> u32 {
-        // Without shared prefixes only a preempted request can hit the cache, and what is left of its blocks depends on how
-        // many were taken, not by whom.
+        // Without shared prefixes only a preempted request can hit the cache. How many of its blocks are left then
+        // depends on how many blocks were taken, not on which request took them.
         let fits = self.running.len() as u32 <= self.rules.max_num_batched_tokens;
         let plain = !self.rules.drafter && self.waiting.is_empty() && !self.running.is_empty();
         if !plain || !self.config.skip_stretches || self.order_shows || !fits {
@@ -27,17 +27,18 @@ impl Scheduler<'_> {
             return steps;
         }
         let blocks: u32 = self.running.iter().map(|r| kv.lacking(r, r.num_computed_tokens + steps)).sum();
-        // v0 keeps a block free that it does not need.
+        // v0 needs one free block more than it uses.
         let spare = u32::from(self.rules.version == Version::V0);
         if blocks + spare > kv.num_free_blocks() { 0 } else { steps }
     }
 
-    /// Requests in the batch of a stretch, and the sum of their context.
+    /// Number of requests in the batch of a stretch, and the sum of their contexts.
     pub fn stretch_batch(&self) -> (u32, u64) {
         (self.running.len() as u32, self.running.iter().map(|r| u64::from(r.num_computed_tokens)).sum())
     }
 
-    /// Records the gaps that end with the first step of a stretch: some request may have been left out of the step before.
+    /// Records the gaps between tokens that end with the first step of a stretch. Some requests may have been left out
+    /// of the step before.
     pub fn first_gaps(&self, end: Time, totals: &mut Totals) {
         let mut since_last = 0;
         for r in &self.running {
@@ -52,7 +53,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Brings every request to the end of a stretch of `done` steps that ended at `end`.
+    /// Advances every request to the end of a stretch of `done` steps that ended at `end`.
     pub fn catch_up(&mut self, done: u32, end: Time, totals: &mut Totals) {
         self.output.clear();
         self.last_end = end;

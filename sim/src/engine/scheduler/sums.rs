@@ -1,11 +1,11 @@
-//! What a request emits at the end of a step, and the sums over the step's requests.
+//! Appends the tokens that a request emits at the end of a step, and sums over the step's requests.
 
 use crate::engine::request::{RunningRequest, SpecCounts};
 use crate::metrics::Totals;
 use crate::time::Time;
 use crate::workload::RequestId;
 
-/// What a step's decode requests brought.
+/// Sums over a step's decode requests.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) emitted: u32,
@@ -13,12 +13,12 @@ pub(super) struct Sums {
     pub(super) verified: u32,
     pub(super) accepted: u32,
     pub(super) finished: u32,
-    /// Requests that also emitted at the end of the step before.
+    /// Number of requests that also emitted at the end of the step before.
     pub(super) since_last: u32,
 }
 
 impl Sums {
-    /// Counts what speculation did in a request's step.
+    /// Adds the counts of speculation for a request in a step.
     #[inline(always)]
     pub(super) fn count(&mut self, done: &mut SpecCounts, drafted: u32, verified: u32, accepted: u32) {
         done.drafted += drafted;
@@ -31,7 +31,8 @@ impl Sums {
     }
 }
 
-/// Appends the token that the end of a prompt emits, or of what was computed again; says whether the request ends with it.
+/// Appends the token that a request emits at the end of its prompt, or at the end of recomputation. Returns whether the
+/// request ends with it.
 pub(super) fn begin_output(
     r: &mut RunningRequest,
     end: Time,
@@ -49,7 +50,8 @@ pub(super) fn begin_output(
     r.num_output_tokens == r.max_tokens
 }
 
-/// Appends what a decode request emitted at the end of a step. `ends`: of the step before, and of this one.
+/// Appends the tokens that a decode request emits at the end of a step. `ends`: end times of the step before and of
+/// this step.
 #[inline(always)]
 pub(super) fn append(r: &mut RunningRequest, tokens: u32, ends: (Time, Time), sums: &mut Sums, totals: &mut Totals) {
     let emitted = tokens.min(r.max_tokens - r.num_output_tokens);
@@ -70,7 +72,7 @@ pub(super) fn append_one(r: &mut RunningRequest, ends: (Time, Time), sums: &mut 
     emit(r, ends, sums, totals);
 }
 
-/// A decode request has emitted at the end of a step.
+/// Records that a decode request emitted at the end of a step.
 #[inline(always)]
 fn emit(r: &mut RunningRequest, (last_end, end): (Time, Time), sums: &mut Sums, totals: &mut Totals) {
     if r.last_emit == last_end {

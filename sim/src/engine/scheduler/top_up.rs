@@ -1,20 +1,21 @@
-//! `budget_charge = trimmed`: what selection freed goes to prompts that are being prefilled.
+//! `budget_charge = trimmed`: token budget that selection freed goes to prompts in prefill.
 
 use super::state::Scheduler;
 use crate::config::{BudgetCharge, Version};
 use crate::drafts::Drafts;
 
 impl Scheduler<'_> {
-    /// Makes the chunks longer by what was reserved for drafts and is not verified, where the settings say so.
+    /// Lengthens the chunks by the token budget that was reserved for drafts and is not used for verification, if the
+    /// settings say so.
     pub fn top_up_chunks(&mut self, drafts: &Drafts) {
-        // v0 splits no prompt, and its drafts charge nothing that could be given back.
+        // v0 splits no prompt, and its drafts charge nothing to the budget.
         let whole = self.rules.version == Version::V0;
         if !self.rules.drafter || whole || self.config.budget_charge != BudgetCharge::Trimmed {
             return;
         }
         let decodes = self.output.batch.len();
         let verified: u32 = (0..decodes).map(|i| drafts.tokens(i).1 + 1).sum();
-        // Not from what was charged: limits were lowered and requests left out since.
+        // Computed from the requests: limits were lowered and requests were left out since the budget was charged.
         let requests = decodes + self.output.chunks.len();
         let charged = verified + self.output.prefill.tokens as u32 + requests as u32 * self.rules.draft_slots;
         let mut freed = self.rules.max_num_batched_tokens - charged;

@@ -1,4 +1,4 @@
-//! After the target pass: tokens are appended, rejected drafts rolled back, prompts move on, requests end.
+//! After the target pass: appends tokens, rolls back rejected drafts, advances prompts, ends requests.
 
 use super::rules::Order;
 use super::state::Scheduler;
@@ -10,14 +10,14 @@ use crate::metrics::{StepRecord, Totals};
 use crate::time::Time;
 
 impl Scheduler<'_> {
-    /// vLLM's `update_draft_token_ids`: `drafts` says how many drafts each request of the running list holds from now on.
+    /// vLLM's `update_draft_token_ids`: `drafts` returns how many drafts each running request holds from now on.
     pub fn update_draft_tokens(&mut self, mut drafts: impl FnMut(&RunningRequest) -> u32) {
         for r in self.running.iter_mut().filter(|r| !r.prefilling) {
             r.num_spec_tokens = drafts(r);
         }
     }
 
-    /// What is known of the step before it runs.
+    /// Begins the record of the step, with what is known before it runs.
     #[inline]
     pub fn begin_record(&mut self) -> StepRecord {
         self.current_step += 1;
@@ -34,7 +34,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Makes the step that ended at `end` part of the requests, and completes its record.
+    /// Applies the step that ended at `end` to the requests, and completes its record.
     pub fn update_from_output(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals, record: &mut StepRecord) {
         let sums = match (self.rules.order, self.rules.drafter) {
             (Order::Async, _) => self.update_in_flight(spec, end, totals),
@@ -59,7 +59,7 @@ impl Scheduler<'_> {
         self.last_end = end;
     }
 
-    /// Every decode request gets a token.
+    /// Gives every decode request one token.
     fn update_plain(&mut self, end: Time, totals: &mut Totals) -> Sums {
         let (mut sums, ends, n) = (Sums::default(), (self.last_end, end), self.output.batch.len());
         if n == self.running.len() {
@@ -73,12 +73,12 @@ impl Scheduler<'_> {
         sums
     }
 
-    /// Every decode request gets what was accepted and a token more.
+    /// Gives every decode request its accepted drafts and one more token.
     fn update_drafted(&mut self, spec: &SpecDecode, end: Time, totals: &mut Totals) -> Sums {
         let mut sums = Sums::default();
         let n = self.output.batch.len();
         let drafts = &spec.drafts;
-        // Behind a step the draft runs over all of it.
+        // With drafts at the end of a step the draft runs over all tokens of the step.
         let keeps_kv = self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart;
         let (gap, ends) = (self.config.draft_gap, (self.last_end, end));
         let columns = drafts.draft_len[..n].iter().zip(&drafts.verify_len[..n]).zip(&spec.accepted[..n]);
@@ -96,29 +96,30 @@ impl Scheduler<'_> {
             let r = &mut self.running[at as usize];
             let (verified, accepted) = (drafts.verify_len[i], spec.accepted[i]);
             draft_ran(r, spec, i, keeps_kv.then_some(gap));
-            // Of a tree all tokens count as drafted and verified, whatever path they are on.
+            // All tokens of a tree count as drafted and verified, on any path.
             let (all_drafted, all_verified) = drafts.tokens(i);
             sums.count(&mut r.done, all_drafted, all_verified, accepted);
             totals.verified_accepted[verified as usize][accepted as usize] += 1;
-            // Rollback: of verified + 1 scheduled tokens, accepted + 1 stay; the blocks are kept and overwritten.
+            // Rollback: of verified + 1 scheduled tokens accepted + 1 stay; the blocks are kept and overwritten.
             r.num_computed_tokens += 1 + accepted;
             append(r, 1 + accepted, ends, &mut sums, totals);
         }
         sums
     }
 
-    /// Prompts move on; those that end emit a token. Returns tokens emitted and requests that ended.
+    /// Advances the prompts; a prompt that ends emits a token. Returns the tokens emitted and the number of requests
+    /// that ended.
     fn update_chunks(&mut self, end: Time, totals: &mut Totals) -> (u32, u32) {
         let (mut emitted, mut finished) = (0, 0);
         if self.output.chunks.is_empty() {
             return (0, 0);
         }
         for r in self.running.iter_mut().filter(|r| r.prefilling) {
-            // What an admission was padded with stands for no token.
+            // The padding of an admitted request is not a token.
             let computed = r.num_computed_tokens + std::mem::take(&mut r.num_scheduled_tokens);
             r.num_computed_tokens = computed.min(r.num_tokens);
             if !(self.rules.drafter && self.config.draft_prefill && self.rules.draft_at == DraftAt::StepStart) {
-                // A draft that keeps no KV has no gaps.
+                // A draft without KV has no gaps.
                 r.num_draft_computed_tokens = r.num_computed_tokens;
             }
             if r.num_computed_tokens < r.num_tokens {
@@ -132,9 +133,10 @@ impl Scheduler<'_> {
     }
 }
 
-/// How far the draft's own KV of the `i`-th decode request goes after a step that began where the request still stands: over the
-/// new token and over what the draft expanded, which is all its drafts but the last in a chain, and none where they came out of one
-/// pass. What was rejected is overwritten. A draft that keeps no KV (no `gap`) has none to fall behind.
+/// Updates how many tokens of the `i`-th decode request are in the draft's own KV after a step; `r` is still in the
+/// state before the step. The KV has the new token and the drafts that the draft ran over: all but the last in a chain,
+/// and none if one pass gave all. Rejected tokens are overwritten. A draft without KV (`gap` is `None`) never falls
+/// behind.
 #[inline]
 fn draft_ran(r: &mut RunningRequest, spec: &SpecDecode, i: usize, gap: Option<DraftGap>) {
     let (computed, drafted, accepted) = (r.num_computed_tokens, spec.drafts.draft_len[i], spec.accepted[i]);

@@ -1,5 +1,6 @@
-//! vLLM v0 as the papers ran (docs/model.md 14; vLLM 0.6.3, `core/scheduler.py`): a step is a prefill step (waiting prompts, whole,
-//! never speculating) or, when none can start, a decode step of all running requests. Drafts do not charge the budget.
+//! The scheduler of vLLM v0, which the papers used (docs/model.md 14; vLLM 0.6.3, `core/scheduler.py`). A step is a
+//! prefill step (whole waiting prompts, without speculation) or, if none can start, a decode step of all running
+//! requests. Drafts do not charge the budget.
 
 use super::state::Scheduler;
 use crate::config::SchedulingPolicy;
@@ -17,7 +18,7 @@ impl Scheduler<'_> {
         self.schedule_decodes();
     }
 
-    /// Admits waiting requests whole, also those that were preempted; says whether it did.
+    /// Admits whole waiting requests, preempted ones too. Returns whether it admitted any.
     fn schedule_prefills(&mut self) -> bool {
         while let Some(head) = self.waiting.peek() {
             let r = self.activate(head);
@@ -36,7 +37,7 @@ impl Scheduler<'_> {
         !self.output.admitted.is_empty()
     }
 
-    /// Why a request of so many tokens, prompt and output, can never be admitted.
+    /// Why a request of `tokens` tokens (prompt and output) can never be admitted; `None` if it can.
     pub(super) fn never_v0(&self, tokens: u32) -> Option<RejectReason> {
         if tokens > self.rules.max_model_len {
             return Some(RejectReason::PromptOverModelLen);
@@ -51,7 +52,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Preempts who has a lower priority than the first that waits, until that one fits; then puts both lists in order.
+    /// Preempts requests with a lower priority than the head of the waiting list until the head fits; then sorts both
+    /// lists.
     fn preempt_lower_priorities(&mut self) {
         self.running.sort_by_key(|r| (r.priority, r.arrival));
         if let Some(head) = self.waiting.pop() {
@@ -66,24 +68,25 @@ impl Scheduler<'_> {
         self.waiting.sort();
     }
 
-    /// Could the request be admitted now?
+    /// Whether the request could be admitted now.
     fn fits_v0(&self, r: &RunningRequest) -> bool {
         self.never_v0(r.num_tokens).is_none()
             && self.kv_cache_manager.could_admit(r.num_tokens)
             && self.running.len() < self.rules.max_num_active_seqs as usize
     }
 
-    /// Gives every running request its next token, drafts and lookahead slots, preempting from the back, last itself.
+    /// Gives every running request its next token, drafts and lookahead slots. Preempts from the back, last the request
+    /// itself.
     fn schedule_decodes(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
             let r = &mut self.running[at];
             let tokens = r.num_tokens + self.rules.num_lookahead_tokens;
-            // Of the blocks it fills it has seen those of the tokens that it had when it was last scheduled.
+            // Of its blocks, those of the tokens at its last scheduling are not new.
             if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");
-                // All or nothing (`Top1Proposer`).
+                // Either all drafts or none (`Top1Proposer`).
                 let drafts = if r.may_draft { self.num_spec_tokens } else { 0 };
                 let drafts = if r.num_tokens + drafts < self.rules.max_model_len { drafts } else { 0 };
                 r.num_scheduled_tokens = 1 + drafts;

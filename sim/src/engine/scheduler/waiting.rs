@@ -1,4 +1,5 @@
-//! Then the requests that wait, in order: each is admitted while budget, sequences and blocks last.
+//! After the running requests, the waiting ones in order: each is admitted while token budget, sequences and blocks
+//! last.
 
 use super::state::Scheduler;
 use crate::config::Version;
@@ -6,13 +7,13 @@ use crate::engine::kv_cache::ComputedBlocks;
 use crate::engine::request::{RunningRequest, WaitingRequest};
 use crate::engine::scheduler_output::Admission;
 
-/// What becomes of the head of the waiting list.
+/// The decision about the head of the waiting list.
 enum Admit {
-    /// So many of its tokens are scheduled.
+    /// This many of its tokens are scheduled.
     Tokens(u32),
-    /// It waits, and all behind it.
+    /// The head waits, and so do all requests behind it.
     Stop,
-    /// It waits; the next one is looked at.
+    /// The head waits; the next request is considered.
     PassOver,
 }
 
@@ -23,7 +24,7 @@ impl Scheduler<'_> {
         {
             let Some(head) = self.waiting.peek() else { break };
             if head.stale {
-                // What is still to come of it would be sampled a second time.
+                // Tokens that are still to come from a step in flight would be sampled a second time.
                 self.pass_over();
                 continue;
             }
@@ -54,7 +55,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// How many tokens of a request are scheduled that has `computed` in the cache.
+    /// Decides how many tokens of a request with `computed` cached tokens are scheduled.
     fn tokens_to_admit(&self, r: &RunningRequest, computed: u32, running: usize) -> Admit {
         let left = r.num_tokens - computed;
         if self.pace.defer_prefills && left > 1 {
@@ -76,7 +77,8 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Drafts that stand for none: an admission with one token left gets the length of a decode request, beside which it runs.
+    /// Number of padding drafts: a request with one token left, admitted beside decodes, gets the length of a decode
+    /// request.
     fn padding(&self, computed: u32, left: u32, running: usize) -> u32 {
         let padding = self.rules.pad_admissions;
         let decodes_only = !self.pace.prefill_scheduled && (running > 0 || computed > 0);
@@ -84,8 +86,8 @@ impl Scheduler<'_> {
         if left == 1 && decodes_only && fits_model { padding } else { 0 }
     }
 
-    /// Takes the head of the waiting list into the running one, with `new` tokens scheduled and slots for `tokens` in all; false,
-    /// and nothing changed, where the pools have not enough blocks.
+    /// Moves the head of the waiting list to the running list, with `new` tokens scheduled and slots for `tokens`
+    /// tokens in total. Returns false, and changes nothing, if the pools have too few blocks.
     pub(super) fn admit(
         &mut self,
         head: WaitingRequest,
@@ -104,7 +106,7 @@ impl Scheduler<'_> {
         self.waiting.pop();
         self.num_passed_over -= u32::from(head.passed_over);
         r.num_computed_tokens = computed;
-        // The cache holds the draft's KV as well, but for the gaps it had.
+        // The cache holds the draft's KV too, except for the gaps that the draft had.
         let prompt = r.num_tokens - r.num_output_tokens;
         r.num_draft_computed_tokens = computed.min(head.num_draft_computed_tokens.max(prompt));
         r.num_scheduled_tokens = new;

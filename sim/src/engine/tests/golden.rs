@@ -1,4 +1,4 @@
-//! Small cases worked out by hand, to the picosecond.
+//! Small cases computed by hand, to the picosecond.
 
 use super::world::{Erratic, Fixture, Steady, YARDSTICK};
 use crate::*;
@@ -40,7 +40,7 @@ fn the_token_budget_splits_a_prompt_after_the_decodes() {
     let mut f = Fixture::new(requests(&[(0.0, 100, 9), (0.001, 250, 1)]));
     f.config.max_num_batched_tokens = 101;
     let chunks: Vec<_> = f.plain().steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
-    // The first decode step leaves 100 tokens, three times.
+    // The decode step leaves 100 tokens of the budget, three times.
     assert_eq!(chunks[..4], [(0, 100), (1, 100), (1, 100), (1, 50)]);
 }
 
@@ -51,7 +51,8 @@ fn without_chunking_a_prompt_waits_for_a_whole_budget() {
     f.config.max_model_len = 110;
     f.config.chunked_prefill = Some(false);
     let run = f.plain();
-    // Head-of-line: the short prompt waits behind the one of 109, for which two decodes are one too many.
+    // Head-of-line blocking: the short prompt waits behind the one of 109 tokens, which does not fit beside two
+    // decodes.
     let chunks: Vec<_> = run.steps.iter().map(|s| (s.batch_size, s.chunk_tokens)).collect();
     assert_eq!(chunks, [(0, 100), (2, 0), (2, 0), (2, 0), (0, 109), (0, 10)]);
     assert_eq!(run.records.outcome[4], Outcome::Rejected);
@@ -71,7 +72,7 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 8)]));
     f.rate = 1.0;
     let run = fixed(&f, 3);
-    // Token 0 from the prefill; then 4 and 3 (one trimmed, but accepted).
+    // Token 0 from the prefill; then 4 and 3 (one token is cut off, but its draft counts as accepted).
     let rows: Vec<_> = run.steps.iter().map(|s| (s.drafted, s.accepted, s.emitted, s.draft_passes)).collect();
     assert_eq!(rows, [(0, 0, 1, 1), (3, 3, 4, 3), (3, 3, 3, 3)]);
     let draft = Linear::new(f.draft);
@@ -79,7 +80,7 @@ fn speculation_emits_accepted_plus_one_and_charges_both_models() {
     assert_eq!(run.steps[0].draft_time, shape(0, 10));
     assert_eq!(run.steps[1].draft_time, shape(10, 1) + shape(11, 1) + shape(12, 1));
     assert_eq!(run.steps[1].verify_time, pass(10, 4));
-    // After a fully accepted draft the last draft token is caught up in the next first pass.
+    // After a fully accepted draft the next first pass also runs over the last draft token.
     assert_eq!(run.steps[2].draft_time, shape(14, 2) + shape(15, 1) + shape(16, 1));
 }
 
@@ -109,18 +110,18 @@ fn the_model_length_caps_drafts_and_outputs() {
 #[test]
 fn the_pool_preempts_from_the_back_and_recomputes() {
     let mut f = Fixture::new(requests(&[(0.0, 32, 20), (0.0, 32, 20)]));
-    // 2 + 2 blocks for the prompts, one to spare: the second request must yield.
+    // 2 + 2 blocks for the prompts and one to spare: the second request must be preempted.
     f.config.num_gpu_blocks = 6;
     f.config.prefix_caching = false;
     let run = f.plain();
     assert_eq!(run.records.preemptions, [0, 1]);
     assert_eq!(run.records.emitted, [20, 20]);
     assert!(run.records.finish[0] < run.records.finish[1]);
-    // Recomputed: its 32-token prompt and the tokens it had, once more.
+    // Recomputed: its 32-token prompt and the tokens that it had, once more.
     assert!(run.totals.prefill_tokens > 64);
     let preempting = run.steps.iter().find(|s| s.preempted > 0).unwrap();
     assert_eq!((preempting.chunks, preempting.batch_size), (0, 1));
-    // With the cache on, its first block comes back; the first request was handed the other one.
+    // With the cache on, its first block is hit; the first request was given the other one.
     f.config.prefix_caching = true;
     assert_eq!(f.plain().totals.prefill_tokens, run.totals.prefill_tokens - 16);
 }
@@ -157,7 +158,7 @@ fn a_closed_loop_keeps_its_clients_busy() {
 
 #[test]
 fn trimming_frees_budget_for_prompts() {
-    /// Drafts 7, verifies none.
+    /// Drafts 7 tokens, verifies none.
     struct Trims;
     impl SpecPolicy for Trims {
         fn limits(&self) -> DraftLimits<'_> {
@@ -184,7 +185,7 @@ fn trimming_frees_budget_for_prompts() {
 
 #[test]
 fn draft_gaps_cost_what_they_say() {
-    /// Drafts 2 in every third decode step only.
+    /// Drafts 2 tokens in every third decode step only.
     struct Sometimes(u64);
     impl SpecPolicy for Sometimes {
         fn limits(&self) -> DraftLimits<'_> {
@@ -232,12 +233,12 @@ fn a_v0_decode_step_is_of_all_running_requests_and_charges_no_drafts() {
     f.config.max_draft_len = 20;
     let run = fixed(&f, 20);
     assert_eq!((run.steps[1].batch_size, run.steps[1].drafted), (40, 800));
-    // What is above the budget is nothing to give to prompts.
+    // Drafts above the budget free nothing for prompts.
     f.config.budget_charge = BudgetCharge::Trimmed;
     assert_eq!(fixed(&f, 20).steps, run.steps);
 }
 
-/// Its stop checker looks for a length above `max_model_len`; its proposer drafts all or nothing below it.
+/// v0's stop checker ends a request whose length is above `max_model_len`; its proposer drafts all or nothing below it.
 #[test]
 fn a_v0_request_ends_one_token_beyond_the_models_length() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 1000)]));
@@ -246,7 +247,7 @@ fn a_v0_request_ends_one_token_beyond_the_models_length() {
     f.rate = 0.0;
     let run = fixed(&f, 3);
     assert_eq!(run.records.emitted, [91]);
-    // With 97 tokens a fourth would reach 100.
+    // With 97 tokens and 3 drafts the length would reach 100.
     let drafted: Vec<_> = run.steps[run.steps.len() - 5..].iter().map(|s| s.drafted).collect();
     assert_eq!(drafted, [3, 0, 0, 0, 0]);
 }
@@ -271,7 +272,7 @@ fn v0_preempts_where_the_next_token_would_still_fit_a_block() {
     f.config.max_model_len = 2048;
     let preemptions = |f: &Fixture| f.plain().records.preemptions;
     assert_eq!(preemptions(&f), [0, 8], "in each of the first one's decode steps, and admitted again in between");
-    // V1, of whose blocks one is the null block.
+    // V1 has one block more, because one is the null block.
     (f.config.version, f.config.num_gpu_blocks) = (Version::V0_33, 5);
     assert_eq!(preemptions(&f), [0, 0]);
 }
@@ -287,7 +288,7 @@ fn cached_tokens_count_the_first_admission_only() {
 
 #[test]
 fn a_permanent_gap_survives_a_preemption() {
-    /// Drafts in the first decode step only.
+    /// Drafts only in the first decode step.
     struct Once(bool);
     impl SpecPolicy for Once {
         fn limits(&self) -> DraftLimits<'_> {
@@ -332,7 +333,7 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
     assert_eq!(chunks(&f), [50, 40, 20], "the other one is there for two steps");
     f.workload = requests(&[(0.0, 100, 1)]);
     assert_eq!(chunks(&f), [100]);
-    // The adaptive form raises it to an equal share of the budget.
+    // The adaptive form raises the threshold to an equal share of the budget.
     f.workload = requests(&[(0.0, 100, 1), (0.0, 10, 2)]);
     f.config.max_num_batched_tokens = 128;
     f.config.long_prefill_token_threshold_adaptive = true;
@@ -341,7 +342,7 @@ fn a_long_prompt_is_cut_at_the_threshold_while_it_is_not_alone() {
 
 #[test]
 fn admission_may_reserve_the_whole_sequence() {
-    // Nine blocks: the first prompt takes five; a chunk of the second would fit, all of it would not.
+    // Nine blocks: the first prompt takes five; a chunk of the second prompt would fit, the whole prompt would not.
     let mut f = Fixture::new(requests(&[(0.0, 80, 3), (0.0, 90, 1)]));
     f.config.num_gpu_blocks = 10;
     f.config.max_num_batched_tokens = 110;
@@ -361,7 +362,7 @@ fn a_watermark_holds_blocks_back_while_something_runs() {
     assert_eq!(f.plain().steps[0].chunks, 2, "five blocks and four fit into nine");
     f.config.watermark = Some(0.1);
     assert_eq!(f.plain().steps[0].chunks, 1, "but not with one kept free");
-    // With nothing running the watermark does not apply: the whole pool may be used.
+    // If nothing runs the watermark does not apply: the whole pool may be used.
     let mut alone = Fixture::new(requests(&[(0.0, 144, 1)]));
     alone.config = f.config;
     assert_eq!(alone.plain().records.outcome, [Outcome::Finished]);

@@ -1,4 +1,4 @@
-//! The invariants of INVARIANTS.md as properties of random worlds. Invariant 8 is a fact of the types.
+//! The invariants of INVARIANTS.md as properties of random worlds. The types guarantee invariant 8.
 
 use super::world::{Erratic, Fixture, WILD_TREE, lookups};
 use crate::engine::Order;
@@ -47,14 +47,14 @@ fn configs() -> impl Strategy<Value = EngineConfig> {
                 version,
                 method,
                 runner: runner.filter(|_| !v0),
-                // Asynchronous where that can be.
+                // Async scheduling, where the other settings allow it.
                 async_scheduling: (order != Order::Async).then_some(false),
                 draft_at: (order == Order::StepStart && !v0).then_some(DraftAt::StepStart),
                 scheduling_policy: if flag.1 { SchedulingPolicy::Priority } else { SchedulingPolicy::Fcfs },
                 max_num_seqs: size.0,
                 max_num_batched_tokens: if whole { size.1.max(size.4) } else { size.1 },
                 block_size: size.2,
-                // A wild tree and its lookahead slots fit.
+                // Large enough for a wild tree and its lookahead slots.
                 num_gpu_blocks: if size.2 == 4 { size.3 + 30 } else { size.3 },
                 max_model_len: size.4,
                 chunked_prefill: Some(!whole),
@@ -73,7 +73,7 @@ fn configs() -> impl Strategy<Value = EngineConfig> {
     )
 }
 
-/// The settings, with drafts at the start of a step.
+/// The settings with drafts at the start of a step.
 fn drafting_first(config: EngineConfig) -> EngineConfig {
     EngineConfig { draft_at: Some(DraftAt::StepStart), async_scheduling: None, ..config }
 }
@@ -82,10 +82,10 @@ fn arrivals() -> impl Strategy<Value = Arrivals> {
     prop_oneof![Just(Arrivals::Open), (1u32..5).prop_map(|clients| Arrivals::Closed { clients })]
 }
 
-/// `lookahead`: most draft tokens a request. `order`: in which the run went.
+/// Checks the invariants of a run. `lookahead`: most draft tokens of a request. `order`: the order of the run's steps.
 fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), TestCaseError> {
     let r = &run.records;
-    // 1: everything that arrived has ended (the loop itself proves 2: no livelock), and how is on record.
+    // 1: every arrived request has ended with a recorded outcome. (The end of the loop proves 2: no livelock.)
     prop_assert!(r.outcome.iter().all(|&o| o != Outcome::InFlight));
     // 2: the clock never goes back.
     for pair in run.steps.windows(2) {
@@ -95,7 +95,7 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
     for i in 0..r.len() {
         emitted += u64::from(r.emitted[i]);
         if r.finished(i) {
-            // 4: exactly the output, up to the model's length.
+            // 4: the whole output is emitted and no more, up to the model's length.
             let (prompt, output) = (f.workload.prompt_len[i], f.workload.output_len[i]);
             let longest = f.config.max_model_len + u32::from(f.config.version == Version::V0);
             prop_assert_eq!(r.emitted[i], output.min(longest - prompt));
@@ -117,26 +117,27 @@ fn check(f: &Fixture, run: &Run, lookahead: u32, order: Order) -> Result<(), Tes
         held_blocks(f, run, s, lookahead, order == Order::Async)?;
     }
     if order == Order::Async {
-        // Requests come and go between the call of the scheduler and the step's place in time.
+        // With async scheduling requests come and go between the scheduler call and the time of the step.
         return Ok(());
     }
     run.steps.windows(2).try_for_each(|pair| no_admission_beside_a_preemption(f, run, &pair[0], &pair[1]))
 }
 
-/// 3: the blocks in use are those of the requests in flight: no fewer than what the step runs over needs, and no more than
-/// their whole texts with `lookahead` draft tokens and as many slots behind them.
+/// 3: the blocks in use are those of the requests in flight. They hold at least the tokens of the step, and at most the
+/// requests' whole texts with `lookahead` draft tokens and `lookahead` slots behind them.
 fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bool) -> Result<(), TestCaseError> {
     let null = u32::from(f.config.version != Version::V0);
     prop_assert!(s.used_blocks + null <= f.config.num_gpu_blocks, "one is the null block, but for v0");
     let r = &run.records;
-    // Asynchronous, a request is there until the output of the step before is taken, and stands where all drafts hold.
+    // With async scheduling a request stays until the output of the step before is taken, and counts as if all drafts
+    // hold.
     let there = |i: usize| r.finish[i] > s.start || (ahead && r.finish[i] == s.start);
     let in_flight = (0..r.len()).filter(|&i| r.first_scheduled[i] <= s.start && there(i));
     let beyond = 2 * lookahead + if ahead { 1 + lookahead } else { 0 };
     let most = in_flight.map(|i| (f.workload.prompt_len[i] + r.emitted[i] + beyond).div_ceil(f.config.block_size));
     let most = most.sum::<u32>();
     prop_assert!(s.used_blocks <= most, "{} blocks where {} hold all requests in flight", s.used_blocks, most);
-    // Requests that share a prefix share its blocks.
+    // Requests with a common prefix share its blocks.
     if !f.config.prefix_caching || f.workload.prefix_ids.is_empty() {
         let least = s.context + u64::from(s.batch_size) + u64::from(s.verified) + s.chunk_tokens;
         let held = u64::from(s.used_blocks) * u64::from(f.config.block_size);
@@ -145,11 +146,11 @@ fn held_blocks(f: &Fixture, run: &Run, s: &StepRecord, lookahead: u32, ahead: bo
     Ok(())
 }
 
-/// Steps that preempted, and that the rule below was held against.
+/// Number of preempting steps that the rule below was checked on.
 static PREEMPTING: AtomicU64 = AtomicU64::new(0);
 
-/// V1 admits nobody in a step that preempted: what runs after its scheduling is what ran before it, without what ended and
-/// what was preempted.
+/// V1 admits no request in a step that preempted: the requests that run after scheduling are those that ran before,
+/// without the ended and the preempted ones.
 fn no_admission_beside_a_preemption(
     f: &Fixture,
     run: &Run,
@@ -158,7 +159,7 @@ fn no_admission_beside_a_preemption(
 ) -> Result<(), TestCaseError> {
     let r = &run.records;
     let up_to = |times: &[Time], at: Time| times.iter().filter(|&&t| t <= at).count() as u32;
-    // A client whose request is rejected while scheduling sends the next one into the middle of the step.
+    // A client whose request is rejected during scheduling sends its next request in the middle of the step.
     let rejects = (0..r.len()).any(|i| r.outcome[i] == Outcome::Rejected && r.finish[i] == s.start);
     if s.preempted == 0 || f.config.version == Version::V0 || rejects {
         return Ok(());
@@ -171,10 +172,10 @@ fn no_admission_beside_a_preemption(
     Ok(())
 }
 
-/// What a policy's drafts told of the truth: was the draft token at this place of a request's output right?
+/// The truth that a policy's drafts revealed: by (request, output position), whether the draft token was right.
 type Revealed = BTreeMap<(RequestId, u32), bool>;
 
-/// Writes down what the chains of the policy within reveal.
+/// Records the truth that the chains of the wrapped policy reveal.
 struct Reveals {
     policy: Erratic,
     emitted: Vec<u32>,
@@ -198,7 +199,7 @@ impl Around for Reveals {
     fn around_observe(&mut self, o: &StepOutcome) {
         let mut revealed = self.revealed.lock().unwrap();
         for i in (0..o.ids.len()).filter(|_| !o.drafts.in_trees()) {
-            // All that were accepted, and the one that was not.
+            // All accepted drafts, and the rejected one behind them.
             for depth in 0..o.verified[i].min(o.accepted[i] + 1) {
                 let (place, right) = ((o.ids[i], self.emitted[i] + depth), depth < o.accepted[i]);
                 assert_eq!(*revealed.entry(place).or_insert(right), right, "{place:?} was drafted for again");
@@ -249,7 +250,7 @@ fn invariants_1_to_5() {
     assert!(preempting > 100, "only {preempting} steps preempted");
 }
 
-/// The luck does not depend on the policy: what two of them both drafted was right for both or for neither.
+/// The truth does not depend on the policy: a draft that two policies both made was right for both or wrong for both.
 #[test]
 fn the_luck_is_one() {
     let shared = Cell::new(0);
@@ -297,7 +298,7 @@ proptest! {
         prop_assert_eq!(format!("{:?}", skipped.totals), format!("{:?}", stepped.totals));
     }
 
-    /// Blocks that are only counted are as many as blocks that have names.
+    /// Counted blocks give the same run as blocks with ids.
     #[test]
     fn counting_blocks_changes_nothing(w in workloads(), config in configs(), limit in 0u32..6) {
         let mut f = Fixture::new(w);
@@ -307,7 +308,8 @@ proptest! {
         prop_assert_eq!(counted.steps, named.steps);
     }
 
-    /// 7: a drafter that may never draft leaves the plain engine's bytes, given the whole pool and no prefill.
+    /// 7: a drafter that may never draft gives the same bytes as the plain engine, if it has the whole pool and no
+    /// prefill.
     #[test]
     fn invariant_7(w in workloads(), config in configs()) {
         let mut f = Fixture::new(w);
@@ -324,7 +326,7 @@ proptest! {
     fn invariant_9(w in workloads(), config in configs(), limit in 0u32..6, shift in 1u32..4) {
         let by = 1u64 << shift;
         let mut f = Fixture::new(w);
-        // vLLM's loop sleeps a time of its own.
+        // Step start, because the sleep of vLLM's loop does not scale.
         f.config = drafting_first(config);
         let mut g = Fixture::new(f.workload.clone());
         g.config = f.config.clone();

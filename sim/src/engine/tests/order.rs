@@ -1,4 +1,5 @@
-//! The orders of a step, worked out by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts that always hold.
+//! The orders of a step, computed by hand to the picosecond. One request: 10 tokens in, 8 out, 3 drafts that always
+//! hold.
 
 use super::world::{Fixture, Steady, YARDSTICK};
 use crate::*;
@@ -18,19 +19,20 @@ fn target(context: u64, batched: u64) -> Time {
     Linear::new(YARDSTICK).pass(PassShape { context, batched, pairs: 0 })
 }
 
-/// Draft passes: the first over `batched` tokens of `context`, the others over one token each, from `from` tokens on.
+/// Time of three draft passes: the first over `batched` tokens at `context`, the others over one token each, from
+/// `from` tokens on.
 fn drafts(f: &Fixture, context: u64, batched: u64, from: u64) -> Time {
     let draft = Linear::new(f.draft);
     let pass = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
     pass(context, batched) + pass(from + 1, 1) + pass(from + 2, 1)
 }
 
-/// Runner V2: the first token leaves when it is sampled, and the next pass waits for the drafts behind it.
+/// Runner V2: the first token leaves when it is sampled, and the next target pass waits for the drafts.
 #[test]
 fn drafts_delay_the_next_step_and_not_the_token() {
     let f = alone((None, Some(false), None));
     let run = fixed(&f);
-    // Over the prompt and a slot of the draft model; then over 4 scheduled tokens and a slot.
+    // The first pass runs over the prompt and a slot of the draft model; later over 4 scheduled tokens and a slot.
     let (first, second) = (drafts(&f, 0, 11, 10), drafts(&f, 10, 5, 14));
     let sampled = target(0, 10);
     let verified = sampled + first + target(10, 4);
@@ -42,7 +44,7 @@ fn drafts_delay_the_next_step_and_not_the_token() {
     assert_eq!((run.steps[0].draft_time, run.steps[1].draft_time), (first, second));
 }
 
-/// Runner V1: tokens leave when the drafts behind them are made.
+/// Runner V1: tokens leave when the next drafts are made.
 #[test]
 fn runner_v1_delivers_after_drafting() {
     let f = alone((None, Some(false), Some(Runner::V1)));
@@ -53,7 +55,8 @@ fn runner_v1_delivers_after_drafting() {
     assert_eq!(run.records.finish[0], end);
 }
 
-/// Asynchronous: the device goes on at once, the host's time is hidden, and a step is run that nobody needs, since nobody knew.
+/// Async scheduling: the device continues at once and the host's time is hidden. One needless step is run, because the
+/// host does not know the output when it schedules.
 #[test]
 fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     let mut f = alone((None, None, None));
@@ -62,21 +65,21 @@ fn a_step_in_flight_hides_the_host_and_is_one_too_many() {
     assert_eq!(run.records.finish, sync.records.finish);
     let emitted: Vec<_> = run.steps.iter().map(|s| s.emitted).collect();
     assert_eq!(emitted, [1, 4, 3, 0]);
-    // Counted as drafted and verified is what a request got out of it.
+    // Only drafts that the request used count as drafted and verified.
     assert_eq!((run.records.drafted[0], run.records.accepted[0]), (6, 6));
 
     f.config.step_overhead_s = 1e-3;
     let host = Time::from_s(1e-3);
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.async_scheduling = Some(false);
-    // Of three steps two wait for the host, but for the time in which the device drafted.
+    // Of three steps two wait for the host, except while the device drafts.
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + host);
     f.config.step_overhead_s = 10e-3;
     let drafting = sync.steps[0].draft_time + sync.steps[1].draft_time;
     assert_eq!(fixed(&f).records.finish[0], sync.records.finish[0] + Time::from_s(30e-3) - drafting);
 }
 
-/// Without a drafter the order of drafting is none, and the host's time is what differs.
+/// Without a drafter there is no order of drafting; only the host's time differs.
 #[test]
 fn plain_decoding_has_two_orders() {
     let mut f = alone((None, None, None));
@@ -90,8 +93,8 @@ fn plain_decoding_has_two_orders() {
     assert_eq!(f.plain().steps, sync.steps);
 }
 
-/// What vLLM sleeps when it ran nothing: behind the step in flight that surely ends the only request nothing can be scheduled, and the
-/// one that waits for its place starts a millisecond late.
+/// vLLM's loop sleeps if it ran nothing. Behind a step in flight that certainly ends the only request nothing can be
+/// scheduled, so the waiting request starts a millisecond late.
 #[test]
 fn an_empty_step_costs_a_millisecond() {
     let requests = [Request::new(Time::ZERO, 10, 2), Request::new(Time::ZERO, 10, 2)];

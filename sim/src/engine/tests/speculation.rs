@@ -1,4 +1,4 @@
-//! What drafts cost and leave behind, worked out by hand: budgets, parallel drafting, trees, and decisions.
+//! The costs and effects of drafts, computed by hand: token budgets, parallel drafting, trees, and decisions.
 
 use super::world::{Fixture, lookups};
 use crate::config::DecisionSeconds;
@@ -9,7 +9,7 @@ fn requests(list: &[(f64, u32, u32)]) -> Workload {
     list.iter().map(|&(at, p, o)| Request::new(Time::from_s(at), p, o)).collect()
 }
 
-/// One length, or one tree of which everything is kept, in every step; the first `first` requests take part.
+/// Drafts the same length, or the same tree without selection, in every step; the first `first` requests take part.
 #[derive(Clone)]
 struct Same {
     depth: u32,
@@ -45,7 +45,7 @@ fn run(f: &Fixture, policy: impl SpecPolicy + 'static) -> Run {
     f.with(|s| s.run(Speculation::Policy(Box::new(policy))))
 }
 
-/// Charged is what is verified, so that what was reserved for drafts nobody proposed goes to prompts.
+/// Only verified tokens are charged, so that budget reserved for drafts that were not proposed goes to prompts.
 #[test]
 fn trimming_frees_what_was_reserved_for_a_lookup_without_a_match() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9), (0.001, 100, 1)]));
@@ -69,11 +69,11 @@ fn trimming_frees_what_was_reserved_for_requests_left_out() {
     f.config.max_num_new_slots_for_drafting = Some(0);
     f.config.budget_charge = BudgetCharge::Trimmed;
     let steps = run(&f, Same { first: Some(1), ..Same::chain(3) }).steps;
-    // Two decodes reserve 4 tokens each; one of them runs and verifies 3 drafts: 16 are left for the prompt.
+    // Two decodes reserve 4 tokens each; one of them runs and verifies 3 drafts: 16 tokens are left for the prompt.
     assert_eq!((steps[1].batch_size, steps[1].verified, steps[1].chunk_tokens), (1, 3, 16));
 }
 
-/// The draft never ran over the tokens that came out of one pass: what of them was accepted it has to catch up on.
+/// The draft has not run over the tokens that came out of one pass, so it must catch up on the accepted ones.
 #[test]
 fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -85,7 +85,7 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     let steps = run(&f, Same::chain(3)).steps;
     assert_eq!(steps.iter().map(|s| s.draft_passes).collect::<Vec<_>>(), [1, 1, 1]);
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 3), shape(14, 3 + 3)]);
-    // Heads give a tree in one pass, a token a depth; the same catch-up.
+    // Heads give a tree in one pass, a token a depth; the catch-up is the same.
     let steps = run(&f, two.clone()).steps;
     assert_eq!([steps[1].draft_time, steps[2].draft_time], [shape(10, 2), shape(13, 2 + 2)]);
     f.rate = 0.0;
@@ -97,13 +97,14 @@ fn parallel_drafting_is_one_pass_and_leaves_the_accepted_tokens_to_catch_up() {
     assert_eq!(run(&f, two).steps[2].draft_time, shape(13, 2));
 }
 
-/// A beam of two that never expands the second guess of a second guess: where the target goes there, the draft has not run
+/// A beam of two never expands the second guess below a second guess. If the target goes there, the draft has not run
 /// over the last accepted token.
 #[test]
 fn an_accepted_node_that_was_not_expanded_is_caught_up() {
     let mut tree = DraftTree::default();
     let growth = Growth::Beam { topk: 2 };
-    // Confidences .9 and .1: the frontier of level 2 is 1-1 (.81), then 1-2 or 2-1 (.09): the earlier.
+    // Confidences .9 and .1: the frontier of level 2 is 1-1 (.81), then 1-2 or 2-1 (.09 both), of which the earlier is
+    // taken.
     let guess = |_: Option<&Node>, rank: u32| (if rank == 1 { 0.9 } else { 0.1 }, 0);
     (0..3).for_each(|_| tree.grow(&growth, guess));
     let mut fed = |ranks: [u32; 3]| (tree.accepted(|d| ranks[d as usize - 1]), tree.fed());
@@ -117,7 +118,7 @@ fn an_accepted_node_that_was_not_expanded_is_caught_up() {
 
 #[test]
 fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
-    /// Keeps the confidences that the beam sees.
+    /// Checks that the draft gap is at most one token.
     struct Beam;
     impl SpecPolicy for Beam {
         fn limits(&self) -> DraftLimits<'_> {
@@ -137,8 +138,7 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     f.rate = 0.4;
     let steps = run(&f, Beam).steps;
     let draft = Linear::new(f.draft);
-    // Three passes of 1, 2 and 2 tokens; the catch-up of one token comes on top now and then, also after less than
-    // everything was accepted.
+    // Three passes of 1, 2 and 2 tokens. Sometimes a catch-up of one token is added, also after a partial acceptance.
     let passes = |c: u64, gap: u64| {
         let pass = |context, batched| draft.pass(PassShape { context, batched, pairs: 0 });
         pass(c, 1 + gap) + pass(c + 1, 2) + pass(c + 3, 2)
@@ -152,10 +152,10 @@ fn a_gap_left_by_a_tree_is_charged_in_the_next_first_pass() {
     assert!(gaps(2) > 0 && gaps(3) > 0);
 }
 
-/// A length that is fixed beforehand is one decision a step: nobody waits for the device between passes.
+/// A length that is fixed beforehand is one decision a step: the host does not wait for the device between passes.
 #[test]
 fn only_decisions_that_are_made_cost_time() {
-    /// Looks at every pass and selects.
+    /// Decides after every pass, and selects.
     struct Looks;
     impl SpecPolicy for Looks {
         fn limits(&self) -> DraftLimits<'_> {
@@ -176,14 +176,14 @@ fn only_decisions_that_are_made_cost_time() {
     let (prompt, us) = (run(&f, Looks).steps[0].draft_time, |us: u64| Time(us * 1_000_000));
     assert_eq!(cost(run(&f, Looks)), (us(1 + 30 + 100), prompt));
     assert_eq!(cost(run(&f, Same::chain(3))), (us(1), prompt));
-    // A block comes whole, and the host waits for it once.
+    // A block comes as a whole, and the host waits for it once.
     f.drafting = Drafting::Parallel;
     let looks = run(&f, Looks).steps[1].draft_time;
     f.config.decision_s = DecisionSeconds::default();
     assert_eq!(looks - run(&f, Looks).steps[1].draft_time, us(1 + 10 + 100));
 }
 
-/// Lookups keep no KV: an engine that prefills a draft for them charges what is not there, and says so.
+/// Lookups have no KV. An engine that prefills a draft for them charges costs that do not exist, and must warn.
 #[test]
 fn a_lookup_with_a_draft_prefill_is_told() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 9)]));
@@ -195,7 +195,8 @@ fn a_lookup_with_a_draft_prefill_is_told() {
     assert!(!told(&f));
 }
 
-/// A draft that runs over no prompt has no prefill to skip: nobody is asked, and nobody loses speculation.
+/// A draft that runs over no prompts has no prefill to skip: `drafts_for_next` is not called, and every request may
+/// draft.
 #[test]
 fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     struct Never;
@@ -216,8 +217,8 @@ fn draft_prefill_can_only_be_skipped_where_there_is_some() {
     assert!(run(&f, Never).totals.drafted > 0);
 }
 
-/// The truth reaches `max_draft_len` beyond an output's end, and no deeper: a tree's limit is in tokens, and its depth is
-/// the engine's to cut.
+/// The truth reaches `max_draft_len` beyond an output's end and no further. A tree's limit is in tokens, so the engine
+/// must cut its depth.
 #[test]
 fn no_tree_is_deeper_than_the_longest_draft() {
     let mut f = Fixture::new(requests(&[(0.0, 10, 100)]));

@@ -9,7 +9,7 @@ use crate::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// An executor that the engine cannot skip on.
+/// An executor on which the engine cannot skip stretches.
 struct Addressed<'a>(EventClock<'a>);
 
 impl<'a> AroundExecutor for Addressed<'a> {
@@ -38,7 +38,7 @@ impl SpecPolicy for Steady {
     }
 }
 
-/// Truth that is right with probability `rate` at each position.
+/// A source whose drafts are right with probability `rate` at each position.
 pub struct Coin {
     pub rate: f64,
     pub seed: u64,
@@ -73,14 +73,14 @@ impl AcceptanceSource for Coin {
 /// Most tokens of a wild tree.
 pub const WILD_TREE: u32 = 30;
 
-/// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests out,
-/// proposes more than it may and refuses to draft for some.
+/// Drafts, stops and trims at random (keyed by step), within its limit. A wild one also drafts trees, leaves requests
+/// out, proposes more than allowed, and does not draft for some requests.
 pub struct Erratic {
     pub limit: u32,
     pub seed: u64,
     pub step: u64,
     pub wild: bool,
-    /// Scratch.
+    /// Buffer for selection.
     pub order: Vec<u32>,
 }
 
@@ -89,7 +89,7 @@ impl Erratic {
         Erratic { limit, seed: 9, step: 0, wild, order: Vec::new() }
     }
 
-    /// Are trees drafted in this step, and how?
+    /// How trees grow in this step; `None` for chains.
     fn growth(&self) -> Option<Growth> {
         let width = |what: u64| 1 + self.draw(what, 3);
         match self.draw(200, 3) {
@@ -159,7 +159,7 @@ impl SpecPolicy for Erratic {
 
     fn observe(&mut self, o: &StepOutcome) {
         for i in 0..o.ids.len() {
-            // A tree's limit is its tokens; its depth has the engine's.
+            // A tree's limit is in tokens; its depth is limited by the engine's `max_draft_len`.
             let longest = if o.drafts.in_trees() { 8 } else { self.limit };
             assert!(o.accepted[i] <= o.verified[i] && o.verified[i] <= o.drafted[i] && o.drafted[i] <= longest);
         }
@@ -167,14 +167,14 @@ impl SpecPolicy for Erratic {
     }
 }
 
-/// Prompt lookups with this share of matches. Tabulating their confidences takes a while: build them once.
+/// Prompt lookups with this share of matches. Tabulating their confidences takes a while, so build them once.
 pub fn lookups(match_rate: f64) -> Arc<dyn AcceptanceSource> {
     let source = Rates::PromptLookup(PromptLookup { match_rate, ..PromptLookup::default() });
     let spec = AcceptanceSpec { source, ..AcceptanceSpec::default() };
     spec.build(3, &Workload::default()).expect("good settings").into()
 }
 
-/// A world with the yardstick's latency.
+/// A simulated world with the yardstick's latency.
 pub struct Fixture {
     pub workload: Workload,
     pub config: EngineConfig,
@@ -183,7 +183,7 @@ pub struct Fixture {
     pub draft: Coefficients,
     pub rate: f64,
     pub drafting: Drafting,
-    /// Drafts are looked up in the text so far, where they are; `rate` means nothing then.
+    /// If set, drafts are looked up in the text so far, and `rate` is not used.
     pub lookup: Option<Arc<dyn AcceptanceSource>>,
     pub keep_steps: bool,
 }
@@ -236,12 +236,12 @@ impl Fixture {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, false)))))
     }
 
-    /// Trees, lookups where there are any, and requests left out.
+    /// Runs with trees, lookups where there are any, and requests left out.
     pub fn wild(&self, limit: u32) -> Run {
         self.with(|s| s.run(Speculation::Policy(Box::new(Erratic::new(limit, true)))))
     }
 
-    /// In which order the engine goes, with an erratic policy of this limit or none.
+    /// The order of steps with an erratic policy with this limit, or without one.
     pub fn order(&self, limit: Option<u32>, wild: bool) -> Order {
         let (parallel, most) = (self.drafting == Drafting::Parallel, self.config.max_draft_len);
         let speculation = limit.map_or_else(SpeculativeConfig::default, |limit| {
@@ -270,7 +270,7 @@ impl Fixture {
         }
     }
 
-    /// The erratic run on an executor that might have memory behind it: which block is whose matters there.
+    /// The erratic run on an executor that needs the ids of blocks, as one with real memory does.
     pub fn erratic_addressed(&self, limit: u32) -> Run {
         let (draft, target, acceptance) = (Linear::new(self.draft), Linear::new(self.target), self.acceptance());
         let world = self.world((&draft, &target, &*acceptance), self.order(Some(limit), false));
@@ -286,7 +286,7 @@ impl Fixture {
         serving.run(clock, Some(Box::new(Erratic::new(limit, false)))).run
     }
 
-    /// Blocks still held in both pools after a whole run.
+    /// Number of blocks still held in each pool after a whole run.
     pub fn memory_after(&self, speculate: bool) -> (u32, u32) {
         let (draft, target) = (Linear::new(self.draft), Linear::new(self.target));
         let acceptance = self.acceptance();
