@@ -111,6 +111,9 @@ pub enum Command {
     Settings {
         /// The settings at and below this key [default: all]
         key: Option<String>,
+        /// Print the page of the documentation: all settings, GPUs and models as Markdown
+        #[arg(long, conflicts_with = "key")]
+        markdown: bool,
     },
     /// Print the JSON schema of experiments, for editors
     #[command(after_help = tools::SCHEMA_EXAMPLES)]

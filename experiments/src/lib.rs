@@ -94,7 +94,8 @@ fn run(command: cli::Command) -> problem::Result<()> {
         cli::Command::Doctor(args) => commands::doctor::run(&args),
         #[cfg(feature = "live")]
         cli::Command::ProfileAcceptance(args) => commands::profile_acceptance::run(&args),
-        cli::Command::Settings { key } => commands::settings::run(key.as_deref()),
+        cli::Command::Settings { markdown: true, .. } => commands::settings::page(),
+        cli::Command::Settings { key, .. } => commands::settings::run(key.as_deref()),
         cli::Command::Schema => commands::schema::run(),
         cli::Command::Completions(args) => commands::complete::run(&args),
         cli::Command::Man(args) => commands::man::run(&args),

@@ -1,9 +1,12 @@
 //! `foretoken settings`: the keys of an experiment for people, from the schema that editors check files with.
 
 use super::print;
+use foretoken_sim::latency::hardware::GPUS;
+use foretoken_sim::latency::models::MODELS;
 use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result, nearest};
 use serde_json::Value;
+use std::fmt::Write;
 
 /// One key.
 struct Setting {
@@ -37,6 +40,44 @@ pub fn run(key: Option<&str>) -> Result<()> {
         }
         _ => print(&shown.iter().map(|s| format!("{} ({})\n    {}\n", s.path, s.kind, s.says)).collect::<String>()),
     }
+}
+
+/// Prints `docs/settings.md`: a table for each part of an experiment, and the numbers of the GPUs and models.
+pub fn page() -> Result<()> {
+    let cell = |text: &str| text.replace('|', "\\|");
+    let mut text =
+        "# Settings\n\nEvery key of an experiment, generated from its schema by `foretoken settings --markdown`. \
+                    `foretoken policies show NAME`\nprints a policy's settings.\n"
+            .to_owned();
+    let mut part = String::new();
+    for s in all() {
+        let own = s.path.split(['.', '[']).next().unwrap_or_default().to_owned();
+        if own != part {
+            write!(text, "\n## {own}\n\n| key | value | meaning |\n|---|---|---|\n").expect("a string grows");
+            part = own;
+        }
+        writeln!(text, "| `{}` | {} | {} |", s.path, cell(&s.kind), cell(&s.says)).expect("a string grows");
+    }
+    text += "\n## GPUs\n\n| preset | bf16, TFLOP/s | memory, GB/s | memory, GiB | link, GB/s | source |\n|---|--:|--:|--:|--:|---|\n";
+    for g in GPUS {
+        let (peak, bandwidth) = (g.peak_flops * 1e-12, g.bandwidth * 1e-9);
+        let (memory, link) = (g.memory / (1u64 << 30) as f64, g.link * 1e-9);
+        writeln!(text, "| `{}` | {peak:.0} | {bandwidth:.0} | {memory:.0} | {link:.0} | {} |", g.name, cell(g.source))
+            .expect("a string grows");
+    }
+    text += "\n## Models\n\n| preset | parameters, 10⁹ | layers | width | heads | key-value heads | vocabulary | experts |\n\
+             |---|--:|--:|--:|--:|--:|--:|---|\n";
+    for m in MODELS {
+        let experts = m.experts.map_or("-".to_owned(), |e| format!("{} of {}", e.active, e.total));
+        let billions = m.published_parameters * 1e-9;
+        writeln!(
+            text,
+            "| `{}` | {billions:.3} | {} | {} | {} | {} | {} | {experts} |",
+            m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.vocab
+        )
+        .expect("a string grows");
+    }
+    print(&text)
 }
 
 /// All keys, except those below `policies`, which `foretoken policies show` prints.

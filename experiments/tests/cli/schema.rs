@@ -56,6 +56,14 @@ fn the_committed_schema_is_this_versions() {
 }
 
 #[test]
+fn the_page_of_settings_is_this_versions() {
+    let output = Place::new().foretoken().args(["settings", "--markdown"]).output().unwrap();
+    let made = String::from_utf8(output.stdout).unwrap();
+    let committed = std::fs::read_to_string(shipped("../docs/settings.md")).unwrap();
+    assert!(committed == made, "docs/settings.md is old: foretoken settings --markdown > docs/settings.md");
+}
+
+#[test]
 fn every_shipped_experiment_satisfies_it_and_names_it() {
     let schema = schema();
     let mut checked = 0;
