@@ -104,10 +104,10 @@ fn a_draft_without_a_name_is_said() {
     assert!(!said.contains("names no"), "{said}");
 }
 
-/// The README's own experiment and line, on a trace of one's own.
+/// The experiment and the command of `docs/experiments.md`, on a small trace.
 #[test]
-fn the_readmes_line_works_as_printed() {
-    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+fn the_documents_line_works_as_printed() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/experiments.md");
     let readme = std::fs::read_to_string(readme).unwrap();
     let mine = readme.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     assert!(mine.starts_with("name = \"mine\"") && readme.contains("foretoken export vllm mine.toml"), "{mine}");
