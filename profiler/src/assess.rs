@@ -102,9 +102,9 @@ pub fn folds(shapes: &[Shape], seed: u64, role: Role) -> Vec<u8> {
     folds
 }
 
-/// Fits the costs of one model's passes, and measures their errors. The returned fits use all shapes; the errors are
-/// those of fits that had not seen the shape. `reads` says how α counts context; the table counts context once and has
-/// the pairs as another input. `borders`: see [`fit_table`].
+/// Fits the costs of one model's passes, and measures their errors. The returned fits use all shapes; each error comes
+/// from a fit that had not seen the shape. `reads` says how α counts context; the table counts context once and has the
+/// pairs as another input. `borders`: see [`fit_table`].
 ///
 /// # Errors
 /// There are too few shapes, or the shapes do not tell the terms apart.

@@ -6,8 +6,8 @@ use crate::profile::{LinearFit, OlsFit};
 use linregress::fit_low_level_regression_model;
 use nalgebra::{DMatrix, DVector};
 
-/// Fits α, γ, δ ≥ 0 to relative errors: every equation is divided by its measured time (see [`crate::fit`]). The
-/// standard errors are those of least squares over the coefficients above 0.
+/// Fits α, γ, δ ≥ 0 to relative errors: every equation is divided by its measured time (see [`crate::fit`]). Standard
+/// errors are computed by least squares over the coefficients above 0; the others have 0.
 ///
 /// # Errors
 /// There are too few samples, or the shapes do not tell the terms apart.

@@ -207,7 +207,7 @@ pub fn collect(visits: &[Visit], role: Role) -> Vec<Timed> {
     all
 }
 
-/// Relative change of a model's anchor between the first and the last third of its visits; `None` with fewer than three.
+/// Relative change of a model's anchor from the first to the last third of its visits; `None` with fewer than three.
 pub fn drift(visits: &[Visit], role: Role) -> Option<f64> {
     let of = |v: &Visit| crate::assess::median(v.seconds.clone());
     let times: Vec<f64> = visits.iter().filter(|v| v.stop.role == role && v.stop.anchor).map(of).collect();

@@ -42,16 +42,14 @@ pub trait AroundExecutor {
 
     /// Called for [`Executor::draft`].
     ///
-    /// # Errors
-    /// Those of [`Executor::draft`].
+    /// The errors of [`Executor::draft`].
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error> {
         Ok(self.inner_mut().draft(step, pass, out)?)
     }
 
     /// Called for [`Executor::verify`].
     ///
-    /// # Errors
-    /// Those of [`Executor::verify`].
+    /// The errors of [`Executor::verify`].
     fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
         Ok(self.inner_mut().verify(step, drafts, accepted)?)
     }

@@ -436,7 +436,7 @@ impl EngineConfig {
     }
 }
 
-/// Most draft tokens of a request in a step, whatever is configured (vLLM `MAX_SPEC_LEN`).
+/// Most draft tokens of a request in a step, for any configuration (vLLM `MAX_SPEC_LEN`).
 pub const MAX_SPEC_LEN: u32 = 32;
 
 /// Most tokens in a KV block and in a request: the engine counts the tokens of a request's blocks in 32 bits.

@@ -41,7 +41,7 @@ pub struct Run {
     pub rejected: Vec<(RequestId, RejectReason)>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// How the run ended. Unless it is [`Ending::Done`], the numbers are those of a part of the run.
+    /// How the run ended. Unless it is [`Ending::Done`], the numbers cover only a part of the run.
     pub ending: Ending,
     /// Blocks of the target's pool that requests can use.
     pub usable_blocks: u32,

@@ -1,4 +1,5 @@
-//! How fast a BurstGPT-sized trace is generated, written and read back: `cargo run --release --example load_speed`.
+//! Measures how fast a trace of BurstGPT's size is generated, written and read back: `cargo run --release --example
+//! load_speed`.
 //!
 //! Prints seconds, rows a second and the peak memory of the process. Generates its own data.
 
@@ -12,7 +13,7 @@ use std::time::Instant;
 const ROWS: u32 = 1_429_737;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `load_speed FILE` only reads, so that the peak is that of reading alone.
+    // `load_speed FILE` only reads, so the peak memory is caused by reading.
     if let Some(path) = std::env::args().nth(1) {
         return Ok(time_read(Path::new(&path))?);
     }

@@ -1,4 +1,4 @@
-//! From a description and a seed to a workload: arrivals, then transformations in order, then lengths.
+//! Builds a workload from a description and a seed: arrivals, then transformations in order, then lengths.
 
 use crate::error::TraceError;
 use crate::generate::{
@@ -15,29 +15,29 @@ use foretoken_sim::{Arrivals, Luck, Request, Stream, Time, Workload};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How long T1, T2 and T3 are when neither `duration_s` nor `requests` says so (the AdaSpec traces' 600 s).
+/// Length of T1, T2 and T3 in seconds if neither `duration_s` nor `requests` is set (600 s, as the AdaSpec traces).
 const SHAPE_S: f64 = 600.0;
 
 /// A workload that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Built {
-    /// What arrives.
+    /// The requests.
     pub workload: Workload,
-    /// How it arrives.
+    /// How requests arrive.
     pub arrivals: Arrivals,
     /// Every file that was read, for digests.
     pub files: Vec<PathBuf>,
-    /// What was left out or changed in those files, in words.
+    /// Messages about what was left out or changed in these files.
     pub notes: Vec<String>,
 }
 
-/// Builds a workload. The same description, files and seed give the same workload on every machine of one
-/// architecture; `spec.seed` comes before `seed`.
+/// Builds a workload. The same description, files and seed give the same workload on every machine of one architecture.
+/// `spec.seed` takes precedence over `seed`.
 ///
 /// `baseline_tpot_s`: see [`read`].
 ///
 /// # Errors
-/// A setting out of range, a file that cannot be used, or a workload without a request.
+/// A setting is out of range, a file cannot be used, or no request is left.
 pub fn build(spec: &WorkloadSpec, seed: u64, baseline_tpot_s: Option<f64>) -> Result<Built, TraceError> {
     spec.check()?;
     if let Some(asked) = spec.requests {
@@ -111,7 +111,7 @@ fn set_priorities(workload: &mut Workload, priorities: &BTreeMap<String, i32>) -
     Ok(())
 }
 
-/// Refuses more requests than memory holds.
+/// Refuses more requests than fit into memory.
 fn fits(requests: u64) -> Result<(), TraceError> {
     if requests <= limits::requests() {
         return Ok(());
@@ -124,7 +124,7 @@ fn fits(requests: u64) -> Result<(), TraceError> {
     Err(TraceError::spec("requests", what, format!("ask for fewer, or for less time; {}", limits::raise())))
 }
 
-/// The error of a process that gave `found` requests and then none.
+/// The error for a process that gave `found` requests and then none.
 fn stalled(found: usize) -> TraceError {
     let million = Effort::FIRST / 1_000_000;
     let what =
@@ -134,7 +134,7 @@ fn stalled(found: usize) -> TraceError {
 }
 
 impl Built {
-    /// Reads the arrival trace; true when it has lengths of its own.
+    /// Reads the arrival trace. Returns whether it has lengths of its own.
     fn take_arrivals(&mut self, spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<bool, TraceError> {
         let trace = self.note(spec, read(spec, baseline_tpot_s)?);
         self.workload = trace.workload;
@@ -162,16 +162,16 @@ impl Built {
     }
 }
 
-/// Arrivals one after another, until there is none for too long.
+/// Arrival times one after another. [`Stalled`] is the error if no arrival comes for too long.
 type Process = Box<dyn Iterator<Item = Result<Time, Stalled>>>;
 
-/// Arrivals of a generator, cut at `duration_s` and `requests`.
+/// The arrival times of a generator, cut at `duration_s` and `requests`.
 fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process {
     let draws = Draws::new(seed, Stream::Arrivals, 0);
     let is_shape = matches!(generator, ArrivalSpec::T1(_) | ArrivalSpec::T2(_) | ArrivalSpec::T3(_));
     let default_s = if is_shape && spec.requests.is_none() { SHAPE_S } else { f64::INFINITY };
     let end_s = spec.duration_s.unwrap_or(default_s);
-    // Generators whose gaps may be long search up to the end; without one, to the end of the clock.
+    // Generators with long gaps search up to the end; without an end, up to the end of the clock.
     let search_s = end_s.min(Time::MAX.as_s());
     let process: Process = match generator {
         ArrivalSpec::Poisson(p) => Box::new(PoissonGaps::new(p.rate, draws).map(Ok)),
@@ -186,7 +186,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
         ArrivalSpec::AdaspecMooncake(p) => Box::new(AdaSpecBinArrivals::new(p, draws, search_s)),
         ArrivalSpec::Trace(_) | ArrivalSpec::ClosedLoop(_) => Box::new(std::iter::empty()),
     };
-    // `Time::MAX` is where the clock saturates, so an arrival there is beyond it.
+    // The clock saturates at `Time::MAX`, so an arrival there lies beyond the clock.
     let end = if end_s.is_finite() { Time::from_s(end_s) } else { Time::MAX };
     Box::new(
         process
@@ -195,7 +195,7 @@ fn arrivals(generator: &ArrivalSpec, spec: &WorkloadSpec, seed: u64) -> Process 
     )
 }
 
-/// The same arrivals with everything else from the length source.
+/// Requests with these arrival times and everything else from the length source.
 fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Workload>, seed: u64) -> Workload {
     let each = |request: u64| Draws::new(seed, Stream::Lengths, request);
     let numbered = arrivals.iter().zip(0u64..);
@@ -226,7 +226,7 @@ fn replace_lengths(arrivals: &[Time], lengths: &LengthSpec, source: Option<&Work
     }
 }
 
-/// Which row of `rows` each of `requests` takes.
+/// For each of `requests` requests, the index of the source row that it takes, of `rows` rows.
 fn sample_order(rows: usize, requests: usize, sample: Sample, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..requests).map(|i| i % rows).collect();
     if sample == Sample::Shuffle {

@@ -1,29 +1,29 @@
-//! Checks of single settings: what is refused, and in which words.
+//! Checks of single settings, with their error messages.
 
 use crate::error::TraceError;
 
-/// Refuses anything but a finite number > 0.
+/// Refuses all but finite numbers > 0.
 pub(crate) fn positive(key: &str, value: f64) -> Result<(), TraceError> {
     let ok = value > 0.0 && value.is_finite();
     if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number above 0"), "")) }
 }
 
-/// Refuses a rate of events that is not above 0, or over one a picosecond, the clock's unit.
+/// Refuses a rate of events that is not above 0, or over one a picosecond (the clock's unit).
 pub(crate) fn rate(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, f64::MIN_POSITIVE, 1e12, "a rate above 0 and up to 1e12 a second")
 }
 
-/// Refuses a span that a process steps along when it is below a microsecond, or not finite.
+/// Refuses the step length of a process if it is below a microsecond or not finite.
 pub(crate) fn span(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 1e-6, f64::MAX, "a finite number of seconds, at least 1e-6")
 }
 
-/// Refuses a coefficient of variation beyond 1000: a log-normal then has nearly all of its draws at 0.
+/// Refuses a coefficient of variation beyond 1000: nearly all draws of such a log-normal are 0.
 pub(crate) fn variation(key: &str, value: f64) -> Result<(), TraceError> {
     within(key, value, 0.0, 1e3, "a coefficient of variation from 0 to 1000")
 }
 
-/// Refuses anything outside `least..=most`, saying what is `wanted`.
+/// Refuses values outside `least..=most`; the message says what is `wanted`.
 pub(crate) fn within(key: &str, value: f64, least: f64, most: f64, wanted: &str) -> Result<(), TraceError> {
     if (least..=most).contains(&value) {
         return Ok(());
@@ -34,7 +34,7 @@ pub(crate) fn within(key: &str, value: f64, least: f64, most: f64, wanted: &str)
     Err(TraceError::spec(key, what, format!("expected {wanted}")))
 }
 
-/// Refuses anything but a finite number ≥ 0.
+/// Refuses all but finite numbers ≥ 0.
 pub(crate) fn not_negative(key: &str, value: f64) -> Result<(), TraceError> {
     let ok = value >= 0.0 && value.is_finite();
     if ok { Ok(()) } else { Err(TraceError::spec(key, format!("{value:?} is not a number of at least 0"), "")) }

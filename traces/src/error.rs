@@ -1,4 +1,4 @@
-//! The one error of this crate: what is wrong, where, and what to do about it.
+//! The error type of this crate: what is wrong, where, and what to do about it.
 //!
 //! `Display` says what and where in one line; [`TraceError::hint`] says what to do. Callers print both.
 
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 /// A trace or a workload that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// A whole file is wrong: missing, unreadable, of another format, without a usable request.
+    /// A whole file is wrong: missing, unreadable, of another format, or without a usable request.
     #[error("{}: {what}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong.
         what: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
     /// One row of a file is wrong.
     #[error("{}:{line}: {}{what}", path.display(), column_prefix(column))]
     Row {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Line in the (decompressed) file, from 1.
         line: u64,
-        /// Column (CSV) or key (JSON), where one is to blame.
+        /// Column (CSV) or key (JSON) with the error, if one is known.
         column: Option<String>,
         /// What is wrong.
         what: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
     /// A setting of the workload is wrong.
@@ -38,13 +38,13 @@ pub enum TraceError {
         key: String,
         /// What is wrong.
         what: String,
-        /// What to do.
+        /// What the user can do.
         hint: String,
     },
 }
 
 impl TraceError {
-    /// What the user can do about it; empty when `Display` already says it.
+    /// What the user can do about the error; empty if `Display` already says it.
     pub fn hint(&self) -> &str {
         match self {
             TraceError::File { hint, .. } | TraceError::Row { hint, .. } | TraceError::Spec { hint, .. } => hint,
@@ -70,7 +70,7 @@ impl TraceError {
         TraceError::Spec { key: key.into(), what: what.into(), hint: hint.into() }
     }
 
-    /// An I/O error while opening or reading `path`; a damaged compressed file surfaces here too.
+    /// An I/O error while opening or reading `path`. Damaged compressed data is reported here too.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> TraceError {
         use std::io::ErrorKind::{
             InvalidData, InvalidInput, IsADirectory, NotFound, PermissionDenied, QuotaExceeded, UnexpectedEof,
@@ -99,7 +99,7 @@ fn column_prefix(column: &Option<String>) -> String {
     column.as_ref().map(|c| format!("column \"{c}\": ")).unwrap_or_default()
 }
 
-/// The names in `known` most like `name`, best first, for "did you mean".
+/// The at most three names in `known` that are most like `name`, best first, for "did you mean".
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let lower = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> =

@@ -1,4 +1,4 @@
-//! Which public format a file has, judged by its header or first JSON line.
+//! Detects the public format of a file by its header or first JSON line.
 
 use crate::error::TraceError;
 use crate::open::Lines;
@@ -31,13 +31,14 @@ pub enum TraceFormat {
     /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
     #[serde(rename = "adaserve")]
     AdaServe,
-    /// What `foretoken profile-acceptance` writes: lengths, families and recorded acceptance; no times.
+    /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times.
     TruthTable,
 }
 
 use TraceFormat::{AdaServe, AdaSpec, Azure, BurstGpt, Lengths, Mooncake, SpecBench, TruthTable, Windows};
 
-/// The columns that give a format away; the first row whose columns are all there wins, so the most telling come first.
+/// The columns that identify a format. The first entry with all columns present wins, so entries with more specific
+/// columns come first.
 const SIGNS: &[(&[&str], TraceFormat)] = &[
     (&["hash_ids"], Mooncake),
     (&["timestamp", "input_length", "output_length"], Mooncake),
@@ -58,7 +59,7 @@ const NOT_TRACES: &[(&str, &str)] = &[
 ];
 
 impl TraceFormat {
-    /// Every format's name, as written in TOML.
+    /// The name of every format, as written in TOML.
     pub const NAMES: [&'static str; 9] =
         ["burstgpt", "mooncake", "azure", "adaspec", "spec-bench", "lengths", "windows", "adaserve", "truth-table"];
 
@@ -67,14 +68,15 @@ impl TraceFormat {
         Self::NAMES[self as usize]
     }
 
-    /// The format of that name, `None` when there is none.
+    /// The format with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<TraceFormat> {
         [BurstGpt, Mooncake, Azure, AdaSpec, SpecBench, Lengths, Windows, AdaServe, TruthTable]
             .into_iter()
             .find(|f| f.name() == name)
     }
 
-    /// Judges the file by its header or first JSON object. Errors when it fits no format, naming what was found.
+    /// Detects the format by the file's header or first JSON object. If no format fits, the error lists the columns
+    /// found.
     pub fn detect(path: &Path) -> Result<TraceFormat, TraceError> {
         if is_truth_table(path) {
             return Ok(TruthTable);

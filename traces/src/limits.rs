@@ -1,27 +1,27 @@
-//! How much memory this program may use, and what follows from it for everything whose size a file or a setting decides. It is
-//! held against the limit before it is made. A limit only refuses: no result depends on it.
+//! How much memory this program may use, and the limits that follow for everything whose size a file or a setting
+//! decides. Sizes are checked before memory is allocated. A limit only refuses: no result depends on it.
 
 use std::sync::OnceLock;
 
-/// The environment variable that sets it, in GiB.
+/// The environment variable that sets the memory limit, in GiB.
 pub const VARIABLE: &str = "FORETOKEN_MEMORY_GIB";
 
-/// Bytes that one request takes in a run: its place in the workload, its record, what tables and figures are made from.
+/// Bytes that one request takes in a run: in the workload, its record, and the data for tables and figures.
 pub const REQUEST: u64 = 200;
 
-/// Where nothing tells what the machine has.
+/// Memory to assume, bytes, if the system does not report any.
 const UNKNOWN: u64 = 16 << 30;
 
-/// Bytes of memory this program may use: what [`VARIABLE`] says, else three quarters of what the machine gives it.
+/// Bytes of memory that this program may use: the value of [`VARIABLE`], else three quarters of the machine's memory.
 pub fn memory() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| given().ok().flatten().unwrap_or_else(|| machine().unwrap_or(UNKNOWN) / 4 * 3))
 }
 
-/// What the environment says, if anything.
+/// The limit in the environment, bytes, if one is set.
 ///
 /// # Errors
-/// A value that is no amount of memory, with what it should be.
+/// The value is no amount of memory; the message says what is expected.
 pub fn given() -> Result<Option<u64>, String> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
     match text.to_str().and_then(|t| t.trim().parse::<f64>().ok()).filter(|gib| (0.01..1e9).contains(gib)) {
@@ -30,7 +30,7 @@ pub fn given() -> Result<Option<u64>, String> {
     }
 }
 
-/// Requests that fit.
+/// Number of requests that fit into memory.
 pub(crate) fn requests() -> u64 {
     memory() / REQUEST
 }
@@ -40,12 +40,12 @@ pub fn text() -> u64 {
     (memory() / 256).max(1 << 20)
 }
 
-/// What a user can do about a limit.
+/// The hint about how to raise the limit.
 pub fn raise() -> String {
     format!("this program may use {} of memory: {VARIABLE}=N in the environment allows N GiB", bytes(memory()))
 }
 
-/// An amount of memory in words.
+/// An amount of memory as text, for example `1.5 GiB`.
 pub fn bytes(n: u64) -> String {
     let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let (unit, name) = units.into_iter().find(|(unit, _)| n >= *unit).unwrap_or((1, "bytes"));
@@ -53,8 +53,8 @@ pub fn bytes(n: u64) -> String {
     if amount < 10.0 && unit > 1 { format!("{amount:.1} {name}") } else { format!("{amount:.0} {name}") }
 }
 
-/// The least of what Linux says of the machine, the container and this process; other systems do not tell without their
-/// libraries.
+/// The smallest memory limit that Linux reports for the machine, the container and this process; `None` on other
+/// systems, which need libraries for this.
 fn machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let line = |path: &str, name: &str| {

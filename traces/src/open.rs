@@ -1,5 +1,5 @@
-//! Opens a trace for streaming, whether plain, gzip or zstd, judged by its first bytes and never by its name. No stream hands
-//! out more than there is memory for.
+//! Opens a trace for streaming: plain, gzip or zstd, detected by its first bytes and never by its name. No stream gives
+//! more bytes than fit into memory.
 
 use crate::error::TraceError;
 use crate::limits;
@@ -14,10 +14,10 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER: usize = 1 << 16;
 
-/// The bytes of a file as they are, from the first one, however often it is opened: a pipe's are kept for the next time.
+/// The undecoded bytes of a file, from the first one at every call. The bytes of a pipe are kept for the next call.
 ///
 /// # Errors
-/// The system's, and that a device has no end.
+/// The system's error, or the file is a device, which has no end.
 pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
     #[cfg(unix)]
     {
@@ -37,7 +37,7 @@ pub fn raw(path: &Path) -> std::io::Result<Box<dyn Read>> {
 pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     let io = |e: Error| TraceError::io(path, &e);
     let mut raw = BufReader::with_capacity(BUFFER, raw(path).map_err(io)?);
-    // A pipe may hand over its first bytes one by one.
+    // A pipe may give its first bytes one by one.
     let mut head = Vec::new();
     raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head).map_err(io)?;
     if head.is_empty() {
@@ -46,7 +46,7 @@ pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
     let whole = Cursor::new(head).chain(raw);
     let stream: Box<dyn Read> = if gzip {
-        // Several members in a row are one file to gzip, so they are here.
+        // Several gzip members in a row are one file, as for gzip.
         Box::new(flate2::bufread::MultiGzDecoder::new(whole))
     } else if zstd {
         Box::new(zstd::stream::read::Decoder::with_buffer(whole).map_err(io)?)
@@ -56,18 +56,18 @@ pub(crate) fn open(path: &Path) -> Result<Source, TraceError> {
     Ok(BufReader::with_capacity(BUFFER, Bounded { stream, total: 0, row: 0 }))
 }
 
-/// A stream with an end: an error of the kind `FileTooLarge` when a row is longer than memory allows, of the kind
-/// `QuotaExceeded` when the whole is.
+/// A stream with a size limit. The error is `FileTooLarge` if a row is too long for memory, and `QuotaExceeded` if the
+/// whole stream is.
 pub(crate) struct Bounded {
     stream: Box<dyn Read>,
-    /// Bytes so far.
+    /// Bytes read so far.
     total: u64,
-    /// Bytes since the last row began, but for what was read ahead.
+    /// Bytes read since the last row began, without the bytes read ahead.
     row: u64,
 }
 
 impl Bounded {
-    /// The reader has taken a whole row.
+    /// Called when the reader has taken a whole row.
     pub(crate) fn row_ended(&mut self) {
         self.row = 0;
     }
@@ -90,7 +90,7 @@ impl Read for Bounded {
     }
 }
 
-/// The error of a stream that broke off in `line`.
+/// The error of a stream that failed in line `line`.
 pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
     match error.kind() {
         ErrorKind::FileTooLarge => TraceError::row(path, line, None, error.to_string(), limits::raise()),
@@ -98,7 +98,7 @@ pub(crate) fn broken(path: &Path, line: u64, error: &Error) -> TraceError {
     }
 }
 
-/// The lines of a JSON-lines file with their numbers, into one reused buffer.
+/// The lines of a JSON-lines file with their numbers, read into one reused buffer.
 pub(crate) struct Lines<'a> {
     path: &'a Path,
     source: Source,
@@ -132,7 +132,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The error of a line that is not text.
+/// The error of a line that is not UTF-8.
 pub(crate) fn not_utf8(path: &Path, line: u64, column: Option<&str>) -> TraceError {
     let hint = "save the file as UTF-8, or check that it is not a binary format";
     TraceError::row(path, line, column, "is not valid UTF-8", hint)

@@ -1,5 +1,5 @@
-//! Pipes as files: what came out of one is kept, because a trace is looked at more than once (its format, its digest, every
-//! seed) and a pipe says everything once. `foretoken traces inspect <(zcat t.csv.gz)` is such a file.
+//! Pipes as files. The bytes of a pipe are kept, because a trace is read more than once (for its format, its digest,
+//! every seed) and a pipe can be read only once. `foretoken traces inspect <(zcat t.csv.gz)` uses such a pipe.
 
 use crate::limits;
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A pipe, and what has come out of it so far.
+/// A pipe, and the bytes read from it so far.
 struct Pipe {
     file: File,
     bytes: Vec<u8>,
 }
 
 impl Pipe {
-    /// Waits for more; nothing more is its end.
+    /// Waits for more bytes and keeps them; no bytes mean the end of the pipe.
     fn fetch(&mut self) -> std::io::Result<()> {
         let most = limits::memory() / 16;
         if self.bytes.len() as u64 > most {
@@ -26,7 +26,7 @@ impl Pipe {
     }
 }
 
-/// A reader of a pipe, from its first byte on.
+/// A reader of a pipe, from its first byte.
 pub(crate) struct Reader {
     pipe: Arc<Mutex<Pipe>>,
     at: usize,
@@ -43,7 +43,7 @@ pub(crate) fn open(path: &Path) -> std::io::Result<Reader> {
     Ok(Reader { pipe: Arc::clone(&pipes[path]), at: 0 })
 }
 
-/// Nothing is left half-done by a thread that panics while it holds one of these.
+/// Ignores lock poisoning: a thread that panics while it holds one of these locks leaves nothing half-done.
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

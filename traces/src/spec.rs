@@ -1,4 +1,4 @@
-//! The description of a workload, as it stands in an experiment's TOML.
+//! The description of a workload in an experiment's TOML.
 //!
 //! Plain data with checks; [`crate::build`] makes a workload of it. Enums are externally tagged and unknown keys are
 //! errors, so that every mistake has a place in the file.
@@ -14,52 +14,53 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A workload: arrivals, what each request asks for, and transformations in order.
+/// A workload: arrivals, lengths of requests, and transformations in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// When requests come.
+    /// When requests arrive.
     pub arrivals: ArrivalSpec,
-    /// What they ask for. May be absent when the arrivals are a trace with lengths of its own.
+    /// Prompt and output lengths. May be absent if the arrivals are a trace with lengths of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lengths: Option<LengthSpec>,
-    /// Applied to arrivals (and a trace's own lengths) in this order, before `lengths` replaces anything.
+    /// Transformations of arrivals (and of a trace's own lengths), applied in this order before `lengths` replaces the
+    /// lengths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transform: Vec<Transform>,
-    /// Generators stop at this instant, seconds. T1, T2 and T3 default to 600 when `requests` is absent too.
+    /// Generators stop at this time, seconds. T1, T2 and T3 default to 600 if `requests` is absent too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
     /// Generators stop after this many requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
-    /// Fixes the workload's own draws whatever the run's seed is.
+    /// Fixes the seed of the workload's own draws for every seed of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// The priority of each category's requests, for `engine.scheduling_policy = "priority"`: the least is served first; 0 for
-    /// categories that are not named.
+    /// The priority of each category's requests, for `engine.scheduling_policy = "priority"`. The lowest number is
+    /// served first; categories that are not named have 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub priorities: BTreeMap<String, i32>,
 }
 
-/// Where arrival instants come from.
+/// The source of arrival times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ArrivalSpec {
     /// A trace file.
     Trace(Box<TraceSpec>),
-    /// This many clients, each sending its next request when its last one ends.
+    /// This many clients, each of which sends its next request when its last one ends.
     ClosedLoop(u32),
     /// Independent exponential gaps.
     Poisson(Poisson),
     /// Independent gamma gaps.
     Gamma(Gamma),
-    /// Azure 2023 conversation: a Poisson process whose rate wanders slowly.
+    /// Azure 2023 conversation: a Poisson process with a slowly varying rate.
     AzureConv(LogOuPoisson),
     /// Azure 2023 code: ON/OFF bursts of micro-batches.
     AzureCode(AzureCode),
     /// Mooncake conversation: batches on 3-second ticks.
     MooncakeTicks(Ticks),
-    /// Mooncake synthetic: Poisson at that trace's rate.
+    /// Mooncake synthetic: Poisson at the rate of this trace.
     MooncakePoisson(MooncakePoisson),
     /// AdaSpec's Mooncake trace: even spacing inside 3-second bins.
     AdaspecMooncake(AdaSpecBins),
@@ -101,17 +102,17 @@ impl Default for T3 {
     }
 }
 
-/// Where lengths (and categories, recordings, prefixes, SLOs) come from.
+/// The source of lengths (and categories, recordings, prefixes, SLOs).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LengthSpec {
-    /// The same for all.
+    /// The same lengths for all requests.
     Fixed(FixedLengths),
     /// Drawn from a calibrated quantile table.
     Table(TableName),
     /// Drawn like Spec-Bench requests, by category.
     SpecBench(SpecBenchLengths),
-    /// Taken from the rows of a trace, with everything but the arrival.
+    /// Taken from the rows of a trace, with everything but the arrival times.
     Trace(Box<TraceSpec>),
 }
 
@@ -119,14 +120,14 @@ pub enum LengthSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FixedLengths {
-    /// Prompt tokens.
+    /// Prompt tokens of each request.
     pub prompt: u32,
-    /// Output tokens.
+    /// Output tokens of each request.
     pub output: u32,
 }
 
 impl WorkloadSpec {
-    /// Checks every setting that serde cannot; files are not touched.
+    /// Checks the settings that serde cannot check. Does not read files.
     pub fn check(&self) -> Result<(), TraceError> {
         self.arrivals.check()?;
         if let Some(LengthSpec::Fixed(f)) = &self.lengths
@@ -143,14 +144,15 @@ impl WorkloadSpec {
         self.check_extent()
     }
 
-    /// The files this workload reads, for callers that resolve paths before building.
+    /// The paths of the files that this workload reads, for callers that resolve paths before building.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         let arrivals = if let ArrivalSpec::Trace(t) = &mut self.arrivals { Some(t) } else { None };
         let lengths = if let Some(LengthSpec::Trace(t)) = &mut self.lengths { Some(t) } else { None };
         arrivals.into_iter().chain(lengths).flat_map(|t| std::iter::once(&mut t.path).chain(&mut t.accept)).collect()
     }
 
-    /// Do `duration_s` and `requests` fit the kind of arrivals, and are lengths given where they must be?
+    /// Checks that `duration_s` and `requests` fit the kind of arrivals, and that lengths are given where they are
+    /// needed.
     fn check_extent(&self) -> Result<(), TraceError> {
         if let Some(d) = self.duration_s {
             positive("duration_s", d)?;

@@ -1,8 +1,9 @@
-//! What a trace looks like: counts, rates, burstiness, lengths, shared prefixes, recorded acceptance.
+//! Statistics of a trace: counts, rates, burstiness, lengths, shared prefixes, recorded acceptance.
 //!
-//! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start and only whole bins count.
-//! Index of dispersion IDC(w) = variance / mean of the bins' counts; 1 is Poisson. IAT CV = standard deviation / mean of
-//! the gaps between arrivals. Variances are those of the population (divided by n). Quantiles interpolate linearly (numpy's default).
+//! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start, and only whole bins count.
+//! Index of dispersion IDC(w) = variance / mean of the bins' counts; 1 is Poisson. IAT CV = standard deviation / mean
+//! of the gaps between arrivals. Variances are those of the population (divided by n). Quantiles interpolate linearly
+//! (numpy's default).
 
 use crate::error::TraceError;
 use crate::format::TraceFormat;
@@ -22,30 +23,30 @@ const PERCENT: [f64; 27] = [
 /// The widths of bins, seconds.
 const WIDTHS_S: [f64; 3] = [1.0, 5.0, 60.0];
 
-/// Statistics of a trace. What does not exist (lengths of an arrival trace, the CV of two arrivals) is absent.
+/// Statistics of a trace. Values that do not exist (lengths of an arrival trace, the CV of two arrivals) are absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceStats {
-    /// Format, when read from a file.
+    /// Format of the file, if read from one.
     pub format: Option<TraceFormat>,
-    /// Rows in that file.
+    /// Number of rows in the file.
     pub rows: Option<u64>,
-    /// Usable requests.
+    /// Number of usable requests.
     pub requests: usize,
-    /// What was left out or changed, in words.
+    /// Messages about what was left out or changed.
     pub notes: Vec<String>,
-    /// Arrivals.
+    /// Statistics of the arrivals.
     pub arrivals: Option<ArrivalStats>,
     /// Prompt lengths, tokens.
     pub prompt: Option<LengthStats>,
     /// Output lengths, tokens.
     pub output: Option<LengthStats>,
-    /// Tokens in full prefix blocks seen before / prompt tokens, as an unlimited cache would find them.
+    /// Tokens in full prefix blocks that an earlier request had / prompt tokens: the hit rate of an unlimited cache.
     pub prefix_shared: Option<f64>,
-    /// Requests of each category, in order of appearance.
+    /// Number of requests in each category, in order of appearance.
     pub categories: Vec<(String, usize)>,
-    /// Recorded acceptance.
+    /// Statistics of recorded acceptance.
     pub recorded: Option<RecordedStats>,
-    /// Requests with a limit of their own on time per output token.
+    /// Number of requests with their own limit on time per output token.
     pub with_slo: usize,
 }
 
@@ -54,69 +55,68 @@ pub struct TraceStats {
 pub struct ArrivalStats {
     /// First arrival, seconds on the trace's clock.
     pub first_s: f64,
-    /// Last arrival.
+    /// Last arrival, seconds on the trace's clock.
     pub last_s: f64,
-    /// Length of the span looked at, seconds (default: first to last arrival).
+    /// Length of the measured span, seconds (default: first to last arrival).
     pub duration_s: f64,
-    /// Requests / duration, per second. Absent when the duration is 0.
+    /// Requests / duration, per second. Absent if the duration is 0.
     pub mean_rate: Option<f64>,
-    /// Coefficient of variation of the gaps.
+    /// Coefficient of variation of the gaps between arrivals.
     pub iat_cv: Option<f64>,
-    /// Counts in bins of 1, 5 and 60 s.
+    /// Statistics of counts in bins of 1, 5 and 60 s.
     pub bins: Vec<BinStats>,
 }
 
 /// Statistics of counts in bins of one width, as rates per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BinStats {
-    /// Width, seconds.
+    /// Width of a bin, seconds.
     pub width_s: f64,
-    /// Whole bins in the span.
+    /// Number of whole bins in the span.
     pub bins: usize,
-    /// Lowest rate.
+    /// Lowest rate of a bin, requests/s.
     pub min_rate: f64,
-    /// Mean rate.
+    /// Mean rate, requests/s.
     pub mean_rate: f64,
-    /// Highest rate.
+    /// Highest rate of a bin, requests/s.
     pub max_rate: f64,
-    /// Index of dispersion. Absent with fewer than two bins or no arrival in them.
+    /// Index of dispersion. Absent with fewer than two bins or without an arrival in them.
     pub dispersion: Option<f64>,
 }
 
 /// Statistics of lengths in tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LengthStats {
-    /// Mean.
+    /// Mean length, tokens.
     pub mean: f64,
-    /// Sum.
+    /// Sum of lengths, tokens.
     pub total: u64,
-    /// (percent, value), from 0 (smallest) to 100 (largest).
+    /// Quantiles as (percent, tokens), from 0 (smallest) to 100 (largest).
     pub quantiles: Vec<(f64, f64)>,
 }
 
 /// Statistics of recorded acceptance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordedStats {
-    /// Requests with a recording.
+    /// Number of requests with a recording.
     pub requests: usize,
-    /// Share of their output positions at which something was drafted.
+    /// Share of their output positions at which a token was drafted.
     pub known: f64,
-    /// Share of those at which the draft was right.
+    /// Share of these positions at which the draft was right.
     pub right: f64,
 }
 
-/// Reads a file and measures it. The format is judged by the header when absent.
+/// Reads a file and computes its statistics. Without a `format` it is detected from the header.
 ///
-/// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
-    // No statistic depends on the unloaded time per token by which AdaServe's limits are multiplied.
+    // AdaServe's limits need an unloaded time per token; any value will do, because no statistic depends on it.
     let trace = read(&TraceSpec { format, ..TraceSpec::new(path) }, Some(1.0))?;
     Ok(TraceStats::of_trace(&trace))
 }
 
 impl TraceStats {
-    /// Measures a trace as read.
+    /// The statistics of a trace that was read from a file.
     pub fn of_trace(trace: &Trace) -> TraceStats {
         TraceStats {
             format: Some(trace.format),
@@ -126,8 +126,8 @@ impl TraceStats {
         }
     }
 
-    /// Measures a workload. `span` = (start, end) in seconds fixes where bins start and how long the trace is; the
-    /// default is from the first to the last arrival. Arrivals outside it are not counted in bins.
+    /// The statistics of a workload. `span` = (start, end) in seconds sets the start of the bins and the duration; the
+    /// default is from the first to the last arrival. Arrivals outside the span are not counted in bins.
     pub fn of(w: &Workload, gives: Gives, span: Option<(f64, f64)>) -> TraceStats {
         let lengths = |column: &[u32]| (gives.lengths && !column.is_empty()).then(|| LengthStats::of(column));
         let mut categories: Vec<(String, usize)> = w.categories.iter().map(|name| (name.clone(), 0)).collect();
@@ -171,9 +171,9 @@ impl ArrivalStats {
 }
 
 impl BinStats {
-    /// `None` when the span is shorter than a bin.
+    /// Counts in whole bins; `None` if the span is shorter than a bin.
     fn of(arrivals: &[Time], width_s: f64, start_s: f64, duration_s: f64) -> Option<BinStats> {
-        // A span of whole bins must not lose one to a rounding error of the division.
+        // The small addition keeps a rounding error of the division from losing a bin.
         let bins = (duration_s / width_s + 1e-9).floor() as usize;
         if bins == 0 {
             return None;
@@ -219,7 +219,7 @@ fn quantile(sorted: &[u32], q: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// Mean and population variance; zeros for no values.
+/// Mean and population variance; zeros without values.
 fn mean_variance(values: &[f64]) -> (f64, f64) {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -285,7 +285,7 @@ mod tests {
         let request = |prefix: &[u64]| Request { prefix: prefix.to_vec(), ..Request::new(Time::ZERO, 1024, 1) };
         let mut w: Workload = [request(&[1, 2]), request(&[1, 3]), request(&[9, 2])].into_iter().collect();
         w.prefix_block = 512;
-        // Only the second request's first block: block 2 of the third comes after a block that is new.
+        // Only the second request's first block counts: block 2 of the third request comes behind a new block.
         assert_eq!(prefix_shared(&w), Some(512.0 / 3072.0));
     }
 }

@@ -1,18 +1,19 @@
-//! The description of a trace file: where it is and what to do where the data leave a choice.
+//! The description of a trace file: where it is, and what to do where the data leave a choice.
 //!
-//! Every choice that changes the load is explicit, and the default of whatever loses data silently is to refuse.
+//! Every choice that changes the load is explicit. Where data would be lost silently, the default is to refuse the
+//! file.
 
 use crate::format::TraceFormat;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A trace file and how to read it. Options of other formats are errors, not ignored.
+/// A trace file and how to read it. Options of other formats are errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceSpec {
     /// The file: plain, gzip or zstd.
     pub path: PathBuf,
-    /// Its format; judged by the header when absent.
+    /// Format of the file; detected from the header if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<TraceFormat>,
     /// What to do with timestamps that go back (default: error).
@@ -21,19 +22,19 @@ pub struct TraceSpec {
     /// What to do with rows of 0 prompt or output tokens (default: error; BurstGPT's failed rows have their own key).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_tokens: Option<ZeroTokens>,
-    /// BurstGPT only: rows with 0 response tokens (default: drop).
+    /// BurstGPT only: what to do with rows of 0 response tokens (default: drop).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_rows: Option<FailedRows>,
-    /// BurstGPT only: whole-second ties (default: keep).
+    /// BurstGPT only: what to do with equal whole-second times (default: keep).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ties: Option<Ties>,
-    /// BurstGPT only: keep rows of this `Model` alone.
+    /// BurstGPT only: keep only rows of this `Model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// BurstGPT only: keep rows of this `Log Type` alone.
+    /// BurstGPT only: keep only rows of this `Log Type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_type: Option<String>,
-    /// Spec-Bench only: first turns (as AdaSpec) or all (default: first).
+    /// Spec-Bench only: use first turns (as AdaSpec does) or all (default: first).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
     /// Spec-Bench CSV only: the JSON-lines file with the recorded acceptance.
@@ -54,7 +55,7 @@ pub struct TraceSpec {
 }
 
 impl TraceSpec {
-    /// The file with every option at its default.
+    /// The file at `path` with every option at its default.
     pub fn new(path: impl Into<PathBuf>) -> TraceSpec {
         TraceSpec { path: path.into(), ..TraceSpec::default() }
     }
@@ -78,9 +79,9 @@ pub enum ZeroTokens {
     /// Refuse the file.
     #[default]
     Error,
-    /// Leave them out and count them.
+    /// Leave these rows out and count them.
     Drop,
-    /// Count 0 as 1.
+    /// Raise 0 to 1.
     RaiseToOne,
 }
 
@@ -88,24 +89,24 @@ pub enum ZeroTokens {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailedRows {
-    /// Leave them out and count them.
+    /// Leave these rows out and count them.
     #[default]
     Drop,
-    /// Keep the load of their prompt: output length 1, the token that the prefill itself gives. Rows without a
-    /// prompt either (0/0) are left out and counted.
+    /// Keep the load of their prompt: output length 1, the token that the prefill itself gives. Rows without a prompt
+    /// too (0/0) are left out and counted.
     KeepAsPromptOnly,
     /// Refuse the file.
     Error,
 }
 
-/// What to do with requests in the same second when the trace has whole seconds only.
+/// What to do with requests in the same second if the trace has whole seconds only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {
     /// They arrive together.
     #[default]
     Keep,
-    /// They are spread evenly over their second, as [`crate::Transform::Spread`] with a tick of 1 s.
+    /// They are spread evenly over their second, as with [`crate::Transform::Spread`] and a tick of 1 s.
     Spread,
 }
 
@@ -113,7 +114,7 @@ pub enum Ties {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Turns {
-    /// Turn 0 alone.
+    /// Only turn 0.
     #[default]
     First,
     /// Every turn as a request of its own.
@@ -127,6 +128,6 @@ pub enum Sample {
     /// As in the file, from the top again at the end.
     #[default]
     InOrder,
-    /// In a random order, every row once before any comes again.
+    /// In a random order; every row is used once before any is used again.
     Shuffle,
 }

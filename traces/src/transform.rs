@@ -1,8 +1,8 @@
 //! Transformations of a workload, applied in the order in which they are written.
 //!
-//! None makes up a request; window, thin and max-requests leave some out, the others move arrivals and never change
-//! their order. Windowing and then scaling by f equals scaling and then windowing by bounds divided by f, but for
-//! the rounding of each arrival to a whole picosecond.
+//! No transformation makes up a request. Window, thin and max-requests leave some out; the others move arrivals and
+//! never change their order. Windowing and then scaling by f equals scaling and then windowing with bounds divided by
+//! f, except for the rounding of each arrival to a whole picosecond.
 
 use crate::checks::{not_negative, positive};
 use crate::error::TraceError;
@@ -15,21 +15,21 @@ use serde::{Deserialize, Serialize};
 pub enum Transform {
     /// Keeps arrivals in [`start_s`, `end_s`) and makes `start_s` the new zero.
     Window {
-        /// First instant kept, seconds.
+        /// First time that is kept, seconds.
         start_s: f64,
-        /// First instant no longer kept, seconds.
+        /// First time that is no longer kept, seconds.
         end_s: f64,
     },
-    /// Divides every arrival by this factor: rates become that many times as high. Powers of two are exact.
+    /// Divides every arrival time by this factor, which multiplies rates by it. Powers of two are exact.
     RateScale(f64),
     /// Keeps each request with probability `keep`, independently.
     Thin {
-        /// Share kept, in (0, 1].
+        /// Share of requests to keep, in (0, 1].
         keep: f64,
     },
-    /// Spreads requests of equal arrival evenly over `tick_s` from it, or up to the next arrival if that is sooner.
+    /// Spreads requests with equal arrivals evenly over the next `tick_s`, or up to the next arrival if that is sooner.
     Spread {
-        /// Distance of ticks, seconds.
+        /// Time between ticks, seconds.
         tick_s: f64,
     },
     /// Keeps this many requests from the start.
@@ -37,7 +37,7 @@ pub enum Transform {
 }
 
 impl Transform {
-    /// Does it need real arrival instants?
+    /// Whether it needs real arrival times.
     pub(crate) fn needs_times(&self) -> bool {
         matches!(self, Transform::Window { .. } | Transform::RateScale(_) | Transform::Spread { .. })
     }
@@ -64,10 +64,10 @@ impl Transform {
         }
     }
 
-    /// Applies it. `index` is its place in the list, so that two thinnings draw independently.
+    /// Applies the transformation. `index` is its position in the list, so that two thinnings draw independently.
     ///
     /// # Errors
-    /// When a rate scale moves arrivals beyond the clock's 213 days.
+    /// A rate scale moves arrivals beyond the clock's 213 days.
     pub(crate) fn apply(&self, mut w: Workload, seed: u64, index: usize) -> Result<Workload, TraceError> {
         match *self {
             Transform::Window { start_s, end_s } => {
@@ -102,7 +102,7 @@ impl Transform {
     }
 }
 
-/// A workload of the requests at the given indices, at the given instants (non-decreasing).
+/// A workload of the requests at the given indices, with the given (non-decreasing) arrival times.
 pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> Workload {
     let mut out = Workload {
         categories: w.categories.clone(),
@@ -119,7 +119,7 @@ pub(crate) fn pick(w: &Workload, picks: impl Iterator<Item = (Time, usize)>) -> 
     out
 }
 
-/// Spreads each group of equal arrivals evenly over `tick` from it, or to the next group if that is sooner.
+/// Spreads each group of equal arrivals evenly over the next `tick`, or up to the next group if that is sooner.
 pub(crate) fn spread(arrivals: &mut [Time], tick: Time) {
     let mut rest = arrivals;
     while let Some(&start) = rest.first() {
@@ -133,9 +133,9 @@ pub(crate) fn spread(arrivals: &mut [Time], tick: Time) {
     }
 }
 
-/// `at / factor` to the nearest picosecond with no intermediate rounding; `None` beyond the clock.
+/// `at / factor`, rounded once to the nearest picosecond; `None` beyond the clock.
 ///
-/// A finite `f64` is m·2^e with whole m < 2^53, so the quotient is one of whole numbers.
+/// A finite `f64` is m·2^e with a whole m < 2^53, so this is a quotient of whole numbers.
 fn divide(at: Time, factor: f64) -> Option<Time> {
     let bits = factor.to_bits();
     let exponent = ((bits >> 52) & 0x7ff) as i32;
@@ -147,7 +147,7 @@ fn divide(at: Time, factor: f64) -> Option<Time> {
     match power + twos {
         up if up >= 64 => return Some(Time::ZERO),
         up if up >= 0 => bottom = bottom.checked_mul(1 << up)?,
-        // When the shift overflows, the quotient is over 2^128 / 2^53: far beyond the clock.
+        // If the shift overflows, the quotient is over 2^128 / 2^53: far beyond the clock.
         down if at != Time::ZERO && -down >= top.leading_zeros() as i32 => return None,
         down if at != Time::ZERO => top <<= -down,
         _ => return Some(Time::ZERO),
@@ -238,7 +238,7 @@ mod tests {
 
         #[test]
         fn windows_and_scales_commute(a in sorted_arrivals(), power in -3i32..4) {
-            // Arrivals on multiples of 8 ps, so that dividing by up to 8 rounds nothing and edges stay edges.
+            // Arrivals are multiples of 8 ps, so that dividing by up to 8 rounds nothing and edges stay edges.
             let w = workload(&a.iter().map(|t| t & !7).collect::<Vec<_>>());
             let f = 2f64.powi(power);
             let (scale, window) = (Transform::RateScale(f), Transform::Window { start_s: 256.0, end_s: 1024.0 });

@@ -21,7 +21,7 @@ impl<'a> ArrivalStream<'a> {
     pub fn new(workload: &'a Workload, mode: Arrivals, way: Time) -> ArrivalStream<'a> {
         let ready = match mode {
             Arrivals::Open => VecDeque::new(),
-            // At most as many clients as requests have something to send.
+            // Clients beyond the number of requests have nothing to send.
             Arrivals::Closed { clients } => vec![Time::ZERO; workload.len().min(clients as usize)].into(),
         };
         ArrivalStream { workload, mode, way, next: 0, ready }

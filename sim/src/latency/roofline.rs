@@ -6,8 +6,8 @@
 //! - the output head: its weights; every batched token samples, which overstates prefill by the head's share, 2 to 5 %.
 //!
 //! A fixed overhead a pass and a layer is added. With `tensor_parallel` bandwidth and peak are multiplied, and each
-//! layer all-reduces twice. With several experts the weights read are those of the expected number of distinct experts
-//! for the pass's token count.
+//! layer all-reduces twice. With several experts a pass reads the weights of the expected number of distinct experts
+//! for its token count.
 
 use super::bad::{BadLatency, bad, unknown};
 use super::hardware::{GPUS, Gpu, gpu};

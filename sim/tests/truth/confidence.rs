@@ -1,5 +1,5 @@
-//! Confidences against their definition: P(right | confidence) is the declared curve, for every source; bits never
-//! depend on them (docs/model.md 13).
+//! Confidences against their definition: P(right | confidence) is the declared curve for every source, and bits never
+//! depend on confidences (docs/model.md 13).
 
 use foretoken_sim::acceptance::{AcceptanceSpec, Beta, Confidence, Curve, Misfit, Mixture, Rates};
 use foretoken_sim::{AcceptanceSource, Recording, Request, RequestTruth, Time, TruthRow, Workload};
@@ -13,7 +13,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Recordings as a fixed-length draft leaves them: 3 drafts a round, unknown after the first wrong one.
+/// Recordings as a fixed-length draft leaves them: 3 drafts a round, and unknown bits behind the first wrong one.
 fn workload() -> Workload {
     let truth = AcceptanceSpec { source: Rates::Mixture(Mixture::default()), ..AcceptanceSpec::default() }
         .build(99, &Workload::default())
@@ -38,10 +38,12 @@ fn workload() -> Workload {
     workload
 }
 
-/// Sums over a bin of the declared probability: count, declared, right.
+/// For each bin of the declared probability: number of drafts, sum of the declared probabilities, number of right
+/// drafts.
 type Bins = [(f64, f64, f64); 10];
 
-/// Every draft of every round that starts at every position, by declared P(right | confidence).
+/// Sorts drafts into bins by declared P(right | confidence). Either the first draft of a round at every position, or
+/// (with `on_path_only`) all drafts of consecutive rounds up to the first wrong one.
 fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool) -> Bins {
     let mut bins = Bins::default();
     let mut row = TruthRow::default();
@@ -66,7 +68,7 @@ fn reliability(source: &dyn AcceptanceSource, curve: &Curve, on_path_only: bool)
     bins
 }
 
-/// The largest gap between declared and real over the bins with enough draws to tell.
+/// The largest difference between declared and real probability over the bins with at least 5,000 drafts.
 fn largest_gap(bins: &Bins) -> f64 {
     let enough = bins.iter().filter(|b| b.0 >= 5000.0);
     enough.map(|&(n, declared, right)| ((declared - right) / n).abs()).fold(0.0, f64::max)
@@ -99,7 +101,7 @@ fn what_is_declared_is_what_happens() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
             let built =
                 AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &workload).unwrap();
-            // At every position, and at those a policy drafts on its way.
+            // At every position, and at the positions that a policy drafts in its rounds.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
                 assert!(gap < 0.02, "{name}, on path only {on_path}, slope {}: {gap}", curve.slope);
@@ -146,14 +148,14 @@ fn misfit_moves_what_is_seen_by_exactly_its_logit() {
     let logit = |c: f32| (f64::from(c) / (1.0 - f64::from(c))).ln();
     for n in 0..200 {
         let of = |source: &dyn AcceptanceSource| logit(source.confidence(request, n, 0, Some(n % 2 == 0), 0));
-        // Beyond ±7 an f32 next to 1 has no digits left to compare.
+        // Beyond ±4 an f32 close to 1 has too few digits to compare.
         if of(&*honest).abs() < 4.0 {
             assert!((of(&*bold) - (1.5 * of(&*honest) + 0.25)).abs() < 2e-3, "{n}");
         }
     }
 }
 
-/// Off the path nothing is right: confidences follow the law of wrong positions of the same request.
+/// Off the path no draft is right: confidences follow the law of wrong positions of the same request.
 #[test]
 fn off_path_looks_like_wrong() {
     let spec = AcceptanceSpec { source: Rates::Constant { rate: 0.7 }, ..AcceptanceSpec::default() };
@@ -162,7 +164,7 @@ fn off_path_looks_like_wrong() {
     let mean =
         |right| (0..30_000).map(|n| f64::from(source.confidence(request, n, 2, right, 0))).sum::<f64>() / 30_000.0;
     let (right, wrong, off) = (mean(Some(true)), mean(Some(false)), mean(None));
-    // Standard deviation of a confidence is below one half.
+    // The standard deviation of a confidence is below one half.
     assert!((off - wrong).abs() < 4.0 * 0.5 * (2.0f64 / 30_000.0).sqrt(), "{off} against {wrong}");
     assert!(right > wrong + 0.1, "{right} against {wrong}");
 }

@@ -1,4 +1,5 @@
-//! The truth of a simulation from outside: what rounds of drafts meet, and what confidences are worth. One binary.
+//! The truth of a simulation through the public interface: what rounds of drafts accept, and how well confidences are
+//! calibrated. One test binary.
 
 mod acceptance;
 mod confidence;

@@ -1,7 +1,8 @@
-//! A Poisson process whose rate wanders: λ(t) = m(t)·exp(sX − s²/2), X a stationary Ornstein–Uhlenbeck process.
+//! A Poisson process with a varying rate: λ(t) = m(t)·exp(sX − s²/2), where X is a stationary Ornstein–Uhlenbeck
+//! process.
 //!
-//! s = √ln(1 + cv²), so the factor has mean 1 and coefficient of variation cv. X is held constant over cells a
-//! twentieth of its correlation time long; within a cell the process is exactly Poisson.
+//! s = √ln(1 + cv²), so the factor has mean 1 and coefficient of variation cv. X is constant over cells of a twentieth
+//! of its correlation time; within a cell the process is exactly Poisson.
 
 use super::{Effort, Stalled, exponential, normal};
 use crate::checks::{positive, rate, span, variation};
@@ -10,10 +11,11 @@ use foretoken_sim::Draws;
 use foretoken_sim::Time;
 use serde::{Deserialize, Serialize};
 
-/// Cells in a correlation time.
+/// Number of cells in a correlation time.
 pub(super) const CELLS: f64 = 20.0;
 
-/// Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7 %, gap CV 1.05 (data 1.09), KS 0.016.
+/// A Poisson process with a varying rate. Calibrated on the Azure 2023 conversation hour: counts' dispersion within 7
+/// %, gap CV 1.05 (data 1.09), KS 0.016.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogOuPoisson {
@@ -23,9 +25,9 @@ pub struct LogOuPoisson {
     pub cv: f64,
     /// Correlation time of the rate, seconds.
     pub tau_s: f64,
-    /// Coefficient of variation of a second, faster factor; 0 leaves it out. The two-scale refinement has 0.182.
+    /// Coefficient of variation of a second, faster factor; 0 for none. The two-scale refinement has 0.182.
     pub fine_cv: f64,
-    /// Its correlation time, seconds.
+    /// Correlation time of the second factor, seconds.
     pub fine_tau_s: f64,
 }
 
@@ -39,15 +41,15 @@ impl Default for LogOuPoisson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TwoRate {
-    /// Mean requests a second before the switch.
+    /// Mean requests a second after the switch (2.5 to 3.0).
     pub busy_rate: f64,
     /// Mean requests a second after it (2.5 to 3.0).
     pub quiet_rate: f64,
-    /// When it switches, seconds.
+    /// Time of the switch, seconds.
     pub switch_s: f64,
     /// Coefficient of variation of the rate around its mean.
     pub cv: f64,
-    /// Correlation time of that, seconds.
+    /// Correlation time of the rate, seconds.
     pub tau_s: f64,
 }
 
@@ -86,7 +88,7 @@ pub(super) struct LogOu {
 }
 
 impl LogOu {
-    /// Starts in the stationary law.
+    /// Starts X in its stationary law.
     pub(super) fn new(cv: f64, tau_s: f64, cell_s: f64, draws: &mut Draws) -> LogOu {
         LogOu { sigma: (cv * cv).ln_1p().sqrt(), keep: (-cell_s / tau_s).exp(), x: normal(draws) }
     }
@@ -103,7 +105,7 @@ impl LogOu {
 /// Arrivals of [`LogOuPoisson`] and [`TwoRate`].
 pub(crate) struct LogOuArrivals {
     draws: Draws,
-    /// Mean rate before and after the switch.
+    /// Mean rates before and after the switch, requests/s.
     means: (f64, f64),
     switch_s: f64,
     slow: LogOu,
@@ -116,7 +118,7 @@ pub(crate) struct LogOuArrivals {
 }
 
 impl LogOuArrivals {
-    /// `end_s` only ends the search for arrivals that are too rare to come; the caller cuts.
+    /// `end_s` ends only the search for arrivals that are too rare; the caller cuts the arrivals.
     pub(crate) fn new(p: &LogOuPoisson, mut draws: Draws, end_s: f64) -> LogOuArrivals {
         let finest = if p.fine_cv > 0.0 { p.tau_s.min(p.fine_tau_s) } else { p.tau_s };
         let cell_s = finest / CELLS;
@@ -139,7 +141,7 @@ impl LogOuArrivals {
         LogOuArrivals { means: (p.busy_rate, p.quiet_rate), switch_s: p.switch_s, ..Self::new(&one, draws, end_s) }
     }
 
-    /// The rate from `now_s` on and the instant at which it next changes.
+    /// The rate from `now_s` on, requests/s, and the time of its next change, seconds.
     fn piece(&self) -> (f64, f64) {
         let cell_end = (self.cell + 1) as f64 * self.cell_s;
         let (mean, end) = if self.now_s < self.switch_s {
@@ -154,7 +156,7 @@ impl LogOuArrivals {
 impl Iterator for LogOuArrivals {
     type Item = Result<Time, Stalled>;
 
-    /// Uses up an exponential of unit mean along the integral of the rate.
+    /// The next arrival: where the integral of the rate reaches an exponential draw with mean 1.
     fn next(&mut self) -> Option<Result<Time, Stalled>> {
         let mut need = exponential(&mut self.draws);
         while self.now_s < self.end_s {

@@ -1,7 +1,7 @@
-//! Generators: arrival processes and length laws with calibrated, named, defaulted parameters.
+//! Generators: arrival processes and length laws with calibrated, named parameters that have defaults.
 //!
-//! They carry parameters fitted to published traces and none of the data. Arrivals come from one keyed stream and
-//! lengths from another (one key a request), so changing one source leaves the other's draws as they were.
+//! They contain parameters fitted to published traces and none of the data. Arrivals use one keyed stream of draws and
+//! lengths another (one key a request), so changing one does not change the other's draws.
 
 mod log_ou;
 mod on_off;
@@ -29,27 +29,27 @@ use foretoken_sim::Time;
 use rand::Rng;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 
-/// A standard exponential draw.
+/// A draw from the exponential law with mean 1.
 fn exponential(draws: &mut impl Rng) -> f64 {
     Exp1.sample(draws)
 }
 
-/// A standard normal draw.
+/// A draw from the standard normal law.
 fn normal(draws: &mut impl Rng) -> f64 {
     StandardNormal.sample(draws)
 }
 
-/// A log-normal draw of location `mu` and scale `sigma` (of the logarithm).
+/// A log-normal draw; `mu` and `sigma` are location and scale of the logarithm.
 fn log_normal(draws: &mut impl Rng, mu: f64, sigma: f64) -> f64 {
     (mu + sigma * normal(draws)).exp()
 }
 
-/// A process came to no further request, however long it was followed.
+/// The error of a process that found no further request within its [`Effort`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stalled;
 
-/// The work a process may do: some to begin with, and more for every request it gives. Rates and correlation times of hostile
-/// sizes would otherwise be followed for days between two requests.
+/// The steps that a process may still make: some at the start, and more for every request it gives. Without this limit,
+/// extreme rates and correlation times could make a process run for days between two requests.
 pub(crate) struct Effort {
     left: u64,
 }
@@ -61,18 +61,18 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// About a second of work.
+    /// Steps at the start, about a second of work.
     pub(crate) const FIRST: u64 = 20_000_000;
     const EACH: u64 = 100_000;
 
-    /// Takes a step.
+    /// Uses up one step.
     #[inline]
     fn step(&mut self) -> Result<(), Stalled> {
         self.left = self.left.checked_sub(1).ok_or(Stalled)?;
         Ok(())
     }
 
-    /// A request at `at` is found.
+    /// Adds the steps for a request found at `at`, which is returned.
     #[inline]
     fn found(&mut self, at: Time) -> Time {
         self.left += Effort::EACH;

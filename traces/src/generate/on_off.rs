@@ -1,8 +1,8 @@
 //! ON/OFF bursts of micro-batches: the Azure 2023 code service.
 //!
-//! Silence (at least a floor, log-normal above it) alternates with activity (Weibull). While active, batches come as
-//! a Poisson process whose rate is drawn for the period and flickers around it (log-OU); a batch has a geometric
-//! number of requests a few milliseconds apart.
+//! Silent periods (at least a minimum, log-normal above it) alternate with active periods (Weibull). While active,
+//! batches arrive as a Poisson process. Its rate is drawn for each period and flickers around this value (log-OU). A
+//! batch has a geometric number of requests a few milliseconds apart.
 
 use super::log_ou::{CELLS, LogOu};
 use super::{Effort, Stalled, exponential, log_normal};
@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Calibrated on the Azure 2023 code hour: the data have mean 2.57/s and gap CV 13.2, the model 2.59/s and 14.2.
+/// ON/OFF bursts of micro-batches. Calibrated on the Azure 2023 code hour: the data have mean 2.57/s and gap CV 13.2,
+/// the model 2.59/s and 14.2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AzureCode {
@@ -25,25 +26,25 @@ pub struct AzureCode {
     pub on_scale_s: f64,
     /// Location of the logarithm of a silent period, ln seconds.
     pub off_mu: f64,
-    /// Scale of that logarithm.
+    /// Scale of the logarithm of a silent period.
     pub off_sigma: f64,
     /// Shortest silent period, seconds.
     pub off_min_s: f64,
     /// Location of the logarithm of the rate of an active period, ln requests/s.
     pub rate_mu: f64,
-    /// Scale of that logarithm.
+    /// Scale of the logarithm of the rate.
     pub rate_sigma: f64,
     /// Coefficient of variation of the flicker.
     pub flicker_cv: f64,
-    /// Its correlation time, seconds.
+    /// Correlation time of the flicker, seconds.
     pub flicker_tau_s: f64,
     /// Mean size of a micro-batch, at least 1 (geometric).
     pub batch_mean: f64,
     /// Location of the logarithm of gaps inside a batch, ln seconds.
     pub gap_mu: f64,
-    /// Scale of that logarithm.
+    /// Scale of the logarithm of gaps inside a batch.
     pub gap_sigma: f64,
-    /// Probability of starting silent.
+    /// Probability of starting with a silent period.
     pub start_off: f64,
 }
 
@@ -75,7 +76,7 @@ impl AzureCode {
         not_negative(&at("off_min_s"), self.off_min_s)?;
         span(&at("flicker_tau_s"), self.flicker_tau_s)?;
         variation(&at("flicker_cv"), self.flicker_cv)?;
-        // A normal beyond 5 is seen once in millions: with more than 10 a factor of e^50 is nothing unusual.
+        // A normal draw exceeds 5 once in millions, so with a scale above 10 a factor of e^50 would be possible.
         for (name, sigma) in
             [("off_sigma", self.off_sigma), ("rate_sigma", self.rate_sigma), ("gap_sigma", self.gap_sigma)]
         {
@@ -100,34 +101,34 @@ impl AzureCode {
     }
 }
 
-/// Arrivals of [`AzureCode`], drawn as they are asked for: an active period may be as long as the clock.
+/// Arrivals of [`AzureCode`], drawn only when needed: an active period may be as long as the clock.
 pub(crate) struct OnOffArrivals {
     p: AzureCode,
     draws: Draws,
-    /// Arrivals already drawn; the tail of a batch may reach beyond its period.
+    /// Arrivals that are already drawn. The last requests of a batch may come after its period.
     ready: BinaryHeap<Reverse<Time>>,
-    /// Every batch that starts before has been drawn.
+    /// Every batch that starts before this time has been drawn.
     drawn_s: f64,
     active: Option<Active>,
     end_s: f64,
     effort: Effort,
 }
 
-/// The active period that `drawn_s` lies in.
+/// The active period that contains `drawn_s`.
 struct Active {
     end_s: f64,
     /// Batches a second, before the flicker.
     batches_s: f64,
     flicker: LogOu,
-    /// The rate up to `stop_s`, where the flicker or the period ends.
+    /// Batches a second up to `stop_s`, where the flicker's cell or the period ends.
     rate: f64,
     stop_s: f64,
-    /// What is left of an exponential of unit mean until the next batch.
+    /// The rest of an exponential draw with mean 1 until the next batch.
     need: f64,
 }
 
 impl OnOffArrivals {
-    /// `end_s` only ends the search for arrivals that are too rare to come; the caller cuts.
+    /// `end_s` ends only the search for arrivals that are too rare; the caller cuts the arrivals.
     pub(crate) fn new(p: &AzureCode, mut draws: Draws, end_s: f64) -> OnOffArrivals {
         let silent_first = draws.unit() < p.start_off;
         let ready = BinaryHeap::new();
@@ -156,7 +157,7 @@ impl OnOffArrivals {
         self.next_cell();
     }
 
-    /// Goes to the next cell of the flicker, if the period has one.
+    /// Moves to the next cell of the flicker, if the period has one.
     fn next_cell(&mut self) {
         let Some(active) = self.active.as_mut().filter(|active| self.drawn_s < active.end_s) else {
             self.active = None;
@@ -166,7 +167,7 @@ impl OnOffArrivals {
         active.stop_s = (self.drawn_s + self.p.flicker_tau_s / CELLS).min(active.end_s);
     }
 
-    /// Draws the next batch, or goes on to the next cell or period.
+    /// Draws the next batch, or moves to the next cell or period.
     fn advance(&mut self) {
         let Some(active) = &mut self.active else {
             self.silence();
@@ -186,7 +187,7 @@ impl OnOffArrivals {
         }
     }
 
-    /// One micro-batch from `at` on.
+    /// Draws the requests of one micro-batch that starts at `at` seconds.
     fn batch(&mut self, mut at: f64) {
         loop {
             self.ready.push(Reverse(Time::from_s(at)));

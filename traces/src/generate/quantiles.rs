@@ -1,11 +1,11 @@
-//! A law given by its quantiles, and the normal distribution function that a Gaussian copula needs.
+//! A law given by its quantiles, and the normal distribution function for Gaussian copulas.
 
-/// Values at increasing percentages, with straight lines between them.
+/// Quantiles at increasing percentages, with straight lines between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantiles {
     /// Percentages from 0 to 100.
     pub percent: &'static [f64],
-    /// The value at each.
+    /// The value at each percentage.
     pub value: &'static [f64],
 }
 

@@ -26,15 +26,16 @@ pub struct Gamma {
     pub cv: f64,
 }
 
-/// The BurstGPT project's generator: gamma gaps, shape drawn uniformly anew every minute (Wang et al., KDD 2025).
+/// The BurstGPT project's generator: gamma gaps with a shape that is drawn uniformly anew every minute (Wang et al.,
+/// KDD 2025).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BurstGptArrivals {
     /// Requests a second (BurstGPT_1: 1,429,737 in 61 days).
     pub rate: f64,
-    /// Smallest shape.
+    /// Smallest shape of the gamma gaps.
     pub shape_min: f64,
-    /// Largest shape.
+    /// Largest shape of the gamma gaps.
     pub shape_max: f64,
     /// Time between redraws of the shape, seconds.
     pub redraw_s: f64,
@@ -55,7 +56,7 @@ impl Poisson {
 impl Gamma {
     pub(crate) fn check(&self, key: &str) -> Result<(), TraceError> {
         rate(&format!("{key}.rate"), self.rate)?;
-        // A shape from 1e-6 to 1e6, as below.
+        // This gives a shape from 1e-6 to 1e6, as below.
         within(&format!("{key}.cv"), self.cv, 1e-3, 1e3, "a coefficient of variation from 0.001 to 1000")
     }
 }
@@ -146,7 +147,7 @@ impl Iterator for BurstGptGaps {
     }
 }
 
-/// Gamma of that shape with mean 1/rate.
+/// A gamma law with this shape and mean 1/rate.
 fn gamma(shape: f64, rate: f64) -> rand_distr::Gamma<f64> {
     rand_distr::Gamma::new(shape, 1.0 / (rate * shape))
         .expect("shape and rate are checked to be within what a gamma law takes")

@@ -1,9 +1,9 @@
 //! Lengths like the first turns of Spec-Bench as Vicuna-7B-v1.3 answers them, category by category.
 //!
 //! Calibrated on Spec-Bench (Xia et al., Findings of ACL 2024). Prompts are log-normal. Outputs follow straight lines
-//! of ln(length) over the normal score through five quantiles, continued at the ends, which is log-normal in pieces; the
-//! answers that never stop by themselves stand at the generation cap. A Gaussian copula keeps each category's rank
-//! correlation. Means come out within 5 % of the data's.
+//! of ln(length) over the normal score through five quantiles, continued at the ends, so they are log-normal in pieces.
+//! Answers that never stop by themselves have the length of the generation cap. A Gaussian copula keeps each category's
+//! rank correlation. Means are within 5 % of the data's.
 
 use super::normal;
 use super::quantiles::normal_cdf;
@@ -17,15 +17,15 @@ use std::f64::consts::PI;
 pub(crate) const SPEC_BENCH_CATEGORIES: [&str; 6] =
     ["mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag"];
 
-/// Where Spec-Bench's generation stops, tokens.
+/// The generation limit of Spec-Bench, tokens.
 const GENERATION_CAP: f64 = 1024.0;
 
 /// Normal scores of the percentages 5, 25, 50, 75, 95.
 const SCORES: [f64; 5] = [-1.644_854, -0.674_490, 0.0, 0.674_490, 1.644_854];
 
-/// Which draws are kept. The defaults are AdaSpec's: prompts and outputs of at least 4 tokens, prompts and outputs up
-/// to 1024, together up to 2048 (Huang et al., SoCC 2025, artifact; docs/model.md 2.1). Others are drawn again, category
-/// included, as if the data set had been filtered.
+/// Limits on Spec-Bench lengths; a draw outside them is repeated, category included, as if the data set had been
+/// filtered. The defaults are AdaSpec's: prompts and outputs of 4 to 1024 tokens, together up to 2048 (Huang et al.,
+/// SoCC 2025, artifact; docs/model.md 2.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpecBenchLengths {
@@ -53,7 +53,7 @@ pub(super) struct Category {
     pub(super) output: [f64; 5],
     /// Spearman rank correlation of prompt and output.
     pub(super) spearman: f64,
-    /// Share of outputs that ran into the generation cap (of 80 each); they are the top of the law.
+    /// Share of outputs that reached the generation cap (of 80 each). They are the longest outputs of the law.
     pub(super) to_cap: f64,
 }
 
@@ -79,7 +79,7 @@ impl Category {
         (tokens((self.prompt.0 + self.prompt.1 * x).exp()), tokens(self.output_at(z)))
     }
 
-    /// The output length at a normal score.
+    /// The output length at a normal score, tokens.
     fn output_at(&self, z: f64) -> f64 {
         if normal_cdf(z) > 1.0 - self.to_cap {
             return GENERATION_CAP;
@@ -110,7 +110,7 @@ impl SpecBenchLengths {
         Ok(())
     }
 
-    /// Category, prompt and output length of a request.
+    /// Draws category, prompt length and output length of a request.
     pub(crate) fn draw(&self, draws: &mut Draws) -> (u16, u32, u32) {
         loop {
             let category = (draws.unit() * LAWS.len() as f64) as usize;

@@ -1,7 +1,7 @@
 //! Length tables: quantiles of prompt and output lengths, calibrated on published traces.
 //!
-//! Percentages and values are rounded summaries of the data, with straight lines between them (KS to the data at
-//! most 0.034). Prompt and output are drawn independently but for mooncake-synth, whose rank correlation of −0.52
+//! Percentages and values are rounded summaries of the data, with straight lines between them (KS to the data at most
+//! 0.034). Prompt and output are drawn independently. The exception is mooncake-synth, whose rank correlation of −0.52
 //! is kept by a Gaussian copula; the others' is within 0.07 of 0.
 
 use super::normal;
@@ -10,7 +10,7 @@ use foretoken_sim::Draws;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
-/// The tables' names.
+/// The names of the length tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableName {
@@ -28,19 +28,19 @@ pub enum TableName {
     Burstgpt,
 }
 
-/// Laws of the lengths of a request.
+/// The laws of a request's lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LengthTable {
-    /// Prompt tokens.
+    /// Prompt lengths, tokens.
     pub prompt: Quantiles,
-    /// Output tokens.
+    /// Output lengths, tokens.
     pub output: Quantiles,
-    /// Spearman rank correlation of the two.
+    /// Spearman rank correlation of prompt and output lengths.
     pub spearman: f64,
 }
 
 impl TableName {
-    /// The table of that name.
+    /// The table with this name.
     pub fn table(self) -> &'static LengthTable {
         match self {
             TableName::AzureConv => &AZURE_CONV,
@@ -54,7 +54,7 @@ impl TableName {
 }
 
 impl LengthTable {
-    /// Prompt and output length of a request, at least 1 each.
+    /// Draws prompt and output length of a request, at least 1 token each.
     pub(crate) fn draw(&self, draws: &mut Draws) -> (u32, u32) {
         let (u, v) = if self.spearman == 0.0 {
             (draws.unit(), draws.unit())
@@ -68,7 +68,7 @@ impl LengthTable {
     }
 }
 
-/// Whole tokens, at least 1.
+/// Rounds a length to whole tokens, at least 1.
 pub(super) fn tokens(length: f64) -> u32 {
     length.round().max(1.0) as u32
 }
@@ -143,8 +143,8 @@ static SHAREGPT: LengthTable = LengthTable {
     spearman: 0.0,
 };
 
-/// Published are the quantiles 50, 90, 95, 99 and the means (374 and 122). The smallest value is 1, the largest is
-/// assumed, and the 75 % value is the one that makes the mean of the straight lines the published mean.
+/// The quantiles 50, 90, 95, 99 and the means (374 and 122) are published. The smallest value is 1, the largest is
+/// assumed, and the 75 % value makes the mean of the straight lines equal to the published mean.
 static BURSTGPT: LengthTable = LengthTable {
     prompt: Quantiles {
         percent: &[0.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0],

@@ -1,4 +1,4 @@
-//! Arrivals on a clock: Mooncake's 3-second batches, and AdaSpec's even spacing inside 3-second bins.
+//! Arrivals on a grid of times: Mooncake's 3-second batches, and AdaSpec's even spacing inside 3-second bins.
 
 use super::log_ou::LogOu;
 use super::{Effort, Stalled};
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ticks {
-    /// Distance of ticks, seconds.
+    /// Time between ticks, seconds.
     pub tick_s: f64,
     /// Mean requests a tick.
     pub mean: f64,
-    /// Coefficient of variation of that mean.
+    /// Coefficient of variation of the mean.
     pub cv: f64,
-    /// Its correlation time, seconds.
+    /// Correlation time of the mean, seconds.
     pub tau_s: f64,
-    /// Linear trend: the mean rises by this share of itself an hour, crossing `mean` at half an hour and never going
+    /// Linear trend: in an hour the mean rises by this share of `mean`, which it has after half an hour; it never falls
     /// below 0. The conversation trace has 0.27.
     pub trend_per_h: f64,
 }
@@ -35,10 +35,10 @@ impl Default for Ticks {
     }
 }
 
-/// Bins with a binomial-like count, its requests evenly spaced from the bin's start.
+/// Bins with a binomial-like number of requests, evenly spaced from the bin's start.
 ///
-/// Calibrated on AdaSpec's `mooncake.csv` (1.795/s). The count is Binomial(n, p) with p = 1 − variance/mean and
-/// n = mean/p rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
+/// Calibrated on AdaSpec's `mooncake.csv` (1.795/s). The count is Binomial(n, p) with p = 1 − variance/mean and n =
+/// mean/p, rounded up or down at random so that the mean is exact: about Binomial(14, 0.376).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaSpecBins {
@@ -46,7 +46,7 @@ pub struct AdaSpecBins {
     pub bin_s: f64,
     /// Mean requests a bin.
     pub mean: f64,
-    /// Variance of that count, below the mean.
+    /// Variance of the number of requests in a bin, below the mean.
     pub variance: f64,
 }
 
@@ -86,12 +86,12 @@ impl AdaSpecBins {
     }
 }
 
-/// Refuses a mean number of requests at once that is not above 0, or over a billion.
+/// Refuses a mean number of simultaneous requests that is not above 0, or over a billion.
 fn count(key: &str, mean: f64) -> Result<(), TraceError> {
     within(key, mean, f64::MIN_POSITIVE, 1e9, "a number of requests above 0 and up to 1e9")
 }
 
-/// Largest mean that is drawn from: where a trend has taken it, far beyond any memory.
+/// The largest mean that is drawn from. Only a trend can reach it, and its count is far beyond any memory.
 const MOST_AT_ONCE: f64 = 1e18;
 
 /// Arrivals of [`Ticks`].
@@ -99,9 +99,9 @@ pub(crate) struct TickArrivals {
     p: Ticks,
     draws: Draws,
     level: LogOu,
-    /// Ticks drawn so far.
+    /// Number of ticks drawn so far.
     tick: u64,
-    /// Requests of the last drawn tick still to come.
+    /// Requests of the last drawn tick that have not been returned yet.
     left: u64,
     end_s: f64,
     effort: Effort,
@@ -116,7 +116,7 @@ impl TickArrivals {
     fn draw_tick(&mut self) {
         let hours = self.tick as f64 * self.p.tick_s / 3600.0;
         let mean = self.p.mean * (1.0 + self.p.trend_per_h * (hours - 0.5)).max(0.0) * self.level.factor();
-        // No law has a mean of 0: then nothing comes.
+        // A mean of 0 is no Poisson law: then no request arrives.
         self.left =
             rand_distr::Poisson::new(mean.min(MOST_AT_ONCE)).map_or(0, |count| count.sample(&mut self.draws) as u64);
         self.level.step(&mut self.draws);

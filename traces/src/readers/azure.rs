@@ -1,6 +1,6 @@
 //! Azure LLM inference CSV (Patel et al., ISCA 2024; AzurePublicDataset, 2023 and the same columns of 2024).
 //!
-//! `TIMESTAMP` is wall-clock time with seven decimals (a UTC suffix is accepted); arrivals count from the first row.
+//! `TIMESTAMP` is wall-clock time with seven decimals (a UTC suffix is accepted). Arrivals count from the first row.
 
 use super::collector::{Collector, Names};
 use super::number::fraction_ps;
@@ -20,7 +20,8 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     let mut origin = None;
     while table.next()? {
         let at = instant(table.bytes(time)).ok_or_else(|| table.bad(time, NOT_A_TIME))?;
-        // A day of room before the first row lets rows that go back be sorted; `start_at_zero` takes it out again.
+        // The first row is put one day after zero, so that rows with earlier times can be sorted; `start_at_zero`
+        // removes the day.
         let origin = *origin.get_or_insert(at - PS_PER_DAY);
         let at = u64::try_from(at - origin)
             .map_err(|_| table.bad(time, "is over a day before or 212 days after the first row"))?;
@@ -30,7 +31,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     collector.finish()
 }
 
-/// Picoseconds since 1970 of `YYYY-MM-DD HH:MM:SS[.f…][Z|+00:00]`.
+/// Picoseconds since 1970 of a time written as `YYYY-MM-DD HH:MM:SS[.f…][Z|+00:00]`.
 fn instant(field: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(field).ok()?.trim();
     let text = text.strip_suffix("+00:00").or(text.strip_suffix('Z')).unwrap_or(text);
@@ -52,7 +53,7 @@ fn parts(text: &str, by: char) -> Option<[i64; 3]> {
     parts.next().is_none().then_some(three)
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, by counting years from March so that leap days come last.
+/// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March so that leap days come last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -1,4 +1,4 @@
-//! Gathers the rows of a trace into a workload: order, zero lengths, limits, and counts of what was left out.
+//! Collects the rows of a trace into a workload: checks order, zero lengths and limits, and counts what is left out.
 
 use super::trace::{Gives, Trace};
 use crate::error::TraceError;
@@ -9,7 +9,7 @@ use crate::transform::{pick, spread};
 use foretoken_sim::{Recording, Request, Time, Workload};
 use std::path::PathBuf;
 
-/// Names of a format's columns, for errors.
+/// Names of a format's columns, for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct Names {
     pub(super) time: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Names {
     pub(super) output: &'static str,
 }
 
-/// Most categories of a trace: each is looked for by its name.
+/// Most categories of a trace. Each lookup is a search by name.
 const MOST_CATEGORIES: usize = 4096;
 
 /// A workload under construction.
@@ -25,19 +25,19 @@ pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
     format: TraceFormat,
     pub(super) gives: Gives,
-    /// Arrivals as they stand in the file; `workload.arrival` is filled at the end.
+    /// Arrivals in the order of the file; `workload.arrival` is filled at the end.
     arrivals: Vec<Time>,
     workload: Workload,
     went_back: bool,
     rows: u64,
-    /// Memory that the requests kept so far take in a run, bytes.
+    /// Memory that the kept requests take in a run, bytes.
     memory: u64,
     failed: u64,
     zero: u64,
     raised: u64,
     too_long: u64,
     filtered: u64,
-    /// Outputs whose length is the recorded run's and not the request's.
+    /// Number of outputs that have the length of the recorded run instead of the request's.
     pub(super) relengthened: u64,
     pub(super) files: Vec<PathBuf>,
 }
@@ -63,7 +63,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// The index of a category, new or known.
+    /// The index of a category, which is added if it is new.
     pub(super) fn category(&mut self, line: u64, name: &str) -> Result<u16, TraceError> {
         let known = self.workload.categories.iter().position(|c| c == name);
         let index = known.unwrap_or(self.workload.categories.len());
@@ -78,7 +78,7 @@ impl<'a> Collector<'a> {
         Ok(index as u16)
     }
 
-    /// Counts what a request takes, and refuses it when that is more than there is.
+    /// Adds the memory that a request takes in a run, and refuses the request if the sum exceeds the limit.
     fn hold(&mut self, line: u64, request: &Request) -> Result<(), TraceError> {
         let recording = request.recording.map_or(0, |r| self.workload.recordings[r as usize].bits.len());
         self.memory += limits::REQUEST + 8 * request.prefix.len() as u64 + 16 * recording as u64;
@@ -91,24 +91,24 @@ impl<'a> Collector<'a> {
         Err(TraceError::row(&self.spec.path, line, None, what, hint))
     }
 
-    /// Keeps a recording and gives its index.
+    /// Adds a recording and returns its index.
     pub(super) fn recording(&mut self, recording: Recording) -> u32 {
         self.workload.recordings.push(recording);
         u32::try_from(self.workload.recordings.len() - 1).expect("fewer than 2^32 recordings")
     }
 
-    /// Tokens in the prefix blocks of this trace.
+    /// Sets the number of tokens in the prefix blocks of this trace.
     pub(super) fn prefix_block(&mut self, tokens: u32) {
         self.workload.prefix_block = tokens;
     }
 
-    /// Counts a row that the user's filter leaves out.
+    /// Counts a row that a filter of the user leaves out.
     pub(super) fn skip(&mut self) {
         self.rows += 1;
         self.filtered += 1;
     }
 
-    /// Takes a BurstGPT row: what `failed_rows` says about rows without a response comes before `zero_tokens`.
+    /// Adds a BurstGPT row. For rows without a response `failed_rows` applies before `zero_tokens`.
     pub(super) fn push_or_failed(&mut self, line: u64, mut request: Request, names: Names) -> Result<(), TraceError> {
         if request.output_len > 0 {
             return self.push(line, request, names);
@@ -131,7 +131,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes a row.
+    /// Adds a row, unless the options leave it out.
     pub(super) fn push(&mut self, line: u64, mut request: Request, names: Names) -> Result<(), TraceError> {
         self.rows += 1;
         if request.prompt_len == 0 || request.output_len == 0 {
@@ -186,13 +186,13 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Makes the first arrival the clock's zero.
+    /// Shifts all arrivals so that the first one is at 0.
     pub(super) fn start_at_zero(&mut self) {
         let first = self.arrivals.iter().min().copied().unwrap_or_default();
         self.arrivals.iter_mut().for_each(|t| *t = *t - first);
     }
 
-    /// The trace. Errors when not one request is left.
+    /// Makes the trace. Fails if no request is left.
     pub(super) fn finish(mut self) -> Result<Trace, TraceError> {
         let notes = self.notes();
         if self.arrivals.is_empty() {

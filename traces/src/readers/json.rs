@@ -1,11 +1,11 @@
-//! JSON lines: a typed row a line, and errors that name line and key.
+//! JSON lines: one typed row a line, and errors that name line and key.
 
 use crate::error::{TraceError, nearest};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 
-/// Reads one line as a row. The fast path is serde's; only a line that fails is looked at again to say why.
+/// Parses one line as a row. The fast path is serde's; only a line that fails is examined again to explain the error.
 pub(super) fn row<'t, T: Deserialize<'t>>(
     path: &Path,
     line: u64,
@@ -29,13 +29,13 @@ fn diagnose(path: &Path, line: u64, text: &str, keys: &[&str], error: &serde_jso
         };
         return TraceError::row(path, line, Some(key), "is missing", hint);
     }
-    // Serde reports the character after the value it refused: blame the last key that starts before it.
+    // Serde reports the character behind the value that it refused, so the last key that starts before it is named.
     let before = text.get(..error.column().min(text.len())).unwrap_or(text);
     let blamed = keys.iter().copied().max_by_key(|k| before.rfind(&format!("\"{k}\"")).map(|p| p + 1).unwrap_or(0));
     TraceError::row(path, line, blamed, reason(error), "correct or remove the line")
 }
 
-/// The error of a line that is no JSON: at which character, and behind which key.
+/// The error of a line that is not JSON, with the character and the key before it.
 pub(crate) fn malformed(path: &Path, line: u64, text: &str, error: &serde_json::Error) -> TraceError {
     let what = format!("is not valid JSON at character {}: {}", error.column(), reason(error));
     let before = text.get(..error.column().min(text.len())).unwrap_or_default();
@@ -43,7 +43,7 @@ pub(crate) fn malformed(path: &Path, line: u64, text: &str, error: &serde_json::
     TraceError::row(path, line, key, what, "the line is malformed or cut off: correct or remove it")
 }
 
-/// serde's words without the place: it knows the line only as the first of its text.
+/// Serde's message without its position, because it counts lines from the given text.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     message.split(" at line ").next().unwrap_or(&message).to_owned()

@@ -1,5 +1,5 @@
-//! One reader a format. A reader turns rows into requests; what is common (order, zero lengths, limits, ties,
-//! counting what is left out) is the collector's. Rows are streamed: no reader holds a file in memory.
+//! One reader for each format. A reader turns rows into requests. The collector does what is common: order, zero
+//! lengths, limits, ties, and counts of what is left out. Rows are streamed: no reader holds a file in memory.
 
 mod adaspec;
 mod azure;
@@ -25,11 +25,11 @@ use collector::Collector;
 
 /// Reads a trace.
 ///
-/// `baseline_tpot_s` is the unloaded time per output token in seconds, by which AdaServe's positive `slo_ratio`s are
-/// multiplied; other formats do not use it.
+/// `baseline_tpot_s` is the unloaded time per output token, seconds. AdaServe's positive `slo_ratio`s are multiplied by
+/// it; other formats do not use it.
 ///
 /// # Errors
-/// Everything wrong with the file or with options that do not belong to its format; see [`TraceError`].
+/// The file is wrong, or has options that do not belong to its format; see [`TraceError`].
 pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, TraceError> {
     let format = match spec.format {
         Some(format) => format,
@@ -50,7 +50,7 @@ pub fn read(spec: &TraceSpec, baseline_tpot_s: Option<f64>) -> Result<Trace, Tra
     }
 }
 
-/// Refuses options of another format: an option that does nothing is a mistake the user wants to hear of.
+/// Refuses options of other formats, because an option without effect is a mistake.
 fn check_options(spec: &TraceSpec, format: TraceFormat) -> Result<(), TraceError> {
     let given = [
         ("failed_rows", spec.failed_rows.is_some(), TraceFormat::BurstGpt),

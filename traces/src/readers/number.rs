@@ -1,13 +1,13 @@
-//! Numbers as traces write them, read exactly: token counts and decimal seconds.
+//! Parses numbers as traces write them, exactly: token counts and decimal seconds.
 
 use foretoken_sim::Time;
 
-/// Why a field is not the number it should be; reads well after `"field" `.
+/// Why a field is not a valid number; the text follows `"field" ` in a message.
 pub(crate) type Bad = &'static str;
 
 const TOO_LATE: Bad = "is beyond the engine's clock of 213 days";
 
-/// A token count: digits, or a float that is whole (`12.0`, as pandas writes).
+/// Parses a token count: digits, or a float that is whole (`12.0`, as pandas writes).
 pub(crate) fn tokens(field: &[u8]) -> Result<u32, Bad> {
     let field = field.trim_ascii();
     if field.is_empty() {
@@ -35,7 +35,7 @@ fn whole(field: &[u8]) -> Result<u32, Bad> {
     }
 }
 
-/// Any finite number.
+/// Parses any finite number.
 pub(crate) fn finite(field: &[u8]) -> Result<f64, Bad> {
     let text = std::str::from_utf8(field.trim_ascii()).map_err(|_| "is not valid UTF-8")?;
     match text.parse::<f64>() {
@@ -46,7 +46,7 @@ pub(crate) fn finite(field: &[u8]) -> Result<f64, Bad> {
     }
 }
 
-/// Decimal seconds, exact to the picosecond: `5`, `5.0`, `0.6`; exponents go through `f64`.
+/// Parses decimal seconds, exact to the picosecond: `5`, `5.0`, `0.6`. Numbers with exponents are parsed as `f64`.
 pub(crate) fn seconds(field: &[u8]) -> Result<Time, Bad> {
     let field = field.trim_ascii();
     let dot = field.iter().position(|&b| b == b'.').unwrap_or(field.len());
@@ -67,7 +67,7 @@ pub(crate) fn seconds(field: &[u8]) -> Result<Time, Bad> {
         .ok_or(TOO_LATE)
 }
 
-/// Picoseconds of the digits after the point; digits beyond the twelfth round.
+/// Picoseconds of the digits behind the decimal point, rounded at the twelfth.
 pub(crate) fn fraction_ps(digits: &[u8]) -> u64 {
     let digit = |i: usize| u64::from(digits.get(i).map_or(0, |b| b - b'0'));
     (0..12).fold(0, |v, i| v * 10 + digit(i)) + u64::from(digit(12) >= 5)

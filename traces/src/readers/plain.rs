@@ -1,4 +1,5 @@
-//! The simple CSVs: length tables, windows of arrivals and lengths, and AdaServe's windows with an SLO a request.
+//! The simple CSVs: length tables, windows of arrivals and lengths, and AdaServe's windows with an SLO for each
+//! request.
 
 use super::collector::{Collector, Names};
 use super::table::Table;
@@ -9,7 +10,7 @@ use foretoken_sim::{Request, Time};
 
 const WINDOW: Names = Names { time: "t_s", prompt: "input_tokens", output: "output_tokens" };
 
-/// Columns `num_prefill_tokens` and `num_decode_tokens` (Vidur, Etalon); no times.
+/// Reads the columns `num_prefill_tokens` and `num_decode_tokens` (Vidur, Etalon); there are no times.
 pub(super) fn read_lengths(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let names = Names { time: "", prompt: "num_prefill_tokens", output: "num_decode_tokens" };
     let mut table = Table::open(&spec.path)?;
@@ -22,7 +23,7 @@ pub(super) fn read_lengths(spec: &TraceSpec, mut collector: Collector) -> Result
     collector.finish()
 }
 
-/// Columns `t_s` (seconds), `input_tokens`, `output_tokens`.
+/// Reads the columns `t_s` (seconds), `input_tokens`, `output_tokens`.
 pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =
@@ -34,8 +35,8 @@ pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result
     collector.finish()
 }
 
-/// [`read_windows`] with `slo_ratio`: positive is a multiple of the unloaded time per output token, negative an
-/// absolute limit in ms (AdaServe artifact).
+/// [`read_windows`] with `slo_ratio`: a positive value is a multiple of the unloaded time per output token, a negative
+/// one an absolute limit in ms (AdaServe artifact).
 pub(super) fn read_adaserve(
     spec: &TraceSpec,
     mut collector: Collector,

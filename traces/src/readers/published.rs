@@ -1,6 +1,6 @@
 //! Tables of published speculation results, as typed rows: SpecForge's acceptance lengths and tree-drafting steps.
 //!
-//! They are yardsticks to compare with, not requests, so they are no [`crate::TraceFormat`].
+//! They are reference values, not requests, so they are no [`crate::TraceFormat`].
 
 use super::json;
 use super::table::Table;
@@ -12,40 +12,40 @@ use std::path::Path;
 /// One published EAGLE-3 measurement (SpecForge's SpecBundle results).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpecForgeRow {
-    /// Target model.
+    /// Name of the target model.
     pub model: String,
-    /// Data set.
+    /// Name of the data set.
     pub dataset: String,
-    /// Requests served at once.
+    /// Number of requests served at once.
     pub batch_size: u32,
-    /// Draft depth.
+    /// Depth of the drafts.
     pub steps: u32,
-    /// Branches a depth; 1 is a chain.
+    /// Branches at each depth; 1 for a chain.
     pub topk: u32,
-    /// Tokens verified a step.
+    /// Tokens verified in a step.
     pub num_draft_tokens: u32,
-    /// Draft model; `None` is the run without speculation.
+    /// Name of the draft model; `None` for the run without speculation.
     pub draft: Option<String>,
-    /// Mean tokens a verification step, the bonus token included.
+    /// Mean tokens emitted in a verification step, including the bonus token.
     pub accept_length: f64,
-    /// Output tokens a second.
+    /// Output tokens per second.
     pub output_throughput_tok_s: f64,
 }
 
-/// The steps of one turn under tree drafting (EAGLE, Medusa).
+/// The steps of one turn with tree drafting (EAGLE, Medusa).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TreeSteps {
     /// `eagle` or `medusa`.
     pub method: String,
-    /// Question of the benchmark.
+    /// Number of the question in the benchmark.
     pub question_id: u64,
-    /// Its category.
+    /// Category of the question.
     pub category: String,
     /// Turn of the question, from 0.
     pub turn: u32,
-    /// Tokens emitted.
+    /// Number of output tokens.
     pub output_tokens: u32,
-    /// Accepted + 1 for each verification step.
+    /// For each verification step, accepted tokens + 1.
     pub tokens_per_step: Vec<u32>,
 }
 

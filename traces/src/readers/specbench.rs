@@ -1,8 +1,8 @@
 //! Spec-Bench requests (Xia et al., Findings of ACL 2024) and the recorded acceptance of a draft on them.
 //!
-//! The CSV has lengths and category of each question's turns; the JSON lines have the same and one character an
-//! output position: `1` the draft was right, `0` it was wrong, `?` nothing was drafted there. Either file can be
-//! read alone; the CSV takes its recordings, and with them the output lengths of the recorded run, from the `accept`
+//! The CSV has lengths and category of each question's turns. The JSON lines have the same and one character for each
+//! output position: `1` if the draft was right, `0` if it was wrong, `?` if nothing was drafted there. Either file can
+//! be read alone. The CSV takes its recordings, and with them the output lengths of the recorded run, from the `accept`
 //! file by (question, turn).
 
 use super::collector::{Collector, Names};
@@ -38,7 +38,7 @@ pub(super) fn read(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, 
     if json { read_turns(spec, collector) } else { read_requests(spec, collector) }
 }
 
-/// The JSON lines alone.
+/// Reads the JSON lines alone.
 fn read_turns(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     if spec.accept.is_some() {
         return Err(TraceError::file(&spec.path, "has recorded acceptance itself", "remove accept"));
@@ -59,7 +59,7 @@ fn read_turns(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Trace
     collector.finish()
 }
 
-/// The CSV, with recordings when there is an `accept` file.
+/// Reads the CSV, with recordings if there is an `accept` file.
 fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut recorded = match &spec.accept {
         Some(path) => read_accept(path)?,
@@ -83,7 +83,8 @@ fn read_requests(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, Tr
                 let what = format!("has no recording of question {}, turn {}", key.0, key.1);
                 TraceError::file(path, what, format!("is it the acceptance of {}?", spec.path.display()))
             })?;
-            // Greedy runs with and without speculation part ways at near-ties of half precision; bits fit their own.
+            // Greedy runs with and without speculation diverge at near-ties of half precision. The bits fit the
+            // recorded output, so its length is used.
             let length = recording.bits.len() as u32;
             collector.relengthened += u64::from(length != request.output_len);
             request.output_len = length;
@@ -104,8 +105,8 @@ fn read_accept(path: &Path) -> Result<BTreeMap<(u64, u32), Recording>, TraceErro
     Ok(turns)
 }
 
-/// The bits of a turn, checked against its steps: step i emits `accepted[i]` right drafts and one token of the
-/// target's own, which is `0` (a draft was wrong) or `?` (all drafts were right, so there was none to compare).
+/// The bits of a turn, checked against its steps. Step i emits `accepted[i]` right drafts and one token of the target's
+/// own, whose bit is `0` (a draft was wrong) or `?` (all drafts were right, so there was no draft to compare).
 fn recording(path: &Path, line: u64, turn: &Turn) -> Result<Recording, TraceError> {
     let bad = |key: &str, what: String| TraceError::row(path, line, Some(key), what, "the recording is damaged");
     let emitted: u64 = turn.accepted.iter().map(|&a| u64::from(a) + 1).sum();

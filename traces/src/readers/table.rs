@@ -1,4 +1,4 @@
-//! CSV with named columns: streaming rows, typed fields, and errors that name file, line and column.
+//! CSV with named columns: streamed rows, typed fields, and errors that name file, line and column.
 
 use super::number::{self, Bad};
 use crate::error::{TraceError, nearest};
@@ -6,7 +6,7 @@ use crate::open::{Source, broken, not_utf8, open};
 use foretoken_sim::Time;
 use std::path::Path;
 
-/// An open CSV file at one of its rows.
+/// An open CSV file, at one of its rows.
 pub(super) struct Table<'a> {
     path: &'a Path,
     reader: csv::Reader<Source>,
@@ -34,7 +34,7 @@ impl<'a> Table<'a> {
         Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
     }
 
-    /// The column of that name.
+    /// The column with this name; the error names similar columns.
     pub(super) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
         let mut found = (0..self.header.len()).filter(|&i| self.header[i] == name);
         if let Some(index) = found.next() {
@@ -51,7 +51,7 @@ impl<'a> Table<'a> {
         Err(TraceError::row(self.path, 1, Some(name), "is missing from the header", hint))
     }
 
-    /// Moves to the next row; false at the end.
+    /// Moves to the next row. Returns false at the end.
     pub(super) fn next(&mut self) -> Result<bool, TraceError> {
         let more = self.reader.read_byte_record(&mut self.row);
         let more = more.map_err(|e| csv_error(self.path, self.reader.position().line(), e))?;
@@ -59,14 +59,14 @@ impl<'a> Table<'a> {
         Ok(more)
     }
 
-    /// The row's line in the file.
+    /// The line of the row in the file.
     pub(super) fn line(&self) -> u64 {
         self.row.position().map_or(0, csv::Position::line)
     }
 
     /// The raw field.
     pub(super) fn bytes(&self, column: Column) -> &[u8] {
-        // The reader is not flexible: every row is as long as the header.
+        // The reader is not flexible: every row has as many fields as the header.
         &self.row[column.index]
     }
 
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
         number::finite(self.bytes(column)).map_err(|why| self.bad(column, why))
     }
 
-    /// The error that the field of this row is not what it should be.
+    /// The error that a field of this row is invalid.
     pub(super) fn bad(&self, column: Column, why: Bad) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.bytes(column)).chars().take(40).collect();
         TraceError::row(

@@ -1,30 +1,30 @@
-//! What a reader makes of a file.
+//! The result of reading a trace file.
 
 use crate::format::TraceFormat;
 use foretoken_sim::Workload;
 use std::path::PathBuf;
 
-/// Which columns a trace really has; the others hold placeholders (instant 0, length 1).
+/// Which columns a trace really has; the others hold placeholders (arrival 0, length 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gives {
-    /// Arrival instants.
+    /// Whether arrival times are real.
     pub arrivals: bool,
-    /// Prompt and output lengths.
+    /// Whether prompt and output lengths are real.
     pub lengths: bool,
 }
 
-/// What a file holds.
+/// A trace that was read from a file.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// The format it was read as.
     pub format: TraceFormat,
-    /// Its requests.
+    /// The requests.
     pub workload: Workload,
-    /// What of them is real.
+    /// Which columns of the requests are real.
     pub gives: Gives,
-    /// Rows in the file (turns not asked for and filtered-out rows included).
+    /// Number of rows in the file, including unwanted turns and filtered rows.
     pub rows: u64,
-    /// What was left out or changed, with counts, in words.
+    /// Messages with counts of what was left out or changed.
     pub notes: Vec<String>,
     /// Every file read.
     pub files: Vec<PathBuf>,

@@ -1,8 +1,8 @@
-//! Arithmetic: sums, differences and products of one to four digits, one step after another.
+//! Arithmetic: sums, differences and products of numbers of one to four digits, one step after another.
 
 use super::dice::Dice;
 
-/// Largest total of a step.
+/// Largest total in a step.
 const MOST: usize = 9999;
 
 pub(super) fn draw(dice: &mut Dice) -> (String, String) {
@@ -25,7 +25,7 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("Sum: {question}.\nWork: "), format!("{answer}. It is {total}."))
 }
 
-/// One to four digits, each number of digits as often as another.
+/// A number of one to four digits; each number of digits is equally likely.
 fn number(dice: &mut Dice) -> usize {
     let digits = dice.within(1, 4) as u32;
     dice.within(10usize.pow(digits - 1), 10usize.pow(digits) - 1)

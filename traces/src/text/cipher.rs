@@ -1,23 +1,23 @@
-//! Cipher: a sentence, a key that says what is done to it, and the result.
+//! Cipher: a sentence, a key that says how to encode it, and the encoded sentence.
 
 use super::dice::Dice;
 use super::words;
 
 const VOWELS: &[u8; 5] = b"aeiou";
 
-/// What a key does to a text.
+/// How a key encodes a word.
 enum Key {
-    /// Every letter moves on in the alphabet.
+    /// Every letter is shifted in the alphabet.
     Shift(u8),
-    /// The alphabet is read backwards.
+    /// Each letter is replaced by its mirror image in the alphabet (a by z).
     Mirror,
-    /// Vowels change places in a circle.
+    /// Each vowel is replaced by a later one, in a circle.
     Vowels(usize),
     /// Vowels are left out.
     Bare,
-    /// Each word is read backwards.
+    /// Each word is reversed.
     Backwards,
-    /// The first letter of each word goes to its end.
+    /// The first letter of each word moves to its end.
     Rotate,
 }
 

@@ -1,4 +1,5 @@
-//! Copy: a story of a few sentences, which are summarised (ornaments left out) or one of which is repeated.
+//! Copy: a story of a few sentences. The task is to summarise it (without the ornaments), to repeat one sentence, or to
+//! tell it backwards.
 
 use super::dice::Dice;
 use super::words::{self, Sentence};

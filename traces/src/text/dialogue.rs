@@ -1,6 +1,6 @@
 //! Dialogue: a guest asks an inn for something, and the host answers in set phrases.
 //!
-//! Which phrase the host uses follows from who asks for what and when, in ways that only the examples teach.
+//! The guest's name, wish, day and number of guests decide the host's phrases, by rules that only the examples teach.
 
 use super::dice::Dice;
 use super::words;
@@ -34,8 +34,8 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
         "Guest: {}, I am {name}. I would like {thing} for {} on {}.\nHost: ",
         HELLOS[hello], NUMBERS[guests], DAYS[day]
     );
-    // The reply turns on the day and the number of guests, the parting on the name and the wish; now and then the host
-    // says something else.
+    // The reply depends on the day and the number of guests, the parting on the name and the wish. With 10 %
+    // probability each the host says something else.
     let slip = |dice: &mut Dice| if dice.chance(10) { dice.within(1, 2) } else { 0 };
     let reply = replies[(day + guests + slip(dice)) % 3];
     let initial = usize::from(name.as_bytes()[0]);

@@ -1,8 +1,8 @@
-//! Draws of one document, one after another.
+//! Draws for one document, one after another.
 
 use foretoken_sim::Luck;
 
-/// A position in a keyed sequence.
+/// A position in a keyed sequence of draws.
 pub(super) struct Dice {
     luck: Luck,
     position: u64,
@@ -19,17 +19,17 @@ impl Dice {
         (self.luck.unit(self.position - 1) * n as f64) as usize
     }
 
-    /// A uniform number of the range, both ends included.
+    /// A uniform number from `least` to `most`, both included.
     pub(super) fn within(&mut self, least: usize, most: usize) -> usize {
         least + self.below(most - least + 1)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// True with a probability of `percent` percent.
     pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// One element of `all`, each equally likely.
     pub(super) fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }

@@ -1,18 +1,18 @@
-//! Facts: questions about the people of an invented world, whose answers stand nowhere in the text.
+//! Facts: questions about the people of an invented world. The text does not contain the answers.
 //!
-//! The world is the same for every seed: who is to answer must have learnt it.
+//! The world is the same for every seed, so a model can answer only what it learnt in training.
 
 use super::dice::Dice;
 use super::words;
 use foretoken_sim::{Luck, Stream};
 
-/// Key of the world's draws. Changing it makes all that was learnt wrong.
+/// Key of the world's draws. A change makes everything wrong that a model has learnt.
 const WORLD: u64 = 0xFAC7;
 
-/// People of the world.
+/// Number of people in the world.
 pub(super) const PEOPLE: usize = 400;
 
-/// What the world knows of one of its people.
+/// The facts about one person.
 pub(super) struct Person {
     pub(super) name: String,
     town: String,
@@ -26,7 +26,7 @@ pub(super) struct Person {
 impl Person {
     pub(super) fn of(index: usize) -> Person {
         let mut dice = Dice::new(Luck::new(WORLD, Stream::Text, index as u64));
-        // The first name tells nothing and the second is one of its bearer's own.
+        // The first name is random; the second name belongs to this person alone.
         let second = invented(index * 7 + 3, 3);
         Person {
             name: format!("{} {}", dice.pick(&words::NAMES), words::capital(&second)),
@@ -66,12 +66,13 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("Who was {name}? Say: {what}.\nFact: "), format!("{name} {}.", facts.join(", ")))
 }
 
-/// A word of `syllables` syllables, a different one for each index below 80³.
+/// An invented word of `syllables` syllables, different for each index below 80³.
 fn invented(index: usize, syllables: usize) -> String {
     const FIRST: &[u8; 16] = b"bdfghjklmnprstvz";
     const VOWEL: &[u8; 5] = b"aeiou";
     const LAST: [&str; 8] = ["n", "r", "l", "sh", "th", "m", "k", ""];
-    // An odd factor and a prime modulus keep neighbours from looking alike and different indices different.
+    // An odd factor and a prime modulus: neighbouring indices give different-looking words, and different indices
+    // different ones.
     let mut rest = (index * 48_611 + 7919) % 511_997;
     let mut word = String::new();
     for _ in 0..syllables {

@@ -1,14 +1,14 @@
-//! The families by name.
+//! The families of documents and their names.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A kind of task. The order is that of Spec-Bench's categories they stand for.
+/// A kind of task. The order is that of the Spec-Bench categories for which the families stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
-    /// Translation: a sentence is enciphered as its key says.
+    /// Translation: a sentence is encoded with a given key.
     Cipher,
     /// Summarisation: sentences are repeated or stripped of their ornaments.
     Copy,
@@ -16,14 +16,14 @@ pub enum Family {
     Facts,
     /// Mathematical reasoning: running totals of one to four digits.
     Arithmetic,
-    /// Retrieval-augmented generation: values of keys that a list in the prompt gives.
+    /// Retrieval-augmented generation: values of keys from a list in the prompt.
     Retrieval,
-    /// Conversation: an agent answers in set phrases.
+    /// Conversation: a host answers a guest in set phrases.
     Dialogue,
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Family; 6] =
         [Family::Cipher, Family::Copy, Family::Facts, Family::Arithmetic, Family::Retrieval, Family::Dialogue];
 
@@ -39,13 +39,13 @@ impl fmt::Display for Family {
     }
 }
 
-/// A name that no family has.
+/// The error for a name that no family has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no text family is called `{name}`; did you mean `{nearest}`? All families: {all}", all = all_names())]
 pub struct UnknownFamily {
-    /// The name.
+    /// The unknown name.
     pub name: String,
-    /// The family whose name is nearest.
+    /// The family with the most similar name.
     pub nearest: Family,
 }
 

@@ -1,8 +1,8 @@
-//! Text that the project makes itself: six families of documents after Spec-Bench's categories.
+//! Text that the project generates: six families of documents modelled on Spec-Bench's categories.
 //!
-//! A document is a prompt that ends in an open question and a one-line answer that follows from it, plain ASCII, so that
-//! a byte is a token and any cut is a text. Everything is a pure function of (family, seed, index). The shipped pair of
-//! models is trained on it; documents of other seeds or indices are held out.
+//! A document is a prompt that ends in an open question, and a one-line answer that follows from it. It is plain ASCII,
+//! so that a byte is a token and any cut is valid text. Everything is a pure function of (family, seed, index). The
+//! shipped pair of models is trained on this text; documents of other seeds or indices are held out.
 
 mod arithmetic;
 mod cipher;
@@ -20,22 +20,22 @@ use dice::Dice;
 use foretoken_sim::{Luck, Stream};
 use serde::{Deserialize, Serialize};
 
-/// The byte that ends an answer. No answer holds it; a prompt may.
+/// The byte that ends an answer. No answer contains it; a prompt may.
 pub const END: u8 = b'\n';
 
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// What kind of task it is.
+    /// The kind of task.
     pub family: Family,
-    /// Everything up to where the answer begins.
+    /// The text before the answer.
     pub prompt: String,
     /// The answer, without [`END`].
     pub answer: String,
 }
 
 impl Document {
-    /// Prompt, answer and [`END`]: what a model is trained on, and what a further document may follow.
+    /// Prompt, answer and [`END`]: the text on which a model is trained, and which another document may follow.
     pub fn text(&self) -> String {
         format!("{}{}{}", self.prompt, self.answer, END as char)
     }
@@ -48,8 +48,8 @@ pub fn document(family: Family, seed: u64, index: u64) -> Document {
 
 /// A prompt of exactly `len` bytes that ends in the open question of document `index`.
 ///
-/// Other documents of the family stand in front as worked examples, and the first of them is cut at its left. A prompt
-/// that is itself longer than `len` loses its beginning.
+/// Other documents of the family stand before it as worked examples, and the first of them is cut at its left. A
+/// question that is longer than `len` loses its beginning.
 pub fn prompt_of_len(family: Family, seed: u64, index: u64, len: usize) -> Vec<u8> {
     let luck = key(family, seed, index);
     let mut parts = vec![drawn(family, luck).prompt];

@@ -1,4 +1,4 @@
-//! Retrieval: a list of keys with values that mean nothing, and the question for some of them.
+//! Retrieval: a list of keys with random values, and a question for some of them.
 
 use super::dice::Dice;
 use super::words;
@@ -19,7 +19,7 @@ pub(super) fn draw(dice: &mut Dice) -> (String, String) {
     (format!("List: {}.\nFind {}: ", list.join(", "), names.join(", ")), words::capital(&found.join(", ")) + ".")
 }
 
-/// Two letters and two to four digits.
+/// A value of two letters and two to four digits.
 fn value(dice: &mut Dice) -> String {
     let letters: String = (0..2).map(|_| char::from(b'a' + dice.below(26) as u8)).collect();
     let digits: String = (0..dice.within(2, 4)).map(|_| char::from(b'0' + dice.below(10) as u8)).collect();

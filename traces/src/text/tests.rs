@@ -9,7 +9,7 @@ fn documents_are_ascii_with_an_answer_of_one_line() {
             assert!(one.text().is_ascii(), "{one:?}");
             assert!(!one.answer.is_empty() && !one.answer.as_bytes().contains(&END), "{one:?}");
             assert!(one.prompt.ends_with(": "), "{one:?}");
-            // Half of a training sequence: a model meets whole documents, and worked examples before them.
+            // Half of a training sequence, so that a model sees whole documents with worked examples before them.
             assert!(one.text().len() < 512, "{} bytes: {one:?}", one.text().len());
         }
     }
@@ -35,7 +35,7 @@ fn a_prompt_has_the_length_asked_for_and_ends_in_the_question() {
             let common = len.min(question.len());
             assert_eq!(prompt[len - common..], question[question.len() - common..], "{family}");
         }
-        // A longer prompt of the same question has more examples in front of the same ones.
+        // A longer prompt of the same question has more examples, in front of the same ones.
         let (short, long) = (prompt_of_len(family, 3, 9, 700), prompt_of_len(family, 3, 9, 1500));
         assert_eq!(short, long[800..]);
         assert_eq!(prompt_of_len(family, 3, 9, 0), b"");
@@ -53,7 +53,7 @@ fn families_are_known_by_name() {
     assert!(e.to_string().contains("did you mean `arithmetic`?") && e.to_string().contains("retrieval"), "{e}");
 }
 
-/// The weights that ship were trained on these texts; another text makes them answer something else.
+/// The shipped weights were trained on these texts; other texts would get other answers.
 #[test]
 fn the_text_has_not_changed() {
     insta::assert_debug_snapshot!(Family::ALL.map(|family| document(family, 1, 0).text()));

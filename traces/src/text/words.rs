@@ -1,8 +1,8 @@
-//! The words, and the sentences made of them.
+//! The words of the documents, and the sentences made from them.
 
 use super::dice::Dice;
 
-/// What acts.
+/// Nouns for the actor of a sentence.
 const ACTORS: [&str; 40] = [
     "miller", "baker", "sailor", "widow", "smith", "clerk", "shepherd", "doctor", "weaver", "captain", "farmer",
     "singer", "painter", "judge", "porter", "tailor", "fisher", "mason", "nurse", "pilot", "printer", "ranger",
@@ -10,7 +10,7 @@ const ACTORS: [&str; 40] = [
     "drummer", "envoy", "glazier", "hunter", "jester", "king", "queen",
 ];
 
-/// What is acted upon, and the keys of lists.
+/// Nouns for the object of a sentence, and for the keys of lists.
 pub(super) const NOUNS: [&str; 100] = [
     "anchor", "apple", "arrow", "barrel", "basket", "bell", "bench", "blanket", "boat", "book", "bottle", "box",
     "bread", "bridge", "broom", "bucket", "button", "candle", "card", "carpet", "cart", "chain", "chair", "cheese",
@@ -22,7 +22,7 @@ pub(super) const NOUNS: [&str; 100] = [
     "shoe", "shovel", "spoon", "stone", "sword", "table", "tent", "towel", "wagon", "wheel", "whistle",
 ];
 
-/// What is done.
+/// Verbs in the past tense.
 const DEEDS: [&str; 40] = [
     "bought",
     "broke",
@@ -66,7 +66,7 @@ const DEEDS: [&str; 40] = [
     "wanted",
 ];
 
-/// How things and people are.
+/// Adjectives for things and people.
 const QUALITIES: [&str; 60] = [
     "old", "young", "tall", "small", "red", "blue", "green", "white", "black", "grey", "brown", "yellow", "heavy",
     "light", "broken", "clean", "dirty", "empty", "famous", "gentle", "golden", "happy", "hungry", "lazy", "lonely",
@@ -75,14 +75,14 @@ const QUALITIES: [&str; 60] = [
     "slow", "smooth", "soft", "strange", "strong", "thin", "tired", "wet", "wise",
 ];
 
-/// How things are done.
+/// Adverbs of manner.
 const MANNERS: [&str; 30] = [
     "badly", "boldly", "bravely", "calmly", "eagerly", "fondly", "gladly", "gravely", "hastily", "humbly", "idly",
     "kindly", "loudly", "madly", "mildly", "neatly", "nearly", "never", "often", "openly", "promptly", "rarely",
     "sadly", "secretly", "slowly", "softly", "stiffly", "twice", "warmly", "wearily",
 ];
 
-/// Where things are done.
+/// Phrases for the place or time of an action.
 const PLACES: [&str; 40] = [
     "at the market",
     "at the mill",
@@ -134,7 +134,7 @@ pub(super) const NAMES: [&str; 48] = [
     "Nora", "Olga", "Oscar", "Otto", "Paula", "Rosa", "Simon", "Thea", "Viktor",
 ];
 
-/// What people of the invented world live by.
+/// Trades of the people of the invented world.
 pub(super) const TRADES: [&str; 40] = [
     "lens grinder",
     "salt boiler",
@@ -178,17 +178,17 @@ pub(super) const TRADES: [&str; 40] = [
     "charcoal burner",
 ];
 
-/// Pets of that world.
+/// Pets of the people of the invented world.
 pub(super) const CREATURES: [&str; 24] = [
     "heron", "fox", "toad", "raven", "goat", "hare", "otter", "owl", "pony", "snake", "spider", "swan", "turtle",
     "weasel", "badger", "crane", "falcon", "ferret", "goose", "lizard", "magpie", "mole", "newt", "parrot",
 ];
 
-/// Their colours.
+/// Colours of the pets.
 pub(super) const COLOURS: [&str; 12] =
     ["tawny", "black", "blue", "copper", "crimson", "golden", "grey", "pearl", "jade", "scarlet", "silver", "white"];
 
-/// Who did what, with ornaments that may be left out.
+/// A sentence about an actor and a deed, with ornaments that may be left out.
 pub(super) struct Sentence {
     actor: &'static str,
     actor_quality: &'static str,
@@ -200,7 +200,7 @@ pub(super) struct Sentence {
 }
 
 impl Sentence {
-    /// Each ornament is empty in half of all sentences.
+    /// Draws a sentence; each ornament is empty in half of all sentences.
     pub(super) fn draw(dice: &mut Dice) -> Sentence {
         fn ornament(dice: &mut Dice, all: &[&'static str]) -> &'static str {
             if dice.chance(50) { dice.pick(all) } else { "" }
@@ -216,14 +216,14 @@ impl Sentence {
         }
     }
 
-    /// "The tall miller gladly sold the cart by the sea."
+    /// The sentence with its ornaments: "The tall miller gladly sold the cart by the sea."
     pub(super) fn ornate(&self) -> String {
         let Sentence { actor, actor_quality, manner, deed, thing, thing_quality, place } = self;
         let parts = ["the", actor_quality, actor, manner, deed, "the", thing_quality, thing, place];
         capital(&joined(&parts)) + "."
     }
 
-    /// "the miller sold the cart"
+    /// The sentence without ornaments: "the miller sold the cart".
     pub(super) fn plain(&self) -> String {
         joined(&["the", self.actor, self.deed, "the", self.thing])
     }
@@ -235,7 +235,7 @@ pub(super) fn clause(dice: &mut Dice) -> String {
     joined(&["the", actor, deed, "the", thing_quality, thing])
 }
 
-/// The text with its first letter raised.
+/// The text with its first letter in upper case.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())

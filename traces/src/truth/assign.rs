@@ -1,4 +1,4 @@
-//! Dealing a table's recordings out to a workload that has lengths and categories of its own.
+//! Assigns a table's recordings to a workload that has lengths and categories of its own.
 
 use super::TruthTable;
 use crate::error::TraceError;
@@ -7,12 +7,13 @@ use foretoken_sim::{Luck, Stream, Workload};
 use std::path::Path;
 
 impl TruthTable {
-    /// Gives every request a recording: one of the family that is called like its category, or of all where no family is;
-    /// which one is drawn once for each request from `seed`. Returns what a reader of the results should know.
+    /// Gives every request a recording from the family named like its category, or from all families if there is none
+    /// with this name. The recording is drawn once for each request from `seed`. Returns notes for readers of the
+    /// results.
     ///
     /// # Errors
-    /// Requests that replay a recording already, and requests longer than theirs where `beyond` refuses them. `path` is
-    /// the table's.
+    /// A request already replays a recording, or a request is longer than its recording and `beyond` refuses this.
+    /// `path` is the table's path, for messages.
     pub fn assign(
         &self,
         path: &Path,
@@ -40,7 +41,7 @@ impl TruthTable {
         let recordings: Vec<u32> = (0..workload.len()).map(draw).collect();
         let reach = |id: usize| self.outputs[recordings[id] as usize].ranks.len() as u32;
         let longer: Vec<usize> = (0..workload.len()).filter(|&id| workload.output_len[id] > reach(id)).collect();
-        // A recording of one token has nothing that a draft could have stood for, so there is nothing to begin again.
+        // A recording of one token has no position for a draft, so it cannot begin again.
         let stuck = longer.iter().copied().find(|&id| beyond == Beyond::Refuse || reach(id) < 2);
         if let Some(id) = stuck {
             let (output, has) = (workload.output_len[id], reach(id));

@@ -1,8 +1,8 @@
-//! The file: two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The first holds a JSON header, the
-//! second the columns in zstd. The same table gives the same bytes.
+//! The file of a truth table: two frames (`foretoken_intact::frames`), so that a checksum covers every bit. The first
+//! holds a JSON header, the second the columns, compressed with zstd. The same table gives the same bytes.
 //!
-//! Columns, little endian, one after the other: family (16 bits), prompt length (32) and output length (32) of each output,
-//! then the ranks (8) and then the confidences (16) of all positions, output by output.
+//! Columns, little endian, one after the other: family (16 bits), prompt length (32) and output length (32) of each
+//! output, then the ranks (8) and then the confidences (16) of all positions, output by output.
 
 use super::{RecordedOutput, SCHEMA_VERSION, TruthHeader, TruthTable};
 use crate::error::TraceError;
@@ -16,13 +16,14 @@ use std::path::Path;
 const KIND: Kind = Kind { name: b"FTKTRUT", version: SCHEMA_VERSION };
 /// The version of the first layout, in which no checksum covered the header.
 const UNCOVERED: u8 = b'H';
-/// Bytes of the columns that have one entry an output, and of those that have one a position.
+/// Bytes for each output in the columns with one entry an output, and for each position in the columns with one entry a
+/// position.
 const PER_OUTPUT: u64 = 10;
 const PER_POSITION: u64 = 3;
-/// zstd's level: higher ones gain under a percent here.
+/// The zstd level; higher levels save less than a percent here.
 const LEVEL: i32 = 12;
 
-/// The header as it is written: what is needed to read the columns comes with it.
+/// The header in the file, with the sizes that are needed to read the columns.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     outputs: u64,
@@ -31,17 +32,17 @@ struct Stored {
     header: TruthHeader,
 }
 
-/// Does the file begin like a truth table of any version? A file that cannot be read does not.
+/// Whether the file begins like a truth table of any version. False if the file cannot be read.
 pub(crate) fn is_truth_table(path: &Path) -> bool {
     let mut first = [0; KIND.name.len()];
     raw(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *KIND.name
 }
 
 impl TruthTable {
-    /// The file's bytes.
+    /// The bytes of the file.
     ///
     /// # Errors
-    /// zstd's; memory is all it needs. More than 4 GiB of columns.
+    /// zstd fails, which needs only memory, or the columns have more than 4 GiB.
     pub fn to_bytes(&self) -> std::io::Result<Vec<u8>> {
         let outputs = &self.outputs;
         let positions = outputs.iter().map(|o| o.ranks.len() as u64).sum();
@@ -58,17 +59,17 @@ impl TruthTable {
         Ok(file.into_inner())
     }
 
-    /// Reads a file.
+    /// Reads a truth table.
     ///
     /// # Errors
-    /// What is wrong with it: another kind of file or layout, an end in the middle, damage, nothing in it.
+    /// The file is of another kind or layout, ends in the middle, is damaged, or has no recording.
     pub fn read(path: &Path) -> Result<TruthTable, TraceError> {
         let file = raw(path).map_err(|e| TraceError::io(path, &e))?;
         parse(std::io::BufReader::new(file)).map_err(|Bad { what, hint }| TraceError::file(path, what, hint))
     }
 }
 
-/// What is wrong with a file, and what to do.
+/// What is wrong with a file, and what the user can do.
 struct Bad {
     what: String,
     hint: &'static str,
@@ -117,7 +118,7 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     let expected = expected.and_then(|(a, b)| a.checked_add(b)).filter(|&n| n <= limits::memory() / 8);
     let expected = expected.ok_or_else(|| bad(format!("is damaged: {outputs} outputs of {positions} tokens")))?;
     let mut unpacked = Vec::new();
-    // No more than was announced is ever unpacked, and one byte more tells that there is more.
+    // Unpacks no more than the announced size, and one byte more to see whether there is more.
     zstd::stream::read::Decoder::new(columns.as_slice())
         .and_then(|columns| columns.take(expected + 1).read_to_end(&mut unpacked))
         .map_err(|e| bad(format!("is a damaged truth table: {e}")))?;
@@ -129,13 +130,13 @@ fn parse(from: impl Read) -> Result<TruthTable, Bad> {
     Ok(TruthTable { header, outputs })
 }
 
-/// What is wrong with these bytes, if anything.
+/// Parses a table from bytes; the error says what is wrong.
 #[cfg(test)]
 pub(super) fn parsed(bytes: &[u8]) -> Result<TruthTable, String> {
     parse(bytes).map_err(|bad| bad.what)
 }
 
-/// What the two frames hold.
+/// The bodies of the two frames: header and columns.
 fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
     let ends = |how: String| bad(format!("is a truth table that ends in the middle{how}"));
     let mut frames = Reader::begin(from, KIND)?.ok_or_else(|| ends(String::new()))?;
@@ -155,7 +156,7 @@ fn bodies(from: impl Read) -> Result<(Vec<u8>, Vec<u8>), Bad> {
     }
 }
 
-/// The columns, which have the right size, as outputs.
+/// Splits the columns, which have the right size, into outputs.
 fn split(columns: &[u8], n: usize, positions: usize, header: &TruthHeader) -> Result<Vec<RecordedOutput>, String> {
     let (families, observed) = (header.families.len(), header.observed.is_some());
     let (families_of, rest) = columns.split_at(2 * n);

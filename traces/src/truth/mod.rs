@@ -1,7 +1,8 @@
-//! Truth tables: what a draft got right on a target's own text, at every output position.
+//! Truth tables: which drafts of a draft model were right on a target's own text, at every output position.
 //!
-//! `foretoken profile-acceptance` records one; a simulation replays it as a workload's recordings, either with the
-//! lengths of its requests (a trace of the format `truth-table`) or dealt out to another workload ([`TruthTable::assign`]).
+//! `foretoken profile-acceptance` records one. A simulation replays it as a workload's recordings, either with the
+//! lengths of its requests (a trace of the format `truth-table`) or assigned to another workload
+//! ([`TruthTable::assign`]).
 
 mod assign;
 mod file;
@@ -13,19 +14,19 @@ pub use summary::{CalibrationBin, DEPTHS, Depth, FamilySummary, RankShare, Truth
 use foretoken_sim::Recording;
 use serde::{Deserialize, Serialize};
 
-/// The layout that this crate writes, and the only one it reads: the eighth byte of the file.
+/// The layout that this crate writes, and the only one that it reads: the eighth byte of the file.
 pub const SCHEMA_VERSION: u8 = b'2';
 
-/// Steps of a recorded confidence: it is stored as a whole number of 65,535ths, rounded to the nearest and at least one, so
-/// it is off by at most 8e-6 where it is not that small.
+/// Number of steps of a recorded confidence. It is stored as a whole number of 65,535ths, rounded to the nearest and at
+/// least one. The error is at most 8e-6, except for confidences smaller than that.
 pub const CONFIDENCE_STEPS: u16 = u16::MAX;
 
-/// A recording of a pair of models.
+/// The recorded acceptance of a target and draft model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TruthTable {
-    /// What was recorded.
+    /// What was recorded, and how.
     pub header: TruthHeader,
-    /// One an output, in the order of the prompts.
+    /// One entry for each output, in the order of the prompts.
     pub outputs: Vec<RecordedOutput>,
 }
 
@@ -34,13 +35,13 @@ pub struct TruthTable {
 pub struct TruthHeader {
     /// Version of Foretoken that wrote it.
     pub foretoken: String,
-    /// The model whose text it is.
+    /// The model that generated the text.
     pub target: RecordedModel,
-    /// The model whose guesses were compared with it.
+    /// The model whose guesses were compared with the text.
     pub draft: RecordedModel,
-    /// The device both ran on, in words.
+    /// A description of the device that ran both models.
     pub device: String,
-    /// Where the prompts come from, in words.
+    /// A description of the source of the prompts.
     pub prompts: String,
     /// BLAKE3 of the prompts' tokens, in hexadecimal.
     pub prompts_digest: String,
@@ -48,53 +49,54 @@ pub struct TruthHeader {
     pub temperature: f64,
     /// Names of the families of prompts.
     pub families: Vec<String>,
-    /// What is known of it, where a server was observed and not a pair profiled: then positions may be unknown, and there are no
-    /// ranks and no confidences.
+    /// Set if the table comes from an observed server, not from a profiled pair. Positions may then be unknown, and
+    /// there are no ranks and no confidences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ObservedTruth>,
 }
 
-/// What a server lets see of its draft: at each position that was drafted whether it was right. Behind a round in which everything was
-/// accepted stands a position that nobody drafted.
+/// What an observed server shows about its draft: for each drafted position, whether the draft was right. The position
+/// behind a fully accepted round was not drafted and is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObservedTruth {
     /// The draft lengths that were observed.
     pub lengths: Vec<u32>,
-    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …: of the unknown positions. The last one repeats.
+    /// P(right | i − 1 drafts of the round were accepted), i = 1, 2, …, for unknown positions. The last value repeats.
     pub hazards: Vec<f64>,
-    /// How many of the hazards were observed; the others are extrapolated.
+    /// Number of hazards that were observed; the others are extrapolated.
     pub seen: usize,
 }
 
-/// The rank of a position at which nothing was drafted, in observed tables.
+/// In observed tables, the rank of a position at which nothing was drafted.
 pub const NOT_DRAFTED: u8 = 0;
 
 /// A model of the pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedModel {
-    /// A preset's name or a folder.
+    /// Name of a preset or path of a folder.
     pub name: String,
-    /// The type its weights were kept in.
+    /// Type in which its weights were stored.
     pub dtype: String,
     /// BLAKE3 of its weights and shape, in hexadecimal.
     pub digest: String,
 }
 
-/// One output of the target, as the draft saw it.
+/// One output of the target, with the draft's guesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedOutput {
     /// Index into [`TruthHeader::families`].
     pub family: u16,
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub prompt_len: u32,
-    /// At each output position, which guess of the draft the target's token is: 1 the first; 255 is that or a later one.
+    /// For each output position, the rank of the target's token among the draft's guesses, from 1; 255 means that or
+    /// later.
     pub ranks: Vec<u8>,
-    /// At each output position, the draft's probability of its first guess in steps of 1/65,535; at least 1.
+    /// For each output position, the draft's probability of its first guess in steps of 1/65,535; at least 1.
     pub confidences: Vec<u16>,
 }
 
 impl RecordedOutput {
-    /// Of ranks and confidences in (0, 1], one an output position.
+    /// Makes an output from ranks and confidences in (0, 1], one for each output position.
     pub fn new(family: u16, prompt_len: u32, ranks: Vec<u8>, confidences: &[f32]) -> RecordedOutput {
         assert_eq!(ranks.len(), confidences.len(), "ranks and confidences");
         let steps = f32::from(CONFIDENCE_STEPS);
@@ -107,7 +109,8 @@ impl RecordedOutput {
         f32::from(self.confidences[position]) / f32::from(CONFIDENCE_STEPS)
     }
 
-    /// Of what a server was seen to accept: whether it was right at each output position, `None` where nothing was drafted.
+    /// Makes an output of an observed server: `bits` says whether the draft was right at each output position, `None`
+    /// where nothing was drafted.
     pub fn observed(family: u16, prompt_len: u32, bits: &[Option<bool>]) -> RecordedOutput {
         let rank = |bit: &Option<bool>| match bit {
             None => NOT_DRAFTED,
@@ -117,9 +120,9 @@ impl RecordedOutput {
         RecordedOutput { family, prompt_len, ranks: bits.iter().map(rank).collect(), confidences: vec![0; bits.len()] }
     }
 
-    /// Calls `each` with the tokens accepted in every round of a fixed length `k`, one round after the other, as a server
-    /// has them: the first starts at output position 1, since the prefill itself gives position 0, and a round moves on by
-    /// what was accepted and one. Behind the end nothing is right.
+    /// Calls `each` with the number of accepted tokens of every round with the fixed length `k`, as a server would run
+    /// them. The first round starts at output position 1, because the prefill gives position 0. A round advances by its
+    /// accepted tokens and one. Behind the end nothing is accepted.
     fn rounds(&self, k: usize, mut each: impl FnMut(usize)) {
         let mut at = 1;
         while at < self.ranks.len() {
@@ -131,12 +134,12 @@ impl RecordedOutput {
 }
 
 impl TruthTable {
-    /// P(right) of what the recordings leave unknown, by position in a round; empty for a table that leaves nothing.
+    /// P(right) of unknown bits, by position in a round; empty if the table has no unknown bits.
     pub(crate) fn hazards(&self) -> Vec<f64> {
         self.header.observed.as_ref().map_or_else(Vec::new, |observed| observed.hazards.clone())
     }
 
-    /// The recordings, as a workload holds them.
+    /// The recordings in the form of a workload.
     pub fn recordings(&self) -> Vec<Recording> {
         self.outputs.iter().map(|output| recording(output, self.header.observed.is_some())).collect()
     }
@@ -154,8 +157,8 @@ fn recording(output: &RecordedOutput, observed: bool) -> Recording {
     }
 }
 
-/// An output of an observed table as a recording. How many were accepted before an unknown position is how many right ones stand directly
-/// before it.
+/// An output of an observed table as a recording. For an unknown position, the number of accepted drafts before it is
+/// the number of right positions directly before it.
 pub fn observed_recording(output: &RecordedOutput) -> Recording {
     let ranks = &output.ranks;
     let mut accepted_before = vec![0; ranks.len()];

@@ -1,91 +1,91 @@
-//! What a table says: acceptance by depth and family, ranks, and how far the draft's confidence can be trusted. Recorded,
-//! not modelled: every number is a count over the table.
+//! The summary of a table: acceptance by depth and family, ranks, and how well the draft's confidence is calibrated.
+//! All numbers are counts over the recorded table; nothing is modelled.
 
 use super::{RecordedOutput, TruthTable};
 use serde::Serialize;
 
-/// Draft lengths that are summarised: 1 to this.
+/// Draft lengths from 1 to this are summarised.
 pub const DEPTHS: usize = 8;
-/// Bins of equal width of the calibration curve.
+/// Number of bins of equal width of the calibration curve.
 const BINS: usize = 10;
-/// Last ranks of the groups that are counted together.
+/// Last rank of each group of ranks that are counted together.
 const RANKS: [u8; 8] = [1, 2, 3, 4, 8, 16, 64, 255];
 
-/// A table in numbers.
+/// The summary of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TruthSummary {
-    /// Where the numbers come from: always `recorded`.
+    /// Source of the numbers: always `recorded`.
     pub source: &'static str,
-    /// Everything, then each family that has outputs.
+    /// All outputs together, then each family with outputs.
     pub families: Vec<FamilySummary>,
-    /// Which guess was right.
+    /// Share of positions by the rank of the right guess.
     pub ranks: Vec<RankShare>,
-    /// Bins of the draft's confidence that hold positions.
+    /// Bins of the draft's confidence with at least one position.
     pub calibration: Vec<CalibrationBin>,
-    /// Expected calibration error: the mean distance of confidence and share right over the bins, by positions (Guo et al.,
-    /// arXiv 1706.04599, eq. 3).
+    /// Expected calibration error: the mean distance between confidence and share right over the bins, weighted by
+    /// positions (Guo et al., arXiv 1706.04599, eq. 3).
     pub expected_calibration_error: f64,
 }
 
 /// Acceptance on one family of prompts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FamilySummary {
-    /// Its name; `all` for everything.
+    /// Name of the family; `all` for all outputs.
     pub family: String,
-    /// Outputs.
+    /// Number of outputs.
     pub outputs: u64,
-    /// Output positions a draft can stand for: all but the first of each output, which the prefill gives.
+    /// Number of output positions that a draft can predict: all but the first of each output, which the prefill gives.
     pub positions: u64,
-    /// Share of them at which the draft's first choice is right.
+    /// Share of these positions at which the draft's first choice is right.
     pub right: f64,
-    /// By depth, in rounds of the longest length.
+    /// Acceptance by depth, in rounds of length [`DEPTHS`].
     pub depths: Vec<Depth>,
-    /// Mean tokens a round gives, the target's own included, for a fixed length of 1, 2, …: what a server has that drafts
-    /// that many every time. Drafts behind the end of an output are never right.
+    /// Mean tokens of a round, including the target's own, for fixed draft lengths of 1, 2, …. Drafts behind the end of
+    /// an output are never right.
     pub mean_acceptance_length: Vec<f64>,
 }
 
-/// What happens at one depth of a round of length [`DEPTHS`].
+/// Acceptance at one depth of rounds of length [`DEPTHS`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Depth {
-    /// From 1.
+    /// The depth, from 1.
     pub depth: u32,
-    /// Rounds in which everything before it was accepted.
+    /// Number of rounds in which all drafts before this depth were accepted.
     pub reached: u64,
-    /// Those in which it was accepted too.
+    /// Number of these rounds in which the draft at this depth was accepted too.
     pub accepted: u64,
-    /// The conditional acceptance rate, where it was reached.
+    /// accepted / reached; `None` if the depth was never reached.
     pub rate: Option<f64>,
 }
 
-/// Positions at which the target's token is one of these guesses of the draft.
+/// The share of positions at which the rank of the target's token is in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RankShare {
     /// First rank of the group.
     pub from: u8,
-    /// Last one; 255 stands for all from there on.
+    /// Last rank of the group; 255 stands for all later ranks too.
     pub to: u8,
     /// Share of all positions.
     pub share: f64,
 }
 
-/// Positions of about equal confidence.
+/// Positions with about equal confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CalibrationBin {
-    /// Confidences in the bin are above this.
+    /// Lower end of the bin, exclusive.
     pub from: f64,
-    /// And at most this.
+    /// Upper end of the bin, inclusive.
     pub to: f64,
-    /// Positions in it.
+    /// Number of positions in the bin.
     pub positions: u64,
-    /// Their mean confidence.
+    /// Mean confidence of these positions.
     pub confidence: f64,
-    /// Share of them at which the draft's first choice is right.
+    /// Share of these positions at which the draft's first choice is right.
     pub right: f64,
 }
 
 impl TruthTable {
-    /// The table in numbers.
+    /// Computes the summary.
     pub fn summary(&self) -> TruthSummary {
         let all: Vec<&RecordedOutput> = self.outputs.iter().collect();
         let mut families = vec![family("all", &all)];
@@ -119,7 +119,7 @@ fn drafted<'a>(outputs: &'a [&RecordedOutput]) -> impl Iterator<Item = (u8, f64)
 fn family(name: &str, outputs: &[&RecordedOutput]) -> FamilySummary {
     let positions = drafted(outputs).count() as u64;
     let right = drafted(outputs).filter(|p| p.0 == 1).count();
-    // How many rounds of the longest length accepted so many tokens.
+    // `ended[a]`: number of rounds of length `DEPTHS` that accepted `a` tokens.
     let mut ended = [0u64; DEPTHS + 1];
     outputs.iter().for_each(|o| o.rounds(DEPTHS, |accepted| ended[accepted] += 1));
     let depth = |d: usize| {

@@ -88,7 +88,7 @@ fn what_is_no_table_is_named() {
         "{}",
         refused(&twice)
     );
-    // A header that belongs to other columns, each of them whole.
+    // A header joined with the columns of another table; both are whole.
     let other = TruthTable { outputs: table(1).outputs[1..].to_vec(), header: header() };
     let spliced = {
         let end = 24 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
@@ -99,7 +99,7 @@ fn what_is_no_table_is_named() {
     assert!(refused(&spliced).starts_with("is a damaged truth table: frame 1"), "{}", refused(&spliced));
 }
 
-/// A small table, each of its bits flipped and cut at each of its bytes: nothing of it is read.
+/// With any bit flipped, or cut at any byte, a small table must not be read.
 #[test]
 fn no_flipped_bit_and_no_missing_byte_is_read_over() {
     let table = table(1);
@@ -135,7 +135,7 @@ fn values_that_cannot_be_are_damage() {
     assert_eq!(with(|o| o.confidences[0] = 0), "is a damaged truth table: output 3 has a confidence of 0");
 }
 
-/// Every number a second time, position by position.
+/// Computes every number in a second way, position by position.
 #[test]
 fn the_summary_is_what_counting_by_hand_gives() {
     let table = table(7);
@@ -256,7 +256,7 @@ fn requests_longer_than_their_recording_are_refused_or_counted() {
     assert!(error.hint().contains("at least 2"));
 }
 
-/// What a server was seen to accept: unknown positions stay unknown, and the table brings the hazards that fill them.
+/// An observed server: unknown positions stay unknown, and the table has the hazards with which they are drawn.
 #[test]
 fn observed_tables_know_what_they_do_not_know() {
     let bits = [None, Some(true), Some(true), None, Some(false), Some(true), Some(false), None];
@@ -276,7 +276,7 @@ fn observed_tables_know_what_they_do_not_know() {
     let mut workload: Workload = [Request::new(Time::ZERO, 9, 8)].into_iter().collect();
     read.assign(&path, &mut workload, Beyond::Refuse, 1).unwrap();
     assert_eq!(workload.hazards, [0.6, 0.7, 0.8]);
-    // A table that was recorded may have no such positions.
+    // A recorded table may not have unknown positions.
     let recorded = TruthTable { header: header(), ..table };
     assert!(super::file::parsed(&recorded.to_bytes().unwrap()).unwrap_err().contains("has a rank of 0"));
 }

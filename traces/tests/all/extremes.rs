@@ -1,4 +1,4 @@
-//! Numbers, files and pipes of hostile sizes: a refusal in words, and soon.
+//! Extreme numbers, files and pipes: they must be refused quickly and with a message.
 
 use crate::round_trip::file;
 use foretoken_traces::{ArrivalSpec, TraceSpec, WorkloadSpec, build, read};
@@ -21,13 +21,14 @@ const GENERATORS: [&str; 12] = [
 ];
 const EXTREMES: [f64; 12] = [1e-320, 1e-30, 1e-9, 1e-3, 1e3, 1e9, 1e12, 1e30, 1e308, 0.0, -1.0, -1e308];
 
-/// Builds twenty requests of these arrivals: what comes of it is a workload in order, or an error in words.
+/// Builds twenty requests with these arrivals. The result must be a sorted workload or a readable error; returns
+/// whether it was built.
 fn ends_well(arrivals: &str, extent: &str) -> bool {
     let text = format!("arrivals = {arrivals}\n{extent}\nlengths = {{ fixed = {{ prompt = 8, output = 2 }} }}");
     let spec: WorkloadSpec = toml::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
     let begun = Instant::now();
     let built = build(&spec, 3, None);
-    // A hang is what is looked for: a busy machine takes its time, and a day is a day.
+    // This test looks for hangs, so the limit is generous for a busy machine.
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}: took {:?}", begun.elapsed());
     match built {
         Ok(built) => {
@@ -80,7 +81,7 @@ fn what_used_to_run_on_is_refused_at_its_key() {
         let e = build(&spec, 1, None).expect_err(arrivals);
         assert!(e.to_string().starts_with(&format!("workload.{key}")) && !e.hint().is_empty(), "{e}; {}", e.hint());
     }
-    // Always on: an active period of thirty years is drawn as far as it is asked for.
+    // An active period of thirty years is drawn only as far as needed.
     assert!(ends_well("{ azure-code = { on_scale_s = 1e9 } }", "requests = 20"));
 }
 
@@ -93,7 +94,7 @@ fn more_requests_than_memory_are_refused_before_they_are_made() {
         let spec: WorkloadSpec = toml::from_str(&text).expect("a workload");
         let begun = Instant::now();
         match build(&spec, 1, None) {
-            // A machine with a terabyte may.
+            // A machine with a terabyte of memory may build this.
             Ok(_) => assert!(foretoken_traces::limits::memory() > 800 << 30),
             Err(e) => {
                 let said = format!("{e} {}", e.hint());
@@ -105,7 +106,7 @@ fn more_requests_than_memory_are_refused_before_they_are_made() {
     }
 }
 
-/// The text must be refused with all these words.
+/// The bytes must be refused with an error that contains all `words`.
 #[track_caller]
 fn refused(bytes: &[u8], words: &[&str]) {
     let (_dir, path) = file(bytes);
@@ -135,7 +136,7 @@ fn too_many_categories_are_no_categories() {
     refused(text.as_bytes(), &[":4098:", "\"category\"", "4096"]);
 }
 
-/// A named pipe is read like the file it carries, as often as it takes: for its format, its digest, its rows.
+/// A named pipe is read like a file, as often as needed: for its format, its digest, its rows.
 #[cfg(unix)]
 #[test]
 fn a_pipe_is_a_file() {
@@ -151,7 +152,7 @@ fn a_pipe_is_a_file() {
         let to = path.clone();
         let writer = std::thread::spawn(move || {
             let mut pipe = std::fs::File::options().write(true).open(to).expect("opened");
-            // The first bytes alone, as a slow writer hands them over.
+            // First only a few bytes, as from a slow writer.
             pipe.write_all(&bytes[..3]).expect("written");
             std::thread::sleep(Duration::from_millis(20));
             pipe.write_all(&bytes[3..]).expect("written");

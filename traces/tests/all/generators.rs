@@ -1,8 +1,8 @@
-//! What the generators make against the statistics they are calibrated to, and against theory.
+//! Tests the generators against the statistics to which they are calibrated, and against theory.
 //!
-//! A statistic is averaged over independent seeds; it must lie within five standard errors (estimated from those
-//! seeds) of its theoretical value, or of a published value widened by half its last digit and by the error of the
-//! sample it comes from.
+//! A statistic is averaged over independent seeds. It must lie within five standard errors (estimated from these seeds)
+//! of its theoretical value, or of a published value. A published value is widened by half its last digit and by the
+//! error of the sample it comes from.
 
 use foretoken_sim::Workload;
 use foretoken_traces::{ArrivalStats, Gives, TraceStats, WorkloadSpec, build};
@@ -22,7 +22,7 @@ fn arrivals(generator: &str, duration_s: f64, seed: u64) -> ArrivalStats {
     TraceStats::of(&workload(&text, seed), BOTH, Some((0.0, duration_s))).arrivals.expect("arrivals")
 }
 
-/// Mean over seeds and its standard error.
+/// The mean of a statistic over seeds, and its standard error.
 fn averaged(seeds: u64, statistic: impl Fn(u64) -> f64) -> (f64, f64) {
     let values: Vec<f64> = (0..seeds).map(statistic).collect();
     let mean = values.iter().sum::<f64>() / seeds as f64;
@@ -30,7 +30,7 @@ fn averaged(seeds: u64, statistic: impl Fn(u64) -> f64) -> (f64, f64) {
     (mean, (variance / seeds as f64).sqrt())
 }
 
-/// Five standard errors, plus what the expected value itself is uncertain by.
+/// Asserts that `mean` is within five standard errors, plus the uncertainty of the expected value itself.
 #[track_caller]
 fn agrees(what: &str, (mean, error): (f64, f64), expected: f64, uncertain: f64) {
     eprintln!("{what}: {mean:.4} ± {error:.4}, expected {expected:.4}");
@@ -58,7 +58,8 @@ fn renewal_processes_have_their_rate_and_cv() {
         ("{ gamma = { rate = 5.0, cv = 2.0 } }", 5.0, 2.0),
         ("{ gamma = { rate = 5.0, cv = 0.5 } }", 5.0, 0.5),
     ] {
-        // A process that starts with a gap is a little short: (cv² − 1)/2 requests. A sampled CV is biased by O(1/n).
+        // A process that starts with a gap has (cv² − 1)/2 requests more than rate × duration. A sampled CV is biased
+        // by O(1/n).
         let start = (gap_cv * gap_cv - 1.0) / 2.0 / 3600.0;
         agrees(generator, averaged(30, |s| rate(&arrivals(generator, 3600.0, s))), mean + start, 0.0);
         agrees("CV", averaged(30, |s| cv(&arrivals(generator, 3600.0, s))), gap_cv, gap_cv * 0.002);
@@ -77,12 +78,13 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
     agrees("rate", averaged(200, |s| rate(&of(s))), m, 0.0);
     for (width, w) in [(0, 1.0), (1, 5.0), (2, 60.0)] {
         let n = total / w;
-        // The variance around the hour's own mean lacks the variance of the mean over the hour. The autocovariance of a log-normal rate
-        // falls a little faster than e^(-t/τ) and the rate is a staircase: under 2 % of the excess.
+        // The variance around the hour's own mean lacks the variance of the mean over the hour. The autocovariance of a
+        // log-normal rate falls a little faster than e^(-t/τ), and the rate is a staircase: together under 2 % of the
+        // excess.
         let expected = idc(w) - idc(total) / n;
         agrees("IDC", averaged(200, |s| dispersion(&of(s), width)), expected, 0.02 * (expected - 1.0) + 0.001);
     }
-    // The published fit: gaps' CV 1.05 (the data's 1.09).
+    // The published fit: CV of the gaps 1.05 (in the data 1.09).
     agrees("CV", averaged(200, |s| cv(&of(s))), 1.05, 0.005);
 }
 
@@ -90,7 +92,7 @@ fn azure_conv_disperses_as_a_log_ou_rate_does() {
 fn azure_code_is_as_bursty_as_calibrated() {
     let of = |s| arrivals("{ azure-code = {} }", 3600.0, s);
     let (mean, error) = averaged(300, |s| rate(&of(s)));
-    // Published: mean 2.59, 90 % of hours between 1.8 and 3.3, gaps' CV 14.2 from 60 runs.
+    // Published: mean 2.59, 90 % of hours between 1.8 and 3.3, CV of the gaps 14.2 from 60 runs.
     agrees("rate", (mean, error), 2.59, 0.005 + 5.0 * error * (300f64 / 60.0).sqrt());
     let mut rates: Vec<f64> = (0..300).map(|s| rate(&of(s))).collect();
     rates.sort_by(f64::total_cmp);
@@ -117,7 +119,7 @@ fn mooncake_ticks_have_their_counts() {
         counts.iter().map(|c: &f64| (c - mean).powi(2)).sum::<f64>() / 1199.0
     });
     agrees("count variance", variance, 11.24, 0.04);
-    // The trend: 8.84 a tick at the start of the hour, 11.6 at its end.
+    // The trend: 8.84 requests a tick at the start of the hour, 11.6 at its end.
     let with_trend = |s| arrivals("{ mooncake-ticks = { trend_per_h = 0.27 } }", 3600.0, s);
     agrees("rate with a trend", averaged(100, |s| rate(&with_trend(s))), 10.2 / 3.0, 0.0);
     let early = |s| rate(&arrivals("{ mooncake-ticks = { trend_per_h = 0.27 } }", 30.0, s)) * 3.0;
@@ -127,7 +129,7 @@ fn mooncake_ticks_have_their_counts() {
 #[test]
 fn adaspec_bins_are_underdispersed() {
     let of = |s| arrivals("{ adaspec-mooncake = {} }", 3600.0, s);
-    // 1.795/s is what 1077 requests in 600 s give; 5.38 a bin is 1.7933.
+    // 1.795/s is the rate of 1077 requests in 600 s; 5.38 a bin is 1.7933.
     agrees("rate", averaged(100, |s| rate(&of(s))), 5.38 / 3.0, 0.0);
     let sixty = averaged(100, |s| dispersion(&of(s), 2));
     // 20 independent bins: variance/mean of a bin, less 1/60 for the hour's own mean. The rounding of n adds p²·0.22 =
@@ -148,15 +150,15 @@ fn t1_is_busy_and_then_quiet() {
 
 #[test]
 fn burstgpt_has_its_rate_and_cv() {
-    // Long runs: a few days, as gaps' CV settles slowly. A mixture of gammas of mean 1 and shape k uniform in [a, b]
-    // has variance ln(b/a)/(b − a): CV 1.665 if every gap drew its own shape; shapes last a minute of time here.
+    // Runs of a few days, because the CV of the gaps settles slowly. A mixture of gammas of mean 1 and shape k uniform
+    // in [a, b] has variance ln(b/a)/(b − a): CV 1.665 if every gap drew its own shape. Here a shape lasts a minute.
     let of = |s| arrivals("{ burstgpt = {} }", 200_000.0, s);
     agrees("rate", averaged(30, |s| rate(&of(s))), 0.27, 0.0);
     let (cv, _) = averaged(30, |s| cv(&of(s)));
     assert!((1.0 / 0.5f64.sqrt()..1.0 / 0.25f64.sqrt()).contains(&cv), "{cv}");
 }
 
-/// (percent, prompt, output) at which a table is published and checked.
+/// (percent, prompt, output): published quantiles that are checked.
 type Knots = &'static [(f64, f64, f64)];
 
 #[test]
@@ -178,7 +180,8 @@ fn length_tables_have_their_quantiles() {
         let text = format!("arrivals = {{ closed-loop = 1 }}\nrequests = {n}\nlengths = {{ table = \"{name}\" }}");
         let w = workload(&text, 11);
         for &(percent, prompt, output) in knots {
-            // The share at or below a knot is binomial; lengths are whole, so the knot's own mass may fall either way.
+            // The share at or below a knot is binomial. Lengths are whole, so the knot's own mass may count on either
+            // side.
             for (column, knot) in [(&w.prompt_len, prompt), (&w.output_len, output)] {
                 let share = |below: f64| column.iter().filter(|&&x| f64::from(x) <= below).count() as f64 / n as f64;
                 let p: f64 = percent / 100.0;
@@ -191,7 +194,7 @@ fn length_tables_have_their_quantiles() {
     }
     let w = workload("arrivals = { closed-loop = 1 }\nrequests = 100000\nlengths = { table = \"burstgpt\" }", 12);
     let stats = TraceStats::of(&w, BOTH, None);
-    // Standard deviations of the laws: 640 and 205 tokens.
+    // The standard deviations of the laws are 640 and 205 tokens.
     assert!((stats.prompt.expect("lengths").mean - 374.0).abs() < 5.0 * 640.0 / 316.0);
     assert!((stats.output.expect("lengths").mean - 122.0).abs() < 5.0 * 205.0 / 316.0);
 }
@@ -225,7 +228,7 @@ fn spec_bench_lengths_follow_their_categories() {
         };
         near(&prompt, mu.exp(), 0.5);
         [0.25, 0.5, 0.75].into_iter().zip_eq(quartiles).for_each(|(p, knot)| near(&output, knot, p));
-        // Whole lengths tie: qa prompts have a scale of two tokens, so ranks lose a little.
+        // Whole lengths have ties: qa prompts have a scale of two tokens, so the rank correlation is a little lower.
         let r = rank_correlation(&prompt, &output);
         assert!((r - spearman).abs() < 5.0 / n.sqrt() + 0.02, "{category}: {r}");
         let got = output.iter().map(|&x| f64::from(x)).sum::<f64>() / n;

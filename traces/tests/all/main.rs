@@ -9,7 +9,7 @@ mod workloads;
 
 use std::path::PathBuf;
 
-/// A file of the real traces.
+/// The path of a file of the real traces; `None` if they are not available.
 fn real(file: &str) -> Option<PathBuf> {
     foretoken_tests::traces().map(|folder| folder.join(file))
 }

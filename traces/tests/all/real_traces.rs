@@ -1,4 +1,4 @@
-//! The real files against the row counts, means and window statistics published with them.
+//! The real files against the row counts, means and window statistics that were published with them.
 
 use crate::real;
 use foretoken_sim::{RequestId, Time, Workload};
@@ -14,7 +14,7 @@ fn near(what: &str, got: f64, want: f64, tolerance: f64) {
     assert!((got - want).abs() <= tolerance, "{what}: got {got}, published {want} ± {tolerance}");
 }
 
-/// file, n, mean, 5-s min and max, 60-s min and max, IDC(1 s), IDC(60 s) as printed: to the last digit given.
+/// File, n, mean, 5-s min and max, 60-s min and max, IDC(1 s), IDC(60 s), as printed (rounded to the last digit).
 type WindowRow = (&'static str, usize, f64, [f64; 2], [f64; 2], f64, f64);
 
 #[rustfmt::skip]
@@ -150,7 +150,7 @@ fn spreading_and_windowing_mooncake_gives_the_published_window() {
     };
     let ours = build(&spec, 0, None).expect("built").workload.arrival;
     let theirs = read(&TraceSpec::new(window), None).expect("window").workload.arrival;
-    // Their bins end where ours begin, so the sets of instants agree; real ticks are 2.997 to 3.003 s apart.
+    // Their bins end where ours begin, so the sets of times agree; real ticks are 2.997 to 3.003 s apart.
     assert_eq!(ours.len(), theirs.len());
     for (a, b) in ours.iter().zip_eq(&theirs) {
         near("arrival", a.as_s(), b.as_s(), 0.0031);
@@ -184,13 +184,13 @@ fn spec_bench_bits_replay_as_recorded() {
     let recorded = TraceStats::of_trace(&all).recorded.expect("bits");
     near("unknown share", 1.0 - recorded.known, 0.127, 0.0005);
 
-    // Replay k = 3 from position 0, unknown bits by their hazard's expectation would need draws; here each unknown
-    // bit takes the pooled hazard by a fixed low-discrepancy sequence, which is enough for ± 0.02.
+    // Replays with fixed k from position 0. Each unknown bit is set with its pooled hazard by a fixed low-discrepancy
+    // sequence, which is exact enough for ± 0.02.
     near("accepted a step at k = 3", replay(&first.workload, 3), 1.23, 0.02);
     near("accepted a step at k = 6", replay(&first.workload, 6), 1.55, 0.02);
 }
 
-/// Mean accepted drafts a step at fixed k, ratio of sums.
+/// Mean number of accepted drafts a step at fixed k (ratio of sums).
 fn replay(w: &Workload, k: usize) -> f64 {
     const HAZARDS: [f64; 8] = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let (mut accepted, mut steps, mut turn) = (0usize, 0usize, 0.0f64);
@@ -293,7 +293,7 @@ fn generators_cover_the_data_they_imitate() {
     for (file, generator, widths) in [
         ("azure/AzureLLMInferenceTrace_conv.csv", "azure-conv", &[0, 1, 2][..]),
         ("azure/AzureLLMInferenceTrace_code.csv", "azure-code", &[0, 1, 2]),
-        // At 60 s, a multiple of the tick, the real ticks' 3 ms of jitter decides which bin a tick falls in.
+        // At 60 s, a multiple of the tick, the 3 ms of jitter of the real ticks decide into which bin a tick falls.
         ("mooncake/conversation_trace.jsonl", "mooncake-ticks", &[0, 1]),
     ] {
         let Some(path) = real(file) else { return };

@@ -1,4 +1,4 @@
-//! What is written in a format is read back, in every packing and with either line end.
+//! Files written in a format are read back, in every packing and with either line end.
 
 use foretoken_sim::{Request, Time};
 use foretoken_traces::{FailedRows, Ties, TraceFormat, TraceSpec, Unsorted, ZeroTokens, read};
@@ -26,7 +26,7 @@ fn pack(text: &str, packing: Packing) -> Vec<u8> {
     }
 }
 
-/// A file with a name that gives nothing away.
+/// A file with these bytes and a name that does not reveal its format.
 pub fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("trace.data");
@@ -38,7 +38,7 @@ fn packing() -> impl Strategy<Value = Packing> {
     prop_oneof![Just(Packing::Plain), Just(Packing::Gzip), Just(Packing::Zstd)]
 }
 
-/// (ms, prompt, output) in order of time.
+/// Random rows (ms, prompt, output) in order of time.
 fn rows() -> impl Strategy<Value = Vec<(u64, u32, u32)>> {
     proptest::collection::vec((0u64..10_000_000, 1u32..200_000, 1u32..5_000), 1..60).prop_map(|mut rows| {
         rows.sort_by_key(|r| r.0);

@@ -1,4 +1,5 @@
-//! Descriptions in TOML become workloads: the same bytes for the same seed, streams that do not disturb each other.
+//! Descriptions in TOML become workloads: the same seed gives the same bytes, and streams of draws do not disturb each
+//! other.
 
 use crate::round_trip::file;
 use foretoken_sim::{Arrivals, Time};
@@ -54,7 +55,7 @@ fn lengths_and_arrivals_are_independent_streams() {
     assert_eq!(table.arrival, with("{ fixed = { prompt = 512, output = 256 } }", 4.0).arrival);
     let faster = with("{ table = \"azure-conv\" }", 8.0);
     assert_eq!(table.prompt_len, faster.prompt_len);
-    // Invariant 9: a rate times a power of two divides arrivals by it, to the rounding of a picosecond.
+    // Invariant 9: multiplying a rate by a power of two divides arrivals by it, up to the rounding of a picosecond.
     assert!(table.arrival.iter().zip_eq(&faster.arrival).all(|(a, b)| a.0.abs_diff(2 * b.0) <= 1));
 }
 

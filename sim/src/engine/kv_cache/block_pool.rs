@@ -1,4 +1,5 @@
-//! A pool of KV blocks with vLLM's free queue and block-hash prefix caching (vLLM v1 `block_pool.py`, docs/model.md 4.4).
+//! A pool of KV blocks with vLLM's free queue and block-hash prefix caching (vLLM v1 `block_pool.py`, docs/model.md
+//! 4.4).
 //!
 //! Block ids are real: the same tables address paged KV on hardware. Block 0 is the null block, which is in no table.
 

@@ -1,5 +1,5 @@
 //! vLLM's `KVCacheManager` (docs/model.md 4.4): how much of a request is cached, and whether there are KV slots for its
-//! tokens. If the draft has a pool of its own, every allocation needs as many blocks there.
+//! tokens. If the draft has a pool of its own, every allocation takes the same number of blocks there.
 
 use super::block_pool::{BlockPool, Content};
 use super::block_tables::{BlockTables, TablesOf};

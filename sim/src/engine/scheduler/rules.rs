@@ -36,8 +36,8 @@ pub struct Rules {
     pub deliver_at: DeliverAt,
     /// The passes that the drafter makes at the end of a step.
     pub draft_passes: DraftPasses,
-    /// Whether each request is scheduled with as many drafts as the one with the most, padded if it has fewer. Runner
-    /// V2 and async scheduling know one length for all requests.
+    /// Whether all requests are scheduled with the same number of drafts (that of the request with the most); missing
+    /// drafts are padding. Runner V2 and async scheduling know one length for all requests.
     pub one_length: bool,
     /// The order in which requests are served.
     pub policy: SchedulingPolicy,

@@ -82,7 +82,7 @@ impl Scheduler<'_> {
         while at < self.running.len() {
             let r = &mut self.running[at];
             let tokens = r.num_tokens + self.rules.num_lookahead_tokens;
-            // Of its blocks, those of the tokens at its last scheduling are not new.
+            // The blocks of the tokens that it had when it was last scheduled are not new.
             if self.kv_cache_manager.can_append(r.num_cacheable_tokens, tokens) {
                 let fits = self.kv_cache_manager.allocate_slots(r, tokens);
                 debug_assert!(fits, "no more blocks are new than are touched");
