@@ -149,7 +149,10 @@ impl State {
             return fault("target".into(), why);
         }
         if self.policies.is_empty() {
-            return fault("policies".into(), "names nobody to ask: [{\"smartspec\": {}}]".into());
+            return fault(
+                "policies".into(),
+                "the list is empty: name a policy, for example [{\"smartspec\": {}}]".into(),
+            );
         }
         self.tables.as_ref().map_or(Ok(()), Tables::check)
     }

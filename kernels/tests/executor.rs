@@ -213,7 +213,7 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
         sharing.workload.push(Request { prefix: if id == 2 || id == 7 { vec![9] } else { vec![] }, ..request });
     }
     let (_, error, _) = sharing.try_serve(&config(), Some(Fixed::chain(2)), Acceptance::Greedy);
-    assert_eq!(error, None, "nobody looks without a cache");
+    assert_eq!(error, None, "without a cache there are no lookups");
     let caching = EngineConfig { prefix_caching: true, ..config() };
     let mut cpu = Cpu::new(1).unwrap();
     let mut pair = world.pair(&mut cpu, Capacity::of(&caching, Needs { draft: true, ..Needs::default() }));

@@ -76,7 +76,7 @@ pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
     let colours = [colour(family)].into_iter().chain(COLOURS);
     let all = colours.flat_map(|c| DASHES.into_iter().flat_map(move |d| MARKERS.map(|m| Look::new(c, d, m))));
     let mut free = all.filter(|look| !taken.contains(look) && by_settings().all(|other| other != *look));
-    free.next().expect("a look that nobody has")
+    free.next().expect("a free look")
 }
 
 /// The looks of the table's rows: as stated, and free ones for the rest, in the table's order. No two are alike.

@@ -128,7 +128,7 @@ fn fits(requests: u64) -> Result<(), TraceError> {
 fn stalled(found: usize) -> TraceError {
     let million = Effort::FIRST / 1_000_000;
     let what =
-        format!("no request comes after {found} in {million} million steps of the process: nobody waits for more");
+        format!("the arrival process made no request in {million} million steps after its first {found} requests");
     let hint = "raise its rate, or the time in which it changes (tau_s, fine_tau_s, flicker_tau_s, tick_s, bin_s)";
     TraceError::spec("arrivals", what, hint)
 }

@@ -178,7 +178,7 @@ impl SloSpec {
             }
         }
         if self.reference.is_some() && self.adaspec_scale.is_none() {
-            let message = "slo.reference says where the bound of slo.adaspec-scale comes from, and there is none";
+            let message = "slo.reference is set, but slo.adaspec-scale is not";
             let problem = doc.problem_at(&Path::of("slo.reference"), message);
             return Err(problem.help("write adaspec-scale = 1.0, or leave it out"));
         }

@@ -333,7 +333,7 @@ fn a_bad_state_is_refused_at_its_field() {
         ("/requests/1/confidences", json!([]), "requests[1].confidences: 0 values"),
         ("/requests/1/confidences/2", json!(0), "requests[1].confidences[2]: 0 is not in (0, 1]"),
         ("/requests/0/confidences/3", json!(1.5), "requests[0].confidences[3]: 1.5 is not in (0, 1]"),
-        ("/policies", json!([]), "policies: names nobody"),
+        ("/policies", json!([]), "policies: the list is empty"),
         ("/policies/0", json!({"adaspek": {}}), "did you mean `adaspec`?"),
         ("/policies/0", json!({}), "policies[0]: not a policy"),
         ("/policies/0", json!("fixed"), "not a policy"),

@@ -64,8 +64,8 @@ fn sizes_are_bounded() {
 #[test]
 fn priorities() {
     refused("{ scheduling_policy = 'priority' }", &["no request has a priority", "workload.priorities"]);
-    let (code, error) = with("{ scheduling_policy = 'priority' }", &["--set", "workload.priorities={ nobody = 1 }"]);
-    assert!(code == Some(2) && error.contains("no request is of the category nobody"), "{error}");
+    let (code, error) = with("{ scheduling_policy = 'priority' }", &["--set", "workload.priorities={ absent = 1 }"]);
+    assert!(code == Some(2) && error.contains("no request is of the category absent"), "{error}");
     let spec_bench = ["--set", "workload.lengths={ spec-bench = {} }", "--set", "workload.priorities={ qa = 1 }"];
     let (code, error) = with("{ scheduling_policy = 'priority' }", &spec_bench);
     assert_eq!(code, Some(0), "{error}");

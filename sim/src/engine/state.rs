@@ -56,7 +56,7 @@ impl<'a, E: Executor, D: Drafter<E>> Engine<'a, E, D> {
 
 impl<'a, E: Executor, D: Drafter<E>, W: Watch> Engine<'a, E, D, W> {
     /// [`new`](Engine::new) with the given rules, and with `watch` as observer.
-    #[allow(clippy::too_many_arguments, reason = "those of `new`, and two")]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of `new`, and two more")]
     pub fn by_rules(
         config: &'a EngineConfig,
         workload: &'a Workload,

@@ -102,7 +102,7 @@ impl AcceptanceSource for Drawn<'_> {
     }
 
     fn ranks(&self) -> &RankLaw {
-        unreachable!("nobody looks")
+        unreachable!("the replay drafts no trees")
     }
 }
 

@@ -114,7 +114,7 @@ fn a_rule_that_is_switched_off_shows() {
         ("the passes of the drafter", |r| r.draft_passes = Default::default()),
         ("one length for all", |r| r.one_length = false),
         ("that drafts are lost", |r| r.loses_drafts = false),
-        ("that nobody drafts near the end of a context", |r| r.draft_passes.ends_early = None),
+        ("that no request drafts near the end of a context", |r| r.draft_passes.ends_early = None),
     ];
     let v0: [(&str, Change); 5] = [
         ("v0's lookahead slots", |r| r.num_lookahead_tokens = 0),

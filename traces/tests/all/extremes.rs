@@ -73,7 +73,10 @@ fn what_used_to_run_on_is_refused_at_its_key() {
         ("{ gamma = { rate = 5.0, cv = 1e308 } }", "arrivals.gamma.cv: 1e308 is out of range"),
         ("{ gamma = { rate = 5.0, cv = 1e-320 } }", "arrivals.gamma.cv: 1e-320"),
         ("{ gamma = { rate = 1e308, cv = 1.0 } }", "arrivals.gamma.rate: 1e308"),
-        ("{ azure-conv = { rate = 1e-9, tau_s = 1e-6 } }", "arrivals: no request comes after 0 in 20 million steps"),
+        (
+            "{ azure-conv = { rate = 1e-9, tau_s = 1e-6 } }",
+            "arrivals: the arrival process made no request in 20 million steps",
+        ),
     ] {
         let text =
             format!("arrivals = {arrivals}\nrequests = 20\nlengths = {{ fixed = {{ prompt = 8, output = 2 }} }}");

@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn what_the_others_did_not_run_they_do_not_predict() {
         let others = Others(vec![learned(2, 1.0), learned(0, 1.0)]);
-        assert!(others.than(0).is_none(), "nobody else drafted");
+        assert!(others.than(0).is_none(), "no other run drafted");
         assert!(others.than(1).is_some());
-        assert!(Others(vec![learned(2, 1.0)]).than(0).is_none(), "there is nobody else");
+        assert!(Others(vec![learned(2, 1.0)]).than(0).is_none(), "there is no other run");
     }
 }

@@ -140,7 +140,7 @@ impl Check<'_> {
         self.picked(at, path)?;
         let unbounded = |v: usize| self.plan.variants[v].experiment.slo == SloSpec::default();
         if metric == Metric::SloAttainment && variants(self.plan, at).any(unbounded) {
-            let problem = self.at(&path.key("metric"), format!("{path}.metric: without a bound nobody attains it"));
+            let problem = self.at(&path.key("metric"), format!("{path}.metric: there is no bound to attain"));
             return Err(problem.help("give the experiment an [slo], for example adaspec-scale = 1.0"));
         }
         Ok(())

@@ -305,7 +305,7 @@ fn a_permanent_gap_survives_a_preemption() {
     f.rate = 0.0;
     let run = f.with(|s| s.run(Speculation::Policy(Box::new(Once(false)))));
     assert!(run.totals.preemptions > 0);
-    assert!(run.steps.iter().skip(3).all(|s| s.drafted == 0), "nobody drafts again");
+    assert!(run.steps.iter().skip(3).all(|s| s.drafted == 0), "no request drafts again");
 }
 
 #[test]
