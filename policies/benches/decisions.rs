@@ -1,11 +1,11 @@
-//! What a policy's decision costs: `cargo bench -p foretoken-policies --bench decisions`.
+//! Measures what one decision of each policy costs: `cargo bench -p foretoken-policies --bench decisions`.
 //!
-//! One step of a batch of 32 requests: `propose`, `keep_drafting` after every draft pass, `select`, `observe`, for
-//! every preset. Confidences, entropies and divergences are laid out before, and change from step to step, as do
-//! contexts, gaps and accepted runs, so that learning goes on. What the loop itself costs (`the loop`: a policy that
-//! decides nothing, for each number of draft passes) is taken off. Policies that draft trees run on a scripted executor
-//! with a stopwatch around their calls, since the growing of trees would hide them; oracles are asked for their
-//! proposal.
+//! A decision is one step of a batch of 32 requests: `propose`, `keep_drafting` after every draft pass, `select` and
+//! `observe`. Confidences, entropies and divergences are prepared in advance. They change from step to step, as do
+//! contexts, gaps and accepted runs, so that policies keep learning. The cost of the loop itself is subtracted; it is
+//! measured with a policy that decides nothing (`the loop`), for each number of draft passes. Policies that draft trees
+//! run on a scripted executor, and a stopwatch times their calls, because growing the trees would take longer than
+//! deciding. Oracles are timed on `propose` alone.
 
 #![allow(missing_docs)]
 
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const REQUESTS: usize = 32;
 const LONGEST: u32 = 8;
-/// Steps that are laid out; they repeat.
+/// Number of prepared steps; the bench cycles through them.
 const STEPS: usize = 64;
 
 const BELIEF: Belief = Belief {
@@ -31,7 +31,7 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// A step's columns, and what its draft and its target would say.
+/// The input of one step: the batch's columns, and what draft and target would answer.
 struct Step {
     ids: Vec<RequestId>,
     context: Vec<u32>,
@@ -45,7 +45,7 @@ struct Step {
 }
 
 impl Step {
-    /// Everything a policy may look at, for all requests and depths.
+    /// Builds all columns for step number `step`, and the draft's outputs for every request and depth.
     fn new(step: usize) -> Step {
         let ranks = RankLaw::default();
         let luck = Luck::new(step as u64, Stream::Confidence, 0);
@@ -95,7 +95,7 @@ impl Step {
     }
 }
 
-/// Drafts so many tokens and decides nothing.
+/// A policy that always drafts `self.0` tokens.
 struct Nothing(u32);
 
 impl SpecPolicy for Nothing {
@@ -108,7 +108,7 @@ impl SpecPolicy for Nothing {
     }
 }
 
-/// The buffers of a draft loop.
+/// The prepared steps and the buffers that a draft loop reuses.
 struct Loop {
     steps: Vec<Step>,
     at: usize,
@@ -129,7 +129,7 @@ impl Loop {
         }
     }
 
-    /// One step as the engine makes it, without an executor; the number of draft passes.
+    /// Runs one step as the engine does, without an executor. Returns the number of draft passes.
     fn step(&mut self, policy: &mut dyn SpecPolicy) -> usize {
         let at = self.at % STEPS;
         let (step, drafts) = (&self.steps[at], &mut self.drafts[at]);
@@ -138,7 +138,7 @@ impl Loop {
         self.plan.shape = DraftShape::Chain;
         self.plan.draft_len.clear();
         self.plan.draft_len.resize(REQUESTS, 0);
-        // Keeps what was said: only lengths are cleared.
+        // `reset` clears lengths only; the prepared confidences stay.
         drafts.reset(REQUESTS, LONGEST);
         drafts.wants = policy.wants();
         black_box(policy.max_batch(&view));
@@ -185,7 +185,7 @@ impl Loop {
     }
 }
 
-/// Puts a stopwatch around a policy's calls.
+/// A policy whose calls are timed.
 struct Timed {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,
@@ -233,7 +233,7 @@ impl SpecPolicy for Timed {
     }
 }
 
-/// A policy that drafts trees, on scripted steps.
+/// A tree policy with its scripted steps.
 struct Trees {
     policy: Box<dyn SpecPolicy>,
     watch: Arc<Watch>,
@@ -267,7 +267,7 @@ impl Trees {
         }
     }
 
-    /// The time of so many steps, the stopwatch's own left out.
+    /// Runs `steps` steps. Returns the time spent in the policy, without the stopwatch's own time.
     fn run(&mut self, steps: u64) -> Duration {
         let before = (self.watch.nanos.load(Ordering::Relaxed), self.watch.calls.load(Ordering::Relaxed));
         let mut accepted = Vec::new();
@@ -293,7 +293,7 @@ impl Trees {
     }
 }
 
-/// Nanoseconds the loop costs for each number of draft passes: the quickest of several runs.
+/// The cost of the loop in nanoseconds, by number of draft passes: the minimum of 30 runs.
 fn loop_ns() -> Vec<f64> {
     let cost = |passes: u32| {
         let (mut bench, mut nothing) = (Loop::new(), Nothing(passes));

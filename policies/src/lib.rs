@@ -1,13 +1,14 @@
-//! Foretoken's speculation policies: one file a policy, in folders by family, and what several of them share.
+//! Foretoken's speculation policies: one file per policy, in folders by family, and the code that several policies
+//! share.
 //!
-//! A policy is a pure state machine over [`foretoken_sim::BatchView`]. It must never see the future: output lengths and
-//! acceptance to come are not in its view, and only the oracles of this crate are built as
-//! [`foretoken_sim::OraclePolicy`], the one type the hidden truth is shown to. No policy reads a clock, does I/O or
-//! knows whether the engine is simulated or live.
+//! A policy is a pure state machine over [`foretoken_sim::BatchView`]. It never sees the future: output lengths and
+//! later acceptance are not in its view. Only the oracles of this crate are built as [`foretoken_sim::OraclePolicy`],
+//! the one type that sees the hidden truth. No policy reads a clock, does I/O or knows whether the engine is simulated
+//! or live.
 //!
-//! This file is the table: the modules by family, then a row a policy. `definition.rs` is the contract that each
-//! policy's file fulfils; no such file knows the table. [`template`] adds a policy to the source, [`register`] one from
-//! another crate.
+//! This file is the table: the modules by family, then one row per policy. `definition.rs` is the contract that each
+//! policy's file fulfils; no policy's file imports the table. [`template`] adds a policy to the source, [`register`]
+//! adds one from another crate.
 
 mod definition;
 mod look;
@@ -26,8 +27,8 @@ mod registry_fuzz;
 #[cfg(test)]
 mod testing;
 
-// The modules are named here, and not by the table's macro, since rustfmt and editors find no file that only a macro
-// names.
+// The modules are declared here, not by the table's macro, because rustfmt and editors do not find files that only a
+// macro names.
 
 /// The plain engine and fixed lengths.
 mod plain {
@@ -35,7 +36,7 @@ mod plain {
     pub(crate) mod fixed;
 }
 
-/// SGLang's.
+/// SGLang's policies.
 mod sglang {
     pub(crate) mod dspark;
     pub(crate) mod dspark_relay;
@@ -47,7 +48,7 @@ mod sglang {
     pub(crate) mod throughput;
 }
 
-/// vLLM's, of releases and of branches.
+/// vLLM's policies, from releases and branches.
 mod vllm {
     pub(crate) mod acceptance_estimator;
     pub(crate) mod adaptive;
@@ -59,7 +60,7 @@ mod vllm {
     pub(crate) mod dynamic;
 }
 
-/// Other engines': TensorRT-LLM, MLC-LLM, sfllm.
+/// Policies of other engines: TensorRT-LLM, MLC-LLM, sfllm.
 mod engines {
     pub(crate) mod draft_len_schedule;
     pub(crate) mod mlc_table;
@@ -68,7 +69,7 @@ mod engines {
     pub(crate) mod verify_budget;
 }
 
-/// SmartSpec and TurboSpec: the length of the greatest estimated goodput.
+/// SmartSpec and TurboSpec: the length with the greatest estimated goodput.
 mod goodput {
     pub(crate) mod heads;
     pub(crate) mod ladder;
@@ -85,7 +86,7 @@ mod goodput {
     pub(crate) mod zero_lengths;
 }
 
-/// AdaSpec: lengths by latency targets.
+/// AdaSpec: lengths that meet latency targets.
 mod slo {
     pub(crate) mod adaspec;
     pub(crate) mod adaspec_code;
@@ -93,7 +94,7 @@ mod slo {
     pub(crate) mod adaspec_verifier;
 }
 
-/// Servers on laptops, 2026: by measured time, and by accepted drafts alone.
+/// Policies of servers on laptops, 2026: by measured time, or by accepted drafts alone.
 mod local {
     pub(crate) mod aimd;
     pub(crate) mod downshift;
@@ -103,7 +104,7 @@ mod local {
     pub(crate) mod per_request;
 }
 
-/// Confidence, entropy and divergence.
+/// Policies that stop by confidence, entropy or divergence.
 mod confidence {
     pub(crate) mod adaedl;
     pub(crate) mod dsde;
@@ -114,14 +115,14 @@ mod confidence {
     pub(crate) mod threshold;
 }
 
-/// Token trees.
+/// Policies that draft token trees.
 mod trees {
     pub(crate) mod adaserve;
     pub(crate) mod eagle2;
     pub(crate) mod specinfer;
 }
 
-/// Bandits.
+/// Bandits over draft lengths.
 mod bandits {
     pub(crate) mod bandit;
     pub(crate) mod banditspec;
@@ -139,7 +140,7 @@ mod bounds {
     pub(crate) mod true_cost;
 }
 
-/// What several families use: beliefs, estimates, acceptance rates, tables.
+/// Shared by several families: beliefs, estimates, acceptance rates, tables.
 mod shared {
     pub(crate) mod acceptance;
     pub(crate) mod belief;
@@ -186,7 +187,7 @@ policies! {
     }
     slo::adaspec_code::AdaspecCode { AdaspecCode = "adaspec-code" in VERMILLION LongDash Triangle; }
 
-    // Engines of today.
+    // Other engines and vLLM.
     vllm::dynamic::VllmDynamic { VllmDynamic = "vllm-dynamic" in BLUE Dashed Diamond; }
     vllm::adaptive::VllmAdaptive { VllmAdaptive = "vllm-adaptive" in BLUE LongDash TriangleDown; }
     sglang::dspark::Dspark { Dspark = "dspark" in ORANGE LongDash Square; }
@@ -202,7 +203,7 @@ policies! {
     engines::mlc_table::MlcTable { MlcTable = "mlc-table" in BLUE Dotted Square; }
     engines::verify_budget::VerifyBudget { VerifyBudget = "verify-budget" in VERMILLION Dotted Diamond; }
 
-    // Servers on laptops, 2026: by measured time, and by accepted drafts alone.
+    // Servers on laptops, 2026: by measured time, or by accepted drafts alone.
     local::measured_two_arm::MeasuredTwoArm { MeasuredTwoArm = "measured-two-arm" in BLUE Dotted Triangle; }
     local::measured_cost_depth::MeasuredCostDepth { MeasuredCostDepth = "measured-cost-depth" in BLUE Dashed Plus; }
     local::mlx_vlm_expand::MlxVlmExpand { MlxVlmExpand = "mlx-vlm-expand" in GREEN Solid Plus; }

@@ -1,11 +1,11 @@
-//! How a policy looks in every figure: a colour of the Okabe-Ito palette (told apart by colour-blind readers), and a
-//! dash and a marker, so that no figure leans on colour alone. It draws nothing.
+//! How a policy looks in every figure: a colour of the Okabe-Ito palette, which colour-blind readers can tell apart, a
+//! dash and a marker, so that no figure depends on colour alone. This module draws nothing.
 
 pub use foretoken_sim::look::{Colour, Dash, Look, Marker};
 
 use crate::registry::Row;
 
-/// Okabe and Ito, "Color Universal Design" (2008).
+/// The palette is from Okabe and Ito, "Color Universal Design" (2008).
 pub(crate) const BLACK: Colour = (0, 0, 0);
 pub(crate) const GREY: Colour = (153, 153, 153);
 pub(crate) const ORANGE: Colour = (230, 159, 0);
@@ -15,7 +15,7 @@ pub(crate) const BLUE: Colour = (0, 114, 178);
 pub(crate) const VERMILLION: Colour = (213, 94, 0);
 pub(crate) const PURPLE: Colour = (204, 121, 167);
 
-/// Of a fixed draft length. The papers' 1, 3 and 5 differ in dash as well.
+/// The look of the fixed draft length `k`. The papers' 1, 3 and 5 differ in dash as well.
 pub(crate) const fn of_length(k: u32) -> Look {
     const MARKERS: [Marker; 8] = [
         Marker::Ring,
@@ -32,7 +32,7 @@ pub(crate) const fn of_length(k: u32) -> Look {
 
 const DASHES: [Dash; 4] = [Dash::Solid, Dash::Dashed, Dash::Dotted, Dash::LongDash];
 
-/// In the order in which free looks are given: those that are easily told apart come first.
+/// Markers in the order in which free looks use them; the most different ones come first.
 const MARKERS: [Marker; 8] = [
     Marker::Circle,
     Marker::Square,
@@ -44,10 +44,10 @@ const MARKERS: [Marker; 8] = [
     Marker::Cross,
 ];
 
-/// The colours that free looks are given in. Sky blue is for bounds.
+/// Colours in the order in which free looks use them. Sky blue is for bounds.
 const COLOURS: [Colour; 7] = [ORANGE, GREEN, VERMILLION, PURPLE, BLUE, GREY, BLACK];
 
-/// The colour of a family of which no other look is known.
+/// The colour in which a family's free looks start.
 fn colour(family: &str) -> Colour {
     match family {
         "sglang" => ORANGE,
@@ -61,17 +61,17 @@ fn colour(family: &str) -> Colour {
     }
 }
 
-/// Looks that settings choose, whatever the table says: nobody else is given them.
+/// Looks that settings choose, whatever the table says. They are not given to other policies.
 fn by_settings() -> impl Iterator<Item = Look> {
     let batch = Look::new(SKY_BLUE, Dash::Dashed, Marker::Square);
     let per_request = Look::new(GREY, Dash::Dotted, Marker::Cross);
     (0..8).map(of_length).chain([batch, per_request])
 }
 
-/// The first look that nobody has: in the family's colour, while there is one.
+/// The first look that is not in `taken`: in the family's colour, as long as one is left.
 ///
 /// # Panics
-/// Where all looks are taken, 32 in each colour.
+/// If all looks are taken, 32 in each colour.
 pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
     let colours = [colour(family)].into_iter().chain(COLOURS);
     let all = colours.flat_map(|c| DASHES.into_iter().flat_map(move |d| MARKERS.map(|m| Look::new(c, d, m))));
@@ -79,7 +79,7 @@ pub(crate) fn free(family: &str, taken: &[Look]) -> Look {
     free.next().expect("a free look")
 }
 
-/// The looks of the table's rows: as stated, and free ones for the rest, in the table's order. No two are alike.
+/// The looks of the table's rows, in the table's order: the stated ones, and free ones for the rest. No two are alike.
 pub(crate) fn of_rows(rows: &[Row]) -> Vec<Look> {
     let mut taken: Vec<Look> = rows.iter().filter_map(|row| row.look).collect();
     let of_row = |row: &Row| {
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(of_rows(&rows), looks);
     }
 
-    /// More rows than a colour has looks, and than all of them but sky blue have.
+    /// More rows than one colour has looks, and more than all colours without sky blue have.
     #[test]
     fn a_full_family_goes_on_in_other_colours() {
         let rows: Vec<Row> = (0..215).map(|_| row("x", "vllm", None)).collect();

@@ -1,31 +1,31 @@
 //! Names of policies.
 
-/// A name that no policy can have.
+/// Why a name cannot be a policy's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// Not in kebab-case.
+    /// The name is not in kebab-case.
     #[error("`{name}` is no name for a policy: {why}")]
     Malformed {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the name.
         why: &'static str,
     },
-    /// Another policy has it, or one that differs in hyphens alone.
+    /// Another policy has the name, or one that differs in hyphens alone.
     #[error("`{name}` is taken: there is a policy `{by}`")]
     Taken {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// Who has it.
+        /// The policy that has the name.
         by: String,
     },
 }
 
-/// The most characters of a name: labels, files and tables have room for so many.
+/// Most characters of a name, for which labels, files and tables have room.
 const LONGEST: usize = 40;
 
-/// Refuses what is not in kebab-case: words of lower-case letters and digits with single hyphens between them, the
-/// first beginning with a letter.
+/// Refuses names that are not in kebab-case: words of lower-case letters and digits with single hyphens between them,
+/// the first beginning with a letter.
 ///
 /// # Errors
 /// [`BadName::Malformed`].
@@ -46,7 +46,7 @@ pub(crate) fn kebab_case(name: &str) -> Result<(), BadName> {
     Err(BadName::Malformed { name: name.into(), why })
 }
 
-/// Refuses a name that somebody has, hyphens apart: `fixed` and `fi-xed` would be one name in prose and in code.
+/// Refuses a name in `taken`, hyphens apart: `fixed` and `fi-xed` would be one name in prose and in code.
 ///
 /// # Errors
 /// [`BadName::Taken`].

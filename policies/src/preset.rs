@@ -1,15 +1,15 @@
-//! Reading a preset's settings: what the user gives, and the preset's own values for the rest.
+//! Reads a policy's settings: the user's values, and the preset's values for the rest.
 //!
-//! Several policies share one set of parameters and differ in their defaults (`adaspec` and `adaspec-`). Serde's defaults
-//! belong to the type, so a preset is read through a map that goes on with its own values where the given one ends. Errors
-//! stay where they arise: an unknown key is still reported at that key.
+//! Several policies share one type of parameters and differ in their defaults (`adaspec` and `adaspec-`). Serde's
+//! defaults belong to the type. A preset is therefore read through a map that continues with the preset's values after
+//! the user's entries. Errors keep their place: an unknown key is still reported at that key.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::marker::PhantomData;
 
-/// Reads a `T`; what is not given is as in the preset.
+/// Reads a `T`. Keys that are not given have the preset's values.
 pub(crate) struct Preset<T>(pub T);
 
 impl<'de, T: Serialize + Deserialize<'de>> DeserializeSeed<'de> for Preset<T> {
@@ -45,7 +45,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
 struct Chained<A> {
     given: A,
     rest: Map<String, Value>,
-    /// The value of a preset's entry whose key was just read.
+    /// The value of the preset's entry whose key was just read.
     value: Option<Value>,
 }
 
@@ -72,7 +72,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
     }
 }
 
-/// Reads a key, with a seed that is left in place when there is no key, and remembers its name.
+/// Reads a key and returns its name too. If there is no key, the seed stays in place.
 struct Remember<'a, K>(&'a mut Option<K>);
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Remember<'_, K> {

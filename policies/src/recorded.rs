@@ -1,9 +1,9 @@
-//! What the tests share that replay decisions of released engines: `tests/policies` has the recorders and the fixtures.
+//! Shared by the tests that replay decisions of released engines. `tests/policies` has the recorders and the fixtures.
 
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// The lines of a fixture.
+/// Reads the lines of the fixture `name`.
 pub fn lines(name: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/policies").join(name);
     let packed = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -11,12 +11,12 @@ pub fn lines(name: &str) -> Vec<String> {
     String::from_utf8(text).expect("ASCII").lines().map(str::to_owned).collect()
 }
 
-/// A fixture of histories, one a line.
+/// Reads a fixture of histories, one per line.
 pub fn histories<T: DeserializeOwned>(name: &str) -> Vec<T> {
     lines(name).iter().map(|line| read(line)).collect()
 }
 
-/// One line.
+/// Parses one line of JSON.
 pub fn read<T: DeserializeOwned>(line: &str) -> T {
     serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
@@ -29,12 +29,12 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The number that both languages draw for one decision (`tests/vllm/chance.py`).
+/// The number drawn for one decision; equal to the draw in Python (`tests/vllm/chance.py`).
 pub fn draw(seed: u64, kind: u64, request: u64, position: u64) -> u64 {
     mix(mix(mix(mix(seed) ^ kind) ^ request) ^ position)
 }
 
-/// Equal to a millionth of the value.
+/// True if `a` and `b` differ by at most a millionth of the greater one.
 pub fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }

@@ -1,6 +1,6 @@
-//! Policies from other crates. A binary of its own [registers](register) them before it calls `foretoken`'s `main`;
-//! from then on they are read, listed, checked, labelled, drawn and built like those of the table, after which they
-//! come.
+//! Policies from other crates. A binary [registers](register) them before it calls `foretoken`'s `main`. From then on
+//! they are read, listed, checked, labelled, drawn and built like the policies of the table. They come after these in
+//! every list.
 
 use crate::definition::{BadParameter, Definition};
 use crate::look::{self, Look};
@@ -15,25 +15,25 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Why a policy was not registered.
+/// The reason why a policy was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotRegister {
-    /// Its name.
+    /// The name cannot be used.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// Its own defaults do not pass its check.
+    /// The policy's defaults do not pass its own check.
     #[error("the defaults do not pass the policy's own check: {0}")]
     Defaults(#[from] BadParameter),
-    /// Its settings are not a table of named values.
+    /// The policy's settings are not a table of named values.
     #[error("the settings of `{0}` are no table of named values: they must be a struct with fields, or an empty one")]
     NoTable(&'static str),
 }
 
-/// Adds a policy to those that experiments can name, for as long as the process lives: `preset` are its settings where
-/// an experiment gives none. It gets a look that nobody has. Call it before `main` of `foretoken` reads anything.
+/// Adds a policy that experiments can name, until the process ends. `preset` are its settings if an experiment gives
+/// none. The policy gets a look that no other policy has. Call it before `main` of `foretoken` reads an experiment.
 ///
 /// # Errors
-/// A name that is not in kebab-case, or that a policy has already; defaults that the policy's own check refuses.
+/// A name that is not in kebab-case or that another policy has; defaults that the policy's own check refuses.
 pub fn register<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
 where
     T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
@@ -41,10 +41,11 @@ where
     add(name, preset, false)
 }
 
-/// [`register`], in the place and with the look of an earlier one of that name: where policies are written while the process lives.
+/// [`register`] that replaces an earlier policy of the same name and keeps its look. For policies that are written
+/// while the process runs.
 ///
 /// # Errors
-/// As [`register`]; the name of a policy of the table stays taken.
+/// As [`register`]; a name of the table's policies stays taken.
 pub fn register_again<T>(name: &'static str, preset: T) -> Result<(), CannotRegister>
 where
     T: Definition + Clone + fmt::Debug + PartialEq + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
@@ -89,7 +90,7 @@ where
     Ok(())
 }
 
-/// A policy's settings, whatever their type.
+/// A policy's settings of any type.
 trait Settings: Definition + fmt::Debug + Send + Sync {
     fn plain(&self) -> Value;
     fn is(&self, other: &dyn Settings) -> bool;
@@ -117,7 +118,7 @@ impl<T: Definition + fmt::Debug + PartialEq + Serialize + Send + Sync + 'static>
 
 type Read = dyn Fn(&mut dyn erased_serde::Deserializer) -> Result<Arc<dyn Settings>, erased_serde::Error> + Send + Sync;
 
-/// What was registered under a name.
+/// What is registered under one name.
 struct Entry {
     name: &'static str,
     look: Look,
@@ -126,16 +127,16 @@ struct Entry {
     schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// All that was registered.
+/// All registered policies.
 struct All {
     entries: Vec<&'static Entry>,
-    /// The table's names and theirs; `None` is nobody yet.
+    /// The table's names, then the registered ones; `None` before the first registration.
     names: Option<&'static [&'static str]>,
 }
 
 static ALL: RwLock<All> = RwLock::new(All { entries: Vec::new(), names: None });
 
-/// The names of the table.
+/// The names of the table's policies.
 const TABLE: &[&str] = &{
     let mut names = [""; crate::ROWS.len()];
     let mut i = 0;
@@ -161,18 +162,18 @@ pub(crate) fn all_names() -> &'static [&'static str] {
     ALL.read().unwrap_or_else(PoisonError::into_inner).names()
 }
 
-/// All that are registered, with their default settings, in order of registration.
+/// All registered policies with their default settings, in order of registration.
 pub(crate) fn all() -> impl Iterator<Item = Registered> {
     entries().into_iter().map(|entry| Registered { entry, settings: entry.preset.clone() })
 }
 
-/// Their schemas, each `{ name = { settings } }`.
+/// The schemas of all registered policies, each `{ name = { settings } }`.
 pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<Schema> {
     let one = |entry: &Entry| registry::named(entry.name, entry.preset.summary(), (entry.schema)(generator));
     entries().into_iter().map(one).collect()
 }
 
-/// A policy that was registered, with its settings.
+/// A registered policy with its settings.
 #[derive(Clone)]
 pub struct Registered {
     entry: &'static Entry,

@@ -1,5 +1,5 @@
-//! The table's macro, and what a policy can be asked by name: defaults, looks, checks and construction. It lists them
-//! all and must hold no policy's logic.
+//! The table's macro, and what can be asked of a policy by name: defaults, looks, checks and construction. This file
+//! knows all policies and must hold no policy's logic.
 
 pub use crate::PolicySpec;
 pub use crate::definition::{BadParameter, Definition, PolicyContext, Told};
@@ -15,10 +15,10 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// The table of policies. For each type of parameters, by its module: one row a preset, with the variant of
-/// [`PolicySpec`], its name, its look (`in COLOUR Dash Marker`; a free one of its family where none is given) and its
-/// settings (`with`; else the defaults). It exports the parameters, and emits [`PolicySpec`] with all that goes by
-/// variants.
+/// The table of policies. For each type of parameters, given by its module, it has one row per preset: the variant of
+/// [`PolicySpec`], the name, the look (`in COLOUR Dash Marker`; without it a free look of the family) and the settings
+/// (`with`; without it the defaults). The macro exports the parameter types, and emits [`PolicySpec`] with all
+/// functions that match on its variants.
 macro_rules! policies {
     ($(
         $family:ident::$module:ident::$settings:ident {
@@ -40,7 +40,7 @@ macro_rules! policies {
             Registered(registered::Registered),
         }
 
-        /// What the table says of each row.
+        /// The rows of the table.
         pub(crate) const ROWS: &[registry::Row] = &[$($(registry::Row {
             name: $name,
             family: stringify!($family),
@@ -48,7 +48,7 @@ macro_rules! policies {
         }),+),+];
 
         impl PolicySpec {
-            /// The policies of the table with their default settings, in its order.
+            /// The table's policies with their default settings, in its order.
             pub(crate) fn of_table() -> Vec<PolicySpec> {
                 vec![$($(PolicySpec::$variant(registry::preset!($settings $(, $preset)?))),+),+]
             }
@@ -69,7 +69,7 @@ macro_rules! policies {
                 }
             }
 
-            /// Unique display label: the name and every setting that is not the preset's.
+            /// Unique display label: the name and every setting that differs from the preset's.
             pub fn label(&self) -> String {
                 self.definition().short_label().unwrap_or_else(|| match self {
                     $($(
@@ -131,7 +131,7 @@ macro_rules! policies {
     };
 }
 
-/// The look that a row states.
+/// The look stated in a row, as an `Option`.
 macro_rules! stated {
     () => {
         None
@@ -142,7 +142,7 @@ macro_rules! stated {
 }
 pub(crate) use stated;
 
-/// The settings of a row: those given, or the defaults.
+/// The settings of a row: the given ones, or the defaults.
 macro_rules! preset {
     ($settings:ty) => {
         <$settings>::default()
@@ -157,16 +157,16 @@ pub(crate) use preset;
 pub(crate) struct Row {
     /// The policy's name.
     pub name: &'static str,
-    /// The folder of its file.
+    /// The folder of the policy's file.
     pub family: &'static str,
-    /// Its look, where the table states one.
+    /// The policy's look, if the table states one.
     pub look: Option<Look>,
 }
 
-/// The looks of all rows, in their order.
+/// The looks of all rows, in the table's order.
 static LOOKS: LazyLock<Vec<Look>> = LazyLock::new(|| look::of_rows(crate::ROWS));
 
-/// The looks of all rows, in their order.
+/// The looks of all rows, in the table's order.
 pub(crate) fn looks() -> &'static [Look] {
     &LOOKS
 }
@@ -182,7 +182,7 @@ pub(crate) fn named(name: &str, summary: &str, settings: Schema) -> Schema {
     })
 }
 
-/// A name that a policy has.
+/// The name of an existing policy.
 pub(crate) struct Name(pub &'static str);
 
 impl<'de> Deserialize<'de> for Name {
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 impl PolicySpec {
-    /// The names of all policies, in the table's order, then of those [registered](crate::register).
+    /// The names of all policies: the table's in its order, then the [registered](crate::register) ones.
     pub fn all_names() -> &'static [&'static str] {
         registered::all_names()
     }
@@ -218,7 +218,7 @@ impl PolicySpec {
         PolicySpec::of_table().into_iter().chain(registered::all().map(PolicySpec::Registered)).collect()
     }
 
-    /// How it looks in figures.
+    /// The policy's look in figures.
     pub fn look(&self) -> Look {
         let usual = match self {
             PolicySpec::Registered(other) => other.usual_look(),
@@ -227,10 +227,10 @@ impl PolicySpec {
         self.definition().look(usual)
     }
 
-    /// What it does, in one line.
+    /// What the policy does, in one line.
     pub fn summary(&self) -> &'static str {
         match self {
-            // Two names for the same settings.
+            // `sglang-gen1` and `ema-tier` have the same settings.
             PolicySpec::SglangGen1(p) if p.off_list == OffList::Snap => {
                 "SGLang's first generation of adaptive draft lengths: ema-tier by another name"
             }
@@ -238,32 +238,32 @@ impl PolicySpec {
         }
     }
 
-    /// Paper and section, or engine and file.
+    /// Paper and section, or engine and file, that the policy is taken from.
     pub fn source(&self) -> &'static str {
         self.definition().source()
     }
 
-    /// Its colour in figures.
+    /// The policy's colour in figures.
     pub fn colour(&self) -> Colour {
         self.look().colour
     }
 
-    /// The dash of its lines.
+    /// The dash of the policy's lines in figures.
     pub fn dash(&self) -> Dash {
         self.look().dash
     }
 
-    /// The marker of its points.
+    /// The marker of the policy's points in figures.
     pub fn marker(&self) -> Marker {
         self.look().marker
     }
 
-    /// Does it see the hidden truth?
+    /// True if the policy sees the hidden truth.
     pub fn sees_hidden_truth(&self) -> bool {
         self.definition().sees_hidden_truth()
     }
 
-    /// Refuses settings it cannot work with, naming the key.
+    /// Refuses settings that the policy cannot work with, and names the key.
     ///
     /// # Errors
     /// The policy, the key, and why.
@@ -271,7 +271,7 @@ impl PolicySpec {
         self.definition().check().map_err(|e| BadParameter { policy: self.name(), ..e })
     }
 
-    /// Builds it. Call [`check`](PolicySpec::check) first.
+    /// Builds the policy. Call [`check`](PolicySpec::check) first.
     pub fn build(&self, context: &PolicyContext) -> Speculation {
         match self.definition().build(context) {
             Speculation::Policy(policy) if context.staleness_steps > 0 => {
@@ -282,12 +282,12 @@ impl PolicySpec {
     }
 }
 
-/// A policy's settings as plain values.
+/// A policy's settings as a JSON value.
 pub(crate) fn plain(settings: &impl Serialize) -> Value {
     serde_json::to_value(settings).expect("a policy's settings are plain values")
 }
 
-/// `stem`, and in brackets every setting in which `settings` differs from `usual`.
+/// `stem`, followed in brackets by every setting of `settings` that differs from `usual`.
 pub(crate) fn label(stem: &str, settings: Value, usual: Value) -> String {
     let changed: Vec<String> = settings
         .as_object()

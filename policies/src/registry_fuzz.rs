@@ -1,4 +1,4 @@
-//! Extreme settings: whatever passes a policy's check must run on whatever an engine may hand it.
+//! Extreme settings: settings that pass a policy's check must run on any batch that an engine may produce.
 
 use crate::PolicySpec;
 use crate::definition::{PolicyContext, Told};
@@ -36,7 +36,7 @@ fn mutate(value: &mut Value, rng: &mut TestRng) {
     }
 }
 
-/// The policy with some settings at their extremes, if it accepts them.
+/// The policy with some settings at their extremes. `None` if its check refuses them.
 fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     let mut value = serde_json::to_value(policy).expect("plain values");
     mutate(&mut value, rng);
@@ -44,8 +44,8 @@ fn extreme(policy: &PolicySpec, rng: &mut TestRng) -> Option<PolicySpec> {
     policy.check().is_ok().then_some(policy)
 }
 
-/// Steps as the engine makes them: requests come, go and come back; steps with chunks only have empty columns. False where
-/// there is no policy to run: it is an oracle, or drafts nothing.
+/// Runs steps as the engine makes them: requests come, go and come back, and steps with chunks only have empty columns.
+/// Returns false for an oracle and for a policy that drafts nothing.
 fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mut TestRng) -> bool {
     let Speculation::Policy(mut policy) = policy.build(context) else { return false };
     let mut first_id = 0;
@@ -88,7 +88,7 @@ fn run(policy: &PolicySpec, context: &PolicyContext, batches: &[Batch], rng: &mu
         let mut script = Scripted { confidence, run, ..Scripted::default() };
         let mut accepted = Vec::new();
         let drafts = script.decide(&mut policy, &view, context.max_draft_len, &mut accepted);
-        // Now and then a clock that does not move.
+        // In one of six steps the clock does not move.
         let time = if rng.next_u32().is_multiple_of(6) { Time::ZERO } else { Time::from_s(0.01) };
         policy.observe(&StepOutcome {
             ids: view.ids,

@@ -1,4 +1,5 @@
-//! Tests of [`super`]: names, labels, looks, checks, what every policy owes the engine, and the golden decisions.
+//! Tests of [`super`]: names, labels, looks, checks, the duties of every policy to the engine, and the golden
+//! decisions.
 
 use super::*;
 use crate::goodput::smartspec::Smartspec;
@@ -8,7 +9,7 @@ use itertools::zip_eq;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// Settings that a comparison shows beside the presets.
+/// Settings whose decisions are recorded beside the presets'.
 const VARIANTS: &[&str] = &[
     r#"{"fixed": {"k": 1}}"#,
     r#"{"fixed": {"k": 5}}"#,
@@ -39,7 +40,7 @@ fn policy(json: &str) -> PolicySpec {
     serde_json::from_str(json).expect("a policy")
 }
 
-/// Every preset, and the variants.
+/// All presets, then the variants.
 fn shown() -> Vec<PolicySpec> {
     PolicySpec::all().into_iter().chain(VARIANTS.iter().map(|v| policy(v))).collect()
 }
@@ -75,7 +76,7 @@ fn names_and_defaults_are_one_table() {
     for policy in PolicySpec::all() {
         assert!(policy.check().is_ok() && !policy.summary().is_empty() && !policy.source().is_empty());
         assert!(!policy.definition().sees().is_empty() && !policy.definition().differences().is_empty());
-        // `{ name = {} }` is the default, and what is written reads back.
+        // `{ name = {} }` is the default, and a written policy reads back as itself.
         let empty = format!("{{\"{}\":{{}}}}", policy.name());
         assert_eq!(serde_json::from_str::<PolicySpec>(&empty).expect("all defaults"), policy);
         let unknown = format!("{{\"{}\":{{\"no_such_key\":1}}}}", policy.name());
@@ -118,7 +119,7 @@ fn errors_say_where() {
     assert_eq!(bad.check().expect_err("zero").key, "absorbing_steps");
 }
 
-/// Five requests, one of them without room; a chunk rides along and one request has a gap.
+/// Five requests: one has no room, one has a gap. A prefill chunk is in the step.
 fn small_batch() -> Batch {
     let mut batch = Batch::new(&[120, 900, 64, 2000, 333], &[8, 8, 0, 3, 8]);
     batch.gap[1] = 1;
@@ -127,11 +128,11 @@ fn small_batch() -> Batch {
     batch
 }
 
-/// `draft lengths / verify lengths` of three steps on the small batch. Confidences fall with depth, and not
-/// every step is as promising for every request.
+/// `draft lengths / verify lengths` of three steps on the small batch. Confidences fall with depth and change from step
+/// to step and from request to request.
 fn decisions(policy: &PolicySpec) -> String {
     let confidence = |step: usize, i: usize, j: usize| 0.98 - 0.2 * ((i + step) % 3) as f64 - 0.07 * j as f64;
-    // Dear enough that what is worth drafting differs from what would be accepted.
+    // Costs high enough that the best lengths differ from the accepted runs.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 2e-3;
     context.belief.target.gamma_s = 400e-6;
@@ -151,7 +152,7 @@ fn decisions(policy: &PolicySpec) -> String {
     steps.join(" ")
 }
 
-/// One line a policy: a change of any decision shows here first. After one that is meant, and for a new policy:
+/// One line per policy; a change of any decision shows here first. After an intended change, and for a new policy:
 /// `INSTA_UPDATE=always cargo test --release -p foretoken-policies golden`.
 #[test]
 fn golden() {
@@ -162,8 +163,8 @@ fn golden() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No policy exceeds a limit, verifies what it did not draft, or is upset by requests that may not draft at all;
-    /// `Run::step` asserts it. Several steps, so that learned states are met too.
+    /// No policy exceeds a limit, verifies a token that it did not draft, or fails on requests that may not draft;
+    /// `Run::step` asserts this. Several steps run, so that learned states occur too.
     #[test]
     fn limits_hold(
         batches in prop::collection::vec(any_batch(12, 8), 1..6),
@@ -181,7 +182,7 @@ proptest! {
                 batch.slo_tpot_s.fill(slo);
                 let accepted: Vec<u32> = batch.limit.iter().zip(&wanted).map(|(&l, &w)| l.min(w)).collect();
                 let made = run.step(&batch, |_, j| confidence.powi(j as i32 + 1).max(1e-6), &accepted);
-                // Who chooses a prefix may leave requests out.
+                // A policy that chooses a prefix of the batch may leave requests out.
                 let all = made.verify_len.len() == batch.limit.len();
                 prop_assert!(all || policy.name() == "smartspec-joint", "{}", policy.label());
             }

@@ -2,39 +2,40 @@
 //! the throughput of the step.
 //!
 //! Source: BanditSpec (arXiv 2505.15141), section 6.2, and sail-sg/BanditSpec, `ucb_length_spec_generate` in
-//! `generate_utils.py`; restated in docs/model.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of *all*
-//! arms: it is the same for each, so that after the first rounds the best mean always wins and a wrong early mean is
-//! never put right. `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as UCB does.
+//! `generate_utils.py`; restated in docs/model.md 7.3. The shipped bonus √(6 ln t / pulls) divides by the pulls of
+//! *all* arms, so it is the same for each arm. After the first rounds the best mean therefore always wins, and a wrong
+//! early mean is never corrected. `banditspec-literal` does just that; `banditspec` divides by the arm's own pulls, as
+//! UCB does.
 
 use crate::bandits::bandit::{Mean, check_arms, cut, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// What is added to an arm's mean reward.
+/// The term that is added to an arm's mean reward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bonus {
-    /// √(exploration · ln t / pulls of all arms), as shipped. Rewards are as they are.
+    /// √(exploration · ln t / pulls of all arms), as shipped. Rewards are not normalised.
     AllPulls,
-    /// √(exploration · ln t / the arm's pulls). Rewards are shares of the greatest one so far.
+    /// √(exploration · ln t / the arm's pulls). Rewards are divided by the greatest reward so far.
     OwnPulls,
-    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms, n pulls of
-    /// the arm and rewards that are shares of the greatest one so far.
+    /// The paper's confidence radius (eq. 6): ½ √((1 + n)/n² · (1 + 2 ln(K t² √(1 + n) / δ))) for K arms and n pulls of
+    /// the arm. Rewards are divided by the greatest reward so far.
     Ucbspec,
 }
 
-/// Parameters.
+/// Parameters of `banditspec`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Banditspec {
     /// Draft lengths to choose from.
     pub arms: Vec<u32>,
-    /// What is added to an arm's mean.
+    /// The bonus that is added to an arm's mean.
     pub bonus: Bonus,
-    /// Weight under the bonus's root.
+    /// The factor under the root of the bonus.
     pub exploration: f64,
-    /// The arms take turns while the round is below this many times their number.
+    /// The arms take turns while the round number is below `turns` times the number of arms.
     pub turns: u32,
     /// δ of the `ucbspec` bonus; the paper's proof takes 1/2.
     pub delta: f64,
@@ -47,7 +48,7 @@ impl Default for Banditspec {
 }
 
 impl Banditspec {
-    /// The shipped bonus.
+    /// The bonus as shipped.
     pub fn literal() -> Banditspec {
         Banditspec { bonus: Bonus::AllPulls, ..Banditspec::default() }
     }
@@ -109,12 +110,12 @@ impl Definition for Banditspec {
 struct Running {
     params: Banditspec,
     arms: Vec<u32>,
-    /// Rewards of each arm, tokens per second.
+    /// Mean reward of each arm, in tokens per second.
     rewards: Vec<Mean>,
-    /// Steps in which somebody could draft, this one included.
+    /// Number of steps in which at least one request could draft, this one included.
     round: u64,
     greatest: f64,
-    /// Of the last decision; empty while arms take turns.
+    /// Scores of the arms in the last decision; empty while arms take turns.
     scores: Vec<f64>,
     chosen: usize,
 }
@@ -133,7 +134,7 @@ impl Running {
         }
     }
 
-    /// The arm's mean and bonus; infinite for an arm that was never seen.
+    /// The arm's mean plus its bonus. Infinite for an arm without pulls.
     fn score(&self, arm: usize, all_pulls: u64) -> f64 {
         let p = &self.params;
         let (k, t) = (self.arms.len() as f64, self.round as f64);
@@ -149,7 +150,7 @@ impl Running {
             Bonus::AllPulls => reward.value + (p.exploration * t.ln() / n).sqrt(),
             Bonus::OwnPulls => reward.value / self.greatest + (p.exploration * t.ln() / n).sqrt(),
             Bonus::Ucbspec => {
-                // Rounds before this one: the paper's t.
+                // The paper's t is the number of rounds before this one.
                 let before = t - 1.0;
                 let spread = 1.0 + 2.0 * (k * before * before * (1.0 + n).sqrt() / p.delta).ln();
                 reward.value / self.greatest + 0.5 * ((1.0 + n) / (n * n) * spread).sqrt()
@@ -157,7 +158,7 @@ impl Running {
         }
     }
 
-    /// The next arm, by index: in turns at first, then the best score; the shorter on a tie.
+    /// Returns the index of the next arm: in turns at first, then the best score. On a tie the shorter length wins.
     fn choose(&mut self) -> usize {
         self.round += 1;
         self.scores.clear();
@@ -190,8 +191,8 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// The length that was run is rewarded; without one among the arms (a limit was in the way) the step teaches
-    /// nothing.
+    /// Credits the reward to the length that the step ran. If that length is no arm because a limit cut it, nothing is
+    /// learnt.
     fn observe(&mut self, outcome: &StepOutcome) {
         let ran = played(outcome);
         if let Some(reward) = tokens_per_s(outcome)

@@ -5,7 +5,8 @@ use crate::testing::{Batch, outcome};
 use foretoken_sim::{Drafts, Time};
 use proptest::prelude::*;
 
-/// Lets a bandit play: `reward(length, round)` in tokens per second, for a batch of one. The lengths it chose.
+/// Plays `rounds` rounds with a batch of one; `reward(length, round)` is in tokens per second. Returns the lengths
+/// chosen.
 fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> Vec<u32> {
     let batch = Batch::new(&[100], &[8]);
     let drafts = Drafts::default();
@@ -21,7 +22,7 @@ fn play(policy: &mut Running, rounds: u32, reward: impl Fn(u32, u32) -> f64) -> 
         .collect()
 }
 
-/// Rounds 1 to 7 take turns; then, as shipped, the best mean wins for good, even where it was best by accident.
+/// Rounds 1 to 7 take turns. Then the shipped bonus keeps the best mean for good, even if it was best by accident.
 #[test]
 fn the_literal_bandit_is_greedy() {
     let mut p = Running::new(&Banditspec::literal(), 8);
@@ -42,7 +43,7 @@ fn the_literal_bandit_is_greedy() {
 fn own_pulls_and_the_papers_radius_find_the_best_arm() {
     for (bonus, rounds, most) in [(Bonus::OwnPulls, 4000, 0.5), (Bonus::Ucbspec, 4000, 0.5)] {
         let mut p = Running::new(&Banditspec { bonus, ..Banditspec::default() }, 8);
-        // Length 3 looks worst in the first rounds and is best by far.
+        // Length 3 looks worst in the first rounds and is by far the best later.
         let reward = |k: u32, round: u32| if k == 3 { if round < 8 { 100.0 } else { 1000.0 } } else { 300.0 };
         let lens = play(&mut p, rounds, reward);
         let share = lens.iter().filter(|&&k| k == 3).count() as f64 / f64::from(rounds);
@@ -105,7 +106,7 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// The shipped loop read again, with sums in place of running means.
+    /// The policy chooses as a second implementation of the shipped loop, which keeps sums instead of running means.
     #[test]
     fn the_literal_bandit_equals_a_second_reading(
         rewards in prop::collection::vec(prop::collection::vec(1.0f64..1000.0, 4), 40),

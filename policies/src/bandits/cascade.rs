@@ -1,10 +1,10 @@
-//! `cascade-like`: tests lengths briefly, then keeps the most useful one for longer; speculates not at all where no
-//! length pays for itself.
+//! `cascade-like`: tests each length for a few steps, then runs the length with the greatest utility for longer. It
+//! does not speculate if no length pays.
 //!
-//! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675):
-//! utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
-//! phases long; utility below one disables speculation. The constants, the back-off and the climb are our own, which
-//! the "-like" says (docs/model.md 7.7). A vLLM fork's rule, accepted/(1 + 0.1 k), knows no time and is not this one.
+//! Source: the abstract of "Utility-Driven Speculative Decoding for Mixture-of-Experts" (Cascade, arXiv 2506.20675).
+//! Utility is the gain in tokens over the rise in cost against decoding without drafts; test phases are short, set
+//! phases long; utility below one disables speculation. The constants, the back-off and the climb are our own, hence
+//! "-like" (docs/model.md 7.7). A vLLM fork has a rule accepted/(1 + 0.1 k), which knows no time; it is another rule.
 
 use crate::bandits::bandit::{cut, has_room};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -14,17 +14,18 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Parameters; all values are our own.
+/// Parameters of `cascade-like`; all values are our own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CascadeLike {
-    /// Draft lengths to test, beside none.
+    /// Draft lengths to test; length 0 is always tested first.
     pub lengths: Vec<u32>,
-    /// Steps each is tested for.
+    /// Steps for which each length is tested.
     pub test_steps: u32,
     /// Steps of a set phase.
     pub set_steps: u32,
-    /// A set phase without speculation is twice as long as the one before it, up to so many times `set_steps`.
+    /// Each set phase without speculation is twice as long as the one before, at most `most_back_off` times
+    /// `set_steps`.
     pub most_back_off: u32,
 }
 
@@ -76,7 +77,7 @@ impl Definition for CascadeLike {
     }
 }
 
-/// What a trial measured.
+/// Sums over the steps of one trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Trial {
     steps: u32,
@@ -87,28 +88,28 @@ struct Trial {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Testing the length at this index.
+    /// Testing `lengths[i]`.
     Test(usize),
-    /// Running a length for so many more steps.
+    /// Running a length for a number of further steps: `Set(length, steps)`.
     Set(u32, u32),
 }
 
 /// The running policy.
 struct Running {
     params: CascadeLike,
-    /// 0, then the lengths in rising order.
+    /// The lengths to test in rising order; the first is 0.
     lengths: Vec<u32>,
     phase: Phase,
     trial: Trial,
-    /// Trials begun so far: outcomes of steps of earlier ones come too late.
+    /// Trials begun so far. An outcome of a step of an earlier trial is ignored.
     trials: u64,
-    /// Seconds a step takes without speculation, in this round of trials.
+    /// Seconds of a step without drafts, measured in this round of trials.
     plain_s: f64,
     /// Utility of each length tested in this round.
     utility: Vec<f64>,
-    /// Set phases in a row without speculation.
+    /// Number of set phases without speculation in a row.
     disabled: u32,
-    /// The trial each step belongs to whose outcome is still to come, oldest first; `None` outside of tests.
+    /// The trial of each step whose outcome has not arrived, oldest first; `None` for steps outside of a test.
     awaited: VecDeque<Option<u64>>,
 }
 
@@ -136,7 +137,7 @@ impl Running {
         self.trials += 1;
     }
 
-    /// The length of the next step.
+    /// The length of the next step. Starts a new round of trials at the end of a set phase.
     fn next(&mut self) -> u32 {
         match self.phase {
             Phase::Test(i) => self.lengths[i],
@@ -152,7 +153,7 @@ impl Running {
         }
     }
 
-    /// A trial is complete: climb on while utility rises, else set the best length.
+    /// Ends the trial of `lengths[tested]`. Tests the next length if utility still rises, else sets the best length.
     fn conclude(&mut self, tested: usize) {
         let t = self.trial;
         let step_s = t.seconds / f64::from(t.steps);
@@ -164,7 +165,7 @@ impl Running {
         // Without drafts a request gains one token at a cost of one: utility 1 by definition.
         let now = if tested == 0 { 1.0 } else { gain / (step_s / self.plain_s) };
         self.utility.push(now);
-        // The shortest length may not pay where a longer one does, so it is no end of the climb.
+        // Length 1 may not pay although a longer one does, so a fall at the first length does not end the climb.
         let rises = tested < 2 || before.is_some_and(|before| now > before);
         if rises && tested + 1 < self.lengths.len() {
             return self.begin(Phase::Test(tested + 1));
@@ -183,7 +184,7 @@ impl SpecPolicy for Running {
         DraftLimits::chain(self.lengths.last().copied().unwrap_or(0))
     }
 
-    /// Steps in which nobody can draft belong to no phase.
+    /// A step in which no request can draft belongs to no phase.
     fn propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let testing = matches!(self.phase, Phase::Test(_)).then_some(self.trials);
         if !has_room(batch) {
@@ -232,8 +233,8 @@ mod tests {
     use crate::testing::{Batch, CONTEXT, outcome};
     use foretoken_sim::{Drafts, Time};
 
-    /// Plays steps for a batch of two whose requests gain `gain(k)` drafts together and take `ms(k)`; the lengths
-    /// chosen.
+    /// Plays `steps` steps with a batch of two. `gain(k)` is the accepted drafts of each request, `ms(k)` the time.
+    /// Returns the lengths chosen.
     fn play(p: &mut Running, steps: u32, gain: impl Fn(u32) -> [u32; 2], ms: impl Fn(u32) -> f64) -> Vec<u32> {
         let batch = Batch::new(&[100, 100], &[8, 8]);
         let drafts = Drafts::default();
@@ -271,7 +272,7 @@ mod tests {
         assert!(utility.iter().zip(expected).all(|(u, e)| (u - e).abs() < 1e-9) && utility.len() == 4, "{utility:?}");
     }
 
-    /// Where nothing pays it rests twice as long each time, up to the bound; a worse first length alone is no reason.
+    /// If no length pays, the rest doubles each time up to the bound. A bad first length alone does not end the climb.
     #[test]
     fn it_backs_off_where_nothing_pays() {
         let mut p = running(&[1, 2]);
@@ -280,7 +281,7 @@ mod tests {
             [3, 6, 12, 12].iter().flat_map(|&rest| with(&[&tests[..], &[(0, rest)]].concat())).collect();
         let lens = play(&mut p, expected.len() as u32, |_| [0, 0], |k| 10.0 + f64::from(k));
         assert_eq!(lens, expected);
-        // It pays again: the back-off is forgotten.
+        // Once drafting pays, the back-off is reset.
         let lens = play(&mut p, 18, |k| [k, k], |_| 10.0);
         assert_eq!(lens, with(&[(0, 2), (1, 2), (2, 2), (2, 3), (0, 2), (1, 2), (2, 2), (2, 3)])[..18]);
         let mut late = running(&[1, 4]);
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(lens, with(&[(0, 2), (1, 2), (4, 2), (4, 3)]));
     }
 
-    /// Outcomes that come three steps late lengthen trials and are not taken for those of the next.
+    /// Outcomes that arrive three steps late extend the trial and do not count for the next one.
     #[test]
     fn late_outcomes_belong_to_their_trial() {
         let mut p = running(&[1]);

@@ -1,8 +1,8 @@
-//! `exp3spec`: draft lengths drawn with exponential weights, for rewards that nothing is assumed about.
+//! `exp3spec`: draws the draft length with exponential weights (EXP3), which assume nothing about the rewards.
 //!
-//! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); there is no code of it. Arm i is drawn with a
-//! probability proportional to exp(−ηₜ Σ Ẑᵢ), with the learning rate ηₜ = √(ln K / (t K)) and the loss of the arm that
-//! was drawn, in [0, 1], over its probability as Ẑ.
+//! Source: EXP3Spec, Alg. 5 and 9 of BanditSpec (arXiv 2505.15141); no code is published. Arm i is drawn with a
+//! probability proportional to exp(−ηₜ Σ Ẑᵢ). The learning rate is ηₜ = √(ln K / (t K)). Ẑ is the loss of the drawn
+//! arm, in [0, 1], divided by the probability with which it was drawn.
 
 use crate::bandits::bandit::{check_arms, cut, has_room, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -12,13 +12,13 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Parameters.
+/// Parameters of `exp3spec`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Exp3spec {
     /// Draft lengths to choose from.
     pub arms: Vec<u32>,
-    /// What the paper's learning rate is multiplied with.
+    /// Factor on the paper's learning rate.
     pub rate: f64,
 }
 
@@ -63,7 +63,7 @@ impl Definition for Exp3spec {
     }
 }
 
-/// An arm, by index, and the probability it was drawn with.
+/// Index of the drawn arm, and the probability with which it was drawn.
 type Drawn = (usize, f64);
 
 /// The running policy.
@@ -76,8 +76,8 @@ struct Running {
     chances: Vec<f64>,
     round: u64,
     greatest: f64,
-    /// What was drawn in the steps whose outcomes are still to come, oldest first: outcomes come in order, and the
-    /// estimate of a loss needs the chance at the time of the draw. `None` where nobody could draft.
+    /// The draws of the steps whose outcomes have not arrived, oldest first; `None` if no request could draft. Outcomes
+    /// arrive in order, and the estimate of a loss needs the probability at the time of the draw.
     awaited: VecDeque<Option<Drawn>>,
 }
 
@@ -96,12 +96,13 @@ impl Running {
         }
     }
 
-    /// The next arm, for a uniform `u` in [0, 1).
+    /// Returns the next arm for a uniform `u` in [0, 1).
     fn draw(&mut self, u: f64) -> Drawn {
         self.round += 1;
         let k = self.arms.len() as f64;
         let eta = self.rate * (k.ln() / (self.round as f64 * k)).sqrt();
-        // The least loss as the zero: the same probabilities, and no weight underflows to nothing for all arms.
+        // The least loss is subtracted from all. This leaves the probabilities as they are and keeps one weight at 1,
+        // so the sum cannot underflow to 0.
         let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
         let mut total = 0.0;
         for (chance, loss) in self.chances.iter_mut().zip(&self.losses) {
@@ -172,7 +173,7 @@ mod tests {
         Running::new(&Exp3spec::default(), &CONTEXT)
     }
 
-    /// Three rounds by hand: all arms alike, then the loss of the drawn one over its chance.
+    /// Three rounds by hand: equal weights at first, then the drawn arm's loss over its probability.
     #[test]
     fn weights_by_hand() {
         let mut p = running();
@@ -204,7 +205,7 @@ mod tests {
         }
         assert!(counts[1] > 10_000 && counts[0] < 1000 && counts[3] < 1000, "{counts:?}");
         assert!(p.chances[1] > 0.9, "{:?}", p.chances);
-        // However many rounds: losses differ without end, and chances stay numbers.
+        // After any number of rounds, with losses far apart, the probabilities are finite.
         p.losses = vec![0.0, 1e9, 1e9, 1e9];
         assert_eq!(p.draw(0.999).0, 0);
     }

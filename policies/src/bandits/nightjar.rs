@@ -1,14 +1,14 @@
-//! `nightjar-like`: a bandit over lengths for each size of batch, none included, that charges the way back from none.
+//! `nightjar-like`: one bandit per batch size over the lengths from 0, with a charge for starting to draft again.
 //!
-//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. Time is cut into blocks
-//! of doubling length and these into bins of the root of it, for each batch size by itself. Bin b of a block explores
-//! with probability 1/√b, one length drawn evenly for the whole bin; the others take the length with the least time per
-//! token,
+//! Source: Nightjar (arXiv 2512.22420) and the planner of its vLLM extension; docs/model.md 7.8. Each batch size has
+//! its own time, in steps. It is cut into blocks of doubling length, and each block into bins as long as the square
+//! root of the block. Bin b of a block explores with probability 1/√b: it draws one length evenly and keeps it for the
+//! whole bin. Other bins run the length with the least time per token,
 //!
 //! `1 / (tokens per second and request) + (0 before, drafting now) · C_switch / k`
 //!
-//! where C_switch is what the draft needs for the tokens it has not seen. What could not be confirmed is our own, which
-//! the "-like" says.
+//! where C_switch is the time the draft needs for the tokens it has not seen. Parts that could not be confirmed are our
+//! own, hence "-like".
 
 use crate::bandits::bandit::{Mean, has_room, played, tokens_per_s};
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -17,13 +17,13 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `nightjar-like`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NightjarLike {
     /// Longest draft; cut to the engine's.
     pub k_max: u32,
-    /// Batch sizes that share a bandit.
+    /// Number of neighbouring batch sizes that share a bandit.
     pub bucket: u32,
 }
 
@@ -63,15 +63,15 @@ impl Definition for NightjarLike {
     }
 }
 
-/// The time of one bucket of batch sizes.
+/// The position of one bucket of batch sizes in its blocks and bins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
-    /// Length of this block.
+    /// Length of the current block, in steps.
     block: u64,
-    /// The bin of the block, from 1, and steps taken in it.
+    /// Number of the bin in its block, from 1.
     bin: u64,
     step: u64,
-    /// What a bin that explores runs.
+    /// The length that an exploring bin runs; `None` if the bin does not explore.
     exploring: Option<u32>,
 }
 
@@ -79,17 +79,17 @@ struct Clock {
 struct Running {
     k_max: u32,
     bucket: usize,
-    /// Seconds the draft needs for a token it has not seen.
+    /// Seconds the draft needs for one token that it has not seen.
     catch_up_s: f64,
     luck: Luck,
-    /// By bucket.
+    /// One clock a bucket.
     clocks: Vec<Clock>,
-    /// By bucket and length: tokens per second and request.
+    /// Tokens per second and request, by bucket and length.
     rewards: Vec<Mean>,
-    /// Was the last step run without drafts?
+    /// True if the last step ran without drafts.
     was_off: bool,
-    /// Seconds per token and request of each length, as weighed last; infinite for one never run. Empty after
-    /// exploring.
+    /// Seconds per token and request of each length at the last decision, infinite for a length without samples. Empty
+    /// after exploring.
     losses: Vec<f64>,
 }
 
@@ -97,7 +97,7 @@ impl Running {
     fn new(rule: NightjarLike, context: &PolicyContext) -> Running {
         let k_max = rule.k_max.min(context.max_draft_len);
         let buckets = context.max_num_seqs.div_ceil(rule.bucket).max(1) as usize;
-        // A block of no length is over at once: the first step begins block 1 of length 1.
+        // Placed at the end of a bin, so that the first step begins block 1.
         let clock = Clock { block: 1, bin: 0, step: 1, exploring: None };
         Running {
             k_max,
@@ -120,7 +120,8 @@ impl Running {
         &mut self.rewards[bucket * lengths..][..lengths]
     }
 
-    /// Moves a bucket's clock on by a step, with two uniforms for a new bin: whether it explores, and what.
+    /// Moves the clock of `bucket` on by one step. At the start of a bin it draws whether the bin explores, and with
+    /// which length.
     fn tick(&mut self, bucket: usize, luck: Luck) {
         let lengths = self.k_max + 1;
         let clock = &mut self.clocks[bucket];
@@ -138,7 +139,7 @@ impl Running {
         clock.step += 1;
     }
 
-    /// The length with the least time per token, the shorter on a tie; `None` when none was ever run in this bucket.
+    /// The length with the least time per token, the shorter on a tie. `None` if no length was run in this bucket.
     fn best(&mut self, bucket: usize, switch_s: f64) -> Option<u32> {
         self.losses.clear();
         let lengths = self.k_max as usize + 1;
@@ -166,7 +167,7 @@ impl SpecPolicy for Running {
         }
         let bucket = self.bucket_of(batch.len());
         self.tick(bucket, self.luck.narrow(batch.step));
-        // A draft that is kept up in every step has nothing to catch up on.
+        // If the draft runs along in every step, it has nothing to catch up on.
         let switch_s = match self.was_off && !batch.always_extend {
             true => self.catch_up_s * batch.draft_gap.iter().map(|&g| f64::from(g)).sum::<f64>(),
             false => 0.0,
@@ -180,7 +181,7 @@ impl SpecPolicy for Running {
         plan.fill(k);
     }
 
-    /// The length that was run is rewarded, which a limit may have made shorter than the one chosen.
+    /// Credits the reward to the length that the step ran, which a limit may have cut below the chosen one.
     fn observe(&mut self, outcome: &StepOutcome) {
         if let Some(reward) = tokens_per_s(outcome) {
             let requests = outcome.accepted.len();
@@ -223,7 +224,7 @@ mod tests {
         p.observe(&StepOutcome { verify_time: Time::from_s(seconds), ..outcome(&drafts, &vec![k; requests], &zeros) });
     }
 
-    /// Blocks of 1, 2, 4, 8, 16 steps in bins of 1, 1, 2, 2, 4: (length of block, bin) of each step.
+    /// Blocks of 1, 2, 4, 8, 16 steps have bins of 1, 1, 2, 2, 4 steps. Checks (length of block, bin) of each step.
     #[test]
     fn bins_and_blocks() {
         let mut p = running();
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(times, expected);
     }
 
-    /// The first bin of a block always explores, bin b of the later ones once in √b.
+    /// The first bin of a block always explores; bin b explores with probability 1/√b.
     #[test]
     fn bins_explore_less_and_less() {
         let mut counts = [[0u32; 2]; 5];
@@ -265,7 +266,7 @@ mod tests {
         assert!(each.into_iter().all(|d| (d / f64::from(all) - 1.0 / 6.0).abs() < 0.02), "{drawn:?}");
     }
 
-    /// Losses by hand: 20 ms a token without drafts, 19 ms with 2, 18 ms with 4; starting again costs C/k.
+    /// Losses by hand: 20 ms a token without drafts, 19 ms with 2 drafts, 18 ms with 4. Starting again costs C/k.
     #[test]
     fn the_way_back_is_charged() {
         let mut p = running();
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(choose(&mut p, &batch), 4, "the draft was kept up");
     }
 
-    /// Each bucket learns by itself, and what a limit cut is credited to what was run.
+    /// Each bucket learns by itself. A reward is credited to the length that ran, not to the one chosen.
     #[test]
     fn batch_sizes_are_told_apart() {
         let mut p = running();

@@ -1,7 +1,7 @@
-//! `clairvoyant-static`: the best fixed length for a whole run, known only after all of them were tried.
+//! `clairvoyant-static`: the best fixed length for a whole run, found by running all of them.
 //!
-//! It is the bound on what choosing `num_speculative_tokens` well can bring without adapting (docs/model.md 7.12). Nobody can
-//! build it: whoever runs experiments runs what it [tries](Definition::tries) and keeps the best.
+//! It bounds what a well-chosen `num_speculative_tokens` can bring without adapting (docs/model.md 7.12). It cannot be
+//! built as a policy: the experiment runs every policy of [`tries`](Definition::tries) and keeps the best result.
 
 use crate::PolicySpec;
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -9,11 +9,11 @@ use crate::plain::fixed::Fixed;
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `clairvoyant-static`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClairvoyantStatic {
-    /// Lengths to try; absent is all from 0 to the engine's longest.
+    /// Lengths to try. If absent, all from 0 to the engine's longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lengths: Option<Vec<u32>>,
 }
@@ -55,7 +55,8 @@ impl Definition for ClairvoyantStatic {
         lengths.into_iter().map(|k| PolicySpec::Fixed(Fixed { k })).collect()
     }
 
-    /// Nothing is known before the first run, so this is the plain engine: see [`tries`](Definition::tries).
+    /// Builds the engine without drafts, because the best length is not known before the runs: see
+    /// [`tries`](Definition::tries).
     fn build(&self, _: &PolicyContext) -> Speculation {
         Speculation::Off
     }

@@ -1,22 +1,22 @@
-//! `oracle-goodput`: the lengths with the most accepted tokens per second in this step, given what will be accepted and
-//! the true cost. The best *myopic* choice for the state it is in: over a whole trace another policy visits other states
-//! and may end up ahead (docs/model.md 13).
+//! `oracle-goodput`: the lengths with the most accepted tokens per second in this step, given which drafts will be
+//! accepted and the true cost. It is the best *myopic* choice in its state. Over a whole trace another policy visits
+//! other states and may end up ahead (docs/model.md 13).
 //!
 //! Source: docs/model.md 12; `form = "batch"` is the oracle of the SmartSpec paper's Fig. 14.
 //!
-//! Vector form. Request i drafts and verifies d_i ≤ its accepted run. For a given number of passes D and a truth that is
-//! linear in [`PassShape`](foretoken_sim::PassShape), the step time is a constant plus a cost for each request, so the
-//! lengths that maximise tokens − λ·time for some λ ≥ 0 include the best ratio, and each request chooses by itself given
-//! λ. Its cost is convex in d_i but for the catch-up that its first token brings; on the lower convex hull that merges
-//! the first few tokens into one segment. Sorting all segments by cost a token and evaluating every prefix therefore
-//! meets every candidate: **the enumeration is exact for linear truths**, gaps and chunks included. Without catch-up the
-//! order is that of c_i + j for any truth that rises with the work.
+//! Vector form. Request i drafts and verifies d_i tokens, at most its accepted run. Take a fixed number of passes D and
+//! a truth that is linear in [`PassShape`](foretoken_sim::PassShape). The step time is then a constant plus a cost for
+//! each request. The lengths that maximise tokens − λ·time for some λ ≥ 0 therefore include the best ratio, and each
+//! request chooses by itself given λ. The cost of a request is convex in d_i, except for the catch-up that comes with
+//! its first token; on the lower convex hull this merges the first few tokens into one segment. Sorting all segments by
+//! cost per token and evaluating every prefix meets every candidate: **the enumeration is exact for linear truths**,
+//! gaps and chunks included. Without catch-up, the order is by c_i + j for any truth that rises with the work.
 //!
-//! For other truths (staircase, roofline) the order comes from the models' local slopes and every prefix is evaluated at
-//! its true cost: the result is the best of these candidates, which need not be the best of all vectors. It is never
-//! worse than the batch form: drafting min(run_i, k) for all is the last prefix of D = k.
+//! For other truths (staircase, roofline) the order comes from the models' local slopes, and every prefix is evaluated
+//! at its true cost. The result is the best of these candidates, which need not be the best of all vectors. It is never
+//! worse than the batch form, because drafting min(run_i, k) for all requests is the last prefix of D = k.
 //!
-//! Residual noise is not in the [`Truth`] an oracle is shown: nobody could choose by it.
+//! The [`Truth`] that an oracle sees has no residual noise, because no policy could choose by it.
 
 use crate::bounds::true_cost::{Slopes, TrueCost, draft_token, verify_token};
 use crate::definition::{BadParameter, Definition, PolicyContext};
@@ -24,22 +24,22 @@ use crate::look::{Dash, Look, Marker, SKY_BLUE};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Time, Truth, shape};
 use serde::{Deserialize, Serialize};
 
-/// What it chooses.
+/// What the oracle chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// A length for each request.
     #[default]
     Vector,
-    /// One length for the batch, which a request drafts whether it will be accepted or not.
+    /// One length for the batch. Every request drafts it, also where the drafts will be rejected.
     Batch,
 }
 
-/// Parameters.
+/// Parameters of `oracle-goodput`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OracleGoodput {
-    /// What it chooses.
+    /// What the oracle chooses.
     pub form: Form,
 }
 
@@ -91,18 +91,19 @@ struct Running {
     form: Form,
     longest: u32,
     segments: Vec<Segment>,
-    /// Requests in the order in which their tokens were added, for the passes under trial and for the best so far.
+    /// Requests in the order in which their tokens were added, for the number of passes under trial. `best_order` is the
+    /// order of the best choice so far.
     order: Vec<u32>,
     best_order: Vec<u32>,
 }
 
-/// Successive tokens of one request that are worth drafting together or not at all.
+/// Successive draft tokens of one request. It pays to draft all of them or none.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// Picoseconds a token.
+    /// Cost in picoseconds per token.
     price: f64,
     request: u32,
-    /// Depth of the first, from 1.
+    /// Depth of the first token, from 1.
     first: u32,
     tokens: u32,
 }
@@ -113,17 +114,17 @@ impl Segment {
     }
 }
 
-/// A choice and what it brings. The ratio is compared in integers, so ties are exact.
+/// A candidate: its tokens and its time. Rates are compared in integers, so ties are exact.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     tokens: u64,
     time: Time,
-    /// Draft tokens (vector form) or the length (batch form).
+    /// Number of draft tokens (vector form), or the length (batch form).
     size: usize,
 }
 
 impl Choice {
-    /// More tokens a second; with equal rates, fewer draft tokens.
+    /// True if `self` has more tokens per second, or the same rate with fewer draft tokens.
     fn beats(&self, other: &Choice) -> bool {
         let ours = u128::from(self.tokens) * u128::from(other.time.0);
         let theirs = u128::from(other.tokens) * u128::from(self.time.0);
@@ -132,7 +133,8 @@ impl Choice {
 }
 
 impl Running {
-    /// Each token's true cost to the draft and the target, one price for both.
+    /// Returns the true cost of the draft token of request i at a depth, in picoseconds: its draft pass plus its
+    /// verification.
     fn price(batch: &BatchView, truth: &Truth) -> impl Fn(usize, u32) -> f64 {
         let plain = shape::plain_pass(batch);
         let draft = Slopes::of(truth.draft, plain);
@@ -144,7 +146,7 @@ impl Running {
         }
     }
 
-    /// All segments of drafts of at most `depth` tokens, cheapest first.
+    /// Fills `segments` with the drafts of at most `depth` tokens of each request, cheapest first.
     fn cut(&mut self, run: &[u32], depth: u32, price: &impl Fn(usize, u32) -> f64) {
         self.segments.clear();
         for (i, &run) in run.iter().enumerate() {
@@ -152,7 +154,7 @@ impl Running {
             let (mut first, mut tokens, mut cost) = (1, 0, 0.0);
             for j in 1..=len {
                 let next = price(i, j);
-                // Only a first token with catch-up is dearer than the next: the others' prices rise.
+                // Only a first token with catch-up costs more than the next token; the prices of later tokens rise.
                 if tokens > 0 && next * f64::from(tokens) >= cost {
                     self.segments.push(Segment::new(cost, i, first, tokens));
                     (first, tokens, cost) = (j, 0, 0.0);

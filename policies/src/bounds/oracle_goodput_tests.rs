@@ -7,10 +7,10 @@ use foretoken_sim::{Drafting, LatencyModel, Linear, PassShape};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// A step overhead that matters, ps.
+/// Step overhead in ps, large enough to change choices.
 const OVERHEAD: u64 = 1_500_000_000;
 
-/// The true time of a step by the executor's own shapes.
+/// The true time of a step, from the shapes that the executor charges.
 fn true_time(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Time {
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
     let deepest = lens.iter().copied().max().unwrap_or(0);
@@ -30,7 +30,7 @@ fn realised(batch: &BatchView, truth: &Truth, lens: &[u32]) -> Choice {
     Choice { tokens, time: true_time(batch, truth, lens), size: 0 }
 }
 
-/// Strictly more tokens a second, exactly.
+/// True if `a` has strictly more tokens per second than `b`, compared exactly.
 fn better(a: &Choice, b: &Choice) -> bool {
     u128::from(a.tokens) * u128::from(b.time.0) > u128::from(b.tokens) * u128::from(a.time.0)
 }
@@ -44,7 +44,7 @@ fn choose(form: Form, batch: &Batch, truth: &Truth) -> Vec<u32> {
     plan.draft_len
 }
 
-/// Every vector of lengths up to the runs.
+/// All vectors of lengths, each length from 0 to the request's run.
 fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     run.iter().fold(vec![Vec::new()], |vectors, &r| {
         let longer = |v: &Vec<u32>| (0..=r).map(|d| [v.as_slice(), &[d]].concat()).collect::<Vec<_>>();
@@ -52,7 +52,7 @@ fn all_vectors(run: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// Makes limits and runs out of a batch: accepted runs never exceed the limits.
+/// The accepted runs of a batch: `wanted`, cut to the limits.
 fn runs(batch: &Batch, wanted: &[u32]) -> Vec<u32> {
     batch.limit.iter().zip(wanted).map(|(&l, &w)| l.min(w)).collect()
 }
@@ -66,7 +66,8 @@ fn with_truth<T>(belief: &Belief, run: &[u32], f: impl FnOnce(&Truth) -> T) -> T
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    /// Vector form = exhaustive search over all (d_i), exactly, for linear truths with chunks, gaps and zero limits.
+    /// The vector form equals an exhaustive search over all (d_i), exactly, for linear truths with chunks, gaps and
+    /// zero limits.
     #[test]
     fn vector_form_equals_exhaustive_search(
         batch in any_batch(5, 4),
@@ -76,7 +77,7 @@ proptest! {
     ) {
         let mut belief = belief;
         if dear_gaps {
-            // A draft whose catch-up weighs as much as a target token: whole runs become one decision.
+            // Catch-up that costs as much as a target token merges the first tokens of a request into one segment.
             belief.draft.gamma_s *= 30.0;
         }
         let run = runs(&batch, &wanted);
@@ -96,7 +97,7 @@ proptest! {
         })?;
     }
 
-    /// Batch form = brute force over k, and never better than the vector form.
+    /// The batch form equals brute force over k and is never better than the vector form.
     #[test]
     fn batch_form_equals_brute_force(
         batch in any_batch(12, 8),
@@ -117,7 +118,7 @@ proptest! {
     }
 }
 
-/// A truth with steps: batched tokens are padded to multiples of 8.
+/// A truth with steps: the number of batched tokens is padded to a multiple of 8.
 struct Padded(Linear);
 
 impl LatencyModel for Padded {
@@ -126,8 +127,8 @@ impl LatencyModel for Padded {
     }
 }
 
-/// On a staircase the vector form sees the steps: it fills the padding that a smooth cost would charge for. Against
-/// exhaustive search it may miss; how often and by how much is bounded here, so that a worse heuristic would show.
+/// On a staircase the vector form sees the steps: it fills padding that a smooth cost would charge for. It may miss the
+/// optimum. The test bounds how often and by how much against exhaustive search, so that a worse heuristic would fail.
 #[test]
 fn on_a_staircase_it_is_close_to_exhaustive_search() {
     let belief = CONTEXT.belief;
@@ -155,7 +156,7 @@ fn on_a_staircase_it_is_close_to_exhaustive_search() {
 
 #[test]
 fn it_drafts_less_than_the_accepted_run_when_that_does_not_pay() {
-    // A draft pass as dear as the target's: nothing pays for a single request out of four.
+    // A draft pass costs as much as a target pass, so drafting for one request out of four does not pay.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 8e-3;
     let batch = Batch::new(&[100; 4], &[8; 4]);

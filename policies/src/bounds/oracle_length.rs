@@ -1,5 +1,5 @@
-//! `oracle-length`: drafts exactly what will be accepted. It ignores cost, so under load cheap policies can beat it: it
-//! is no bound, and shows what perfect knowledge of acceptance alone is worth.
+//! `oracle-length`: drafts exactly the tokens that will be accepted. It ignores cost, so under load cheap policies can
+//! beat it. It is no bound; it shows what perfect knowledge of acceptance alone is worth.
 //!
 //! Source: docs/model.md 7.12 (`oracle-k` there), 12.
 
@@ -7,7 +7,7 @@ use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftPlan, OraclePolicy, Speculation, Truth};
 use serde::{Deserialize, Serialize};
 
-/// No parameters.
+/// `oracle-length` has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleLength {}
@@ -42,7 +42,7 @@ impl Definition for OracleLength {
     }
 }
 
-/// The running oracle. No state.
+/// The running oracle; it keeps no state.
 struct Running {
     longest: u32,
 }

@@ -1,4 +1,4 @@
-//! `random`: a length drawn uniformly from 0 to the longest draft: the floor that any policy with an idea should beat
+//! `random`: a length drawn uniformly from 0 to the longest draft. Any policy with an idea should beat this floor
 //! ("Random all" in the SmartSpec paper's Fig. 14; docs/model.md 7.12).
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
@@ -6,11 +6,11 @@ use crate::look::{Look, Marker};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Luck, SpecPolicy, Speculation, Stream};
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `random`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Random {
-    /// A draw for each request, or one for the batch.
+    /// True for one draw per request, false for one draw for the batch.
     pub per_request: bool,
 }
 

@@ -1,19 +1,19 @@
-//! The true time of a step, grown token by token: what `oracle-goodput` weighs. For oracles alone: it is built from a
-//! [`Truth`]. The shapes it grows must equal those the executor charges ([`foretoken_sim::shape`]).
+//! The true time of a step, updated token by token. `oracle-goodput` weighs by it. Only oracles can use it, because it
+//! needs a [`Truth`]. Its shapes must equal those the executor charges ([`foretoken_sim::shape`]).
 
 use foretoken_sim::{BatchView, ContextReads, Drafting, LatencyModel, MAX_SPEC_LEN, PassShape, Time, Truth, shape};
 
 const DEPTHS: usize = MAX_SPEC_LEN as usize;
 
-/// A step in which everything drafted is verified.
+/// The true cost of a step in which every drafted token is verified.
 #[derive(Clone, Copy)]
 pub(crate) struct TrueCost<'a> {
     batch: &'a BatchView<'a>,
     truth: &'a Truth<'a>,
-    /// What the draft runs even when nobody drafts; rides in draft pass 1 otherwise.
+    /// The shape that the draft runs without any draft token. If there are drafts, it is part of draft pass 1.
     idle: Option<PassShape>,
     idle_time: Time,
-    /// Draft passes by depth, and their times; zero where nobody drafts.
+    /// Shape and time of each draft pass by depth; zero for depths without drafts.
     passes: [PassShape; DEPTHS],
     times: [Time; DEPTHS],
     /// Sum of `times`.
@@ -23,7 +23,7 @@ pub(crate) struct TrueCost<'a> {
 }
 
 impl<'a> TrueCost<'a> {
-    /// The step without drafts. One walk over the batch.
+    /// The cost of the step without drafts. Walks over the batch once.
     pub fn undrafted(batch: &'a BatchView<'a>, truth: &'a Truth<'a>) -> TrueCost<'a> {
         let idle = shape::draft_idle_pass(batch);
         let verify = shape::plain_pass(batch);
@@ -40,7 +40,8 @@ impl<'a> TrueCost<'a> {
         }
     }
 
-    /// Request `i` drafts, and the target verifies, its `depth`-th token (from 1); it has the ones before.
+    /// Adds the draft token of request `i` at `depth` (from 1) to the draft pass and to verification. The tokens before
+    /// must have been added.
     pub fn add(&mut self, i: usize, depth: u32) {
         let parallel = self.truth.drafting == Drafting::Parallel;
         let slot = if parallel { 0 } else { depth as usize - 1 };
@@ -56,7 +57,7 @@ impl<'a> TrueCost<'a> {
         self.verify_time = self.truth.target.pass(self.verify);
     }
 
-    /// The true time of the step.
+    /// Returns the true time of the step.
     pub fn time(&self) -> Time {
         let drafted = self.passes[0].batched > 0;
         self.truth.overhead + self.verify_time + if drafted { self.draft_time } else { self.idle_time }
@@ -72,12 +73,12 @@ fn plus(a: PassShape, b: PassShape) -> PassShape {
     PassShape { batched: a.batched + b.batched, context: a.context + b.context, pairs: a.pairs + b.pairs }
 }
 
-/// What the `depth`-th draft token of request `i` adds to its draft pass. The first brings the request's catch-up along,
-/// unless the whole batch's is run anyway.
+/// The shape that the draft token of request `i` at `depth` adds to its draft pass. The first token brings the
+/// request's catch-up, unless the engine runs the catch-up of the whole batch in every step.
 pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Drafting) -> PassShape {
     let c = u64::from(batch.context[i]);
     let before = c + u64::from(depth) - 1;
-    // In one pass for all tokens the context is read with the first.
+    // A parallel draft is one pass, which reads the context once, with the first token.
     let context = if drafting == Drafting::Parallel && depth > 1 { 0 } else { before };
     let mut token = PassShape { batched: 1, context, pairs: before + 1 };
     if depth == 1 && !batch.always_extend {
@@ -88,7 +89,7 @@ pub(crate) fn draft_token(batch: &BatchView, i: usize, depth: u32, drafting: Dra
     token
 }
 
-/// What the `depth`-th draft token of request `i` adds to the verify pass.
+/// The shape that the draft token of request `i` at `depth` adds to the verify pass.
 pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: ContextReads) -> PassShape {
     let position = u64::from(batch.context[i]) + u64::from(depth);
     let context = match reads {
@@ -98,8 +99,8 @@ pub(crate) fn verify_token(batch: &BatchView, i: usize, depth: u32, reads: Conte
     PassShape { batched: 1, context, pairs: position + 1 }
 }
 
-/// A latency model's cost of one more of each, in picoseconds: exact for a linear model, the slope towards twice the
-/// work for any other. Never negative.
+/// A latency model's cost of one more batched token, context token and pair, in picoseconds. Exact for a linear model.
+/// For others it is the slope from the given work to twice that work. Never negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slopes {
     batched: f64,
@@ -108,7 +109,7 @@ pub(crate) struct Slopes {
 }
 
 impl Slopes {
-    /// The slopes of `model` from `at` on.
+    /// The slopes of `model` at the shape `at`.
     pub fn of(model: &dyn LatencyModel, at: PassShape) -> Slopes {
         let base = model.pass(at);
         let rise = |amount: u64, more: fn(&mut PassShape, u64)| {
@@ -123,7 +124,7 @@ impl Slopes {
         }
     }
 
-    /// Picoseconds that `more` costs.
+    /// Returns the cost of `more` in picoseconds.
     pub fn cost(&self, more: PassShape) -> f64 {
         self.batched * more.batched as f64 + self.context * more.context as f64 + self.pairs * more.pairs as f64
     }
@@ -137,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The grown shapes are the executor's, and so is their time.
+        /// The grown shapes equal the executor's shapes, and so do the times.
         #[test]
         fn grown_shapes_are_the_executors(batch in any_batch(8, 6), belief in any_belief()) {
             let (draft, target) = (Linear::new(belief.draft), Linear::new(belief.target));

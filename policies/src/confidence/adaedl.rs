@@ -1,30 +1,30 @@
-//! `adaedl`: drafts while an entropy-based lower bound on the acceptance probability stays above a threshold that
-//! adapts to what was accepted.
+//! `adaedl`: drafts while an entropy-based lower bound on the acceptance probability stays above a threshold. The
+//! threshold adapts to the accepted drafts.
 //!
 //! Source: AdaEDL (arXiv 2410.18351), in the batched form of the only public serving implementation, `AdaEDLScheduler`
 //! in samsungsds-research-paper/DSDE (`vllm/spec_decode/dynamic_scheduler.py`, `draft_model_runner.py`); restated in
-//! docs/model.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request; the draft loop stops for all of
-//! them as soon as one falls short.
+//! docs/model.md 7.5. The bound 1 − √(γ · H) and the threshold λ belong to a request. The draft loop stops for all
+//! requests as soon as one bound falls below its λ.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters, with the implementation's values; its longest draft of 20 is `max_spec_tokens`.
+/// Parameters of `adaedl`, with the implementation's values. Its longest draft of 20 is `max_spec_tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaedl {
-    /// γ: what the entropy, in nats, is multiplied with under the root.
+    /// γ: the factor on the entropy, in nats, under the root.
     pub gamma: f64,
     /// λ of a new request.
     pub initial_lambda: f64,
-    /// Acceptance rate aimed at.
+    /// The acceptance rate that λ steers towards.
     pub alpha: f64,
-    /// Weight of the old acceptance rate when a step's comes in.
+    /// Weight of the old acceptance rate when a step updates it.
     pub beta1: f64,
-    /// Weight of the old λ when it moves.
+    /// Weight of the old λ when a step updates it.
     pub beta2: f64,
-    /// How far λ is moved, before `beta2`.
+    /// How far λ moves in a step, before `beta2`.
     pub epsilon: f64,
     /// Draft passes before a stop is considered.
     pub k_min: u32,
@@ -91,7 +91,7 @@ impl Definition for Adaedl {
     }
 }
 
-/// What is known of a request.
+/// The adaptive state of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Adapted {
     acceptance: f64,
@@ -110,7 +110,7 @@ impl Running {
         Adapted { acceptance: 0.0, lambda: self.rule.initial_lambda }
     }
 
-    /// One verified draft of a request.
+    /// Returns the state of a request after a verification of `drafted` tokens with `accepted` accepted.
     fn learn(&self, known: Adapted, drafted: u32, accepted: u32) -> Adapted {
         let r = &self.rule;
         let rate = f64::from(accepted) / f64::from(drafted);
@@ -143,7 +143,7 @@ impl SpecPolicy for Running {
         }
     }
 
-    /// The token that fell short is kept.
+    /// Stops the batch if one bound is too low. The token with the low bound is kept.
     fn keep_drafting(&mut self, batch: &BatchView, drafts: &mut Drafts) -> Continue {
         if drafts.passes < self.rule.k_min {
             return Continue::Yes;
@@ -182,7 +182,7 @@ mod tests {
         Running { rule, requests: Vec::new() }
     }
 
-    /// λ by hand: 0.9 λ + 0.1 (λ ± 0.01), that is ± 0.001.
+    /// λ by hand: 0.9 λ + 0.1 (λ ± 0.01), that is λ ± 0.001.
     #[test]
     fn lambda_follows_the_acceptance_rate() {
         let p = running(Adaedl { k_max: 4, ..Adaedl::default() });
@@ -197,7 +197,7 @@ mod tests {
         close(known, 0.75, 0.502);
         known = p.learn(known, 4, 4);
         close(known, 0.875, 0.503);
-        // Above the aim λ falls only when a whole longest draft was accepted.
+        // Above the target rate, λ falls only if a draft of the longest length was fully accepted.
         known = p.learn(known, 4, 4);
         close(known, 0.9375, 0.502);
         known = p.learn(known, 2, 2);
@@ -206,7 +206,7 @@ mod tests {
         close(known, 0.609375, 0.503);
     }
 
-    /// One request that is unsure ends the draft for all, keeping its token; and each has its own λ.
+    /// One unsure request ends the draft for all, and its last token is kept. Each request has its own λ.
     #[test]
     fn any_request_stops_the_batch() {
         let mut run = Run::of(&Adaedl::default(), &CONTEXT);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     proptest! {
-        /// Several steps against a second reading of the source: all scores of a pass first, then the stop.
+        /// Several steps equal a second implementation of the source: all scores of a pass first, then the stop.
         #[test]
         fn equals_a_second_reading(
             batches in prop::collection::vec(any_batch(6, 8), 1..8),

@@ -1,17 +1,18 @@
-//! `dsde`: a length for each request from how far the draft's distributions were off lately, and how steadily; a common
-//! cap keeps stragglers in check.
+//! `dsde`: a length for each request, from how large the divergence between draft and target was in the last steps and
+//! how steady it was. A common cap limits the longest lengths.
 //!
 //! Source: DSDE (arXiv 2509.01083), `KLScheduler` and `coordinate_batch_k` in samsungsds-research-paper/DSDE
 //! (`vllm/spec_decode/dynamic_scheduler.py`, `spec_decode_worker.py`, defaults from `vllm/config.py`); restated in
 //! docs/model.md 7.6. After each verification, with x = WVIR · SF:
 //!
 //! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over
-//!   that of its whole history, newer ones weighing more; 20 where the history hardly varies, 0 with fewer than two.
-//! - SF = exp(2 · mean divergence of the step / temperature) − 1, the temperature left out when it is 0.
-//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths,
-//!   rounded up.
+//! the variance of its whole history. Newer divergences weigh more. WVIR is 20 if the history hardly varies, 0 with
+//! fewer than two divergences.
+//! - SF = exp(2 · mean divergence of the step / temperature) − 1; a temperature of 0 is left out.
+//! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths, rounded
+//! up.
 //!
-//! A new request doubles its length on full acceptance until enough divergences are in, which then fix its k_max and
+//! A new request doubles its length on full acceptance until its history is full. The history then fixes its k_max and
 //! k_min.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -19,17 +20,17 @@ use crate::shared::slots::Slots;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters, with the implementation's values.
+/// Parameters of `dsde`, with the implementation's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dsde {
-    /// Divergences remembered of a request; the warm-up lasts until there are so many (`dsl_activation_tokens`).
+    /// Divergences remembered per request; the warm-up ends when the history is full (`dsl_activation_tokens`).
     pub history: u32,
-    /// Weight of a divergence over that of the next newer one.
+    /// Weight of a divergence relative to the next newer one.
     pub decay: f64,
-    /// Which part of the history, from its new end, is the short window: one in so many.
+    /// The short window is the newest 1/`short_window` of the history.
     pub short_window: u32,
-    /// What the mean divergence is multiplied with in the exponent of SF.
+    /// Factor on the mean divergence in the exponent of SF.
     pub sensitivity: f64,
     /// Sampling temperature of the requests.
     pub temperature: f64,
@@ -39,7 +40,7 @@ pub struct Dsde {
     pub k_min: u32,
     /// Longest draft (`max_spec_tokens`); cut to the engine's.
     pub k_max: u32,
-    /// Is nobody's length over the mean of the batch's (`sl_cap_activation`)?
+    /// Limits each length to the mean of the batch's lengths (`sl_cap_activation`).
     pub batch_cap: bool,
 }
 
@@ -105,17 +106,17 @@ impl Definition for Dsde {
     }
 }
 
-/// What is known of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Known {
     /// Its next draft length.
     k: u32,
-    /// Shortest and longest draft, once the warm-up has fixed them.
+    /// Shortest and longest draft; `None` until the warm-up has fixed them.
     bounds: Option<(u32, u32)>,
-    /// Divergences in its history, and where the next one goes.
+    /// Number of divergences in its history, and the index of the next one.
     filled: u32,
     next: u32,
-    /// During the warm-up: most drafts accepted in a step; sum, number and greatest of the divergences.
+    /// Of the warm-up: the most drafts accepted in a step; sum, number and maximum of the divergences.
     most_accepted: u32,
     sum: f64,
     samples: u32,
@@ -126,16 +127,16 @@ struct Known {
 struct Running {
     rule: Dsde,
     slots: Slots,
-    /// By place.
+    /// State of each request, by slot.
     known: Vec<Known>,
-    /// By place, `history` divergences each, as a ring.
+    /// `history` divergences per slot, each as a ring.
     history: Vec<f64>,
-    /// Weights of a whole history, oldest first.
+    /// Weights of a full history, oldest first.
     weights: Vec<f64>,
-    /// A history in order.
+    /// Scratch: one history in order.
     ordered: Vec<f64>,
-    /// Of each request of the outcome that drafted: its place, its mean divergence, its length before the cap (0 during
-    /// the warm-up).
+    /// For each request of the outcome that drafted: its slot, its mean divergence, and its length before the cap (0
+    /// during the warm-up).
     step: Vec<(usize, f64, u32)>,
 }
 
@@ -168,7 +169,7 @@ impl Running {
         }
     }
 
-    /// Puts a request's history in order, oldest first.
+    /// Copies the history of slot `place` into `ordered`, oldest first.
     fn order(&mut self, place: usize) {
         let (n, known) = (self.rule.history as usize, &self.known[place]);
         let ring = &self.history[place * n..][..n];
@@ -178,7 +179,7 @@ impl Running {
         self.ordered.extend_from_slice(&ring[..start]);
     }
 
-    /// The length after a step with this mean divergence.
+    /// The next length of slot `place` after a step with mean divergence `mean`, in nats.
     fn length(&mut self, place: usize, mean: f64, (k_min, k_max): (u32, u32)) -> u32 {
         self.order(place);
         let wvir = variance_ratio(&self.ordered, &self.weights, self.rule.short_window);
@@ -192,7 +193,7 @@ impl Running {
         }
     }
 
-    /// A step of the warm-up: samples are taken, and full acceptance doubles the length.
+    /// Takes in a step of the warm-up: adds the divergences, and doubles the length on full acceptance.
     fn warm_up(&mut self, place: usize, accepted: u32, newest: impl Iterator<Item = f64>) {
         let known = &mut self.known[place];
         known.most_accepted = known.most_accepted.max(accepted);
@@ -207,7 +208,7 @@ impl Running {
         };
     }
 
-    /// What the warm-up says about a request's bounds.
+    /// The bounds (k_min, k_max) that follow from a request's warm-up.
     fn bounds(&self, known: &Known) -> (u32, u32) {
         let (least, most) = (self.rule.k_min, self.rule.k_max);
         if known.most_accepted == 0 && known.samples == 0 {
@@ -266,7 +267,7 @@ impl SpecPolicy for Running {
             let mean = (0..positions).map(&nats).sum::<f64>() / positions as f64;
             let mut length = 0;
             match known.bounds {
-                // The cap is the mean over the requests that were through with their warm-up before this step.
+                // The cap is the mean over the requests whose warm-up had ended before this step.
                 Some(bounds) => {
                     length = self.length(place, mean, bounds);
                     uncapped_sum += length;
@@ -295,7 +296,8 @@ impl SpecPolicy for Running {
     }
 }
 
-/// WVIR: the weighted variance of the newest values over that of all of them. `weights` end with the newest value's.
+/// WVIR: the weighted variance of the newest 1/`short_window` of `values` over the variance of all. `weights` end with
+/// the newest value's.
 fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     let n = values.len();
     if n < 2 {
@@ -309,12 +311,12 @@ fn variance_ratio(values: &[f64], weights: &[f64], short_window: u32) -> f64 {
     if long < 1e-6 { 20.0 } else { short.variance() / long }
 }
 
-/// Σ w, Σ w x and Σ w x²: with them a value is looked at once. At some ten nats a variance from them is off by 1e-13,
-/// far below the 1e-6 it is compared with.
+/// Σ w, Σ w x and Σ w x², so that each value is read once. At some ten nats, a variance computed from these sums is off
+/// by 1e-13, far below the 1e-6 it is compared with.
 struct Moments([f64; 3]);
 
 impl Moments {
-    /// In four sums each, so that additions need not wait for each other.
+    /// Sums in four lanes each, so that additions do not wait for each other.
     fn of(values: &[f64], weights: &[f64]) -> Moments {
         let mut lanes = [[0.0; 4]; 3];
         let (quads, weight_quads) = (values.chunks_exact(4), weights.chunks_exact(4));
@@ -335,7 +337,7 @@ impl Moments {
         Moments(lanes.map(|sums| sums.iter().sum()))
     }
 
-    /// Σ w (x − x̄)² / Σ w with x̄ = Σ w x / Σ w.
+    /// Returns Σ w (x − x̄)² / Σ w with x̄ = Σ w x / Σ w.
     fn variance(&self) -> f64 {
         let [total, sum, squares] = self.0;
         (squares / total - (sum / total).powi(2)).max(0.0)

@@ -53,24 +53,24 @@ fn a_new_request_doubles_on_full_acceptance() {
     feed(&mut p, &[(3, 4, 4, vec![0.1; 4]), (5, 0, 0, vec![])]);
     feed(&mut p, &[(3, 8, 8, vec![0.1; 8])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
-    // A request cut short by a limit accepts less than its length, which then stays.
+    // A limit cut the draft, so accepting all of the draft is less than the request's length: the length stays.
     feed(&mut p, &[(3, 3, 3, vec![0.1; 3])]);
     assert_eq!(lengths(&mut p, &[3, 5]), [8, 2]);
 }
 
-/// Bounds and length by hand. The warm-up gives 4 accepted at most and divergences 0.1, 0.1, 0.4, 0.2 (mean 0.2, half
-/// of the greatest): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
+/// Bounds and length by hand. The warm-up has at most 4 accepted and divergences 0.1, 0.1, 0.4, 0.2 (mean 0.2, half the
+/// maximum): k_max = round(4 · 1.25) = 5, k_min = ⌈0.5⌉ = 1.
 #[test]
 fn bounds_and_lengths_by_hand() {
     let warm = |p: &mut Running, id| {
         feed(p, &[(id, 4, 4, vec![0.1, 0.1, 0.4, 0.2])]);
-        // Crossing the history's length takes no samples: it fixes the bounds.
+        // The step that fills the history adds no samples: it fixes the bounds.
         feed(p, &[(id, 3, 2, vec![0.3, 0.05, 0.1])]);
     };
     let mut p = Running::new(SMALL, &CONTEXT);
     warm(&mut p, 0);
     assert_eq!(p.known[0].bounds, Some((1, 5)));
-    // The last six, oldest first; the newest third is the last two.
+    // The last six divergences, oldest first; the newest third is the last two.
     let x = [0.1f64, 0.4, 0.2, 0.3, 0.05, 0.1].map(|x| x);
     let w = [0.59049, 0.6561, 0.729, 0.81, 0.9, 1.0];
     let variance = |x: &[f64], w: &[f64]| {
@@ -94,13 +94,13 @@ fn bounds_and_lengths_by_hand() {
 #[test]
 fn a_steady_history_counts_as_unsteady_and_the_cap_is_the_mean() {
     let mut p = Running::new(SMALL, &CONTEXT);
-    // Variance of the whole below 1e-6: WVIR is 20, x = 20 (e^0.02 − 1) = 0.404.
+    // The variance of the history is below 1e-6, so WVIR is 20 and x = 20 (e^0.02 − 1) = 0.404.
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, vec![0.01; 5])]);
-    // k_max = round(5 · 1.5) = 8 by rounding 7.5 to even, k_min 1: ⌈7 · 0.596 + 1⌉ = 6.
+    // k_max = round(5 · 1.5) = 8 (7.5 rounds to even), k_min = 1, so the length is ⌈7 · 0.596 + 1⌉ = 6.
     assert_eq!(p.known[0].bounds, Some((1, 8)));
     assert_eq!(lengths(&mut p, &[0, 1]), [6, 6]);
-    // Now request 1 is far off: it falls to 1, and request 0 to the mean ⌈(6 + 1) / 2⌉.
+    // Request 1 now diverges: it falls to 1, and request 0 to the mean ⌈(6 + 1) / 2⌉.
     let far = vec![0.5, 3.0, 0.1, 2.0, 4.0];
     feed(&mut p, &[(0, 5, 5, vec![0.01; 5]), (1, 5, 5, far.clone())]);
     assert_eq!(lengths(&mut p, &[0, 1]), [4, 1]);
@@ -131,7 +131,7 @@ fn bad_settings_are_named() {
     assert_eq!(key(Dsde { initial: SMALL.k_max + 1, ..SMALL }), "initial");
 }
 
-/// The source read again, with everything recomputed from whole lists.
+/// A second implementation of the source, which recomputes everything from whole lists.
 #[derive(Clone, Default)]
 struct Second {
     all: Vec<f64>,

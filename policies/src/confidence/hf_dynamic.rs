@@ -1,10 +1,10 @@
-//! `hf-dynamic`: assisted generation in Hugging Face transformers. Each request drafts up to its own length until a token's
-//! confidence falls below its own threshold; the length may follow a heuristic, and the threshold tunes itself.
+//! `hf-dynamic`: assisted generation in Hugging Face transformers. Each request drafts up to its own length until a
+//! token's confidence falls below its own threshold. The length may follow a heuristic, and the threshold tunes itself.
 //!
 //! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a and the defaults of its generation
-//! configuration (docs/model.md 5.1). transformers does this for one request at a time; here every request of a batch has a
-//! candidate generator of its own. The token that fell short is verified. `hf-heuristic` has the defaults of older
-//! releases: 5 tokens, "heuristic", no threshold.
+//! configuration (docs/model.md 5.1). transformers does this for one request at a time; here every request of a batch
+//! has its own candidate generator. The token below the threshold is verified too. `hf-heuristic` has the defaults of
+//! older releases: 5 tokens, "heuristic", no threshold.
 
 use crate::confidence::roc::Samples;
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
@@ -12,29 +12,30 @@ use crate::shared::slots::Slots;
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, StepOutcome, Wants};
 use serde::{Deserialize, Serialize};
 
-/// How the length moves (`num_assistant_tokens_schedule`).
+/// How the draft length changes (`num_assistant_tokens_schedule`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// It stays.
+    /// The length does not change.
     Constant,
-    /// Two more when all drafts matched, else one less, at least 1; a new request goes on from the last one's.
+    /// Two more when all drafts matched, else one less, at least 1. A new request starts from the last request's
+    /// length.
     Heuristic,
-    /// The same, and every request starts over.
+    /// As `heuristic`, but every request starts from the initial length.
     HeuristicTransient,
 }
 
-/// Parameters, with the defaults of transformers.
+/// Parameters of `hf-dynamic`, with the defaults of transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HfDynamic {
-    /// Length to start from.
+    /// Draft length at the start.
     pub num_assistant_tokens: u32,
-    /// How it moves.
+    /// How the draft length changes.
     pub num_assistant_tokens_schedule: Schedule,
-    /// Confidence below which drafting stops, to start from; 0 is none, which is never tuned.
+    /// Threshold at the start: drafting stops at a token of lower confidence. 0 means no threshold and no tuning.
     pub assistant_confidence_threshold: f64,
-    /// Does the threshold tune itself?
+    /// Lets the threshold tune itself.
     pub tuning: bool,
 }
 
@@ -50,7 +51,7 @@ impl Default for HfDynamic {
 }
 
 impl HfDynamic {
-    /// Older releases: 5, "heuristic", no threshold.
+    /// The defaults of older releases: 5, "heuristic", no threshold.
     pub fn heuristic() -> HfDynamic {
         HfDynamic {
             num_assistant_tokens: 5,
@@ -113,12 +114,12 @@ struct Assistants {
     params: HfDynamic,
     longest: u32,
     slots: Slots,
-    /// By place.
+    /// The generators by slot.
     of: Vec<Generator>,
-    /// What a new request starts from.
+    /// Length and threshold with which a new request starts.
     first_len: u32,
     first_threshold: f64,
-    /// Places of the batch in progress.
+    /// Slots of the requests of the batch in progress.
     batch: Vec<usize>,
 }
 
@@ -193,7 +194,7 @@ impl SpecPolicy for Assistants {
                 self.first_len = generator.len;
             }
             if self.params.has_threshold() && self.params.tuning {
-                // Drafts after the first mismatch were never judged.
+                // The target does not judge drafts after the first mismatch.
                 for j in 0..drafted.min(accepted + 1) {
                     generator.samples.add(outcome.drafts.confidence(i, j as usize), j < accepted);
                 }
@@ -237,12 +238,12 @@ mod tests {
         let mut lens = |batch: &Batch, accepted: &[u32]| run.step(batch, |_, _| 0.01, accepted).draft_len;
         assert_eq!(lens(&batch, &[5, 4]), [5, 5]);
         assert_eq!(lens(&batch, &[7, 0]), [7, 4]);
-        // 9 are asked for and 8 drafted: all of them match, and it goes on growing.
+        // The length is 9 but 8 are drafted. All 8 match, and the length goes on growing.
         assert_eq!(lens(&batch, &[8, 0]), [8, 3]);
         for expected in [2, 1, 1] {
             assert_eq!(lens(&batch, &[0, 0])[1], expected);
         }
-        // 11 − 3 = 8. A new request starts from the last one's.
+        // 11 − 3 = 8. A new request starts from the last request's length.
         batch.ids = vec![0, 7];
         assert_eq!(lens(&batch, &[0, 0]), [8, 1]);
         let transient =
@@ -261,10 +262,10 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(run.step(&batch, confidence, &[1, 8]).draft_len, [8, 8]);
         }
-        // Three of each: 0.9 separates them.
+        // Three samples of each confidence: 0.9 separates them.
         let step = run.step(&batch, confidence, &[1, 8]);
         assert_eq!((step.draft_len, step.verify_len), (vec![2, 8], vec![2, 8]));
-        // What request 0 learned persists: a new request stops where it would. Its own samples it still has to collect.
+        // The tuned threshold of request 0 is where a new request starts. The new request collects its own samples.
         let mut run = Run::of(&HfDynamic::default(), &CONTEXT);
         let mut one = Batch::new(&[9], &[8]);
         (0..4).for_each(|_| drop(run.step(&one, confidence, &[1])));
@@ -277,7 +278,7 @@ mod tests {
         }
     }
 
-    /// What is remembered of requests that ended is given back: 60,000 of them, of 20 steps each, two at a time.
+    /// The state of finished requests is freed: 60,000 requests of 20 steps each, two at a time.
     #[test]
     fn memory_does_not_grow_with_the_trace() {
         let mut policy = Assistants::new(HfDynamic::default(), &PolicyContext { max_num_seqs: 2, ..CONTEXT });

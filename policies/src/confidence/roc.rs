@@ -1,18 +1,18 @@
-//! The self-tuning of Hugging Face's confidence threshold: the point of the ROC curve, of confidences against matches, with
-//! the least FPR + 3·FNR.
+//! The self-tuning of Hugging Face's confidence threshold: the point with the least FPR + 3·FNR on the ROC curve of
+//! confidences against matches.
 //!
-//! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a, `update_candidate_strategy` (docs/model.md
-//! 5.1), which calls scikit-learn's `roc_curve`. That starts at an infinite threshold (cost 3, never the least, since the
-//! lowest threshold costs 1) and drops points between equal steps, which cannot be the first least. Costs are compared
-//! exactly, as integers, so that no rounding breaks ties.
+//! Source: huggingface/transformers `generation/candidate_generator.py` @00a11b6a, `update_candidate_strategy`
+//! (docs/model.md 5.1), which calls scikit-learn's `roc_curve`. `roc_curve` starts at an infinite threshold, whose cost
+//! of 3 is never the least, since the lowest threshold costs 1. It also drops points between equal steps, which cannot
+//! be the first minimum. Costs are compared exactly, as integers, so that no rounding breaks ties.
 
-/// Fewest samples before anything is tuned.
+/// Fewest samples from which a threshold is tuned.
 const MIN_SAMPLES: u64 = 6;
 
-/// Confidences in a block, at most; a block with more is split in two.
+/// Most points in a block; a larger block is split in two.
 const BLOCK: usize = 64;
 
-/// The samples of one confidence, which make one point of the curve.
+/// The samples of one confidence. They make one point of the curve.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     confidence: f64,
@@ -28,11 +28,11 @@ struct Block {
     missed: i64,
 }
 
-/// What was drafted and whether it matched. Points are kept in blocks so that a search looks into those blocks only that can
-/// hold the best one: a long output has thousands of samples and searches in every round.
+/// All drafted tokens: confidence and whether the token matched. Points are kept in blocks so that a search skips
+/// blocks that cannot hold the best point. A long output has thousands of samples and searches in every round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
-    /// From the highest confidence down; none is empty.
+    /// Blocks from the highest confidence down; no block is empty.
     blocks: Vec<Block>,
     matched: u64,
     missed: u64,
@@ -45,7 +45,7 @@ impl Samples {
         (self.matched, self.missed) = (0, 0);
     }
 
-    /// Adds a token of this confidence, in [0, 1].
+    /// Adds a token of confidence `confidence`, in [0, 1].
     pub(crate) fn add(&mut self, confidence: f64, matched: bool) {
         let (hit, miss) = (u32::from(matched), u32::from(!matched));
         self.matched += u64::from(hit);
@@ -76,14 +76,16 @@ impl Samples {
         }
     }
 
-    /// The tuned threshold, once there are enough samples of both kinds; the highest of equally good ones.
+    /// The tuned threshold; on a tie the highest. `None` before there are enough samples, or without samples of both
+    /// kinds.
     pub(crate) fn best_threshold(&self) -> Option<f64> {
         if self.matched + self.missed < MIN_SAMPLES || self.matched == 0 || self.missed == 0 {
             return None;
         }
-        // FPR + 3·FNR, times both counts, is least where 3·N·hits − P·false alarms is greatest.
+        // FPR + 3·FNR, times both counts, is least if 3·N·hits − P·false alarms is greatest.
         let (hit, false_alarm) = (3 * self.missed as i64, self.matched as i64);
-        // The last point of a block is a point of the curve: the best is at least as good as the best of those.
+        // The last point of each block is a point of the curve, so the best score is at least the greatest score at a
+        // block's end.
         let mut score = 0;
         let mut least = i64::MIN;
         for block in &self.blocks {
@@ -93,7 +95,7 @@ impl Samples {
         let mut before = 0;
         let mut best = (i64::MIN, 0.0);
         for block in &self.blocks {
-            // Were all of the block's hits above its false alarms.
+            // Upper bound of the block: its score if all its hits came before its false alarms.
             if before + hit * block.matched >= least {
                 let mut score = before;
                 for p in &block.points {
@@ -122,12 +124,12 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Thresholds 0.9: 0 + 3·(2/3) = 2. 0.8: 1/3 + 2. 0.7: 1/3 + 1. 0.6: 1/3 + 0, the least.
+        // At threshold 0.9 the cost is 0 + 3·(2/3) = 2. At 0.8: 1/3 + 2. At 0.7: 1/3 + 1. At 0.6: 1/3 + 0, the least.
         let samples = [(0.9, true), (0.8, false), (0.7, true), (0.6, true), (0.3, false), (0.1, false)];
         assert_eq!(tuned(&samples), Some(0.6));
         assert_eq!(tuned(&samples[..5]), None, "more than five are needed");
         assert_eq!(tuned(&[(0.5, true); 9]), None, "and both kinds");
-        // One confidence for all: one point, FPR 1, FNR 0.
+        // One confidence for all samples: the curve has one point, FPR 1, FNR 0.
         assert_eq!(
             tuned(&[(0.5, true), (0.5, false), (0.5, true), (0.5, true), (0.5, false), (0.5, false)]),
             Some(0.5)
@@ -138,7 +140,7 @@ mod tests {
         );
     }
 
-    /// scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin, in plain words.
+    /// scikit-learn's `roc_curve` with `drop_intermediate`, then numpy's argmin, written out.
     fn plain(samples: &[(f64, bool)]) -> f64 {
         let mut thresholds: Vec<f64> = samples.iter().map(|s| s.0).collect();
         thresholds.sort_by(|a, b| b.total_cmp(a));
@@ -158,7 +160,7 @@ mod tests {
     }
 
     proptest! {
-        /// Equal to the plain reading, ties included.
+        /// The result equals `roc_curve` and argmin, ties included.
         #[test]
         fn equals_roc_curve_and_argmin(samples in prop::collection::vec((0u8..12, any::<bool>()), 6..40)) {
             let samples: Vec<(f64, bool)> = samples.iter().map(|&(c, matched)| (f64::from(c) / 11.0, matched)).collect();
@@ -170,7 +172,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// The same with many blocks, and after the samples of another request.
+        /// The result is the same with many blocks, and after the samples of another request were cleared.
         #[test]
         fn blocks_change_nothing(
             samples in prop::collection::vec((0u16..600, 0u16..600), 300..900),

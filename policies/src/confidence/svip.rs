@@ -8,11 +8,11 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Continue, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters, with the repository's values.
+/// Parameters of `svip`, with the repository's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Svip {
-    /// What the entropy, in nats, is multiplied with under the root.
+    /// Factor on the entropy, in nats, under the root.
     pub entropy_scale: f64,
     /// Drafting stops when the root is above this.
     pub threshold: f64,
@@ -27,8 +27,8 @@ impl Default for Svip {
 }
 
 impl Svip {
-    /// The entropy, in nats, above which drafting stops: √(scale · H) > threshold solved for H, so that the boundary
-    /// itself is not lost to the rounding of a root.
+    /// The entropy, in nats, above which drafting stops. It solves √(scale · H) > threshold for H, so that rounding of
+    /// a root does not move the boundary.
     fn most_nats(&self) -> f64 {
         self.threshold * self.threshold / self.entropy_scale
     }
@@ -69,13 +69,13 @@ impl Definition for Svip {
     }
 }
 
-/// The running policy; the fields after `cap` are the step in progress.
+/// The running policy. The fields after `cap` belong to the step in progress.
 struct Running {
     most_nats: f64,
     cap: u32,
-    /// Requests that have not stopped.
+    /// Number of requests that have not stopped.
     drafting: usize,
-    /// The most each request can still have: 0 once it has stopped.
+    /// The most drafts each request may have; 0 once it has stopped.
     limit: Vec<u32>,
 }
 
@@ -95,7 +95,7 @@ impl SpecPolicy for Running {
         self.drafting = self.limit.iter().filter(|&&l| l > 0).count();
     }
 
-    /// The token that was drafted from the flat distribution is kept.
+    /// Stops each request whose newest entropy is too high. The newest token is kept.
     fn keep_drafting(&mut self, _: &BatchView, drafts: &mut Drafts) -> Continue {
         let newest = drafts.passes as usize - 1;
         for i in 0..self.limit.len() {
@@ -117,7 +117,7 @@ mod tests {
     use foretoken_sim::acceptance::RankLaw;
     use proptest::prelude::*;
 
-    /// Drafts for one request with the given entropies until the policy stops; the drafted length.
+    /// Drafts for one request with the entropies `nats` until the policy stops. Returns the drafted length.
     fn drafted(policy: Svip, nats: &[f64]) -> usize {
         let Speculation::Policy(mut running) = policy.build(&PolicyContext { max_draft_len: 32, ..CONTEXT }) else {
             unreachable!("a policy")
@@ -167,7 +167,8 @@ mod tests {
     }
 
     proptest! {
-        /// The source's own words, √(0.15 H) > 0.3 token by token for each request alone, on random batches.
+        /// The policy stops where the source's rule √(0.15 H) > 0.3 stops, token by token for each request, on random
+        /// batches.
         #[test]
         fn equals_the_sources_loop(batch in any_batch(12, 8), seed in 0u32..1000) {
             let mixed = |i: usize, j: usize| (i as u32 * 37 + j as u32 * 11 + seed) % 97;

@@ -1,24 +1,24 @@
-//! `tetris`: drafts a few tokens more than can be verified, and verifies the best of the whole batch.
+//! `tetris`: drafts a few tokens more than can be verified, and verifies the best tokens of the whole batch.
 //!
 //! Source: "TETRIS: Optimal Draft Token Selection for Batch Speculative Decoding" (arXiv 2502.15197) and its code,
-//! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (docs/model.md 7.1). Every request drafts k + extra tokens; of all of them
-//! the k·B with the greatest cumulative log-probability are verified. The capacity is given, not weighed: there is no cost
-//! model.
+//! ZhaoxuanWu/Tetris `vllm/spec_decode/tetris.py` (docs/model.md 7.1). Every request drafts k + extra tokens. The k·B
+//! draft tokens with the greatest cumulative log-probability are verified, B being the batch size. The capacity k·B is
+//! a parameter; there is no cost model.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::survival::{Slots, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `tetris`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tetris {
-    /// Draft tokens a request that the target can take on average; the paper tries 1 to 6.
+    /// Draft tokens per request that the target verifies on average; the paper tries 1 to 6.
     pub k: u32,
-    /// Draft tokens on top (`tetris_extra_proposals`); the paper tries 1 to 3.
+    /// Draft tokens beyond `k` (`tetris_extra_proposals`); the paper tries 1 to 3.
     pub extra: u32,
-    /// Smallest batch in which anything is drafted on top (`tetris_turn_on_batch_size`).
+    /// Smallest batch in which `extra` tokens are drafted (`tetris_turn_on_batch_size`).
     pub min_batch: u32,
 }
 
@@ -71,7 +71,7 @@ impl Definition for Tetris {
 struct Running {
     params: Tetris,
     longest: u32,
-    /// Is there a choice to make in this step?
+    /// True if this step drafts extra tokens and so must select.
     active: bool,
     slots: Slots,
 }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn capacity_goes_to_the_likeliest_prefixes() {
-        // Log-probabilities of an example by hand; capacity 2 · 3.
+        // Log-probabilities of a hand-made example; the capacity is 2 · 3.
         let log = [[-0.10f64, -0.20, -0.50, -0.70], [-0.50, -0.70, -0.80, -1.00], [-0.05, -0.15, -0.10, -0.30]];
         let params = Tetris { k: 2, extra: 2, ..Tetris::default() };
         let step = Run::of(&params, &CONTEXT).step(&Batch::new(&[9; 3], &[4; 3]), |i, j| log[i][j].exp(), &[0; 3]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// No prefix vector within the capacity has a greater sum of probabilities, and none of the capacity is left over.
+        /// No vector of prefixes within the capacity has a greater sum of probabilities, and the capacity is used up.
         #[test]
         fn nothing_beats_the_choice(batch in any_batch(4, 4), confidences in prop::collection::vec(0.01f64..=1.0, 16)) {
             let look = |i: usize, j: usize| confidences[4 * i + j];

@@ -1,10 +1,10 @@
-//! `threshold`: drafts until the draft model's confidence falls below a threshold, for each request by itself or for the
-//! batch on average.
+//! `threshold`: drafts until the draft model's confidence falls below a threshold, for each request by itself or for
+//! the batch on average.
 //!
-//! Sources, one a preset (docs/model.md 5.1, 5.2): Hugging Face transformers `generation/candidate_generator.py`
-//! (`assistant_confidence_threshold` 0.4, per request, at most `num_assistant_tokens` 20), and the "dynamic speculation"
-//! baseline in the AdaSpec repository (0.6 on the batch mean, at most 8). Both keep the token that fell short. The
-//! threshold's self-tuning in transformers is not part of it.
+//! Sources, one per preset (docs/model.md 5.1, 5.2): Hugging Face transformers `generation/candidate_generator.py`
+//! (`assistant_confidence_threshold` 0.4, per request, at most `num_assistant_tokens` 20), and the "dynamic
+//! speculation" baseline in the AdaSpec repository (0.6 on the batch mean, at most 8). Both keep the token below the
+//! threshold. The self-tuning of the threshold in transformers is not part of this policy.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -12,13 +12,13 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Whose confidence is compared.
+/// Whose confidence is compared with the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Each request's own: it leaves the draft batch alone.
+    /// Each request's own confidence. Each request stops by itself.
     PerRequest,
-    /// The mean over the requests of the pass: all stop together.
+    /// The mean confidence over the requests of the pass. All requests stop together.
     BatchMean,
 }
 
@@ -26,21 +26,21 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
-    /// The draft passes that are not run.
+    /// The draft passes after the stop.
     StopsDrafting,
-    /// Verification only: every pass runs (vLLM PR #35301).
+    /// Verification only: every draft pass runs (vLLM PR #35301).
     RunsAll,
 }
 
-/// Parameters.
+/// Parameters of `threshold`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Threshold {
     /// Confidence below which drafting stops.
     pub tau: f64,
-    /// Whose confidence.
+    /// Whose confidence is compared with the threshold.
     pub scope: Scope,
-    /// Is the token that fell short verified?
+    /// True if the token below the threshold is verified.
     pub keep_last: bool,
     /// Longest draft.
     pub cap: u32,
@@ -55,12 +55,12 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// Hugging Face transformers: 0.4, per request, at most 20.
+    /// The values of Hugging Face transformers: 0.4, per request, at most 20.
     pub fn hf() -> Threshold {
         Threshold { cap: 20, ..Threshold::default() }
     }
 
-    /// The AdaSpec repository's baseline: 0.6, batch mean, at most 8.
+    /// The baseline of the AdaSpec repository: 0.6, batch mean, at most 8.
     pub fn adaspec_repo() -> Threshold {
         Threshold { tau: 0.6, scope: Scope::BatchMean, cap: 8, ..Threshold::default() }
     }
@@ -104,19 +104,19 @@ impl Definition for Threshold {
     }
 }
 
-/// The running policy; the fields after `rule` are the step in progress.
+/// The running policy. The fields after `rule` belong to the step in progress.
 struct Running {
     rule: Threshold,
-    /// Draft passes taken in.
+    /// Number of draft passes already read.
     passes: u32,
-    /// Tokens of each request to verify.
+    /// Draft tokens of each request to verify.
     verify_len: Vec<u32>,
-    /// Fell short already.
+    /// True for each request whose confidence fell below the threshold.
     ended: Vec<bool>,
 }
 
 impl Running {
-    /// Takes in the passes that ran since the last look.
+    /// Reads the draft passes that ran since the last call.
     fn take_in(&mut self, drafts: &Drafts) {
         while self.passes < drafts.passes {
             let depth = self.passes as usize;
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run};
 
-    /// Confidences of three requests by depth; the third may not draft.
+    /// Confidences of three requests by depth. The third may not draft.
     const CONFIDENCE: [[f64; 4]; 3] = [[0.9, 0.5, 0.31, 0.9], [0.8, 0.9, 0.9, 0.2], [0.0; 4]];
 
     fn decide(params: Threshold) -> (Vec<u32>, Vec<u32>) {
@@ -198,7 +198,7 @@ mod tests {
         let hf = Threshold::hf();
         assert_eq!((hf.tau, hf.scope, hf.keep_last, hf.cap), (0.4, Scope::PerRequest, true, 20));
         assert_eq!(decide(hf), (vec![3, 4, 0], vec![3, 4, 0]));
-        // Means 0.85, 0.7, 0.605, 0.55.
+        // The means are 0.85, 0.7, 0.605, 0.55.
         let repo = Threshold::adaspec_repo();
         assert_eq!((repo.tau, repo.scope, repo.cap), (0.6, Scope::BatchMean, 8));
         assert_eq!(decide(repo), (vec![4, 4, 0], vec![4, 4, 0]));

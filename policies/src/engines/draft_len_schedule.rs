@@ -1,20 +1,22 @@
-//! `draft-len-schedule`: TensorRT-LLM's table of batch-size upper bounds and draft lengths.
+//! `draft-len-schedule`: TensorRT-LLM's table from upper bounds of the batch size to draft lengths.
 //!
 //! Source: NVIDIA/TensorRT-LLM PR #10860, `draft_len_schedule`, `_torch/speculative/utils.py`
-//! (`get_draft_len_for_batch_size`); restated in docs/model.md 4.6 (i). Its first form read the keys as lower bounds.
+//! (`get_draft_len_for_batch_size`); restated in docs/model.md 4.6 (i). The first version of the PR read the keys as
+//! lower bounds.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters. The default is the example in TensorRT-LLM's code.
+/// Parameters of `draft-len-schedule`. The default is the example in TensorRT-LLM's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftLenSchedule {
     /// `[largest batch size, draft length]`, ascending. Larger batches than the last one draft nothing.
     pub draft_len_schedule: Vec<(u32, u32)>,
-    /// No batch drafts less, so that the drafter's state stays alive: 1 in TensorRT-LLM PR #16888 (open), 0 as released.
+    /// Least draft length of any batch, so that the drafter's state stays alive: 1 in TensorRT-LLM PR #16888 (open), 0
+    /// as released.
     #[serde(skip_serializing_if = "is_zero")]
     pub floor: u32,
 }
@@ -35,7 +37,7 @@ impl DraftLenSchedule {
     }
 }
 
-/// Pairs of a largest batch size and a length: ascending, and some batch drafts.
+/// Checks that batch sizes ascend, lengths can run, and at least one length is above 0.
 pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(), BadParameter> {
     const KEY: &str = "draft_len_schedule";
     check.that(KEY, !schedule.is_empty(), || "is empty; give [largest batch size, draft length] pairs".into())?;
@@ -49,7 +51,7 @@ pub(crate) fn check_schedule(check: &Check, schedule: &[(u32, u32)]) -> Result<(
     check.that(KEY, drafts, || "drafts nothing at any batch size; use autoregressive".into())
 }
 
-/// (first batch size, length) of each range of a checked schedule, the one beyond the last included.
+/// Returns (first batch size, length) of each range of a checked schedule, the range beyond the last bound included.
 pub(crate) fn ranges(schedule: &[(u32, u32)], floor: u32) -> Vec<(u32, u32)> {
     let starts = [1].into_iter().chain(schedule.iter().map(|s| s.0.saturating_add(1)));
     let lengths = schedule.iter().map(|s| s.1).chain([0]);
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// The first bound that is not below the batch size.
+    /// The length is that of the first bound that is not below the batch size.
     #[test]
     fn bounds_are_upper_bounds() {
         let policy = DraftLenSchedule::default();

@@ -1,27 +1,27 @@
 //! `mlc-table`: MLC-LLM's `auto` speculative mode, a table from running requests to a draft length.
 //!
-//! Source: mlc-ai/mlc-llm `cpp/serve/engine_actions/auto_spec_decode.cc` @00c44c3c (PR #2906, 2024): 4 below 10 requests, 3 below
-//! 20, 2 below 30, else none; and none where n·(k + 1) is more than `max_num_sequence`.
+//! Source: mlc-ai/mlc-llm `cpp/serve/engine_actions/auto_spec_decode.cc` @00c44c3c (PR #2906, 2024): 4 below 10
+//! requests, 3 below 20, 2 below 30, else 0; and 0 if n·(k + 1) is more than `max_num_sequence`.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
-/// Running requests from which on a length is drafted.
+/// (smallest number of running requests, draft length).
 const TABLE: [(u32, u32); 4] = [(1, 4), (10, 3), (20, 2), (30, 0)];
 
-/// It has no parameters.
+/// `mlc-table` has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlcTable {}
 
-/// The lengths of the table, where the verified tokens fit into so many sequences.
+/// The (smallest batch, length) pairs of the table, with length 0 where n · (k + 1) exceeds `max_num_sequence`.
 fn ranges(max_num_sequence: u32) -> Vec<(u32, u32)> {
     let ends = TABLE[1..].iter().map(|&(from, _)| from).chain([u32::MAX]);
     let mut ranges = Vec::new();
     for ((from, k), end) in TABLE.into_iter().zip(ends) {
-        // n · (k + 1) ≤ max_num_sequence.
+        // The first n with n · (k + 1) > max_num_sequence.
         let beyond = (max_num_sequence / (k + 1) + 1).clamp(from, end);
         ranges.extend((beyond > from).then_some((from, k)));
         ranges.extend((beyond < end).then_some((beyond, 0)));
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// The two rules, as they are written.
+    /// The two rules as the source writes them.
     fn plain(running: u32, max_num_sequence: u32) -> u32 {
         let k = match running {
             0..10 => 4,
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_running_list_counts() {
-        // 64 sequences: 9 · 5 fit, 10 · 4 to 16 · 4 too, 17 to 19 do not, 20 · 3 and 21 · 3 do.
+        // With 64 sequences, 9 · 5 and 10 · 4 to 16 · 4 fit, 17 · 4 to 19 · 4 do not, 20 · 3 and 21 · 3 do.
         let sizes = [(1, 0), (9, 0), (7, 3), (16, 0), (17, 0), (20, 0), (22, 0), (30, 0)];
         assert_eq!(lengths(&MlcTable {}, &sizes), [4, 4, 3, 3, 0, 2, 0, 0]);
     }

@@ -1,8 +1,8 @@
-//! `speculation-gate`: TensorRT-LLM's gate. Once the acceptance of the last batches falls below a threshold, nothing is drafted
-//! any more, for good.
+//! `speculation-gate`: TensorRT-LLM's gate. Once the mean acceptance of the last batches falls below a threshold,
+//! speculation ends for good.
 //!
-//! Source: NVIDIA/TensorRT-LLM `_torch/speculative/speculation_gate.py` (PR #7283, 2025; reworked by PR #12905, 2026-04). It has
-//! no default: without its two settings there is no gate. It combines with `draft_len_schedule`.
+//! Source: NVIDIA/TensorRT-LLM `_torch/speculative/speculation_gate.py` (PR #7283, 2025; reworked by PR #12905,
+//! 2026-04). It has no default: without its two settings there is no gate. It combines with `draft_len_schedule`.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::engines::draft_len_schedule::{check_schedule, ranges};
@@ -10,22 +10,22 @@ use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Most batches that a mean may be over.
+/// Longest window of the rolling mean, in batches.
 const LONGEST_WINDOW: u32 = 1 << 16;
 
-/// Parameters. All are the user's: there is no gate until its two settings are given, as in TensorRT-LLM.
+/// Parameters of `speculation-gate`. As in TensorRT-LLM, there is no gate until window and threshold are given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculationGate {
-    /// Draft tokens a request (`max_draft_len`), where no schedule says otherwise.
+    /// Draft tokens per request (`max_draft_len`), unless a schedule is given.
     pub k: u32,
-    /// Batches that the rolling mean is over.
+    /// Number of batches in the rolling mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_rate_window_size: Option<u32>,
-    /// Mean share of accepted drafts below which speculation ends.
+    /// Speculation ends if the mean share of accepted drafts falls below this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_rate_threshold: Option<f64>,
-    /// `[largest batch size, draft length]`, ascending, of `draft-len-schedule`; nothing is drafted beyond the last.
+    /// `[largest batch size, draft length]`, ascending, as in `draft-len-schedule`. Larger batches draft nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub draft_len_schedule: Vec<(u32, u32)>,
 }
@@ -105,10 +105,10 @@ impl Definition for SpeculationGate {
 
 /// The running policy.
 struct Gate {
-    /// While it is open.
+    /// The lengths while the gate is open.
     open: ByBatchSize,
     threshold: f64,
-    /// Shares of the last batches; once it is full, `next` is the oldest.
+    /// Shares of accepted drafts of the last batches. Once it is full, `next` is the oldest.
     samples: Vec<f64>,
     window: usize,
     next: usize,
@@ -140,7 +140,7 @@ impl SpecPolicy for Gate {
             self.samples[self.next] = share;
             self.next = (self.next + 1) % self.window;
         }
-        // Summed afresh, so that no rounding builds up over a long run.
+        // The mean is summed afresh, so that rounding errors do not build up over a long run.
         let mean = self.samples.iter().sum::<f64>() / self.samples.len() as f64;
         self.closed = self.samples.len() == self.window && mean < self.threshold;
     }
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// What two requests draft, when so much of each is accepted.
+    /// Draft lengths of two requests over the steps; `accepted` has the accepted drafts of each.
     fn lengths(params: &SpeculationGate, accepted: &[[u32; 2]]) -> Vec<u32> {
         let mut run = Run::of(params, &CONTEXT);
         let mut step = |a: &[u32; 2]| run.step(&Batch::new(&[9; 2], &[8; 2]), |_, _| 0.5, a).draft_len[0];
@@ -176,11 +176,11 @@ mod tests {
 
     #[test]
     fn it_closes_for_good_once_a_full_window_is_below() {
-        // Shares 0, 0, 1, 0.75, 0.125, 0: means of three 1/3, 0.583, 0.625, 0.292.
+        // The shares are 0, 0, 1, 0.75, 0.125, 0; the means of three are 1/3, 0.583, 0.625, 0.292.
         let accepted = [[0, 0], [0, 0], [4, 4], [4, 2], [1, 0], [0, 0], [4, 4], [4, 4], [4, 4]];
         assert_eq!(lengths(&gate(3, 0.3), &accepted), [4, 4, 4, 4, 4, 4, 0, 0, 0]);
         assert_eq!(lengths(&gate(3, 0.35), &accepted), [4, 4, 4, 0, 0, 0, 0, 0, 0]);
-        // The mean of one is the batch's; the threshold itself is not below.
+        // With a window of one, the mean is the batch's share. A mean equal to the threshold does not close the gate.
         assert_eq!(lengths(&gate(1, 0.5), &[[2, 2], [4, 0], [2, 1], [4, 4]]), [4, 4, 4, 0]);
     }
 

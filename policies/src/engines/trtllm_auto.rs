@@ -1,14 +1,15 @@
-//! `trtllm-auto`: TensorRT-LLM's automatic choice of n-gram drafting: a length by the largest batch, and none from 32 requests.
+//! `trtllm-auto`: TensorRT-LLM's automatic choice for n-gram drafting. The length follows from the largest batch; from
+//! 32 requests on nothing is drafted.
 //!
-//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594: 5 tokens with matches of 3 where the largest batch is at most 4,
-//! else 3 tokens with matches of 5; off from a batch of 32.
+//! Source: NVIDIA/TensorRT-LLM `auto_heuristic.py` @7274a594: 5 tokens with matches of 3 if the largest batch is at
+//! most 4, else 3 tokens with matches of 5; off from a batch of 32.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
-/// It has no parameters.
+/// `trtllm-auto` has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrtllmAuto {}

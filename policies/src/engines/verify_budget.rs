@@ -1,21 +1,21 @@
-//! `verify-budget`: every request drafts N tokens, and exactly round(B·M) tokens of the batch of B are verified, the best
-//! prefixes first ("dNtM").
+//! `verify-budget`: every request drafts N tokens, and exactly round(B·M) tokens of the batch of B are verified, the
+//! best prefixes first ("dNtM").
 //!
-//! Source: wejoncy/sfllm PR #53 (2026-09-18). The tokens verified include each request's newest one, which needs no draft. A
-//! cousin of TETRIS without a capacity of its own.
+//! Source: wejoncy/sfllm PR #53 (2026-09-18). The verified tokens include each request's newest one, which needs no
+//! draft. It resembles TETRIS, but the capacity is a setting.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::survival::{Slots, survivals};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, MAX_SPEC_LEN, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters. Both are the user's; the default is an example.
+/// Parameters of `verify-budget`. The user sets both; the default is an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyBudget {
-    /// N: draft tokens a request.
+    /// N: draft tokens per request.
     pub draft_len: u32,
-    /// M: tokens verified a request on average, its newest one included.
+    /// M: tokens verified per request on average, its newest one included.
     pub verify_tokens: f64,
 }
 
@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn the_best_prefixes_get_the_budget() {
-        // Survivals .9 .72 .36 .18, .6 .3 .12 .06, .8 .56 .28 .2: 9 tokens less 3 anchors are .9 .8 .72 .6 .56 .36.
+        // Survival products .9 .72 .36 .18, .6 .3 .12 .06, .8 .56 .28 .2. 9 tokens minus 3 newest ones leave .9 .8 .72
+        // .6 .56 .36.
         let confidence = [[0.9, 0.8, 0.5, 0.5], [0.6, 0.5, 0.4, 0.5], [0.8, 0.7, 0.5, 0.7]];
         assert_eq!(verified(VerifyBudget::default(), &confidence, 8), [3, 1, 2]);
     }
@@ -122,7 +123,7 @@ mod tests {
             let params = VerifyBudget { verify_tokens, ..VerifyBudget::default() };
             verified(params, &vec![[0.9, 0.8, 0.5, 0.5]; n], 8).iter().sum::<u32>()
         };
-        // 2.5 → 2, 7.5 → 8, 3.75 → 4, and an anchor each; M = 1 verifies no drafts.
+        // 2.5 rounds to 2, 7.5 to 8, 3.75 to 4, the newest tokens included. M = 1 verifies no drafts.
         assert_eq!([with(2.5, 1), with(2.5, 3), with(1.25, 3), with(1.0, 3)], [1, 5, 1, 0]);
         assert_eq!(with(5.0, 3), 12, "all of it");
     }

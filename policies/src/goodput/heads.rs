@@ -1,19 +1,20 @@
-//! Acceptance rates of a drafter's heads, one a depth, learnt from the depths that trees were accepted to.
+//! Acceptance rates of a drafter's heads, one head per depth, learnt from the depths at which trees were accepted.
 //!
-//! SmartSpec's model of a tree (arXiv 2406.14066, 4.4): a token that head j proposes is the target's with probability α_j,
-//! whatever its rank and whatever happened before, so that one of k tokens is with s_j(k) = 1 − (1 − α_j)^k. Which of the k it was
-//! is not observed; that one of them was, is. The paper leaves open how α_j follows from that.
+//! SmartSpec's model of a tree (arXiv 2406.14066, 4.4): a token that head j proposes is the target's with probability
+//! α_j, whatever its rank and whatever happened before. One of k such tokens is the target's with s_j(k) = 1 − (1 −
+//! α_j)^k. A step shows whether one of the k was accepted, not which rank it had. The paper leaves open how α_j follows
+//! from that.
 //!
-//! Here a step in which a share r of the requests that reached head j passed it moves α_j by (1 − keep)·(r − s_j(k)). With k = 1 that
-//! is SmartSpec's moving average. With any k it comes to rest where the model says what is observed, which averaging the
-//! inverse 1 − (1 − r)^(1/k) would not: that is convex in r, and with one request r is 0 or 1.
+//! Here a step in which a share r of the requests that reached head j passed it moves α_j by (1 − keep)·(r − s_j(k)).
+//! With k = 1 this is SmartSpec's moving average. With any k it settles where the model predicts the observed share.
+//! Averaging the inverse 1 − (1 − r)^(1/k) would not, because it is convex in r, and with one request r is 0 or 1.
 
 use foretoken_sim::StepOutcome;
 
-/// Most heads: deeper trees than this do not pay anywhere.
+/// Most heads; deeper trees pay nowhere.
 pub(crate) const MOST_HEADS: usize = 8;
 
-/// The rates.
+/// The acceptance rate α of each head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads {
     alpha: [f64; MOST_HEADS],
@@ -21,12 +22,12 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// All at `start`; `keep` is the weight of what was believed when a step comes in.
+    /// All rates at `start`. `keep` is the weight of the old rate when a step updates it.
     pub(crate) fn new(start: f64, keep: f64) -> Heads {
         Heads { alpha: [start; MOST_HEADS], keep }
     }
 
-    /// With these rates, for tests; heads beyond them accept nothing.
+    /// Heads with the rates `alpha`, for tests; deeper heads accept nothing.
     #[cfg(test)]
     pub(crate) fn of(alpha: &[f64]) -> Heads {
         let mut heads = Heads::new(0.0, 0.85);
@@ -39,12 +40,12 @@ impl Heads {
         self.alpha[depth - 1]
     }
 
-    /// Probability that one of the `width` tokens of the head at `depth` is the target's, when all before it was right.
+    /// Probability that one of the `width` tokens of the head at `depth` is accepted, given that all before were.
     pub(crate) fn passes(&self, depth: usize, width: u32) -> f64 {
         1.0 - (1.0 - self.alpha(depth)).powi(width as i32)
     }
 
-    /// Takes in a step. The widths are those of the trees in it, read off the trees themselves.
+    /// Updates the rates from a step. The widths are read from the step's trees.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
         let mut reached = [0u32; MOST_HEADS];
         let mut passed = [0u32; MOST_HEADS];
@@ -60,7 +61,7 @@ impl Heads {
             }
         }
         let Some((i, depth)) = deepest.filter(|&(_, depth)| depth > 0) else { return };
-        // All trees of a step have the same widths as far as they go: a node's rank among its siblings says how many there are.
+        // All trees of a step have the same widths up to their depth, so the greatest rank at a depth is its width.
         let mut width = [0u32; MOST_HEADS];
         for node in outcome.drafts.trees[i].nodes().iter().filter(|n| n.kept && n.depth as usize <= depth) {
             let widest = &mut width[node.depth as usize - 1];
@@ -80,7 +81,7 @@ mod tests {
     use crate::testing::outcome;
     use foretoken_sim::{DraftTree, Drafts, Growth};
 
-    /// Drafts of trees of these widths, one for each of `n` requests.
+    /// Drafts with one tree of these widths for each of `n` requests.
     fn trees(widths: &[u32], n: usize) -> Drafts {
         let mut tree = DraftTree::default();
         let growth = Growth::Expansion(widths.into());
@@ -95,7 +96,7 @@ mod tests {
         let mut heads = Heads::new(0.7, 0.85);
         let drafts = trees(&[1, 1, 1], 4);
         heads.observe(&outcome(&drafts, &[3, 3, 3, 0], &[0, 1, 3, 0]));
-        // Head 1 passed 2 of 3, head 2 1 of 2, head 3 1 of 1.
+        // Head 1 passed 2 of 3 requests, head 2 1 of 2, head 3 1 of 1.
         let expected = [2.0 / 3.0, 0.5, 1.0].map(|r| 0.85 * 0.7 + 0.15 * r);
         for (depth, expected) in (1..).zip(expected) {
             assert!((heads.alpha(depth) - expected).abs() < 1e-15);
@@ -106,12 +107,13 @@ mod tests {
         assert_eq!(heads.alpha, before);
     }
 
-    /// One request a step: r is 0 or 1, and the average of its inverse would be s, not α.
+    /// With one request a step, r is 0 or 1. Averaging the inverse would settle at s, not at α.
     #[test]
     fn wide_heads_come_to_rest_at_the_rate_of_one_token() {
         let mut heads = Heads::new(0.9, 0.98);
         let drafts = trees(&[3, 2], 1);
-        // At α = .4 and .2: s_1 = 1 − .6³ = .784 of the steps pass the first head, s_2 = 1 − .8² = .36 of these the second.
+        // At α = .4 and .2: s_1 = 1 − .6³ = .784 of the steps pass the first head, s_2 = 1 − .8² = .36 of these the
+        // second.
         let (mut first, mut second, mut sums, n) = (0.0, 0.0, [0.0; 2], 20_000);
         for step in 0..n {
             first += 0.784;

@@ -1,12 +1,13 @@
-//! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn: what the SmartSpec family climbs.
+//! Expected token goodput of one length for the whole batch, for k = 0, 1, 2, … in turn. The SmartSpec family uses it.
 //!
-//! The family differs in how far it climbs (all lengths, or until the goodput stops rising) and in what it does at k = 0;
-//! the estimate is the same, section 12 of docs/model.md: tokens Σ E(a, min(k, limit_i)) over T_d + T_v.
+//! The policies of the family differ in the last k they try (all lengths, or until goodput stops rising) and in what
+//! they do at k = 0. The estimate is the same, section 12 of docs/model.md: tokens Σ E(a, min(k, limit_i)) over T_d +
+//! T_v.
 
 use crate::shared::estimator::{Depths, Estimate};
 
-/// The lengths from 0 up, each with its estimated goodput in tokens a second. It ends at the longest length, or before
-/// the first that nobody may draft.
+/// Iterates over the lengths from 0 up, each with its estimated goodput in tokens per second. Ends at the longest
+/// length, or at the last length that some request may draft.
 pub(crate) struct Ladder<'a> {
     depths: &'a Depths,
     estimate: Estimate,
@@ -20,8 +21,8 @@ pub(crate) struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// Starts below k = 0: `undrafted` is the step of `requests` decode requests without drafts, `depths` says who may
-    /// draft how deep, `acceptance` is the conditional rate a of E(a, k).
+    /// Starts below k = 0. `undrafted` is the step of `requests` decode requests without drafts, `depths` says how deep
+    /// each request may draft, `acceptance` is the conditional rate a of E(a, k).
     pub(crate) fn new(
         undrafted: Estimate,
         requests: usize,
@@ -53,7 +54,7 @@ impl Iterator for Ladder<'_> {
     }
 }
 
-/// The first length with the greatest goodput, and that goodput.
+/// Returns the first length with the greatest goodput, and that goodput. Calls `look` for every length.
 pub(crate) fn best_of(ladder: Ladder, mut look: impl FnMut(u32, f64)) -> (u32, f64) {
     let mut best = (0, f64::NEG_INFINITY);
     for (k, goodput) in ladder {

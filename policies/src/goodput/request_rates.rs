@@ -1,18 +1,18 @@
-//! Acceptance rates request by request, each over its own last steps, in memory that does not grow with the run.
+//! Acceptance rates of single requests, each over its last steps, in memory that does not grow with the run.
 
 use crate::shared::acceptance::Rate;
 use foretoken_sim::{RequestId, StepOutcome};
 
-/// No slot.
+/// In `slot_of`: the request has no slot.
 const NONE: u32 = u32::MAX;
 
-/// What is kept of a request.
+/// The state of one request.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     id: RequestId,
-    /// When it was last heard of, in observed steps.
+    /// The step in which the request was last observed.
     last: u64,
-    /// Steps of its ring in use, and where the next goes.
+    /// Number of its ring's steps in use, and the index of the next one.
     len: u32,
     next: u32,
     /// Sums over the ring: accepted drafts and tries.
@@ -20,22 +20,22 @@ struct Slot {
     tries: u32,
 }
 
-/// Rates of the requests heard of most recently. When all slots are taken, the request not heard of for longest gives its
-/// slot up and is unknown again.
+/// The rates of the requests observed last. When all slots are taken, a new request takes the slot of the request that
+/// was not observed for longest; that request is forgotten.
 pub(crate) struct RequestRates {
     start: f64,
     window: usize,
     most: usize,
     slot_of: Vec<u32>,
     slots: Vec<Slot>,
-    /// (accepted, tries) of the last steps of slot s at `s * window ..`.
+    /// (accepted, tries) of the last steps; slot s has the range from `s * window`.
     rings: Vec<(u16, u16)>,
     now: u64,
 }
 
 impl RequestRates {
-    /// `start` until something of a request was verified; then over its last `window` steps in which something was. At
-    /// most `most` requests are remembered.
+    /// The rate of a request is `start` until a draft of the request was verified. Then it is taken over its last
+    /// `window` steps with verified drafts. At most `most` requests are remembered.
     pub(crate) fn new(start: f64, window: u32, most: u32) -> RequestRates {
         RequestRates {
             start,
@@ -48,7 +48,7 @@ impl RequestRates {
         }
     }
 
-    /// The request's rate.
+    /// Returns the request's acceptance rate.
     pub(crate) fn rate(&self, id: RequestId) -> f64 {
         match self.slot_of.get(id as usize) {
             None | Some(&NONE) => self.start,
@@ -59,7 +59,7 @@ impl RequestRates {
         }
     }
 
-    /// Takes in a step.
+    /// Adds a step's outcome.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome, rate: Rate) {
         self.now += 1;
         for ((&id, &accepted), &verified) in outcome.ids.iter().zip(outcome.accepted).zip(outcome.verified) {
@@ -87,7 +87,7 @@ impl RequestRates {
         slot.last = self.now;
     }
 
-    /// The request's slot, made when it has none.
+    /// Returns the request's slot; makes one if the request has none.
     fn slot(&mut self, id: RequestId) -> usize {
         if self.slot_of.len() <= id as usize {
             self.slot_of.resize(id as usize + 1, NONE);
@@ -127,7 +127,7 @@ mod tests {
         let mut rates = RequestRates::new(0.5, 2, 8);
         saw(&mut rates, &[3, 9], &[4, 4], &[4, 0]);
         assert_eq!([3, 9, 1].map(|id| rates.rate(id)), [1.0, 0.0, 0.5]);
-        // A step without drafts takes no place in the window.
+        // A step without drafts is not part of the window.
         saw(&mut rates, &[3, 9], &[0, 4], &[0, 2]);
         saw(&mut rates, &[3, 9], &[4, 4], &[1, 4]);
         assert_eq!([rates.rate(3), rates.rate(9)], [5.0 / 6.0, 6.0 / 7.0]);

@@ -1,12 +1,12 @@
-//! `smartspec`: one draft length for the whole batch, the one with the best estimated goodput under a moving average of
-//! the acceptance rate and a linear belief of costs. `smartspec-joint` also chooses how many requests run.
+//! `smartspec`: one draft length for the whole batch. It is the length with the best estimated goodput under a moving
+//! average of the acceptance rate and a linear belief of costs. `smartspec-joint` also chooses how many requests run.
 //!
 //! Source: Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput" (2024), Alg. 1
 //! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (docs/model.md 3.1, 12, 14). `smartspec` takes
 //! the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served prefixes.
 //!
-//! Prompt lookup needs nothing of its own: a request without a match may draft 0 tokens and counts one, the m matched ones
-//! count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1, 3.6).
+//! Prompt lookup needs no rule of its own: a request without a match may draft 0 tokens and counts one token, the m
+//! matched requests count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1, 3.6).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -18,22 +18,22 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, PassShape, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters. The paper leaves the average's window open; 0.7 and 0.85 are those of its public code.
+/// Parameters of `smartspec`. The paper gives no window for the average; 0.7 and 0.85 are from its public code.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Smartspec {
-    /// Acceptance rate believed before anything was verified.
+    /// Acceptance rate assumed before a draft was verified.
     pub initial_acceptance: f64,
-    /// Weight of the old average when a step's rate comes in; the new rate has the rest.
+    /// Weight of the old average when a step updates it; the step's rate has the rest.
     pub ema_keep: f64,
-    /// What a step's rate is a share of.
+    /// The denominator of a step's acceptance rate.
     pub rate: Rate,
-    /// Choose how many requests take part as well (Alg. 2), not the length alone?
+    /// Also chooses how many requests take part (Alg. 2), not only the length.
     pub joint: bool,
-    /// Share of past steps with length 0 above which the draft does not run over a new request's prompt, which is then
-    /// never speculated for (section 5, "Prefill disabling"); 1 is never.
+    /// Share of past steps with length 0 above which the draft prefill of a new request is skipped (section 5, "Prefill
+    /// disabling"). Such a request never has drafts; 1 disables the rule.
     pub skip_draft_prefill_above: f64,
-    /// Steps in a row with k = 0 after which the run warns: with nothing verified the average cannot recover.
+    /// Steps in a row with k = 0 after which the run warns: without verified drafts the average cannot recover.
     pub absorbing_steps: u64,
 }
 
@@ -51,7 +51,7 @@ impl Default for Smartspec {
 }
 
 impl Smartspec {
-    /// Alg. 2 with its choice of the batch.
+    /// Alg. 2, which also chooses the batch.
     pub fn joint() -> Smartspec {
         Smartspec { joint: true, ..Smartspec::default() }
     }
@@ -113,7 +113,7 @@ struct BestLength {
     acceptance: f64,
     zeroes: ZeroLengths,
     depths: Depths,
-    /// Estimated goodput of the last decision, tokens a second.
+    /// Estimated goodput of the last decision, in tokens per second.
     goodput: f64,
     weighed: Weighed,
 }
@@ -132,8 +132,8 @@ impl BestLength {
         }
     }
 
-    /// argmax over k of expected tokens per second; the smallest k on a tie. A request whose limit is below k drafts
-    /// up to its limit, which the estimate counts.
+    /// argmax over k of expected tokens per second; the smallest k on a tie. A request whose limit is below k drafts up
+    /// to its limit, and the estimate counts it so.
     fn best_length(&mut self, batch: &BatchView) -> u32 {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);
@@ -144,8 +144,8 @@ impl BestLength {
         k
     }
 
-    /// Alg. 2: the first prefix with the greatest goodput at its best length. Sums grow request by request, so that all
-    /// prefixes cost requests × lengths.
+    /// Alg. 2: the first prefix of the batch with the greatest goodput at its best length. Sums are extended request by
+    /// request, so trying all prefixes costs requests × lengths.
     fn best_prefix(&mut self, batch: &BatchView) -> usize {
         self.depths.clear(self.longest);
         let mut plain =

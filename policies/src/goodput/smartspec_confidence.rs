@@ -1,8 +1,9 @@
-//! `smartspec-confidence`: each request drafts on while the draft is confident of its last token; then the verify length
-//! with the best estimated goodput is taken, where a token counts as accepted when its confidence is above the threshold.
+//! `smartspec-confidence`: each request drafts while the draft is confident of its last token. Then the verify length
+//! with the best estimated goodput is taken; the estimate counts a token as accepted if its confidence is above the
+//! threshold.
 //!
-//! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows P + 1
-//! steps (docs/model.md 3.1). The appendix has no value for the threshold T.
+//! Source: SmartSpec (arXiv 2406.14066), appendix, Alg. 3, with the loop guard corrected: `propose_steps <= P` allows P
+//! + 1 steps (docs/model.md 3.1). The appendix has no value for the threshold T.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::belief::Belief;
@@ -13,11 +14,11 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `smartspec-confidence`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecConfidence {
-    /// T: a request goes on drafting while the confidence of its last token is above it. Not in the paper.
+    /// T: a request drafts on while the confidence of its last token is above T. The paper has no value.
     pub threshold: f64,
     /// P: longest draft.
     pub cap: u32,
@@ -61,15 +62,15 @@ impl Definition for SmartspecConfidence {
     }
 }
 
-/// The running policy; what follows `cap` belongs to the step in progress.
+/// The running policy. The fields after `cap` belong to the step in progress.
 struct Running {
     params: SmartspecConfidence,
     belief: Belief,
     cap: u32,
-    /// Estimated time of what was drafted so far, all of it verified; set by `propose`.
+    /// Estimated step time if all drafts so far are verified; set by `propose`.
     estimate: Option<Estimate>,
     passes: u32,
-    /// Tokens at each depth (from 1 at index 0), and how many of them are predicted to be accepted.
+    /// The drafted tokens by depth; index 0 is depth 1.
     levels: Vec<Level>,
     goodput: f64,
     weighed: Weighed,
@@ -79,9 +80,9 @@ struct Running {
 #[derive(Clone, Copy, Default)]
 struct Level {
     tokens: u64,
-    /// Sum of the contexts of their requests.
+    /// Sum of the contexts of the tokens' requests.
     context: u64,
-    /// Above the threshold.
+    /// Number of tokens with a confidence above the threshold.
     predicted: u64,
 }
 
@@ -103,7 +104,7 @@ impl Running {
         self.estimate.as_ref().expect("the engine proposes before it drafts")
     }
 
-    /// Takes in the passes that ran since the last look: requests whose last token fell short leave.
+    /// Reads the draft passes that ran since the last call. Requests whose last token is not above the threshold stop.
     fn take_in(&mut self, batch: &BatchView, drafts: &mut Drafts) {
         while self.passes < drafts.passes {
             let j = self.passes as usize;
@@ -128,8 +129,8 @@ impl Running {
         }
     }
 
-    /// argmax over v of the predicted tokens over T_d of what was drafted + T_v(v); the smallest v on a tie. It walks down
-    /// from the longest draft, because that is what the estimate has.
+    /// argmax over v of the predicted tokens over T_d of all drafts + T_v(v); the smallest v on a tie. The loop walks
+    /// down from the longest draft, because the estimate covers all drafts.
     fn best_length(&mut self, requests: usize) -> u32 {
         let mut estimate = *self.estimate();
         let mut tokens = requests as f64 + self.levels.iter().map(|l| l.predicted as f64).sum::<f64>();
@@ -203,22 +204,24 @@ mod tests {
     #[test]
     fn requests_leave_one_by_one_and_the_guard_allows_p_steps() {
         let params = SmartspecConfidence { cap: 4, ..SmartspecConfidence::default() };
-        // The first goes on to P = 4, the second ends with its second token, the third (not above T) with its first.
+        // The first request drafts P = 4, the second stops after its second token, the third (not above T) after its
+        // first.
         let (drafted, _) = decide(params, BELIEF, [8, 8, 8]);
         assert_eq!(drafted, [4, 2, 1]);
-        // A request that starts at confidence 1 always drafts once, and stops at its limit.
+        // Every request with room drafts once, because its confidence starts at 1. A request stops at its limit.
         assert_eq!(decide(params, BELIEF, [2, 0, 8]).0, [2, 0, 1]);
     }
 
     #[test]
     fn the_verify_length_is_weighed_after_drafting() {
         let params = SmartspecConfidence { cap: 4, ..SmartspecConfidence::default() };
-        // Verifying is nearly free: everything predicted is verified. Depth 2 brings one of its two tokens.
+        // Verifying is nearly free, so everything predicted is verified. At depth 2, one of two tokens is predicted.
         assert_eq!(decide(params, BELIEF, [8, 8, 8]).1, [4, 2, 1]);
-        // At 4 ms a token and about 10 ms besides, v = 0 to 4: 3/22, 5/34, 6/42, 7/46, 8/50; the dip at 2 does not end it.
+        // At 4 ms a token and about 10 ms besides, v = 0 to 4 give 3/22, 5/34, 6/42, 7/46, 8/50; the dip at 2 does not
+        // end the search.
         let target = Coefficients { gamma_s: 4e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]).1, [4, 2, 1]);
-        // At 20 ms a token: 3/68, 5/128: nothing is worth it, though it was drafted.
+        // At 20 ms a token, 3/68 and 5/128: verifying does not pay, although the tokens were drafted.
         let target = Coefficients { gamma_s: 20e-3, alpha_s: 0.0, ..BELIEF.target };
         assert_eq!(decide(params, Belief { target, ..BELIEF }, [8, 8, 8]), (vec![4, 2, 1], vec![0, 0, 0]));
     }
@@ -236,7 +239,8 @@ mod tests {
     }
 
     proptest! {
-        /// Drafted lengths and the verify length equal the rule read plainly: walk each request, then try every length.
+        /// Drafted lengths and the verify length equal a direct reading of the rule: walk each request, then try every
+        /// length.
         #[test]
         fn equals_brute_force(
             batch in any_batch(10, 8),

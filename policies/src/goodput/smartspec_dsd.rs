@@ -1,8 +1,8 @@
-//! `smartspec-dsd`: SmartSpec as its authors' vLLM v0 fork runs it: a decision every 20 steps, a handicap for speculation,
-//! and a search that stops at the first length that is no better.
+//! `smartspec-dsd`: SmartSpec as in its authors' vLLM v0 fork. It decides every 20 steps, has a handicap for
+//! speculation, and its search stops at the first length that is no better.
 //!
-//! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`; its rule for n-gram proposals is that of
-//! the earlier @647244ce (docs/model.md 3.3): always 8, none above a batch of 32, and at most 7 verified.
+//! Source: LiuXiaoxuanPKU/vllm, branch dsd @b427a138, `vllm/spec_decode/dsd.py`. The rule for n-gram proposals is from
+//! the earlier @647244ce (docs/model.md 3.3): always propose 8, none above a batch of 32, verify at most 7.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::ladder::Ladder;
@@ -18,39 +18,39 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proposer {
-    /// A model: the length is decided before drafting.
+    /// A draft model: the length is decided before drafting.
     #[default]
     Model,
-    /// Matches in the text so far: all are proposed, and the length is decided before verification.
+    /// n-gram matches in the text so far: all are proposed, and the length is decided before verification.
     Ngram,
 }
 
-/// Parameters, the branch's constants.
+/// Parameters of `smartspec-dsd`, with the branch's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecDsd {
     /// Where drafts come from.
     pub proposer: Proposer,
-    /// Acceptance rate believed before anything was verified.
+    /// Acceptance rate assumed before a draft was verified.
     pub initial_acceptance: f64,
-    /// Weight of the old average when a step's rate comes in.
+    /// Weight of the old average when a step updates it.
     pub ema_keep: f64,
-    /// What a step's rate is a share of.
+    /// The denominator of a step's acceptance rate.
     pub rate: Rate,
     /// Steps from one decision to the next.
     pub update_interval: u32,
-    /// What goodput(0) is multiplied by: speculation has to be so much better. `model` only.
+    /// Factor on goodput(0): speculation must be better by this factor. For `model` only.
     pub zero_handicap: f64,
-    /// Tokens of KV the engine has (16 · its blocks): lengths at which the batch would come too near to it are infeasible.
-    /// 0 leaves that to the scheduler.
+    /// KV tokens of the engine (16 · its blocks). Lengths with which the batch would come too near to it are
+    /// infeasible. 0 leaves that to the scheduler.
     pub kv_tokens: u64,
-    /// What the batch's KV is multiplied by before it is compared with `kv_tokens`.
+    /// Factor on the batch's KV tokens before they are compared with `kv_tokens`.
     pub kv_margin: f64,
     /// `ngram`: tokens proposed.
     pub ngram_propose: u32,
     /// `ngram`: most tokens verified.
     pub ngram_verify: u32,
-    /// `ngram`: nothing is proposed to a larger batch.
+    /// `ngram`: larger batches get no proposals.
     pub ngram_max_batch: u32,
     /// Steps in a row with k = 0 after which the run warns.
     pub absorbing_steps: u64,
@@ -123,10 +123,10 @@ struct Running {
     /// Steps until the next decision, and the length of the last one.
     wait: u32,
     length: u32,
-    /// Estimated goodput of what this step decided, tokens a second.
+    /// Estimated goodput of this step's decision, in tokens per second; `None` if the step did not decide.
     goodput: Option<f64>,
     depths: Depths,
-    /// Believed step time at each verify length.
+    /// Believed step time at each verify length, in seconds.
     times: Vec<f64>,
     zeroes: ZeroLengths,
     weighed: Weighed,
@@ -154,21 +154,21 @@ impl Running {
         }
     }
 
-    /// Is this one of the steps that decide?
+    /// True for a step that decides.
     fn decides(&mut self) -> bool {
         let decides = self.wait == 0;
         self.wait = if decides { self.params.update_interval - 1 } else { self.wait - 1 };
         decides
     }
 
-    /// Would `k` drafts each bring the batch too near to the end of the KV pool?
+    /// True if `k` drafts per request bring the batch too near to the end of the KV pool.
     fn infeasible(&self, batch: &BatchView, k: u32) -> bool {
         let average = batch.context_sum / batch.len() as u64;
         let tokens = batch.len() as f64 * (average + u64::from(k) + 1) as f64;
         self.params.kv_tokens > 0 && tokens * self.params.kv_margin > self.params.kv_tokens as f64
     }
 
-    /// The length before drafting: up from 0 while it is feasible and the goodput rises.
+    /// Chooses the length before drafting: goes up from 0 while the length is feasible and the goodput rises.
     fn decide_draft(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let undrafted = Estimate::undrafted(&self.belief, batch);
@@ -185,12 +185,12 @@ impl Running {
             best = (k, goodput);
         }
         self.length = best.0;
-        // Nothing was feasible, not even 0: there is no estimate.
+        // If not even length 0 is feasible, there is no estimate.
         self.goodput = (best.1 > 0.0).then_some(best.1);
     }
 
-    /// The length before verification, for n-gram proposals: E(a, v) over the requests that have any, at the draft time of
-    /// all that was proposed; up from 0 while the goodput rises.
+    /// Chooses the length before verification, for n-gram proposals. The estimate is E(a, v) over the requests with
+    /// proposals, with the draft time of all proposals. Goes up from 0 while the goodput rises.
     fn decide_verify(&mut self, batch: &BatchView) {
         self.depths.fill(batch, self.longest);
         let mut estimate = Estimate::undrafted(&self.belief, batch);
@@ -249,7 +249,7 @@ impl SpecPolicy for Running {
             drafts.nothing_to_decide();
             return;
         }
-        // Only steps with proposals count towards the interval here.
+        // For n-gram proposals only steps with proposals count towards the interval.
         match self.decides() {
             true => self.decide_verify(batch),
             false => drafts.nothing_to_decide(),

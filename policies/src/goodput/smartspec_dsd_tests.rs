@@ -1,4 +1,4 @@
-//! Tests of [`super`]: each rule of the branch by hand, and the search against a plain reading.
+//! Tests of [`super`]: each rule of the branch by hand, and the search against a direct implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -27,7 +27,7 @@ fn a_decision_holds_for_20_steps() {
         p.observe(&outcome(&drafts, &[8, 8], &[0, 0]));
     }
     assert!(lengths[0] > 0 && lengths[..20].iter().all(|&k| k == lengths[0]), "{lengths:?}");
-    // After 20 steps without a hit, alpha = .7 · .85^20 = .027: nothing is drafted any more.
+    // After 20 steps without an accepted draft, alpha = .7 · .85^20 = .027, and nothing is drafted.
     assert!(lengths[20..].iter().all(|&k| k == 0), "{lengths:?}");
     assert!(close(p.acceptance, 0.7 * 0.85f64.powi(41)));
 }
@@ -38,7 +38,7 @@ fn speculation_has_to_be_a_tenth_better() {
     let target = Coefficients { alpha_s: 0.0, gamma_s: 1e-3, delta_s: 9e-3 };
     let belief = Belief { draft: free, target, ..BELIEF };
     let batch = Batch::new(&[100], &[1]);
-    // k = 0: 1 token in 10 ms; k = 1: 1 + α in 11 ms. Better than 1.1 times from α = .21 on.
+    // k = 0: 1 token in 10 ms; k = 1: 1 + α in 11 ms. From α = .21 on this is better than 1.1 times goodput(0).
     let at =
         |initial_acceptance| decided(SmartspecDsd { initial_acceptance, ..SmartspecDsd::default() }, belief, &batch);
     assert_eq!((at(0.20).0, at(0.22).0), (0, 1));
@@ -47,7 +47,7 @@ fn speculation_has_to_be_a_tenth_better() {
     assert_eq!(decided(fair, belief, &batch).0, 1);
 }
 
-/// The first length is no better than 1.1 · goodput(0), the second would be: the search does not get there.
+/// The first length is no better than 1.1 · goodput(0) but the second is: the search stops before it.
 #[test]
 fn the_search_stops_at_the_first_length_that_is_no_better() {
     let belief = Belief {
@@ -56,7 +56,7 @@ fn the_search_stops_at_the_first_length_that_is_no_better() {
         target: Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 3e-3 },
         ..BELIEF
     };
-    // One pass of 2 ms whatever the length: 1.1/3, then only 1.8/5, though 2.44/5 tokens a millisecond at two.
+    // One pass of 2 ms whatever the length: 1.1/3 at 0, only 1.8/5 at 1, although 2.44/5 tokens a millisecond at 2.
     let params = SmartspecDsd { initial_acceptance: 0.8, ..SmartspecDsd::default() };
     let batch = Batch::new(&[100], &[8]);
     assert_eq!(decided(params, belief, &batch).0, 0);
@@ -68,7 +68,7 @@ fn lengths_near_the_end_of_the_pool_are_infeasible() {
     let free = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-6 };
     let belief = Belief { draft: free, target: Coefficients { delta_s: 8e-3, ..free }, ..BELIEF };
     let batch = Batch::new(&[90, 111], &[8, 8]);
-    // 2 · (100 + k + 1) · 1.1 ≤ 230 up to k = 3: 228.8; k = 4 would be 231.
+    // 2 · (100 + k + 1) · 1.1 ≤ 230 holds up to k = 3 (228.8); k = 4 gives 231.
     let at = |kv_tokens| decided(SmartspecDsd { kv_tokens, ..SmartspecDsd::default() }, belief, &batch);
     assert_eq!((at(0).0, at(1000).0, at(230).0), (8, 8, 3));
     assert_eq!(at(200), (0, None));
@@ -80,13 +80,13 @@ fn ngrams_are_proposed_in_full_and_cut_before_verification() {
     let params = SmartspecDsd { proposer: Proposer::Ngram, initial_acceptance: 0.99, ..SmartspecDsd::default() };
     let context = PolicyContext { belief, max_draft_len: 12, ..CONTEXT };
     let mut run = Run::of(&params, &context);
-    // The second has no match, the third's ends after two tokens.
+    // The second request has no match; the third request's match ends after two tokens.
     let step = run.step(&Batch::new(&[100; 3], &[12, 0, 2]), |_, _| 1.0, &[12; 3]);
     assert_eq!((step.draft_len, step.verify_len), (vec![8, 0, 2], vec![7, 0, 2]));
     // Above 32 requests nothing is proposed.
     let step = run.step(&Batch::new(&[100; 33], &[12; 33]), |_, _| 1.0, &[0; 33]);
     assert_eq!(step.draft_len, vec![0; 33]);
-    // Where little is accepted and tokens are dear, none is verified although 8 are proposed.
+    // If few drafts are accepted and tokens are expensive, none is verified although 8 are proposed.
     let dear = Belief { target: Coefficients { gamma_s: 10e-3, ..BELIEF.target }, ..belief };
     let mut run =
         Run::of(&SmartspecDsd { initial_acceptance: 0.2, ..params }, &PolicyContext { belief: dear, ..context });
@@ -112,7 +112,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// Climbs while it rises, over goodputs worked out one by one. Ties within rounding go either way: `None`.
+/// Goes up while the goodput rises, with every goodput computed directly. `None` if two goodputs tie within rounding.
 fn climb(goodput: impl Fn(u32) -> f64, longest: u32) -> Option<u32> {
     let mut best = 0;
     for k in 1..=longest {

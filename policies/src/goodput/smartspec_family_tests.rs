@@ -1,4 +1,4 @@
-//! The SmartSpec family in the engine, on the event clock: what the policies' own tests, a step at a time, cannot show.
+//! The SmartSpec family in the engine, on the event clock: behaviour that tests of single steps cannot show.
 
 use crate::testing::{BELIEF, CONTEXT};
 use crate::{Belief, PolicyContext, PolicySpec, Smartspec, SmartspecMedusa};
@@ -9,13 +9,14 @@ use foretoken_sim::{
 };
 use std::sync::atomic::AtomicBool;
 
-/// `n` requests of about 200 tokens in and 60 out, one every 30 ms.
+/// `n` requests, one every 30 ms, with 100 to 299 prompt tokens and 60 output tokens.
 fn workload(n: u64) -> Workload {
     let request = |i: u64| Request::new(Time::from_s(0.03 * i as f64), 100 + (i * 37 % 200) as u32, 60);
     (0..n).map(request).collect()
 }
 
-/// A run on a world that is as believed, with constant acceptance `rate`, whatever the rank.
+/// Runs the policy in a world that equals its belief. Every draft is accepted with probability `rate`, whatever its
+/// rank.
 fn run(policy: &PolicySpec, belief: Belief, version: Version, workload: &Workload, rate: f64) -> Run {
     let draft_at = Some(DraftAt::StepStart);
     let config = EngineConfig { version, draft_at, max_draft_len: 8, max_model_len: 2048, ..EngineConfig::default() };
@@ -68,7 +69,7 @@ fn every_preset_serves_every_request_and_beats_no_speculation() {
     }
 }
 
-/// Nothing is ever accepted: speculation ends, and with it the draft's prefill of new requests.
+/// No draft is accepted, so speculation ends, and so does the draft's prefill of new requests.
 #[test]
 fn hopeless_drafts_are_not_prepared_for() {
     let workload = workload(200);
@@ -83,16 +84,16 @@ fn hopeless_drafts_are_not_prepared_for() {
     assert!(skipping < 0.5 * never, "{skipping} s of drafting, {never} s without skipping");
 }
 
-/// Trees in a world that is as the paper models it: emitted tokens a round come out as the corrected Eq. 10 says.
+/// Trees in a world that follows the paper's model: tokens per round equal the corrected Eq. 10.
 #[test]
 fn the_expected_length_of_trees_is_what_comes_out() {
-    // Verification is all but free, so that the widest tree is the best.
+    // Verification is nearly free, so the widest tree is the best.
     let target = Coefficients { gamma_s: 1e-6, ..BELIEF.target };
     let belief = Belief { drafting: Drafting::Parallel, target, ..BELIEF };
     let params = SmartspecMedusa { initial_acceptance: 0.5, ema_keep: 1.0, ..SmartspecMedusa::default() };
     let workload: Workload = (0..30).map(|i| Request::new(Time::from_s(100.0 * i as f64), 100, 400)).collect();
     let run = run(&PolicySpec::SmartspecMedusa(params), belief, Version::V0_33, &workload, 0.5);
-    // One request at a time, and nothing learnt: always the same tree.
+    // One request at a time and no learning, so the tree is always the same.
     let rounds = run.totals.rounds() as f64;
     let tokens = run.totals.verified as f64 / rounds;
     let widths = [3u32, 3, 3];

@@ -1,10 +1,10 @@
-//! `smartspec-medusa`: trees of a drafter with one head a depth, whose widths k_1 … k_h are those with the best estimated
-//! goodput.
+//! `smartspec-medusa`: trees of a drafter with one head per depth. The widths k_1 … k_h are those with the best
+//! estimated goodput.
 //!
-//! Source: SmartSpec (arXiv 2406.14066), Alg. 1 and 2 in their tree form, 4.3, 4.4 and 7.2.2 (Medusa, dense connections: every
-//! token of a head follows every token of the one before). The expected length is the corrected one (docs/model.md 3.1):
-//! E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}; Eq. 10 as printed omits the round in which nothing is accepted, and
-//! has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
+//! Source: SmartSpec (arXiv 2406.14066), Alg. 1 and 2 in their tree form, 4.3, 4.4 and 7.2.2 (Medusa, dense
+//! connections: every token of a head follows every token of the head before). The expected length is the corrected one
+//! (docs/model.md 3.1): E = 1 + Σ_i Π_{j≤i} s_j with s_j = 1 − (1 − α_j)^{k_j}. Eq. 10 as printed omits the round in
+//! which nothing is accepted, and has 1 − α where 1 − s is meant. Tokens verified: Σ_d Π_{j≤d} k_j.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::heads::{Heads, MOST_HEADS};
@@ -19,21 +19,21 @@ use foretoken_sim::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Parameters.
+/// Parameters of `smartspec-medusa`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecMedusa {
     /// Heads: the greatest depth (three in the paper).
     pub heads: u32,
-    /// Most tokens of a head (the paper goes up to top 3).
+    /// Most tokens per head (the paper goes up to top 3).
     pub max_topk: u32,
-    /// Most tokens of a request's tree. It is what the scheduler reserves for each request.
+    /// Most tokens of a request's tree. The scheduler reserves this number for each request.
     pub max_tree_tokens: u32,
-    /// Acceptance rate of a head's token believed before anything was verified.
+    /// Acceptance rate of a head's token assumed before a tree was verified.
     pub initial_acceptance: f64,
-    /// Weight of what was believed when a step comes in.
+    /// Weight of the old rate when a step updates it.
     pub ema_keep: f64,
-    /// Steps in a row without a tree after which the run warns.
+    /// Number of steps in a row without a tree after which the run warns.
     pub absorbing_steps: u64,
 }
 
@@ -92,16 +92,16 @@ impl Definition for SmartspecMedusa {
     }
 }
 
-/// A shape of tree, and what it costs and brings.
+/// Widths of a tree, with its cost and its expected tokens.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
-    /// Tokens of each head; those beyond `depth` mean nothing.
+    /// Tokens of each head; only the first `depth` entries are used.
     widths: [u32; MOST_HEADS],
     depth: usize,
-    /// Tokens of a whole tree, and of its last level.
+    /// Tokens of a whole tree, and tokens of its last level.
     tokens: u32,
     last: u32,
-    /// Expected tokens of the batch, the bonus tokens included.
+    /// Expected tokens of the batch, bonus tokens included.
     expected: f64,
     /// Probability that the last level is reached and passed.
     reached: f64,
@@ -126,11 +126,11 @@ struct Running {
     heads: Heads,
     depth: usize,
     most: u32,
-    /// Who may verify at least n tokens, by n.
+    /// How many requests may verify at least n tokens, by n.
     room: Depths,
-    /// s_j(k) of the last decision, head by head, for k from 1 to `max_topk`.
+    /// s_j(k) of the last decision, for each head and k from 1 to `max_topk`.
     passes: Vec<f64>,
-    /// The last tree's widths, shared with the plans that grow it.
+    /// The last tree's widths, shared with the plans.
     widths: Arc<[u32]>,
     goodput: f64,
     zeroes: ZeroLengths,
@@ -141,7 +141,7 @@ impl Running {
     fn new(params: SmartspecMedusa, context: &PolicyContext) -> Running {
         let start = context.told.map_or(params.initial_acceptance, |t| t.acceptance_rate);
         let depth = params.heads.min(context.max_draft_len) as usize;
-        // What the widest trees have, where that is less: the scheduler need not reserve more.
+        // Tokens of the widest tree, if fewer than `max_tree_tokens`: the scheduler need not reserve more.
         let widest = (1..=depth as u32).fold(0u32, |sum, d| sum.saturating_add(params.max_topk.saturating_pow(d)));
         Running {
             belief: context.belief,
@@ -158,7 +158,7 @@ impl Running {
         }
     }
 
-    /// The step without trees.
+    /// The step without trees, as a tree of depth 0.
     fn bare(&self, batch: &BatchView) -> Tree {
         Tree {
             widths: [0; MOST_HEADS],
@@ -172,7 +172,8 @@ impl Running {
         }
     }
 
-    /// `tree` with `width` tokens below each of its last. `None` when that is more than anybody may verify.
+    /// Returns `tree` with `width` tokens below each token of its last level. `None` if no request may verify that
+    /// number.
     fn deepen(&self, batch: &BatchView, tree: &Tree, width: u32) -> Option<Tree> {
         let level = tree.last.checked_mul(width)?;
         let tokens = tree.tokens.checked_add(level).filter(|&t| t <= self.most)?;
@@ -193,11 +194,11 @@ impl Running {
                 ContextReads::Once => 0.0,
                 ContextReads::PerPosition => target.alpha_s * positions as f64,
             };
-        // The pass runs over the level before and reads what the draft ran over in earlier passes.
+        // A pass runs over the level before, and reads the tokens that the draft ran over in earlier passes.
         let before = u64::from(tree.tokens + 1 - tree.last);
         let mut pass = PassShape { batched: n * u64::from(tree.last), context: at.context + n * before, pairs: 0 };
         if self.belief.drafting == Drafting::Parallel {
-            // One pass gives each request a token a head; deeper heads only add theirs.
+            // One pass gives each request one token per head. Deeper heads only add their tokens.
             pass.batched = n;
         }
         if tree.depth == 0 {
@@ -213,8 +214,8 @@ impl Running {
         Some(next)
     }
 
-    /// The first tree with the greatest goodput, by depth-first search. A branch ends where nothing below it could beat the
-    /// best so far.
+    /// The first tree with the greatest goodput, by depth-first search. The search leaves a branch if no tree below it
+    /// can beat the best so far.
     fn best_tree(&mut self, batch: &BatchView) -> Tree {
         self.room.fill(batch, self.most);
         let topk = self.params.max_topk as usize;
@@ -254,9 +255,9 @@ impl Running {
         }
     }
 
-    /// No tree that goes on from `tree` has a greater goodput. At most, every further head is as wide as there are tokens
-    /// left for the next one and all who verify `tree` verify it too; at least, the next head's tokens are verified for those
-    /// who may verify any tree.
+    /// An upper bound of the goodput of all trees that extend `tree`. For the tokens, every further head is as wide as
+    /// the tokens left allow for the next head, and all requests that verify `tree` verify it too. For the time, only
+    /// the requests that may verify any tree verify the next head's tokens.
     fn bound(&self, tree: &Tree) -> f64 {
         let widest = ((self.most - tree.tokens) / tree.last).min(self.params.max_topk);
         if widest == 0 {
@@ -268,7 +269,7 @@ impl Running {
         expected / (tree.draft_s + tree.verify_s + self.belief.target.gamma_s * least as f64)
     }
 
-    /// s: one of the `width` tokens of the head at `depth` is the target's.
+    /// s: the probability that one of the `width` tokens of the head at `depth` is accepted.
     fn passes(&self, depth: usize, width: u32) -> f64 {
         self.passes[(depth - 1) * self.params.max_topk as usize + width as usize - 1]
     }
@@ -285,7 +286,7 @@ impl SpecPolicy for Running {
         if self.room.at(1).requests > 0 {
             self.zeroes.chose(best.depth as u32);
         }
-        // An expansion vector is never empty; where all depths are 0 its entry is not used.
+        // An expansion vector is never empty. If all depths are 0, its entry is not used.
         let widths = if best.depth == 0 { &[1][..] } else { best.widths() };
         if *self.widths != *widths {
             self.widths = widths.into();
@@ -312,7 +313,7 @@ impl SpecPolicy for Running {
     }
 }
 
-/// The levels of a tree of these widths that have at most `limit` tokens together.
+/// Number of levels of a tree of these widths that have at most `limit` tokens together.
 fn levels_within(widths: &[u32], limit: u32) -> u32 {
     let (mut tokens, mut level) = (0, 1);
     for (depth, width) in (0..).zip(widths) {

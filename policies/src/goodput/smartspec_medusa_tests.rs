@@ -14,7 +14,7 @@ fn policy(params: SmartspecMedusa, belief: Belief, alpha: &[f64]) -> Running {
     p
 }
 
-/// The tree of these widths, grown as an executor grows it.
+/// A tree of these widths, grown as an executor grows it.
 fn grown(widths: &[u32]) -> DraftTree {
     let mut tree = DraftTree::default();
     let growth = Growth::Expansion(widths.into());
@@ -22,7 +22,7 @@ fn grown(widths: &[u32]) -> DraftTree {
     tree
 }
 
-/// Every vector of up to `heads` widths up to `topk`.
+/// All vectors of at most `heads` widths, each from 1 to `topk`.
 fn all_widths(heads: usize, topk: u32) -> Vec<Vec<u32>> {
     let mut all = vec![Vec::new()];
     let mut from = 0;
@@ -46,7 +46,7 @@ fn expected(alpha: &[f64], widths: &[u32]) -> f64 {
     1.0 + (1..=widths.len()).map(|i| (0..i).map(s).product::<f64>()).sum::<f64>()
 }
 
-/// The same as a mean over the length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j, with s_{h+1} = 0.
+/// The same value as a mean over the length: Σ_{i=0..h} (i+1)·(1 − s_{i+1})·Π_{j≤i} s_j, with s_{h+1} = 0.
 fn expected_by_length(alpha: &[f64], widths: &[u32]) -> f64 {
     let h = widths.len();
     let s = |j: usize| if j < h { 1.0 - (1.0 - alpha[j]).powi(widths[j] as i32) } else { 0.0 };
@@ -67,9 +67,9 @@ fn the_expectation_is_the_corrected_one() {
     // s = .936, .75, .657: 1 + .936 + .702 + .461214.
     assert!(close(expected(&alpha, &widths), 3.099214));
     assert!(close(expected_by_length(&alpha, &widths), 3.099214));
-    // 2·.5·.936 + 3·.7·.702 + 4·.461214: not a mean of anything.
+    // 2·.5·.936 + 3·.7·.702 + 4·.461214: the weights do not sum to 1.
     assert!(close(expected_as_printed(&alpha, &widths), 4.255056));
-    // With no chance of acceptance a round has one token; the printed form has none.
+    // With acceptance 0 a round has one token; the printed form has none.
     assert_eq!((expected(&[0.0], &[1]), expected_as_printed(&[0.0], &[1])), (1.0, 0.0));
 
     let mut p = policy(SmartspecMedusa::default(), HEADS, &alpha);
@@ -81,13 +81,13 @@ fn the_expectation_is_the_corrected_one() {
         assert_eq!(tree.tokens, tokens);
     }
     assert!(close(tree.expected, 2.0 * 3.099214));
-    // One pass of 2 requests and 3 heads; 2 + 2·27 tokens are verified.
+    // One draft pass of 2 requests and 3 heads; 2 + 2·27 tokens are verified.
     assert!(close(tree.draft_s, 1e-9 * 300.0 + 2e-6 * 6.0 + 0.5e-3));
     assert!(close(tree.verify_s, 1e-7 * 300.0 + 40e-6 * 56.0 + 8e-3));
 }
 
-/// Section 7.2.2: under load it goes back to one token a head, 4 a request with the base token. Under more load still, heads
-/// stay unused, which the paper's simulation of three fixed heads does not show.
+/// Section 7.2.2: under load the tree shrinks to one token a head, 4 a request with the base token. Under still more
+/// load, heads stay unused, which the paper's simulation of three fixed heads does not show.
 #[test]
 fn widths_shrink_to_one_as_the_batch_grows() {
     let target = foretoken_sim::Coefficients { alpha_s: 0.0, gamma_s: 0.1e-3, delta_s: 10e-3 };
@@ -144,7 +144,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// Time of a step with these trees, over the shapes that the truth is charged by.
+/// Time of a step with these trees in seconds, from the shapes by which the truth charges.
 fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree]) -> f64 {
     let passes = depths.iter().copied().max().unwrap_or(0);
     let draft = |s| pass_s(&belief.draft, s);
@@ -152,7 +152,7 @@ fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree
         (0, _) => shape::draft_idle_pass(batch).map_or(0.0, draft),
         (_, Drafting::Parallel) => draft(shape::draft_block(batch, depths)),
         (_, Drafting::Autoregressive) => {
-            // A pass runs over the trees as they are before it.
+            // A pass runs over the tree as it was before the pass.
             let widths = |tree: &DraftTree, d: u32| {
                 let of = |d: u32| tree.nodes().iter().filter(|n| n.depth == d).count() as u32;
                 (1..d).map(|l| of(l) / if l == 1 { 1 } else { of(l - 1) }).collect::<Vec<u32>>()
@@ -172,7 +172,7 @@ fn step_s(belief: &Belief, batch: &BatchView, depths: &[u32], trees: &[DraftTree
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// The search finds the best of all width vectors, each costed by growing its trees.
+    /// The search finds the best of all width vectors; the test costs each by growing its trees.
     #[test]
     fn equals_exhaustive_search(
         batch in any_batch(6, 40),

@@ -1,10 +1,10 @@
-//! `smartspec-request`: the batch's length by goodput, dealt out to the requests in proportion to their own acceptance
-//! rates.
+//! `smartspec-request`: chooses the batch's draft length by goodput and divides it among the requests in proportion to
+//! their own acceptance rates.
 //!
-//! Sources: SmartSpec (arXiv 2406.14066) 4.4 names request-level rates and lengths without saying how to find the lengths;
-//! the rule is that of the public req-dsd branch (docs/model.md 3.5): k is the batch's best length under the global rate, here
-//! found as [`smartspec`](crate::Smartspec) does, and request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean length stays k.
-//! Requests' rates are windowed and start at 0.5.
+//! Sources: SmartSpec (arXiv 2406.14066) 4.4 names request-level rates and lengths without saying how to find the
+//! lengths. The rule is from the public req-dsd branch (docs/model.md 3.5): k is the batch's best length under the
+//! global rate, here found as [`smartspec`](crate::Smartspec) does. Request i gets ⌊½ + k·B·αᵢ / Σα⌋, so that the mean
+//! length stays k. The requests' rates are windowed and start at 0.5.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::ladder::{Ladder, best_of};
@@ -17,23 +17,23 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters, those of the req-dsd branch.
+/// Parameters of `smartspec-request`, with the values of the req-dsd branch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecRequest {
-    /// Acceptance rate believed of the batch before anything was verified.
+    /// Acceptance rate of the batch assumed before a draft was verified.
     pub initial_acceptance: f64,
-    /// Weight of the batch's old average when a step's rate comes in.
+    /// Weight of the batch's old average when a step updates it.
     pub ema_keep: f64,
-    /// Acceptance rate believed of a request before anything of it was verified.
+    /// Acceptance rate of a request assumed before one of its drafts was verified.
     pub request_acceptance: f64,
-    /// Past steps with drafts that a request's rate is taken over.
+    /// Number of past steps with drafts over which a request's rate is taken.
     pub window: u32,
-    /// What a rate is a share of.
+    /// The denominator of an acceptance rate.
     pub rate: Rate,
-    /// Share of past steps with length 0 above which a new request's draft prefill is skipped; 1 is never.
+    /// Share of past steps with length 0 above which a new request's draft prefill is skipped; 1 disables the rule.
     pub skip_draft_prefill_above: f64,
-    /// Steps in a row with k = 0 after which the run warns.
+    /// Number of steps in a row with k = 0 after which the run warns.
     pub absorbing_steps: u64,
 }
 
@@ -95,7 +95,7 @@ struct Running {
     params: SmartspecRequest,
     belief: Belief,
     longest: u32,
-    /// The batch's rate.
+    /// The batch's acceptance rate.
     acceptance: f64,
     rates: RequestRates,
     zeroes: ZeroLengths,
@@ -125,7 +125,7 @@ impl Running {
     }
 }
 
-/// A share of `budget` tokens, `rate` of `sum`, to the nearest whole one; a half goes up.
+/// Returns budget · rate / sum, rounded to the nearest integer; a half goes up.
 fn share(budget: f64, rate: f64, sum: f64) -> u32 {
     (0.5 + budget * rate / sum) as u32
 }
@@ -156,7 +156,7 @@ impl SpecPolicy for Running {
         let sum: f64 = batch.ids.iter().map(|&id| self.rates.rate(id)).sum();
         let budget = f64::from(k) * batch.len() as f64;
         for (len, &id) in plan.draft_len.iter_mut().zip(batch.ids) {
-            // All rates 0 are equal rates.
+            // If all rates are 0, all lengths are k.
             let dealt = if sum > 0.0 { share(budget, self.rates.rate(id), sum) } else { k };
             *len = dealt.min(self.longest);
         }
@@ -187,7 +187,7 @@ mod tests {
     use itertools::Itertools;
     use proptest::prelude::*;
 
-    /// One step in which the requests `ids` had `accepted` of `verified`.
+    /// Observes one step in which `accepted` of `verified` drafts of the requests `ids` were accepted.
     fn saw(p: &mut Running, ids: &[u32], verified: &[u32], accepted: &[u32]) {
         let drafts = Drafts::default();
         p.observe(&StepOutcome { ids, ..outcome(&drafts, verified, accepted) });
@@ -209,7 +209,7 @@ mod tests {
         p.propose(&batch.view(), &mut plan);
         let first = plan.draft_len.clone();
         assert!(first[0] > 0 && first.iter().all(|&k| k == first[0]), "equal rates, equal lengths: {first:?}");
-        // Rates 4/5, 2/3 and 0/1; the third gets none.
+        // The rates are 4/5, 2/3 and 0/1; the third request gets no drafts.
         saw(&mut p, &[0, 1, 2], &[8, 8, 8], &[4, 2, 0]);
         p.propose(&batch.view(), &mut plan);
         let k = f64::from(plan.draft_len.iter().sum::<u32>()) / 3.0;
@@ -230,7 +230,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against the rule written again: rates from the whole history, k by enumeration, shares in integers of k·B.
+        /// The policy equals a second implementation: rates from the whole history, k by enumeration, shares of k·B in
+        /// integers.
         #[test]
         fn equals_the_rule_written_again(
             batch in any_batch(8, 8),
@@ -276,7 +277,7 @@ mod tests {
             let sum: f64 = rates.iter().sum();
             for (&len, rate) in plan.draft_len.iter().zip_eq(&rates) {
                 let exact = if sum > 0.0 { f64::from(k) * view.len() as f64 * rate / sum } else { f64::from(k) };
-                // Within a half of the exact share, cut to the longest draft.
+                // Each length is within a half of the exact share, cut to the longest draft.
                 let whole = f64::from(len);
                 prop_assert!((whole - exact).abs() <= 0.5 + 1e-9 || (len == 8 && exact > 8.0), "{len} for {exact}");
             }

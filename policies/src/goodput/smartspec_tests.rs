@@ -12,15 +12,15 @@ fn policy(belief: Belief, acceptance: f64, longest: u32) -> BestLength {
     BestLength::new(params, &PolicyContext { belief, max_draft_len: longest, ..CONTEXT })
 }
 
-/// A draft that costs `once_s` in a step that drafts and `pass_s` for each pass over `requests` requests, with
-/// `alpha_s` a context token. Section 12 has no such one-off cost, so catch-up tokens carry it: one a context token.
+/// A draft that costs `once_s` seconds in a step that drafts, `pass_s` for each pass over the requests, and `alpha_s`
+/// per context token. Section 12 has no one-off cost, so catch-up tokens carry it: one per context token.
 fn draft_with_one_off(alpha_s: f64, once_s: f64, pass_s: f64, batch: &mut Batch) -> Coefficients {
     batch.gap = batch.context.clone();
     let gamma_s = once_s / batch.gap.iter().map(|&g| f64::from(g)).sum::<f64>();
     Coefficients { alpha_s, gamma_s, delta_s: pass_s - gamma_s * batch.context.len() as f64 }
 }
 
-/// docs/model.md 10: whether longer context means longer or shorter speculation hangs on how context is read.
+/// docs/model.md 10: how context is read decides whether longer contexts mean longer or shorter drafts.
 #[test]
 fn context_sign() {
     for (reads, best) in [(ContextReads::Once, [5, 5, 5, 5, 6]), (ContextReads::PerPosition, [5, 4, 3, 1, 0])] {
@@ -50,7 +50,7 @@ fn turbospec_best_lengths() {
         let b = requests as f64;
         let context = 512.0 * b;
         let plain = 4.85907942e-5 * context + (1.84383603e-2 - 4.33144783e-2) * b + 6.9386996;
-        // Once a drafting step: the overhead on the plain part, and the draft's own constant and batch terms.
+        // Costs once in a drafting step: the overhead on the plain part, and the draft's own constant and batch terms.
         let once = 0.05 * (plain) + 2.89700974e-6 * context + 4.3869407e-5 * b + 5.52805909e-3 * b + 0.44711096;
         let each_pass = 0.45217587 + 4.3869407e-5 * b;
         let mut batch = Batch::new(&vec![512; requests], &vec![10; requests]);
@@ -89,7 +89,7 @@ fn absorption_is_told() {
 }
 
 proptest! {
-    /// The argmax equals brute force over section 12's plain reading, limits, chunks and gaps included.
+    /// The argmax equals brute force over a direct reading of section 12, limits, chunks and gaps included.
     #[test]
     fn argmax_equals_brute_force(batch in any_batch(12, 8), belief in any_belief(), acceptance in 0.0f64..=1.0) {
         let view = batch.view();
@@ -101,13 +101,13 @@ proptest! {
         let chosen = policy(belief, acceptance, 8).best_length(&view);
         let best = (0..=8).map(goodput).fold(0.0, f64::max);
         prop_assert!(goodput(chosen) >= best * (1.0 - 1e-12));
-        // No shorter length is as good, beyond rounding.
+        // Up to rounding, each shorter length is worse.
         prop_assert!((0..chosen).all(|k| goodput(k) < goodput(chosen) * (1.0 + 1e-12)));
     }
 }
 
-/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match; they count E(a, k) and are the only ones drafted for and
-/// verified beyond their base token, in one draft pass.
+/// docs/model.md 3.1 and 3.6: of 4 requests 2 have a match. Only these count E(a, k), have drafts, and verify more than
+/// their base token, in one draft pass.
 #[test]
 fn prompt_lookup_counts_the_matched_requests_only() {
     let belief = Belief { drafting: Drafting::Parallel, ..BELIEF };
@@ -139,14 +139,15 @@ fn the_joint_choice_leaves_a_dear_tail_out() {
     assert_eq!(p.max_batch(&near.view()), Some(4));
     let far = Batch::new(&[500, 500, 500, 200_000], &[8; 4]);
     assert_eq!(p.max_batch(&far.view()), Some(3));
-    // At the head of the list the same request cannot be left out: batches are prefixes.
+    // The same request at the head of the list cannot be left out, because batches are prefixes.
     let head = Batch::new(&[200_000, 500, 500, 500], &[8; 4]);
     assert_eq!(p.max_batch(&head.view()), Some(4));
     let mut run = Run::of(&Smartspec::joint(), &CONTEXT);
     assert_eq!(run.step(&far, |_, _| 1.0, &[0; 4]).draft_len.len(), 3);
 }
 
-/// Alg. 1 line 4 as printed multiplies by n twice. With k only that changes nothing; with prefixes it favours large ones.
+/// Alg. 1 line 4 as printed multiplies by n twice. If only k is chosen, this changes nothing; with prefixes it favours
+/// large ones.
 #[test]
 fn the_printed_erratum_would_change_the_joint_choice() {
     let far = Batch::new(&[500, 500, 500, 60_000], &[8; 4]);
@@ -184,7 +185,7 @@ proptest! {
         let best = (1..=batch.ids.len()).map(best_at).fold(0.0, f64::max);
         prop_assert!(goodput(n, k) >= best * (1.0 - 1e-12));
         prop_assert!(close(p.explain().estimate.expect("it has one"), goodput(n, k)));
-        // No smaller batch is as good, beyond rounding.
+        // Up to rounding, each smaller batch is worse.
         prop_assert!((1..n).all(|n| best_at(n) < best * (1.0 + 1e-12)));
     }
 }

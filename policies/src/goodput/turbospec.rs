@@ -1,9 +1,9 @@
-//! `turbospec-v1`: every 200 steps all lengths are weighed on a full-length proposal, and the winner is what is proposed
-//! until the next time.
+//! `turbospec-v1`: every 200 steps it proposes the longest draft and weighs all lengths on it. The best length is
+//! proposed until the next decision.
 //!
-//! Source: "TurboSpec", v3 of arXiv 2406.14066, as its vLLM V1 code has it: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37,
-//! `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. That branch is unrunnable as published;
-//! this is its formulas, with what they get wrong as parameters.
+//! Source: "TurboSpec", v3 of arXiv 2406.14066, as in its vLLM V1 code: LiuXiaoxuanPKU/vllm, branch batch-dsd
+//! @b08a7d37, `AutoTuner` in `vllm/v1/spec_decode/auto_tuner.py`, as restated in docs/model.md 3.4. The branch does not
+//! run as published. This policy has its formulas; their mistakes are parameters.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::goodput::smartspec_dsd::Proposer;
@@ -15,29 +15,30 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters, the branch's constants.
+/// Parameters of `turbospec-v1`, with the branch's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Turbospec {
-    /// Whose step times. The published ones are fits that only hold near what they were fitted to.
+    /// The coefficients of the step times. The published ones are fits that hold only near the points they were fitted
+    /// to.
     pub coefficients: Coefficients,
-    /// What proposes: a model, or n-gram matches at a share of the target's time.
+    /// The proposer: a draft model, or n-gram matches that cost a share of the target's time.
     pub proposer: Proposer,
     /// Draft time of n-gram proposals as a share of the target's.
     pub ngram_share: f64,
     /// Overhead of speculation as a share of the target's time.
     pub overhead_share: f64,
-    /// Count each request's base token twice, as published?
+    /// Counts each request's base token twice, as published.
     pub double_count: bool,
     /// Engine steps from one decision to the next.
     pub period: u32,
-    /// Past steps with drafts whose rates are averaged.
+    /// Number of past steps with drafts whose rates are averaged.
     pub window: u32,
-    /// Acceptance rate believed before anything was verified.
+    /// Acceptance rate assumed before a draft was verified.
     pub initial_acceptance: f64,
-    /// What a step's rate is a share of.
+    /// The denominator of a step's acceptance rate.
     pub rate: Rate,
-    /// The length that the search starts from; 1 as published, so that speculation is never off, 0 as the paper says.
+    /// The shortest length of the search: 1 as published, so that speculation is never off; 0 as the paper says.
     pub k_start: u32,
 }
 
@@ -111,10 +112,10 @@ struct Running {
     target: TargetCost,
     draft: DraftCost,
     longest: u32,
-    /// `decide` asks once, whatever the step.
+    /// Every step decides, because `foretoken decide` asks about a single step.
     always: bool,
     acceptance: RunningMean,
-    /// The last winner; the longest draft before the first decision.
+    /// The length of the last decision; the longest draft before the first decision.
     length: u32,
     deciding: bool,
     goodput: Option<f64>,
@@ -142,13 +143,15 @@ impl Running {
         }
     }
 
-    /// Estimated goodput, tokens a second: (m·E(α, k) + B − m) / (T_target + overhead + T_draft). `expected` = E(α, k).
+    /// Estimated goodput, in tokens per second: (m·E(α, k) + B − m) / (T_target + overhead + T_draft). `expected` is
+    /// E(α, k).
     fn goodput(&self, load: &Load, k: u32, expected: f64) -> f64 {
         let others = load.requests - load.drafting;
         let verified = load.drafting * (f64::from(k) + 1.0) + others;
         let tokens = match self.params.double_count {
             true => verified + load.scheduled,
-            // Each decode's base token is in both; what the chunks bring beyond one token each is only in `scheduled`.
+            // Each decode's base token is in both terms. Only `scheduled` has the tokens of chunks beyond one token
+            // each.
             false => verified + load.scheduled - load.requests,
         };
         let target_s = self.target.seconds(load, tokens);
@@ -159,7 +162,7 @@ impl Running {
         (load.drafting * expected + others) / (target_s + speculation_s)
     }
 
-    /// Up from `k_start` to the longest proposal while the goodput rises.
+    /// Chooses the length: goes up from `k_start` to the longest proposal while the goodput rises.
     fn decide(&mut self, batch: &BatchView, proposed: u32) {
         let load = Load::of(batch);
         let a = self.acceptance.value();
@@ -186,7 +189,7 @@ impl Running {
 }
 
 impl SpecPolicy for Running {
-    /// Lookahead is always for the full length: which step is the next to decide is the engine's to know.
+    /// Lookahead is always for the full length, because the policy does not know when the next deciding step comes.
     fn limits(&self) -> DraftLimits<'_> {
         DraftLimits::chain(self.longest)
     }

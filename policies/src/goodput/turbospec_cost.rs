@@ -1,18 +1,19 @@
-//! The step times that `turbospec-v1` believes: the branch's formula, over published coefficients or over a linear belief.
+//! The step times that `turbospec-v1` believes: the branch's formula, with published coefficients or with a linear
+//! belief.
 //!
-//! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md 3.4).
-//! The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests. It only
-//! interpolates verify steps of fewer than some 64 requests.
+//! Source: LiuXiaoxuanPKU/vllm, branch batch-dsd @b08a7d37, `vllm/v1/spec_decode/{auto_tuner,config}.py` (docs/model.md
+//! 3.4). The published fit is collinear: c_comp + c_batch < 0, so that a plain step gets no slower with more requests.
+//! It only interpolates verify steps of fewer than some 64 requests.
 
 use crate::shared::belief::Belief;
 use foretoken_sim::{BatchView, Drafting};
 use serde::{Deserialize, Serialize};
 
-/// Whose coefficients.
+/// The source of the coefficients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coefficients {
-    /// The belief's.
+    /// The policy's belief.
     #[default]
     Belief,
     /// Published: Llama-3.1-8B on an H100, with its EAGLE draft.
@@ -23,7 +24,7 @@ pub enum Coefficients {
     H100Llama70b,
 }
 
-/// T_target = kv·(tokens of KV) + compute·(tokens) + batch·(requests) + speculates·[somebody drafts] + fixed, seconds.
+/// T_target = kv·(KV tokens) + compute·(tokens) + batch·(requests) + speculates·[a request drafts] + fixed, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TargetCost {
     pub kv: f64,
@@ -34,7 +35,7 @@ pub(crate) struct TargetCost {
 }
 
 impl TargetCost {
-    /// Of `coefficients`; the published ones are in milliseconds.
+    /// The formula with `coefficients`. The published ones are in milliseconds.
     pub(crate) fn of(coefficients: Coefficients, belief: &Belief) -> TargetCost {
         let ms = |kv, compute, batch, speculates, fixed| TargetCost {
             kv: kv * 1e-3,
@@ -56,7 +57,7 @@ impl TargetCost {
         }
     }
 
-    /// Seconds of a target pass.
+    /// Seconds of a target pass over `tokens` tokens.
     pub(crate) fn seconds(&self, load: &Load, tokens: f64) -> f64 {
         self.kv * load.kv
             + self.compute * tokens
@@ -66,10 +67,10 @@ impl TargetCost {
     }
 }
 
-/// What proposes, as far as its cost goes.
+/// The cost of the proposer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DraftCost {
-    /// A share of the target's time: n-gram.
+    /// n-gram: a share of the target's time.
     Share(f64),
     /// The published EAGLE draft of the 8B model.
     Eagle,
@@ -78,7 +79,7 @@ pub(crate) enum DraftCost {
 }
 
 impl DraftCost {
-    /// Seconds of drafting `k` ≥ 1 tokens for each request that drafts, when the target takes `target_s`.
+    /// Seconds of drafting `k` ≥ 1 tokens for each drafting request, if the target takes `target_s`.
     pub(crate) fn seconds(&self, load: &Load, k: u32, target_s: f64) -> f64 {
         let k = f64::from(k);
         match self {
@@ -91,7 +92,7 @@ impl DraftCost {
                     + 0.447_110_958_433_997_2)
                     * 1e-3
             }
-            // Section 12: k passes over the requests that draft, the first with the draft's prefill and catch-up.
+            // Section 12: k passes over the drafting requests; the first also has the draft's prefill and catch-up.
             DraftCost::Belief(Belief { draft, drafting, .. }) => {
                 let (n, context) = (load.drafting, load.drafting_kv);
                 let passes = match drafting {
@@ -107,18 +108,19 @@ impl DraftCost {
     }
 }
 
-/// What a step carries before drafts, in the branch's counts.
+/// The load of a step before drafts, in the branch's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     /// B: requests scheduled, prefilling ones included.
     pub requests: f64,
-    /// m: those of them that draft ("match count").
+    /// m: the requests that draft ("match count").
     pub drafting: f64,
     /// Tokens of all scheduled requests.
     pub kv: f64,
-    /// Tokens scheduled before drafts: one a decode, and the chunks.
+    /// Tokens scheduled before drafts: one per decode request, and the chunks.
     pub scheduled: f64,
-    /// Section 12's riders of the first draft pass, and the context of those that draft; only a belief charges them.
+    /// Section 12's riders of the first draft pass with their context, and the context of the drafting requests. Only a
+    /// belief charges for them.
     pub riders: f64,
     pub riders_kv: f64,
     pub drafting_kv: f64,
@@ -128,7 +130,7 @@ impl Load {
     pub(crate) fn of(batch: &BatchView) -> Load {
         let mut load = Load {
             requests: (batch.len() + batch.prefill.chunks as usize) as f64,
-            // The newest token's KV is written by this step.
+            // This step writes the KV of the newest token.
             kv: (batch.context_sum + batch.len() as u64 + batch.prefill.context + batch.prefill.tokens) as f64,
             scheduled: (batch.len() as u64 + batch.prefill.tokens) as f64,
             riders: batch.draft_prefill.tokens as f64,
@@ -155,7 +157,7 @@ mod tests {
     use foretoken_sim::shape;
     use proptest::prelude::*;
 
-    /// docs/model.md 10: the 8B formula on the points measured in dsd/vis.ipynb, tokens counted once.
+    /// docs/model.md 10: the 8B formula at the points measured in dsd/vis.ipynb, with tokens counted once.
     #[test]
     fn published_points() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
@@ -167,7 +169,8 @@ mod tests {
         }
     }
 
-    /// The caveat of docs/model.md 3.4: at context 512 a plain step takes 6.94 ms whatever the batch; below, more is faster.
+    /// The caveat of docs/model.md 3.4: at context 512 a plain step takes 6.94 ms at any batch size. At shorter
+    /// contexts, more requests are faster.
     #[test]
     fn the_published_fit_is_collinear() {
         let cost = TargetCost::of(Coefficients::H100Llama8b, &BELIEF);
@@ -181,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// Over a belief, the draft's time is section 12's when all that can draft do draft k tokens.
+        /// With a belief, the draft's time equals section 12's if every request with room drafts k tokens.
         #[test]
         fn a_beliefs_draft_is_section_12s(batch in any_batch(10, 1), belief in any_belief(), k in 1u32..8) {
             let mut batch = batch;

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the published table, the rhythm of decisions, and the search against the formula written again.
+//! Tests of [`super`]: the published table, the rhythm of decisions, and the search against a second implementation.
 
 use super::*;
 use crate::shared::acceptance::expected_tokens;
@@ -37,7 +37,7 @@ fn turbospec_best_lengths() {
         (128, [0, 0, 2, 3, 5]),
         (256, [0, 0, 0, 0, 0]),
     ] {
-        // 512 tokens of text: the newest one's KV is yet to be written.
+        // 511 tokens in KV are 512 tokens of text: the newest token's KV is not yet written.
         let batch = Batch::new(&vec![511; requests], &vec![10; requests]);
         for (initial_acceptance, best) in [0.5, 0.6, 0.7, 0.8, 0.9].into_iter().zip_eq(lengths) {
             let p = decided(Turbospec { initial_acceptance, ..PUBLISHED }, 10, &batch);
@@ -46,7 +46,7 @@ fn turbospec_best_lengths() {
     }
 }
 
-/// docs/model.md 3.4: with the base token counted twice the published coefficients no longer turn speculation off at 256.
+/// docs/model.md 3.4: if the base token counts twice, the published coefficients no longer turn speculation off at 256.
 #[test]
 fn double_counting_hides_that_speculation_does_not_pay() {
     let batch = Batch::new(&[511; 256], &[10; 256]);
@@ -56,7 +56,7 @@ fn double_counting_hides_that_speculation_does_not_pay() {
     assert_eq!((at(false, 0.9), at(true, 0.9)), (0, 4));
 }
 
-/// The literal formula at one point, by hand: 3 decodes of which 2 matched, one chunk of 100 after 50.
+/// The literal formula at one point, by hand: 3 decodes, 2 with a match, and one chunk of 100 after 50.
 #[test]
 fn the_literal_formula() {
     let mut batch = Batch::new(&[99, 199, 299], &[5, 0, 5]);
@@ -71,7 +71,7 @@ fn the_literal_formula() {
         2.89700974e-6 * 750.0 + 4.3869407e-5 * 103.0 + 0.45217587 * 2.0 + 5.52805909e-3 * 4.0 + 0.4471109584339972;
     let expected = (2.0 * 2.19 + 2.0) / (1.05 * target + draft) * 1e3;
     assert!(close(p.goodput(&load, 2, expected_tokens(0.7, 2)), expected));
-    // n-gram: 4 % of the target in the draft's place.
+    // n-gram: 4 % of the target's time instead of the draft's.
     let ngram = Running::new(Turbospec { proposer: Proposer::Ngram, ..params }, &CONTEXT);
     let expected = (2.0 * 2.19 + 2.0) / (1.09 * target) * 1e3;
     assert!(close(ngram.goodput(&load, 2, expected_tokens(0.7, 2)), expected));
@@ -84,14 +84,14 @@ fn full_length_is_proposed_every_200th_step_and_cut_to_the_winner() {
     let mut made = Vec::new();
     for step in 1..=401 {
         batch.step = step;
-        // Nobody's drafts are accepted.
+        // No draft is accepted.
         let drafts = run.step(&batch, |_, _| 1.0, &[0, 0]);
         made.push((drafts.draft_len[0], drafts.verify_len[0]));
     }
-    // Until the first decision everything is proposed and verified; then α = 0, and 1 is the least.
+    // Before the first decision everything is proposed and verified. Then α = 0, and 1 is the least length.
     assert!(made[..199].iter().all(|&m| m == (8, 8)));
     assert_eq!((made[199], made[200], made[398], made[399], made[400]), ((8, 1), (1, 1), (1, 1), (8, 1), (1, 1)));
-    // With k = 0 within reach nothing is proposed in between.
+    // If k = 0 is allowed, nothing is proposed between decisions.
     let mut run = Run::of(&Turbospec { k_start: 0, ..Turbospec::default() }, &CONTEXT);
     let made = [1, 200, 201, 400].map(|step| {
         batch.step = step;
@@ -132,8 +132,8 @@ fn bad_settings_are_named() {
 }
 
 proptest! {
-    /// Over a belief the search equals the formula written again: the target's time is section 12's (context read once),
-    /// with the base tokens once more; equal limits, so that lengths do not differ.
+    /// With a belief, the search equals a second implementation of the formula. The target's time is section 12's
+    /// (context read once) with the base tokens counted twice. Limits are equal, so that all lengths are equal.
     #[test]
     fn equals_the_formula_written_again(
         batch in any_batch(10, 1),

@@ -1,17 +1,17 @@
-//! What follows when a policy keeps choosing length 0: an acceptance estimate that cannot recover, and drafts that are not
-//! even prepared.
+//! The consequences of choosing length 0 for long: an acceptance estimate that cannot recover, and draft prefills that
+//! are skipped.
 //!
-//! Source of the second: SmartSpec (arXiv 2406.14066) section 5, "Prefill disabling": when the share of past decode steps
-//! that proposed nothing is above a threshold (0.7), the incoming request's draft prefill is skipped and the request is
-//! not speculated for in its whole life.
+//! Source of the second: SmartSpec (arXiv 2406.14066) section 5, "Prefill disabling": if the share of past decode steps
+//! that proposed nothing is above a threshold (0.7), the draft prefill of the incoming request is skipped, and the
+//! request never has drafts.
 
 use foretoken_sim::Drafting;
 
-/// Counts of the lengths chosen. Only steps in which somebody could draft count: in the others there was no choice.
+/// Counts of the lengths chosen. Steps in which no request could draft do not count, because they had no choice.
 pub(crate) struct ZeroLengths {
-    /// Steps in a row with 0 that are worth a warning.
+    /// Number of steps in a row with length 0 after which the run warns.
     absorbing_steps: u64,
-    /// Share of steps with 0 above which a new request is not prepared for; 1 is never.
+    /// Share of steps with length 0 above which a new request's draft prefill is skipped; 1 disables the rule.
     skip_above: f64,
     steps: u64,
     zeroes: u64,
@@ -21,13 +21,13 @@ pub(crate) struct ZeroLengths {
 }
 
 impl ZeroLengths {
-    /// `skip_above` only means something where the draft has a prompt to run over: not for prompt lookup or heads.
+    /// With parallel drafting the rule is off: prompt lookup and heads have no draft prefill.
     pub(crate) fn new(absorbing_steps: u64, skip_above: f64, drafting: Drafting) -> ZeroLengths {
         let skip_above = if drafting == Drafting::Parallel { 1.0 } else { skip_above };
         ZeroLengths { absorbing_steps, skip_above, steps: 0, zeroes: 0, streak: 0, longest_streak: 0, skipped: 0 }
     }
 
-    /// Length `k` was chosen in a step in which somebody could draft.
+    /// Counts a step in which a request could draft and length `k` was chosen.
     #[inline]
     pub(crate) fn chose(&mut self, k: u32) {
         self.steps += 1;
@@ -40,15 +40,15 @@ impl ZeroLengths {
         self.longest_streak = self.longest_streak.max(self.streak);
     }
 
-    /// Is the request that starts now worth a draft prefill?
+    /// True if the request that starts now should have a draft prefill.
     pub(crate) fn drafts_for_next(&mut self) -> bool {
-        // A quotient, so that 63 of 90 is not above 0.7 by rounding.
+        // Dividing is exact enough: 63 of 90 is not above 0.7 by rounding.
         let skip = self.steps > 0 && self.zeroes as f64 / self.steps as f64 > self.skip_above;
         self.skipped += u64::from(skip);
         !skip
     }
 
-    /// What a user should know at the end of a run; `acceptance` is the estimate then.
+    /// Warnings at the end of a run; `acceptance` is the estimate at the end.
     pub(crate) fn warnings(&self, policy: &str, acceptance: f64) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.longest_streak >= self.absorbing_steps {

@@ -1,4 +1,4 @@
-//! `aimd`: each request's length goes up by one when all of a draft was accepted and down by one when not; a request whose
+//! `aimd`: each request's length goes up by one after a fully accepted draft and down by one otherwise. A request whose
 //! drafts do not pay stops drafting.
 //!
 //! Source: kekzl/imp PR #1801 (2026-08-27), on by default there.
@@ -8,16 +8,17 @@ use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters. The economy guard has imp's numbers; its cap and start were not found.
+/// Parameters of `aimd`. The guard has imp's numbers; imp's cap and start were not found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aimd {
-    /// Longest draft; its request starts with one token.
+    /// Longest draft. A request starts with one token.
     pub cap: u32,
-    /// Verifications of a request's drafts before it may be told to stop.
+    /// Number of verifications of a request's drafts before the guard may stop it.
     pub guard_verifies: u32,
-    /// What a drafted token costs, as a share of a token without drafts: a request stops when it emits less than 1 + this
-    /// times its mean length a verification. imp measured break-even acceptances of 39.0, 37.5 and 47.7 % at 1 to 3 tokens.
+    /// Cost of a draft token, as a share of a token without drafts. A request stops when it emits less than 1 + this
+    /// times its mean length per verification. imp measured break-even acceptances of 39.0, 37.5 and 47.7 % at 1 to 3
+    /// tokens.
     pub guard_cost: f64,
 }
 
@@ -63,10 +64,10 @@ impl Definition for Aimd {
     }
 }
 
-/// What is known of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Default)]
 struct Request {
-    /// Its length less one.
+    /// Its draft length minus one.
     above_one: u32,
     verifies: u32,
     drafted: u64,
@@ -107,7 +108,8 @@ impl SpecPolicy for Running {
             request.verifies += 1;
             request.drafted += u64::from(verified);
             request.accepted += u64::from(accepted);
-            // Emitted a verification is 1 + accepted / verifies; both sides less one, times the verifications.
+            // Tokens emitted per verification are 1 + accepted / verifies; both sides are reduced by 1 and multiplied
+            // by the verifications.
             let pays = request.accepted as f64 >= self.params.guard_cost * request.drafted as f64;
             request.stopped |= request.verifies >= self.params.guard_verifies && !pays;
         }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run};
 
-    /// The lengths that one request drafts, when this many of each draft are accepted at most.
+    /// The lengths that one request drafts; at most `accepted[i]` drafts are accepted in step i.
     fn lengths(params: Aimd, accepted: &[u32]) -> Vec<u32> {
         let mut run = Run::of(&params, &CONTEXT);
         accepted.iter().map(|&a| run.step(&Batch::new(&[9], &[8]), |_, _| 0.5, &[a]).draft_len[0]).collect()
@@ -133,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_request_stops_when_its_drafts_do_not_pay() {
-        // Seven failures of one token pass unseen; the eighth shows 0 < 0.4 · 8.
+        // The guard waits for eight verifications; after the eighth, 0 < 0.4 · 8.
         assert_eq!(lengths(Aimd::default(), &[0; 10]), [1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
-        // Lengths 1 2 1 2 … with 1 0 1 0 … accepted: 4 of 12 after eight is less than 4.8.
+        // Lengths 1 2 1 2 … with 1 0 1 0 … accepted: after eight, 4 of 12 is less than 4.8.
         assert_eq!(lengths(Aimd::default(), &[1, 0, 1, 0, 1, 0, 1, 0, 9]), [1, 2, 1, 2, 1, 2, 1, 2, 0]);
-        // 1 1 1 1 …: 8 of 12 after eight is enough, and 9 of 13 after.
+        // 1 1 1 1 … accepted: 8 of 12 after eight is enough, and so is 9 of 13.
         assert_eq!(lengths(Aimd::default(), &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]), [1, 2, 1, 2, 1, 2, 1, 2, 1, 2]);
-        // At the very threshold it goes on: 2 of 5 with four verifications and 0.4.
+        // At the threshold itself the request goes on: 2 of 5 with four verifications and 0.4.
         let params = Aimd { guard_verifies: 4, ..Aimd::default() };
         assert_eq!(lengths(params, &[1, 1, 0, 0, 0]), [1, 2, 1, 1, 1]);
     }

@@ -1,4 +1,4 @@
-//! `downshift`: three draft tokens, two where fewer than 60 % of a request's drafts are accepted, one below 50 %.
+//! `downshift`: three draft tokens; two if fewer than 60 % of a request's drafts are accepted, one if fewer than 50 %.
 //!
 //! Source: osaurus/vmlx PR #2624 (2026).
 
@@ -7,11 +7,11 @@ use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Parameters, with vmlx's numbers.
+/// Parameters of `downshift`, with vmlx's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Downshift {
-    /// Draft tokens a request while most are accepted; one less below the first share, two less below the second.
+    /// Draft tokens of a request with high acceptance: one less below the first share, two less below the second.
     pub k: u32,
     /// Share of accepted drafts below which one token less is drafted.
     pub below_one_less: f64,
@@ -69,7 +69,7 @@ impl Definition for Downshift {
     }
 }
 
-/// Draft tokens of a request: accepted, and verified.
+/// Draft tokens of a request: (accepted, verified).
 type Counts = (u64, u64);
 
 /// The running policy.
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn lengths_go_by_the_share_of_the_request() {
         let mut run = Run::of(&Downshift::default(), &CONTEXT);
-        // Request 0: 3/3, 4/6, 4/9 and so 1, then 5/10 and so 2 (half is not below half), 7/12, 9/14 and so 3.
+        // Request 0: 3/3, 4/6, 4/9 gives 1; 5/10 gives 2 (half is not below half); 7/12, 9/14 gives 3.
         let accepted = [(3, 0), (1, 0), (0, 1), (1, 1), (2, 1), (2, 1), (0, 1)];
-        // Request 1: 0/3 and so 1: 0/4, 1/5, 2/6, 3/7, 4/8 and so 2.
+        // Request 1: 0/3 gives 1; 0/4, 1/5, 2/6, 3/7; 4/8 gives 2.
         let expected = [[3, 3], [3, 1], [3, 1], [1, 1], [2, 1], [2, 1], [3, 2]];
         for ((a, b), lengths) in accepted.into_iter().zip(expected) {
             assert_eq!(run.step(&Batch::new(&[9; 2], &[8; 2]), |_, _| 0.5, &[a, b]).draft_len, lengths);

@@ -1,35 +1,36 @@
-//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a round, both learned while
-//! serving; other lengths are tried for a few rounds now and then.
+//! `measured-cost-depth`: the draft length with the most expected tokens per measured time of a round, both learned
+//! while serving. Now and then other lengths are tried for a few rounds.
 //!
-//! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs #3352, #3412).
-//! score(d) = (1 + p₁ + p₁p₂ + …) / t(d). Its depth 0, where drafting is parked, is left out: the constants were not found.
+//! Source: jundot/omlx `_DepthController`, `omlx/patches/mlx_lm_mtp/batch_generator.py` (v0.5.4rc1 and later; PRs
+//! #3352, #3412). score(d) = (1 + p₁ + p₁p₂ + …) / t(d). Its depth 0, at which drafting is parked, is left out: the
+//! constants were not found.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, Candidate, DraftLimits, DraftPlan, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// An acceptance rate before anything is known, and the weight of its newest draft.
+/// Acceptance rate before a draft was verified, and the weight of the newest draft.
 const START_RATE: f64 = 0.6;
 const RATE_WEIGHT: f64 = 0.08;
-/// Wall time over which a round's time is averaged.
+/// Time constant of the average of a round's time, in milliseconds.
 const MEMORY_MS: f64 = 400.0;
-/// A sample above this many times the estimate has this share of its weight.
+/// A sample above `OUTLIER` times the estimate has `OUTLIER_WEIGHT` of its usual weight.
 const OUTLIER: f64 = 2.0;
 const OUTLIER_WEIGHT: f64 = 0.25;
-/// A round before two lengths were measured: without drafts, and a draft token more.
+/// Assumed milliseconds of a round until two lengths were measured: without drafts, and per draft token.
 const PRIOR_BASE_MS: f64 = 30.0;
 const PRIOR_ROW_MS: f64 = 7.0;
-/// Another length is adopted if its score is this share better.
+/// Another length is adopted if its score is better by more than this share.
 const MARGIN: f64 = 0.03;
-/// A probe's rounds; the share of time that probes of rivals may take; how far behind a rival may lie.
+/// Rounds of a probe; the share of time that probes of rivals may take; how far a rival's score may lie behind.
 const PROBE_ROUNDS: u32 = 4;
 const PROBE_SHARE: f64 = 0.15;
 const RIVAL_BEHIND: f64 = 0.15;
-/// Shortest times between probes of the best rival, and of the length measured longest ago.
+/// Least milliseconds between probes of the best rival, and between probes of the length measured longest ago.
 const RIVAL_EVERY_MS: f64 = 1000.0;
 const STALEST_EVERY_MS: f64 = 5000.0;
 
-/// Parameters; the constants are omlx's.
+/// Parameters of `measured-cost-depth`. The constants are omlx's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredCostDepth {
@@ -76,26 +77,26 @@ impl Definition for MeasuredCostDepth {
     }
 }
 
-/// The rounds of one length.
+/// The measured rounds of one length.
 #[derive(Clone, Copy, Default)]
 struct Measured {
-    /// Average milliseconds of a round, once there was one.
+    /// Average milliseconds of a round; `None` before the first round.
     ms: Option<f64>,
-    /// The clock after the last round.
+    /// The clock after the last round, in milliseconds.
     at_ms: f64,
 }
 
-/// The running policy. Lengths count from 1.
+/// The running policy. Lengths start at 1.
 struct Depths {
     longest: usize,
-    /// Acceptance rate of each position, if all before it are accepted.
+    /// Acceptance rate of each position, given that all before it are accepted.
     rate: Vec<f64>,
     measured: Vec<Measured>,
     clock_ms: f64,
     current: usize,
-    /// The length to try next while warming up; 0 when all were tried.
+    /// Next length of the warm-up; 0 when all were tried.
     warmup: usize,
-    /// A length being tried, and rounds left of it.
+    /// The length being probed, and the rounds left of the probe.
     probe: Option<(usize, u32)>,
     rival_at_ms: f64,
     stalest_at_ms: f64,
@@ -125,7 +126,8 @@ impl Depths {
         }
     }
 
-    /// Milliseconds of a round with drafts of this length: measured, or on the line through the cheapest and the dearest.
+    /// Milliseconds of a round with drafts of length `depth`: measured, or on the line through the fastest and the
+    /// slowest length.
     fn ms(&self, depth: usize) -> f64 {
         if let Some(ms) = self.measured[depth - 1].ms {
             return ms;
@@ -137,11 +139,11 @@ impl Depths {
             return PRIOR_BASE_MS + PRIOR_ROW_MS * depth as f64;
         };
         let slope = if dear.0 > cheap.0 { (dear.1 - cheap.1) / (dear.0 - cheap.0) } else { PRIOR_ROW_MS };
-        // A line back from a dear length may reach 0: no round is cheaper than a tenth of the cheapest.
+        // The line may reach 0 at short lengths. No round is taken to be faster than a tenth of the fastest.
         (cheap.1 + slope * (depth as f64 - cheap.0)).max(0.1 * cheap.1)
     }
 
-    /// Expected tokens of a request in a millisecond.
+    /// Expected tokens of a request per millisecond.
     fn score(&self, depth: usize) -> f64 {
         let (mut reached, mut tokens) = (1.0, 1.0);
         for rate in &self.rate[..depth] {
@@ -151,13 +153,13 @@ impl Depths {
         tokens / self.ms(depth)
     }
 
-    /// The length with the best score beside `depth`.
+    /// The length other than `depth` with the best score; the shorter on a tie.
     fn best_rival(&self, depth: usize) -> Option<usize> {
         let others = (1..=self.longest).filter(|&d| d != depth);
         others.max_by(|&a, &b| self.score(a).total_cmp(&self.score(b)).then(b.cmp(&a)))
     }
 
-    /// One round of drafts of this length.
+    /// Adds one round of drafts of length `depth` that took `ms` milliseconds.
     fn round(&mut self, depth: usize, ms: f64) {
         self.clock_ms += ms;
         let clock_ms = self.clock_ms;
@@ -172,7 +174,7 @@ impl Depths {
             }
         });
         if self.warmup > 0 {
-            // A round counts even where the engine cut it shorter, so that no length is waited for in vain.
+            // A round of the warm-up counts also if the engine cut its length, so that the warm-up ends.
             self.warmup -= 1;
             if self.warmup > 0 {
                 return;
@@ -187,7 +189,7 @@ impl Depths {
         }
     }
 
-    /// Adopts what is clearly better, or else tries what is due.
+    /// Adopts the best rival if it is clearly better. Else starts a probe if one is due.
     fn decide(&mut self) {
         let Some(rival) = self.best_rival(self.current) else { return };
         if self.score(rival) > self.score(self.current) * (1.0 + MARGIN) {
@@ -221,7 +223,7 @@ impl SpecPolicy for Depths {
 
     fn observe(&mut self, outcome: &StepOutcome) {
         for (&accepted, &verified) in outcome.accepted.iter().zip(outcome.verified) {
-            // Up to the first miss, that one too.
+            // Positions up to and including the first rejection.
             for (position, rate) in self.rate.iter_mut().enumerate().take(verified.min(accepted + 1) as usize) {
                 let hit = if position < accepted as usize { 1.0 } else { 0.0 };
                 *rate += RATE_WEIGHT * (hit - *rate);

@@ -1,10 +1,10 @@
-//! Tests of [`super`]: averages, the line through what was measured, the warm-up, margins and probes, by hand.
+//! Tests of [`super`]: averages, the line through the measurements, the warm-up, margins and probes, by hand.
 
 use super::*;
 use crate::testing::{close, outcome};
 use foretoken_sim::{Drafts, Time};
 
-/// Rounds at whatever length is asked for, each `ms(length)` long; the lengths.
+/// Runs `count` rounds at the policy's lengths, each `ms(length)` long. Returns the lengths.
 fn rounds(depths: &mut Depths, count: usize, ms: impl Fn(usize) -> f64) -> Vec<usize> {
     let mut round = |_| {
         let depth = depths.length();
@@ -17,7 +17,8 @@ fn rounds(depths: &mut Depths, count: usize, ms: impl Fn(usize) -> f64) -> Vec<u
 #[test]
 fn the_warm_up_tries_every_length_from_the_longest_down() {
     let mut depths = Depths::new(4);
-    // Tokens 1 + .6 + .36 + .216 + .1296; milliseconds 10 + 4 a token: 1.6/14, 1.96/18, 2.176/22, 2.3056/26.
+    // Tokens: 1 + .6 + .36 + .216 + .1296. Milliseconds: 10 + 4 per token. Scores: 1.6/14, 1.96/18, 2.176/22,
+    // 2.3056/26.
     assert_eq!(rounds(&mut depths, 4, |d| 10.0 + 4.0 * d as f64), [4, 3, 2, 1]);
     assert!(close(depths.score(3), 2.176 / 22.0));
     assert_eq!(depths.length(), 1, "0.114 is the best");
@@ -31,7 +32,7 @@ fn lengths_not_measured_lie_on_a_line() {
     assert_eq!([1, 2, 3, 4].map(|d| depths.ms(d)), [36.0, 43.0, 50.0, 57.0]);
     depths.measured[0].ms = Some(30.0);
     assert_eq!([1, 2, 3, 4].map(|d| depths.ms(d)), [30.0, 40.0, 50.0, 60.0]);
-    // A shorter length that is dearer says nothing of a slope.
+    // A shorter length that is slower gives no slope; the prior's slope is used.
     depths.measured[0].ms = Some(70.0);
     assert_eq!([depths.ms(2), depths.ms(4)], [43.0, 57.0]);
 }
@@ -43,7 +44,7 @@ fn times_are_averaged_over_the_wall_clock() {
     depths.round(1, 150.0);
     let expected = 100.0 + 50.0 * (1.0 - (-150.0f64 / 400.0).exp());
     assert!(close(depths.ms(1), expected));
-    // More than twice as long: a quarter of the weight.
+    // The sample is more than twice the estimate: it has a quarter of the weight.
     depths.round(1, 400.0);
     assert!(close(depths.ms(1), expected + (400.0 - expected) * 0.25 * (1.0 - (-1.0f64).exp())));
     assert_eq!(depths.clock_ms, 650.0);
@@ -59,7 +60,7 @@ fn rates_move_up_to_the_first_miss() {
         ..outcome(&drafts, &[4, 2], &[1, 2])
     };
     depths.observe(&seen);
-    // Twice a hit; a miss, then a hit; nothing.
+    // Position 1: two hits. Position 2: a miss, then a hit. Positions 3 and 4: nothing.
     let hit = |rate: f64| rate + 0.08 * (1.0 - rate);
     let expected = [hit(hit(0.6)), hit(0.6 * 0.92), 0.6, 0.6];
     assert!(depths.rate.iter().zip(expected).all(|(&a, b)| close(a, b)), "{:?} for {expected:?}", depths.rate);
@@ -69,7 +70,7 @@ fn rates_move_up_to_the_first_miss() {
 #[test]
 fn three_per_cent_are_needed_to_switch() {
     let mut depths = Depths::new(2);
-    // Scores 1.6 / t and 1.96 / t: length 2 leads while it takes less than 1.225 times as long.
+    // The scores are 1.6 / t and 1.96 / t: length 2 leads while it takes less than 1.225 times the time of length 1.
     rounds(&mut depths, 2, |d| [16.0, 19.6][d - 1]);
     assert_eq!(depths.current, 2, "the longest is held on a tie");
     depths.measured[0].ms = Some(16.0 / 1.029);
@@ -83,14 +84,14 @@ fn three_per_cent_are_needed_to_switch() {
 #[test]
 fn close_rivals_are_probed_every_second_and_the_stalest_every_five() {
     let mut depths = Depths::new(3);
-    // Scores 0.1, 0.098, 0.05: 2 is within 15 % of 1, and 3 is not.
+    // The scores are 0.1, 0.098, 0.05: length 2 is within 15 % of length 1, length 3 is not.
     let ms = |d: usize| [16.0, 20.0, 43.52][d - 1];
     assert_eq!(rounds(&mut depths, 3, ms), [3, 2, 1]);
     assert_eq!(depths.current, 1);
-    // 63 rounds of 16 ms are the first that make 1000 ms; then four rounds of the rival, and so on.
+    // 63 rounds of 16 ms are the first to exceed 1000 ms. Then four rounds probe the rival, and so on.
     let made = rounds(&mut depths, 63 + 4 + 1, ms);
     assert!(made[..63].iter().all(|&d| d == 1) && made[63..67] == [2; 4] && made[67] == 1, "{made:?}");
-    // The stalest is length 3, once 5 s have gone by since the warm-up.
+    // Length 3 was measured longest ago. It is probed when 5 s have passed since the warm-up.
     let mut first = None;
     for _ in 0..400 {
         let depth = depths.length();

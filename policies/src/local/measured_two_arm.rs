@@ -1,34 +1,35 @@
-//! `measured-two-arm`: two draft lengths, one of which is held; now and then the other is tried for a window of rounds, and
-//! whichever emitted more tokens a second is held.
+//! `measured-two-arm`: holds one of two draft lengths. Now and then it tries the other for a window of rounds, and
+//! holds the length that emitted more tokens per second.
 //!
-//! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by time, so it sees what rules over
-//! accepted counts cannot.
+//! Source: lablup/mlxcel PR #1295 (2026-08-22), `BlockThroughputController`. It decides by time, so it sees costs that
+//! rules over accepted counts cannot see.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Held windows before a challenge after an adoption, and the most that losses in a row, four times each, make of them.
+/// Held windows before the challenge after an adoption. Each further loss in a row makes it four times as many, up to
+/// `LONGEST_WAIT`.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;
 
-/// Parameters. The lengths are the user's; the rest are mlxcel's.
+/// Parameters of `measured-two-arm`. The user sets the lengths; the rest are mlxcel's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MeasuredTwoArm {
-    /// Draft tokens a request to start with.
+    /// Draft tokens per request at the start.
     pub configured: u32,
-    /// The other length.
+    /// The other draft length.
     pub requested: u32,
-    /// Rounds that are not measured at the start.
+    /// Number of rounds at the start that are not measured.
     pub warmup_rounds: u32,
     /// Rounds of a window.
     pub window_rounds: u32,
-    /// A challenger must beat the held length's last window by more than this share.
+    /// The other length is adopted if it beats the held length's last window by more than this share.
     pub margin: f64,
-    /// Rounds of a challenge before it may be broken off.
+    /// Rounds of a challenge before it may be ended early.
     pub abort_after: u32,
-    /// It is broken off when it lies further behind than this share.
+    /// A challenge ends early if it is further behind than this share.
     pub abort_behind: f64,
 }
 
@@ -89,7 +90,7 @@ impl Definition for MeasuredTwoArm {
     }
 }
 
-/// The rounds of a window so far.
+/// Sums over the rounds of a window.
 #[derive(Clone, Copy, Default)]
 struct Window {
     rounds: u32,
@@ -109,13 +110,13 @@ struct Arms {
     lengths: [u32; 2],
     /// Index of the held length.
     held: usize,
-    /// Is the other one being tried?
+    /// True while the other length is tried.
     challenge: bool,
     warmup: u32,
     window: Window,
-    /// Tokens a second of the held length's last window.
+    /// Tokens per second of the held length's last window.
     held_rate: f64,
-    /// Held windows since the last challenge, and how many it takes.
+    /// Held windows since the last challenge, and the number after which the next one starts.
     windows: u32,
     wait: u32,
     /// Challenges lost in a row.
@@ -142,7 +143,7 @@ impl Arms {
         self.lengths[self.held ^ usize::from(self.challenge)]
     }
 
-    /// One round at the present length.
+    /// Adds one round at the present length.
     fn round(&mut self, tokens: u64, seconds: f64) {
         if self.warmup > 0 {
             self.warmup -= 1;
@@ -176,7 +177,7 @@ impl Arms {
         }
     }
 
-    /// The held length goes on, for 4, 16 or 64 windows.
+    /// Goes back to the held length for 4, 16 or 64 windows.
     fn end_challenge(&mut self) {
         self.challenge = false;
         self.window = Window::default();
@@ -194,7 +195,7 @@ impl SpecPolicy for Arms {
         plan.fill(self.length());
     }
 
-    /// What comes late, of another length than the present one, is no round of its window.
+    /// Ignores late outcomes of steps that ran another length than the present one.
     fn observe(&mut self, outcome: &StepOutcome) {
         let length = self.length();
         if !outcome.drafted.is_empty() && outcome.drafted.iter().all(|&drafted| drafted == length) {

@@ -9,7 +9,8 @@ fn arms(params: MeasuredTwoArm) -> Arms {
     Arms::new(params, 8)
 }
 
-/// Rounds of one request that emit `rate(length)` tokens a second, until the length changes; how many.
+/// Runs rounds of one request that emit `rate(length)` tokens per second, until the length changes. Returns the number
+/// of rounds.
 fn rounds(arms: &mut Arms, rate: impl Fn(u32) -> f64) -> u32 {
     let start = arms.length();
     for n in 1..10_000 {
@@ -25,12 +26,12 @@ fn rounds(arms: &mut Arms, rate: impl Fn(u32) -> f64) -> u32 {
 fn a_better_arm_is_adopted_after_one_window() {
     let mut arms = arms(MeasuredTwoArm::default());
     let rate = |length| if length == 4 { 103.0 } else { 100.0 };
-    // 8 rounds that do not count, one window, then the challenge.
+    // 8 rounds of warm-up, one window, then the challenge.
     assert_eq!((arms.length(), rounds(&mut arms, rate), arms.length()), (2, 8 + 32, 4));
-    // It wins and stays: the next change is the challenge of the other, four held windows later, which loses after 32.
+    // The challenger wins and is held. The next challenge comes four held windows later and is lost after 32 rounds.
     assert_eq!(rounds(&mut arms, rate), 32 + 4 * 32);
     assert_eq!((arms.held, arms.losses, rounds(&mut arms, rate)), (1, 0, 32));
-    // Losses in a row: 16, 64, 64 windows.
+    // Each loss in a row makes the wait longer: 16, 64, 64 windows.
     for wait in [16, 64, 64] {
         assert_eq!((arms.wait, rounds(&mut arms, rate)), (wait, wait * 32));
         assert_eq!(rounds(&mut arms, rate), 32);
@@ -40,13 +41,13 @@ fn a_better_arm_is_adopted_after_one_window() {
 #[test]
 fn two_per_cent_are_not_enough() {
     let mut arms = arms(MeasuredTwoArm { warmup_rounds: 0, ..MeasuredTwoArm::default() });
-    // 100 and 102 tokens a second, from rounds of 1 s: exactly the margin.
+    // 100 and 102 tokens per second, from rounds of 1 s: exactly the margin, so the challenger loses.
     let window = |arms: &mut Arms, tokens: u64| (0..32).for_each(|_| arms.round(tokens, 1.0));
     window(&mut arms, 100);
     assert!(arms.challenge);
     window(&mut arms, 102);
     assert_eq!((arms.held, arms.losses, arms.wait), (0, 1, 16));
-    // 103 are, and an adoption forgives the losses.
+    // 103 is above the margin. An adoption resets the losses.
     (0..16).for_each(|_| window(&mut arms, 100));
     window(&mut arms, 103);
     assert_eq!((arms.held, arms.losses, arms.wait, arms.held_rate), (1, 0, 4, 103.0));
@@ -56,11 +57,11 @@ fn two_per_cent_are_not_enough() {
 fn a_hopeless_challenge_is_broken_off_after_four_rounds() {
     let mut arms = arms(MeasuredTwoArm { warmup_rounds: 0, ..MeasuredTwoArm::default() });
     (0..32).for_each(|_| arms.round(100, 1.0));
-    // A slow first round is made good by the fourth: 10 + 3 · 85 of 400 is 66 %, which is not 35 % behind.
+    // After a slow first round, four rounds have 10 + 3 · 85 of 400, 66 %: not more than 35 % behind.
     arms.round(10, 1.0);
     (0..3).for_each(|_| arms.round(85, 1.0));
     assert!(arms.challenge);
-    // 265 + 40 of 500 is 61 %.
+    // 265 + 40 of 500 is 61 %, more than 35 % behind.
     arms.round(40, 1.0);
     assert_eq!((arms.challenge, arms.losses, arms.wait), (false, 1, 16));
 }

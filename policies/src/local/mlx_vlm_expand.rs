@@ -1,27 +1,28 @@
-//! `mlx-vlm-expand`: a request drafts the longer of two lengths while most of its last rounds accepted the whole shorter one.
+//! `mlx-vlm-expand`: a request drafts the longer of two lengths while most of its last rounds accepted the whole
+//! shorter one.
 //!
-//! Source: mlx-vlm's `_effective_mtp_block_size`, kept beside its own rule by lablup/mlxcel (PR #1295, 2026-08-22). It knows no
-//! times; mlxcel's issue #1207 reports a load with 58.5 % where it never expands and loses 5 %.
+//! Source: mlx-vlm's `_effective_mtp_block_size`, which lablup/mlxcel keeps beside its own rule (PR #1295, 2026-08-22).
+//! It uses no times. mlxcel's issue #1207 reports a load with 58.5 % on which it never expands and loses 5 %.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::local::per_request::PerRequest;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Rounds that are remembered of a request: the bits of a word.
+/// Number of rounds remembered per request: the bits of a word.
 const WINDOW: u32 = u32::BITS;
 
-/// Parameters. The lengths are the user's; the rest are mlx-vlm's.
+/// Parameters of `mlx-vlm-expand`. The user sets the lengths; the rest are mlx-vlm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MlxVlmExpand {
-    /// Draft tokens a request to start with.
+    /// Draft tokens per request at the start.
     pub configured: u32,
-    /// Draft tokens a request while it expands.
+    /// Draft tokens of a request that expands.
     pub requested: u32,
-    /// Rounds of a request before it may expand.
+    /// Number of rounds of a request before it may expand.
     pub warmup_rounds: u32,
-    /// Share of its last 32 rounds that must have accepted at least `configured` tokens.
+    /// A request expands if at least this share of its last 32 rounds accepted at least `configured` tokens.
     pub least_share: f64,
 }
 
@@ -78,9 +79,9 @@ impl Definition for MlxVlmExpand {
 /// The last rounds of a request.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
-    /// The newest in the lowest bit: was the whole shorter length accepted?
+    /// One bit per round, the newest lowest: 1 if the whole shorter length was accepted.
     whole: u32,
-    /// At most [`WINDOW`].
+    /// Number of rounds remembered, at most [`WINDOW`].
     seen: u32,
 }
 
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
     use crate::testing::{Batch, CONTEXT, Run};
 
-    /// What one request drafts in each round, when so much of each draft is accepted.
+    /// The lengths that one request drafts, round by round; `accepted` has the accepted drafts of each round.
     fn lengths(accepted: impl IntoIterator<Item = u32>, limit: u32) -> Vec<u32> {
         let mut run = Run::of(&MlxVlmExpand::default(), &CONTEXT);
         let mut step = |a| run.step(&Batch::new(&[9], &[limit]), |_, _| 0.5, &[a]).draft_len[0];
@@ -132,11 +133,13 @@ mod tests {
 
     #[test]
     fn eight_rounds_and_a_share_of_the_last_thirty_two() {
-        // 8 of 8.
+        // 8 of 8 rounds.
         assert_eq!(lengths([2; 10], 8), [2, 2, 2, 2, 2, 2, 2, 2, 4, 4]);
-        // 5 of 8 is 0.625, 6 of 9 is 0.667; one token more changes nothing, one less does.
+        // 5 of 8 is 0.625, 6 of 9 is 0.667. Accepting one token more than the shorter length changes nothing; one less
+        // does.
         assert_eq!(lengths([2, 0, 3, 1, 2, 1, 2, 2, 2, 2], 8)[7..], [2, 2, 4]);
-        // 21 of 32 is 0.656, 20 is 0.625: ten failures after 32 whole rounds still expand, the eleventh too, not the twelfth.
+        // 21 of 32 is 0.656, 20 of 32 is 0.625. After 32 whole rounds, the request expands up to the eleventh failure,
+        // not the twelfth.
         let mut rounds = vec![2; 32];
         rounds.extend([1; 13]);
         assert_eq!(lengths(rounds, 8)[40..], [4, 4, 4, 4, 2]);

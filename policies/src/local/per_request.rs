@@ -1,31 +1,31 @@
-//! A little that a policy remembers of each request, in memory that does not grow with the run.
+//! A small state per request, in memory that does not grow with the run.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// A `T` for each request that was seen lately; a new one has the default.
+/// One `T` for each request observed lately; a new request has the default.
 pub(crate) struct PerRequest<T> {
     slots: Slots,
     of: Vec<T>,
 }
 
 impl<T: Copy + Default> PerRequest<T> {
-    /// For about `most` requests at a time.
+    /// An empty map for about `most` requests at a time.
     pub(crate) fn new(most: u32) -> PerRequest<T> {
         PerRequest { slots: Slots::new(most), of: Vec::new() }
     }
 
-    /// Another step is observed.
+    /// Counts a step. Call it once for each observed step.
     pub(crate) fn next_step(&mut self) {
         self.slots.next_step();
     }
 
-    /// What is remembered of a request.
+    /// Returns the state of request `id`, or the default.
     pub(crate) fn get(&self, id: RequestId) -> T {
         self.slots.get(id).map(|place| self.of[place]).unwrap_or_default()
     }
 
-    /// The same, to be changed.
+    /// Returns the state of request `id` for changing it; makes the default if the request is new.
     pub(crate) fn entry(&mut self, id: RequestId) -> &mut T {
         let (place, new) = self.slots.see(id);
         if self.of.len() <= place {

@@ -1,11 +1,11 @@
-//! `autoregressive`: no speculation; the plain engine, without a drafter (invariant 7). The baseline of every
+//! `autoregressive`: no speculation; the plain engine without a drafter (invariant 7). It is the baseline of every
 //! comparison.
 
 use crate::definition::{BadParameter, Definition, PolicyContext};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
-/// No parameters.
+/// `autoregressive` has no parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Autoregressive {}

@@ -1,16 +1,16 @@
 //! `fixed`: the same draft length for every request in every step (vLLM `num_speculative_tokens`, SGLang
-//! `--speculative-num-steps`; AdaSpec's experiments compare with k = 1, 3 and 5).
+//! `--speculative-num-steps`). AdaSpec's experiments compare with k = 1, 3 and 5.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::look::{self, Look};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation};
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `fixed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fixed {
-    /// Draft tokens a request and step; 0 runs the plain engine, without a drafter.
+    /// Draft tokens per request and step; 0 runs the plain engine without a drafter.
     pub k: u32,
 }
 
@@ -66,7 +66,7 @@ impl Definition for Fixed {
     }
 }
 
-/// The running policy. No state.
+/// The running policy; it keeps no state.
 struct FixedLength {
     k: u32,
 }

@@ -1,13 +1,13 @@
-//! `dspark`: SGLang's DSpark scheduler. Drafts whole blocks; a budget of draft tokens for the batch comes from a table of
-//! steps per second, and the tokens most likely to survive get it.
+//! `dspark`: SGLang's DSpark scheduler. It drafts whole blocks. A table of steps per second gives the batch a budget of
+//! draft tokens to verify, and the tokens most likely to survive get it.
 //!
-//! Source: DSpark (arXiv 2607.05147) as SGLang 0.5.23 implements it, `srt/speculative/dspark_components/dspark_planner.py`
-//! and `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`, executed for the fixture that this is held to
-//! (`tests/policies`). With n requests and s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens, the budget is
-//! argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest on a tie, from confidences two rounds old; who gets it is decided
-//! by those of the drafts at hand. SGLang's own defaults do none of it, twice over: `SGLANG_RAGGED_VERIFY_MODE` is `static`,
-//! and without a table a step takes the same time whatever is verified, so that everything is. That is a fixed length under
-//! another name and refused here unless it is asked for.
+//! Source: DSpark (arXiv 2607.05147) as in SGLang 0.5.23, `srt/speculative/dspark_components/dspark_planner.py` and
+//! `dspark_sps.py`, `kernels/ops/speculative/dspark/dspark_schedule.py`. These files were executed for the fixture that
+//! the tests compare with (`tests/policies`). With n requests and s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens,
+//! the budget is argmax_b (n + Σ_{t≤b} s_t) / step(n, n + b), the smallest on a tie, from confidences two rounds old.
+//! The confidences of the present drafts decide which tokens get it. SGLang's own defaults do none of this, for two
+//! reasons: `SGLANG_RAGGED_VERIFY_MODE` is `static`, and without a table every step takes the same time, so that
+//! everything is verified. That equals a fixed length and is refused here, unless `allow_degenerate` is set.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::sglang::dspark_relay::Relay;
@@ -18,27 +18,27 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Survivals below this are no candidates; it is compared in single precision.
+/// Tokens with a survival below this are not candidates; compared in single precision.
 const SURVIVAL_EPS: f64 = 1e-6f32 as f64;
-/// Parameters.
+/// Parameters of `dspark`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dspark {
-    /// Tokens of a block, drafted for every request; absent is the engine's longest draft.
+    /// Tokens of a block, drafted for every request. If absent, the engine's longest draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gamma: Option<u32>,
-    /// What a step costs.
+    /// The cost of a step.
     pub table: SpsTable,
-    /// Rounds by which the budget's confidences are late (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`), at least 2 where
-    /// scheduling is overlapped.
+    /// Number of rounds by which the budget's confidences are late (`SGLANG_DSPARK_CONFIDENCE_RELAY_LAG_STEPS`); at
+    /// least 2 if scheduling is overlapped.
     pub lag_steps: u32,
-    /// Is scheduling overlapped with the device? Then the first two rounds have no budget and verify everything.
+    /// Scheduling is overlapped with the device. The first two rounds then have no budget and verify everything.
     pub overlap_schedule: bool,
-    /// Run with a flat table, which verifies everything?
+    /// Allows a flat table, with which everything is verified.
     pub allow_degenerate: bool,
-    /// Raise the budget to what fills the captured graph that the pass is padded to?
+    /// Raises the budget to fill the captured graph to which the pass is padded.
     pub align_to_graph: bool,
-    /// Tokens of KV a request when steps are timed.
+    /// KV tokens per request when steps are timed.
     pub profile_context_len: u32,
 }
 
@@ -110,16 +110,16 @@ struct Scheduler {
     table: CostTable,
     capture_sizes: Vec<u32>,
     relay: Relay,
-    /// The late confidences of one request.
+    /// Scratch: the late confidences of one request.
     late: Vec<f64>,
-    /// The given confidences serve the budget too.
+    /// True if the policy was given confidences (`foretoken decide`); they then serve the budget too.
     told: bool,
     slots: Slots,
     own_estimate: Option<f64>,
     weighed: Weighed,
 }
 
-/// In single precision, in which SGLang ranks: it decides what is a tie.
+/// Rounds to single precision, in which SGLang ranks. This decides which survivals tie.
 fn single(survival: f64) -> f64 {
     f64::from(survival as f32)
 }
@@ -152,7 +152,7 @@ impl Scheduler {
         }
     }
 
-    /// The late survivals of the batch's drafts.
+    /// Fills `slots` with the late survivals of the batch's drafts.
     fn push_late(&mut self, batch: &BatchView, drafts: &Drafts) {
         self.slots.clear();
         for (i, (&id, &len)) in batch.ids.iter().zip(&drafts.draft_len).enumerate() {
@@ -164,7 +164,7 @@ impl Scheduler {
         self.relay.budget_computed();
     }
 
-    /// How many draft tokens to verify; `None` while no confidences can have come.
+    /// The number of draft tokens to verify; `None` before the first confidences have arrived.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> Option<usize> {
         if self.told {
             self.push_live(drafts);
@@ -200,7 +200,7 @@ impl SpecPolicy for Scheduler {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // A table of one rate counts as none, and all is verified, survivals below the floor too.
+        // A flat table counts as none: everything is verified, also tokens with survivals below the floor.
         if let Some(budget) = self.budget(batch, drafts).filter(|_| !self.table.is_flat()) {
             self.push_live(drafts);
             self.slots.allocate(budget, &mut drafts.verify_len);

@@ -1,4 +1,4 @@
-//! SGLang's planner, as it was recorded, against [`super`]: every budget, who got it, and what it was worth.
+//! Recorded decisions of SGLang's planner against [`super`]: every budget, the tokens verified, and the estimated rate.
 
 use super::*;
 use crate::recorded::{draw, histories, near};
@@ -23,7 +23,7 @@ struct History {
     lens: String,
 }
 
-/// SGLang's own file of a table.
+/// Parses SGLang's file of a cost table.
 fn table(file: &Value) -> CostTable {
     let list = |key: &str| serde_json::from_value::<Vec<f64>>(file[key].clone()).expect("numbers");
     let points = |x: &str, y: &str| list(x).into_iter().map(|x| x as u32).zip(list(y)).collect();
@@ -40,7 +40,7 @@ fn table(file: &Value) -> CostTable {
     }
 }
 
-/// The requests of a round: slots whose request may change, of which most take part.
+/// The requests of a round, by id. Each slot may get a new request, and most slots take part.
 fn present(seed: u64, round: u64, generations: &mut [u64]) -> Vec<u32> {
     let mut ids = Vec::new();
     for slot in 1..=SLOTS {
