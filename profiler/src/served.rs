@@ -189,7 +189,7 @@ mod tests {
         let (mut half, other) = (served(1, 500, false), served(2, 500, false));
         half.extend(&other);
         assert_eq!(half.len(), 1000);
-        // One pass is enough for a table but not for a line; no pass is enough for neither.
+        // One pass is enough for a table but not for a line. Without passes there is neither.
         assert!(served(1, 1, false).table().is_some() && served(1, 1, false).line().is_err());
         let none = Served::default();
         assert!(none.is_empty() && none.table().is_none() && none.noise_cv() == 0.0);

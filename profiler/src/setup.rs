@@ -19,9 +19,9 @@ pub struct Setup {
     pub foretoken: String,
     /// The machine.
     pub device: DeviceInfo,
-    /// The target.
+    /// Size and weights of the target.
     pub target: ModelInfo,
-    /// The draft.
+    /// Size and weights of the draft.
     pub draft: ModelInfo,
     /// Largest shapes that fit the target.
     pub target_room: Room,
@@ -45,7 +45,7 @@ const DISTURBED: f64 = 0.10;
 const STOLEN: f64 = 0.02;
 
 impl Setup {
-    /// The visits, in order.
+    /// The planned visits, in order.
     pub fn stops(&self) -> Vec<Stop> {
         let shapes = |role, room| grid(role, room, self.density);
         schedule(&shapes(Role::Target, &self.target_room), &shapes(Role::Draft, &self.draft_room), self.seed)

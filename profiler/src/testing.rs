@@ -58,7 +58,7 @@ pub fn profile(cost: fn(&Shape) -> f64, noise: f64) -> Profile {
     setup().profile(&visits(cost, noise), wall, None, "2026-01-01T00:00:00Z".into()).unwrap()
 }
 
-/// All visits of a measurement of a machine with these costs and this noise.
+/// All visits of a measurement on a test machine with these costs and this noise.
 pub fn visits(cost: fn(&Shape) -> f64, noise: f64) -> Vec<Visit> {
     let luck = Luck::new(9, Stream::Noise, 7);
     let visit = |(i, stop): (usize, crate::measure::Stop)| {

@@ -42,6 +42,7 @@ pub trait AroundExecutor {
 
     /// Called for [`Executor::draft`].
     ///
+    /// # Errors
     /// The errors of [`Executor::draft`].
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), Self::Error> {
         Ok(self.inner_mut().draft(step, pass, out)?)
@@ -49,6 +50,7 @@ pub trait AroundExecutor {
 
     /// Called for [`Executor::verify`].
     ///
+    /// # Errors
     /// The errors of [`Executor::verify`].
     fn around_verify(&mut self, step: &StepPlan, drafts: &mut Drafts, accepted: &mut [u32]) -> Result<(), Self::Error> {
         Ok(self.inner_mut().verify(step, drafts, accepted)?)

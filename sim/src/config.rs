@@ -204,7 +204,7 @@ pub struct EngineConfig {
     pub long_prefill_token_threshold: u32,
     /// Raise this threshold to the token budget divided by the number of running and waiting requests?
     pub long_prefill_token_threshold_adaptive: bool,
-    /// While requests decode, prompts are scheduled in every N-th step only.
+    /// N: while requests decode, prompts are scheduled in every N-th step only.
     pub prefill_schedule_interval: u32,
     /// Tokens in a KV block.
     pub block_size: u32,
@@ -247,7 +247,7 @@ pub struct EngineConfig {
     pub frontend_s: f64,
     /// Host time of a policy's decisions, seconds.
     pub decision_s: DecisionSeconds,
-    /// Compute stretches of steps without decisions at once? Results are the same bytes with on and off.
+    /// Compute a run of steps in which nothing is decided in one go? Results are the same bytes with on and off.
     pub skip_stretches: bool,
 }
 

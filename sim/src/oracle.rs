@@ -11,7 +11,7 @@
 //! drafts::<EventClock<'static>, ByOracle>();
 //! ```
 //!
-//! On any other executor it is not, and the compiler checks this:
+//! On any other executor an oracle is not a drafter, and the compiler checks this:
 //!
 //! ```compile_fail,E0277
 //! use foretoken_sim::{engine::{ByOracle, Drafter}, executor::Executor};
@@ -41,7 +41,7 @@ pub struct Truth<'a> {
     pub overhead: Time,
 }
 
-/// An upper bound: it chooses draft lengths with the hidden truth.
+/// A bound: it chooses draft lengths with the hidden truth.
 pub trait OraclePolicy: Send {
     /// The most tokens that it may draft now for a request.
     fn limit(&self) -> u32;

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 pub enum Speculation {
     /// No drafter: the plain engine (invariant 7).
     Off,
-    /// A policy.
+    /// A policy, which sees only what a server sees.
     Policy(Box<dyn SpecPolicy>),
     /// An oracle: a bound that sees the hidden truth.
     Oracle(Box<dyn OraclePolicy>),

@@ -33,7 +33,7 @@ pub fn path_below(path: u64, depth: u32, rank: u32) -> u64 {
     if path == 0 && rank == 1 { 0 } else { mix(path ^ (u64::from(depth) << 32 | u64::from(rank))) }
 }
 
-/// A drafted token.
+/// A node of a draft tree: one drafted token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Node {
     /// Index of its parent in the tree, or [`ROOT`].

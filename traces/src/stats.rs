@@ -108,6 +108,7 @@ pub struct RecordedStats {
 
 /// Reads a file and computes its statistics. Without a `format` it is detected from the header.
 ///
+/// # Errors
 /// The errors of [`read`].
 pub fn inspect(path: &Path, format: Option<TraceFormat>) -> Result<TraceStats, TraceError> {
     // AdaServe's limits need an unloaded time per token; any value will do, because no statistic depends on it.

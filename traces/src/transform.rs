@@ -9,7 +9,7 @@ use crate::error::TraceError;
 use foretoken_sim::{Luck, RequestId, Stream, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// One transformation.
+/// A transformation of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Transform {

@@ -15,7 +15,7 @@ pub struct ModelProfile {
     /// Mean relative difference of one shape's median between two visits. No model can be expected to have a smaller
     /// error.
     pub repeatability: f64,
-    /// The model.
+    /// Size and weights of the model.
     pub model: ModelInfo,
     /// Non-negative least squares on relative errors: what policies believe.
     pub linear: LinearFit,
@@ -121,7 +121,7 @@ pub struct Errors {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByRegion {
-    /// Over all shapes.
+    /// The mean error over all shapes.
     pub overall: f64,
     /// One token a request, up to 64 tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]

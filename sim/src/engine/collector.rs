@@ -11,7 +11,7 @@ use crate::workload::RequestId;
 /// All results of a run.
 #[derive(Clone, Debug)]
 pub struct Collector {
-    /// One record a request.
+    /// The records of all requests.
     pub records: RequestRecords,
     /// Sums over all steps.
     pub totals: Totals,
@@ -51,7 +51,7 @@ impl Collector {
         self.patience.as_ref().is_some_and(Patience::certain)
     }
 
-    /// Takes the verdict out.
+    /// Takes out the `patience` with its counts, after the run.
     pub(crate) fn patience(&mut self) -> Option<Patience> {
         self.patience.take()
     }

@@ -42,18 +42,18 @@ pub trait Drafter<E: Executor> {
         drafts: &mut Drafts,
     );
 
-    /// Called between draft passes.
+    /// Called after each draft pass: whether to run the next one.
     fn keep_drafting(&mut self, _batch: &BatchView, drafts: &mut Drafts) -> Continue {
         drafts.nothing_to_decide();
         Continue::Yes
     }
 
-    /// Called before verification.
+    /// Called before verification: may lower `drafts.verify_len`.
     fn select(&mut self, _batch: &BatchView, drafts: &mut Drafts) {
         drafts.nothing_to_decide();
     }
 
-    /// Called after the step.
+    /// Called after the step with its outcome.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
     /// Called when a request has ended.

@@ -20,7 +20,8 @@ pub struct WaitingRequest {
     pub priority: i32,
     /// When it arrived.
     pub arrival: Time,
-    /// Whether it was passed over since it last ran. vLLM then does not count it among the requests without room.
+    /// Whether the scheduler passed it over since it last ran. vLLM then does not count it among the waiting requests
+    /// for which there was no room.
     pub passed_over: bool,
     /// Whether a step that began before its preemption still has output for it.
     pub stale: bool,
@@ -110,13 +111,13 @@ impl RunningRequest {
 /// Counts of speculation for a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpecCounts {
-    /// Number of draft tokens drafted.
+    /// Number of steps with at least one verified draft.
     pub rounds: u32,
-    /// Number of draft tokens verified.
+    /// Number of draft tokens drafted.
     pub drafted: u32,
-    /// Number of draft tokens accepted.
+    /// Number of draft tokens verified.
     pub verified: u32,
-    /// Draft tokens accepted.
+    /// Number of draft tokens accepted.
     pub accepted: u32,
 }
 

@@ -44,7 +44,7 @@ struct Request {
     entries: Vec<Entry>,
 }
 
-/// Recorded acceptance.
+/// The recorded acceptance of a live run, as an acceptance source.
 pub struct RecordedRounds<'a> {
     fallback: &'a dyn AcceptanceSource,
     requests: Vec<Request>,

@@ -55,7 +55,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Adds a step.
+    /// Adds a step to the sums of its bucket.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         if s.batch_size == 0 {

@@ -4,7 +4,7 @@
 use crate::metrics::StepRecord;
 use crate::time::Time;
 
-/// Most bins.
+/// Largest number of bins.
 const MAX_BINS: usize = 1024;
 
 /// Sums over the steps that ended in one bin of time.

@@ -75,7 +75,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Adds a step.
+    /// Adds a step to all counters.
     #[inline]
     pub fn step(&mut self, s: &StepRecord) {
         let span = s.end - s.start;

@@ -41,9 +41,9 @@ impl Default for LogOuPoisson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TwoRate {
-    /// Mean requests a second after the switch (2.5 to 3.0).
+    /// Mean requests a second before the switch.
     pub busy_rate: f64,
-    /// Mean requests a second after it (2.5 to 3.0).
+    /// Mean requests a second after the switch (2.5 to 3.0).
     pub quiet_rate: f64,
     /// Time of the switch, seconds.
     pub switch_s: f64,

@@ -20,7 +20,7 @@ pub(super) struct Names {
 /// Most categories of a trace. Each lookup is a search by name.
 const MOST_CATEGORIES: usize = 4096;
 
-/// A workload under construction.
+/// Builds a workload from the rows of a trace.
 pub(super) struct Collector<'a> {
     spec: &'a TraceSpec,
     format: TraceFormat,

@@ -14,7 +14,7 @@ pub(super) struct Table<'a> {
     row: csv::ByteRecord,
 }
 
-/// A column that exists.
+/// A column of the header, found by name.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     index: usize,
@@ -64,7 +64,7 @@ impl<'a> Table<'a> {
         self.row.position().map_or(0, csv::Position::line)
     }
 
-    /// The raw field.
+    /// The bytes of this row's field in `column`.
     pub(super) fn bytes(&self, column: Column) -> &[u8] {
         // The reader is not flexible: every row has as many fields as the header.
         &self.row[column.index]

@@ -85,7 +85,7 @@ pub struct CalibrationBin {
 }
 
 impl TruthTable {
-    /// Computes the summary.
+    /// Computes the summary of all recorded outputs.
     pub fn summary(&self) -> TruthSummary {
         let all: Vec<&RecordedOutput> = self.outputs.iter().collect();
         let mut families = vec![family("all", &all)];

@@ -16,7 +16,7 @@ const NO_HASH: u64 = 0;
 /// The blocks of a request, in order of its tokens, and how many of them are registered in the cache.
 #[derive(Clone, Debug, Default)]
 pub struct BlockTable {
-    /// Blocks of the request.
+    /// Ids of the request's blocks.
     pub blocks: Vec<BlockId>,
     /// Number of blocks, in a pool that only counts.
     counted: u32,

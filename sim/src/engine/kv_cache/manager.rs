@@ -23,7 +23,7 @@ pub struct KvCacheManager<'a> {
     watermark_always: bool,
     /// Number of tokens behind a block that its hash covers too.
     hash_lookahead: u32,
-    /// The last computed tokens, this many, may be computed again and are not cached.
+    /// Number of last computed tokens that may be computed again and are not cached.
     recomputed: u32,
     /// Whether the last block of a hit is left out.
     drop_last_hit: bool,
@@ -173,7 +173,8 @@ impl<'a> KvCacheManager<'a> {
     }
 
     /// Takes the cached blocks and room for `tokens` tokens in total, for a request that starts to run. Returns false,
-    /// and takes nothing, if they do not fit. `busy` says whether other requests run: the watermark applies only then.
+    /// and takes nothing, if they do not fit. `busy` says whether other requests run: the watermark applies only then,
+    /// in v0 always.
     pub fn allocate_new(&mut self, r: &mut RunningRequest, found: ComputedBlocks, tokens: u32, busy: bool) -> bool {
         let need = self.blocks_for(tokens) - found.blocks;
         let whole = if self.reserve_full { self.blocks_for(r.num_tokens) - found.blocks } else { 0 };

@@ -32,7 +32,7 @@ impl Pace {
         }
     }
 
-    /// Begins a step.
+    /// Begins a step: decides whether prefills are deferred in it.
     #[inline]
     pub(super) fn begin(&mut self, rules: &Rules, running: &[RunningRequest]) {
         (self.prefill_scheduled, self.prefill_admitted) = (false, false);

@@ -41,7 +41,7 @@ pub(super) fn never_async(c: &EngineConfig, spec: &SpeculativeConfig) -> Option<
     }
 }
 
-/// vLLM's `num_lookahead_tokens`.
+/// vLLM's `num_lookahead_tokens`: KV slots reserved behind a request's scheduled tokens, for `k` drafts.
 pub(super) fn num_lookahead_tokens(method: DraftMethod, k: u32) -> u32 {
     match method {
         _ if k == 0 => 0,
@@ -53,7 +53,7 @@ pub(super) fn num_lookahead_tokens(method: DraftMethod, k: u32) -> u32 {
     }
 }
 
-/// vLLM's `max_num_new_slots_for_drafting`.
+/// vLLM's `max_num_new_slots_for_drafting`: extra tokens that each request takes from the token budget.
 pub(super) fn draft_slots(c: &EngineConfig, spec: &SpeculativeConfig) -> u32 {
     let (k, old) = (spec.num_speculative_tokens, c.version == Version::V0_32);
     match c.method {
@@ -67,7 +67,7 @@ pub(super) fn draft_slots(c: &EngineConfig, spec: &SpeculativeConfig) -> u32 {
     }
 }
 
-/// vLLM's `num_prefill_lookahead_tokens`.
+/// vLLM's `num_prefill_lookahead_tokens`: how many tokens behind a chunk the drafter needs, for `k` drafts.
 pub(super) fn num_prefill_lookahead_tokens(c: &EngineConfig, k: u32) -> u32 {
     match c.method {
         _ if k == 0 => 0,

@@ -76,7 +76,7 @@ pub struct Rules {
     pub reserve_full_isl: bool,
     /// Blocks kept free on admission while other requests run; under v0 always.
     pub watermark_blocks: u32,
-    /// While requests decode, prompts are scheduled in every N-th step only.
+    /// N: while requests decode, prompts are scheduled in every N-th step only.
     pub prefill_schedule_interval: u32,
     /// Under priority scheduling: whether requests behind one that preempted itself are still scheduled.
     pub goes_on_after_self_preemption: bool,

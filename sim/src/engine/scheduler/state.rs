@@ -14,7 +14,7 @@ use crate::policy::BatchView;
 use crate::time::Time;
 use crate::workload::{RequestId, Workload};
 
-/// vLLM's scheduler.
+/// vLLM's scheduler: the requests, their KV memory, and the decisions of the current step.
 pub struct Scheduler<'a> {
     pub(super) config: &'a EngineConfig,
     pub(super) workload: &'a Workload,
@@ -164,7 +164,7 @@ impl<'a> Scheduler<'a> {
         self.waiting.iter()
     }
 
-    /// The last decision.
+    /// The scheduler's current output: the last step decided or updated.
     pub fn output(&self) -> &SchedulerOutput {
         &self.output
     }
@@ -174,12 +174,12 @@ impl<'a> Scheduler<'a> {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// The rules.
+    /// The rules that the scheduler follows.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The KV memory.
+    /// The KV memory of both models.
     pub fn kv_cache_manager(&self) -> &KvCacheManager<'a> {
         &self.kv_cache_manager
     }
