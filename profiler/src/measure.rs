@@ -48,11 +48,11 @@ pub struct Visit {
 /// How much time a measurement spends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// A visit adds timed passes until they take this long together…
+    /// A visit adds timed passes until they take this long together, within the limits `least` and `most`.
     pub visit: Duration,
-    /// …but it has at least this many passes…
+    /// Fewest timed passes of a visit.
     pub least: u32,
-    /// …and at most this many.
+    /// Most timed passes of a visit.
     pub most: u32,
     /// Rounds continue until the timed passes of all visits take this long together.
     pub all: Duration,
@@ -135,9 +135,10 @@ pub enum MeasureError<E: std::error::Error + 'static, K> {
 /// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Until {
-    /// At the end of the round in which the effort is spent.
+    /// The measurement ends with the round in which the effort is spent.
     Spent,
-    /// After this share of the estimated visits, and not within the first round, so that a fit is possible.
+    /// The measurement ends after this share of the estimated visits, but not within the first round, so that a fit is
+    /// possible.
     Share(f64),
 }
 

@@ -19,7 +19,7 @@ const PAIRS: Bends = Bends { first: 1 << 9, factor: 8 };
 /// Tokens of context at which the line may bend: where the KV of a batch outgrows one cache level, then the next.
 const CONTEXT: Bends = Bends { first: 1 << 8, factor: 4 };
 
-/// Where a line that starts at 0 may bend: at `first`, and at each point `factor` times the one before.
+/// The points where a line that starts at 0 may bend: `first`, and then each point `factor` times the one before.
 struct Bends {
     first: u64,
     factor: u64,

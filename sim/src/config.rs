@@ -81,7 +81,7 @@ pub enum DraftAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliverAt {
-    /// As soon as they are sampled; the device drafts meanwhile (runner V2).
+    /// Tokens leave as soon as they are sampled; the device drafts meanwhile (runner V2).
     Sampled,
     /// After the drafts for the next step are made (runner V1).
     Drafted,

@@ -263,7 +263,7 @@ impl Drafts {
         }
     }
 
-    /// Of the request at batch index `i`: (tokens drafted, tokens to verify).
+    /// The number of tokens drafted and the number to verify for the request at batch index `i`.
     #[inline]
     pub(crate) fn tokens(&self, i: usize) -> (u32, u32) {
         if self.in_trees { self.tree_tokens[i] } else { (self.draft_len[i], self.verify_len[i]) }

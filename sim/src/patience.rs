@@ -47,7 +47,7 @@ impl Patience {
         self.kept + self.may_miss >= self.counted.len() as u32
     }
 
-    /// Of the counted requests that have ended: (number that met their bounds, number that did not).
+    /// The number of ended requests that met their bounds and the number that missed them, among the counted requests.
     pub fn seen(&self) -> (u32, u32) {
         (self.kept, self.missed)
     }

@@ -173,7 +173,7 @@ impl FromIterator<Request> for Workload {
 /// How requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At the workload's times.
+    /// Each request arrives at its time in the workload.
     Open,
     /// A fixed number of clients, each of which sends its next request when its last one ends; arrival times are
     /// ignored.

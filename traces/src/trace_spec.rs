@@ -125,9 +125,9 @@ pub enum Turns {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sample {
-    /// As in the file, from the top again at the end.
+    /// The order of the file; after the last row the first one follows.
     #[default]
     InOrder,
-    /// In a random order; every row is used once before any is used again.
+    /// A random order; every row is used once before any is used again.
     Shuffle,
 }

@@ -56,7 +56,7 @@ pub struct DeviceInfo {
     pub cores: u32,
     /// Threads that ran the passes; 1 for a GPU.
     pub threads: u32,
-    /// Of a CPU: the instructions that the kernels use, and how fast they run.
+    /// For a CPU, the instructions that the kernels use and how fast they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<String>,
     /// GPU driver and libraries.

@@ -27,7 +27,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// For a workload with `requests` requests.
+    /// An empty collector for a workload with `requests` requests.
     pub fn new(requests: usize, keep_steps: bool) -> Collector {
         Collector {
             records: RequestRecords::new(requests),

@@ -14,9 +14,9 @@ pub struct StaircaseSpec {
     pub steps: Vec<(u64, f64)>,
     /// Seconds per token of context.
     pub alpha_s: f64,
-    /// Above the largest captured size: seconds per batched token…
+    /// Seconds per batched token above the largest captured size.
     pub tail_gamma_s: f64,
-    /// …and seconds per pass.
+    /// Seconds per pass above the largest captured size.
     pub tail_delta_s: f64,
 }
 

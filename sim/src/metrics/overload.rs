@@ -16,7 +16,7 @@ pub struct Overload {
     pub waiting: [u64; 3],
 }
 
-/// With fewer waiting requests than this there is no overload.
+/// Fewest waiting requests that can count as overload.
 const LEAST_WAITING: u64 = 8;
 
 /// [`overload`] of a run that was observed until `seen`; `None` if not all requests had arrived by then.

@@ -129,7 +129,7 @@ fn recorded_ranks_and_confidences_come_out_where_they_were_put_in() {
     let spec = AcceptanceSpec { source: RECORDED(), ..AcceptanceSpec::default() };
     let built = spec.build(SEED, &workload).unwrap();
     let r = RequestTruth { recording: Some(0), ..request(0, 5) };
-    // From any start of the round, and whether the draft is right or wrong.
+    // The confidence depends neither on the start of the round nor on whether the draft is right.
     for (n, confidence) in (0..).zip([0.9, 0.25, 0.75, 0.125, 0.5]) {
         for start in 0..=n {
             for right in [true, false] {
@@ -169,7 +169,7 @@ fn a_table_begins_again_at_output_position_1_where_it_is_told_to() {
 fn unknown_bits_are_drawn_once_with_the_hazard_of_what_was_accepted_before() {
     let pooled = [0.572, 0.641, 0.705, 0.753, 0.802, 0.833, 0.851, 0.878];
     let n = 40_000;
-    // With twelve accepted before, the last hazard repeats.
+    // The last hazard (8 drafts) also holds after twelve accepted drafts.
     for accepted in [0u8, 3, 7, 12] {
         let unknown = Recording { bits: vec![None; n], accepted_before: vec![accepted; n], ..Recording::default() };
         let workload = recorded(vec![unknown.clone(), unknown]);

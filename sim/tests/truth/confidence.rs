@@ -101,7 +101,7 @@ fn what_is_declared_is_what_happens() {
             let confidence = Confidence { curve: curve.clone(), ..Confidence::default() };
             let built =
                 AcceptanceSpec { source, confidence, ..AcceptanceSpec::default() }.build(SEED, &workload).unwrap();
-            // At every position, and at the positions that a policy drafts in its rounds.
+            // The check runs at every position, and again at only the positions that a policy drafts in its rounds.
             for on_path in [false, true] {
                 let gap = largest_gap(&reliability(&*built, &curve, on_path));
                 assert!(gap < 0.02, "{name}, on path only {on_path}, slope {}: {gap}", curve.slope);

@@ -9,7 +9,8 @@ fn documents_are_ascii_with_an_answer_of_one_line() {
             assert!(one.text().is_ascii(), "{one:?}");
             assert!(!one.answer.is_empty() && !one.answer.as_bytes().contains(&END), "{one:?}");
             assert!(one.prompt.ends_with(": "), "{one:?}");
-            // Half of a training sequence, so that a model sees whole documents with worked examples before them.
+            // A document is shorter than half of a training sequence, so that a model sees whole documents with worked
+            // examples before them.
             assert!(one.text().len() < 512, "{} bytes: {one:?}", one.text().len());
         }
     }

@@ -67,7 +67,7 @@ pub struct ObservedTruth {
     pub seen: usize,
 }
 
-/// In observed tables, the rank of a position at which nothing was drafted.
+/// The rank that observed tables give to a position at which nothing was drafted.
 pub const NOT_DRAFTED: u8 = 0;
 
 /// A model of the pair.

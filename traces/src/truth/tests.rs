@@ -99,7 +99,7 @@ fn what_is_no_table_is_named() {
     assert!(refused(&spliced).starts_with("is a damaged truth table: frame 1"), "{}", refused(&spliced));
 }
 
-/// With any bit flipped, or cut at any byte, a small table must not be read.
+/// A small table must be refused when any bit is flipped or the file is cut at any byte.
 #[test]
 fn no_flipped_bit_and_no_missing_byte_is_read_over() {
     let table = table(1);

@@ -17,7 +17,7 @@ pub struct BlockTables {
 }
 
 impl BlockTables {
-    /// For a workload with `requests` requests.
+    /// Empty tables for a workload with `requests` requests.
     pub fn new(requests: usize) -> BlockTables {
         BlockTables { slot_of: vec![NO_SLOT; requests], ..BlockTables::default() }
     }
