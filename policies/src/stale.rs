@@ -1,20 +1,20 @@
-//! Staleness: what a policy learns reaches it some steps late, as in overlapped schedulers (docs/model.md 0.7). A wrapper
-//! around any policy; decisions of the step itself, made with its own confidences, are not delayed.
+//! Staleness: a policy learns outcomes some steps late, as in overlapped schedulers (docs/model.md 0.7). `Stale` wraps
+//! any policy. Decisions within a step, made with the step's own confidences, are not delayed.
 
 use foretoken_sim::{Around, Drafts, RequestId, SpecPolicy, StepOutcome, Time};
 use std::collections::VecDeque;
 
-/// A policy whose outcomes come late.
+/// A policy that observes outcomes late.
 pub(crate) struct Stale {
     policy: Box<dyn SpecPolicy>,
     steps: usize,
-    /// Outcomes on their way, oldest first.
+    /// Outcomes that the policy has not observed, oldest first.
     late: VecDeque<Kept>,
-    /// Buffers to use again.
+    /// Buffers for reuse.
     spare: Vec<Kept>,
 }
 
-/// An outcome that outlives its step.
+/// A copy of an outcome, which lives longer than its step.
 #[derive(Default)]
 struct Kept {
     ids: Vec<RequestId>,
@@ -27,7 +27,7 @@ struct Kept {
 }
 
 impl Stale {
-    /// `policy` observes each step after `steps` more have ended.
+    /// Wraps `policy`, which observes each step after `steps` further steps have ended.
     pub(crate) fn new(policy: Box<dyn SpecPolicy>, steps: u32) -> Stale {
         Stale { policy, steps: steps as usize, late: VecDeque::new(), spare: Vec::new() }
     }
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Copies keep their buffers: nothing is allocated once as many outcomes are on their way as will be.
+    /// Copies keep their buffers: nothing is allocated once the queue has its full length.
     #[test]
     fn copies_of_drafts_are_whole_and_keep_their_buffers() {
         let mut drafts = Drafts::default();

@@ -1,4 +1,5 @@
-//! A new policy from a template: writes its file and its row of the table into a source tree, or nothing.
+//! Makes a new policy from a template: writes the policy's file and its row of the table into a source tree. After an
+//! error nothing is written.
 
 use crate::name::{self, BadName};
 use std::fs::{self, OpenOptions};
@@ -7,72 +8,72 @@ use std::path::{Path, PathBuf};
 
 const TEMPLATE: &str = include_str!("template/policy.txt");
 
-/// The family of policies for which none is named.
+/// The family of a new policy if none is given.
 pub const USUAL_FAMILY: &str = "plain";
 
-/// What was written.
+/// The files that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPolicy {
-    /// The policy's file: a policy that works, to be changed into another.
+    /// The policy's file: a working policy, to be changed into the new one.
     pub file: PathBuf,
-    /// The table, which has its row now, and names its module.
+    /// The table, with the policy's row and module.
     pub table: PathBuf,
 }
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotWrite {
-    /// Its name.
+    /// The name cannot be used.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// Its name as a module or a type is somebody else's.
+    /// The name as a module or a type is taken.
     #[error("`{name}` cannot be the name of a policy: `{word}` is {whose}")]
     Word {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What it would be called in code.
+        /// The name of the module or type in code.
         word: String,
-        /// Who has this name.
+        /// What has this name already.
         whose: &'static str,
     },
-    /// No such family.
+    /// The family does not exist.
     #[error("there is no family `{family}`; there are {}", known.join(", "))]
     Family {
-        /// What was given.
+        /// The given family.
         family: String,
-        /// Those that there are.
+        /// The existing families.
         known: Vec<String>,
     },
-    /// The policy's file is there already.
+    /// The policy's file exists already.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// A file that is no table of policies.
+    /// A file that has no table of policies.
     #[error("{} has no {what}: is this Foretoken's source?", path.display())]
     NoTable {
         /// The file.
         path: PathBuf,
-        /// What is missing in it.
+        /// The part of the table that is missing.
         what: String,
     },
-    /// A file that cannot be read or written.
+    /// A file could not be read or written.
     #[error("cannot {doing} {}: {cause}", path.display())]
     Io {
         /// `read` or `write`.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
 }
 
 /// Writes a policy called `name` into the source tree at `root` (the folder of the workspace): its file in the folder
-/// of `family` ([`USUAL_FAMILY`] where none is given), and its module and row in the table. What is left to do is to
-/// change it, and to accept its line of the golden snapshots.
+/// of `family` ([`USUAL_FAMILY`] if `None`), and its module and row in the table. The user then changes the policy and
+/// accepts its line of the golden snapshots.
 ///
 /// # Errors
-/// A name that is not in kebab-case, that is taken, or that is none in Rust; a family that is not there; a tree that is
-/// not Foretoken's; what the system says of its files. Nothing is written then.
+/// A name that is not in kebab-case, is taken, or is not a name in Rust; an unknown family; a tree that is not
+/// Foretoken's; the system's errors about files. Nothing is written then.
 pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPolicy, CannotWrite> {
     name::kebab_case(name)?;
     let source = root.join("policies/src");
@@ -107,7 +108,7 @@ pub fn new_policy(root: &Path, name: &str, family: Option<&str>) -> Result<NewPo
     Ok(NewPolicy { file, table: path })
 }
 
-/// Writes a new file, then changes another; the first is taken back when the second cannot be written.
+/// Writes a new file, then changes an old one. If the second cannot be written, the first is removed.
 fn write_both(new: &Path, text: &str, old: &Path, changed: &str) -> Result<(), CannotWrite> {
     let created = OpenOptions::new().write(true).create_new(true).open(new);
     let mut file = created.map_err(|cause| match cause.kind() {
@@ -120,7 +121,7 @@ fn write_both(new: &Path, text: &str, old: &Path, changed: &str) -> Result<(), C
         fs::write(&beside, changed).and_then(|()| fs::rename(&beside, old)).map_err(io_error("write", old))
     };
     write().inspect_err(|_| {
-        // What cannot be taken back either is named by the error that follows.
+        // The error that follows names what could not be removed either.
         let _ = fs::remove_file(&beside);
         let _ = fs::remove_file(new);
     })
@@ -130,7 +131,7 @@ fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Canno
     move |cause| CannotWrite::Io { doing, path: path.into(), cause }
 }
 
-/// The words of a text: what an identifier could be.
+/// The words of a text that could be identifiers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
@@ -141,7 +142,7 @@ fn camel_case(name: &str) -> String {
     name.split('-').map(word).collect()
 }
 
-/// A policy to be added.
+/// A policy to add.
 struct Row<'a> {
     name: &'a str,
     family: &'a str,
@@ -150,12 +151,12 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The policy's file.
+    /// The text of the policy's file.
     fn policy(&self) -> String {
         TEMPLATE.replace("{{name}}", self.name).replace("{{Type}}", self.settings)
     }
 
-    /// Its row of the table.
+    /// The policy's row of the table, with line breaks if it is longer than 120 columns.
     fn line(&self) -> String {
         let Row { name, family, module, settings } = self;
         let (path, row) = (format!("{family}::{module}::{settings}"), format!("{settings} = \"{name}\";"));
@@ -167,12 +168,12 @@ impl Row<'_> {
 /// The table's file, as far as a new policy changes it.
 struct Table<'a> {
     lines: Vec<&'a str>,
-    /// The line of `policies! {`, and that of its end.
+    /// Index of the line `policies! {`, and of the line at its end.
     rows: (usize, usize),
 }
 
 impl<'a> Table<'a> {
-    /// An error says what is missing.
+    /// Finds the table in `text`. The error is the missing part.
     fn parse(text: &'a str) -> Result<Table<'a>, String> {
         let lines: Vec<&str> = text.lines().collect();
         let start = lines.iter().position(|l| *l == "policies! {").ok_or("table `policies! { … }`")?;
@@ -184,19 +185,19 @@ impl<'a> Table<'a> {
         &self.lines[self.rows.0..self.rows.1]
     }
 
-    /// The names of the policies.
+    /// The names of the policies in the table.
     fn names(&self) -> impl Iterator<Item = &'a str> {
         let quoted = |line: &&'a str| line.split_once(" = \"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
         self.rows().iter().filter_map(quoted)
     }
 
-    /// The family of the rows that begin on a line.
+    /// The family of the rows that begin on `line`; `None` if no row begins there.
     fn family_of(line: &str) -> Option<&str> {
         let path = line.strip_prefix("    ")?;
         (!path.starts_with([' ', '/', '}'])).then(|| path.split_once("::"))?.map(|(family, _)| family)
     }
 
-    /// The families that policies are in, in order.
+    /// The families that have policies, in the table's order.
     fn families(&self) -> Vec<String> {
         let mut families: Vec<String> = Vec::new();
         for family in self.rows().iter().filter_map(|l| Table::family_of(l)) {
@@ -207,7 +208,7 @@ impl<'a> Table<'a> {
         families
     }
 
-    /// The lines between `mod family {` and its end.
+    /// Range of the lines between `mod family {` and its end.
     fn block(&self, family: &str) -> Option<(usize, usize)> {
         let start = 1 + self.lines.iter().position(|l| *l == format!("mod {family} {{"))?;
         let len = self.lines[start..].iter().position(|l| *l == "}")?;
@@ -218,13 +219,14 @@ impl<'a> Table<'a> {
         line.trim_start().strip_prefix("pub(crate) mod ")?.strip_suffix(';')
     }
 
-    /// The modules of a family.
+    /// The modules of a family, in order.
     fn modules(&self, family: &str) -> impl Iterator<Item = &'a str> {
         let (start, end) = self.block(family).unwrap_or_default();
         self.lines[start..end].iter().filter_map(|l| Table::module(l))
     }
 
-    /// The file with a policy more: its module among the family's, in order, and its row behind the family's last.
+    /// The file's text with the new policy: its module among the family's in order, and its row after the family's
+    /// last.
     fn with(&self, new: &Row) -> String {
         let (start, end) = self.block(new.family).unwrap_or_default();
         let after = |line: &&str| Table::module(line).is_some_and(|m| m > new.module);
@@ -248,7 +250,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The words that Rust keeps for itself, which no module can have.
+/// Rust's keywords, which cannot be names of modules.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
@@ -256,7 +258,7 @@ const KEYWORDS: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Names that the table itself needs.
+/// Names that the table itself uses.
 const PRELUDE: &[&str] = &["PolicySpec", "None", "Vec", "String"];
 
 #[cfg(test)]

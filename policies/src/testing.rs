@@ -1,4 +1,4 @@
-//! What the tests of this crate share: batches, beliefs, and a step of the engine's draft loop without an engine.
+//! Shared by the tests of this crate: batches, beliefs, and a step of the engine's draft loop without an engine.
 
 use crate::definition::{Definition, PolicyContext};
 use crate::{Belief, PolicySpec};
@@ -17,7 +17,7 @@ pub const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// What policies are built with in tests.
+/// The context from which tests build policies.
 pub const CONTEXT: PolicyContext = PolicyContext {
     belief: BELIEF,
     profile: &BELIEF,
@@ -45,7 +45,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Decode requests with these contexts and limits, without gaps, limits on time or chunks.
+    /// Decode requests with these contexts and limits; no gaps, no TPOT limits, no chunks.
     pub fn new(context: &[u32], limit: &[u32]) -> Batch {
         let n = context.len();
         Batch {
@@ -62,7 +62,7 @@ impl Batch {
         }
     }
 
-    /// Leaves all but the first `n` requests out.
+    /// Removes all but the first `n` requests.
     pub fn truncate(&mut self, n: usize) {
         self.ids.truncate(n);
         for column in [&mut self.context, &mut self.emitted, &mut self.limit, &mut self.gap] {
@@ -91,7 +91,7 @@ impl Batch {
     }
 }
 
-/// Up to `most` requests with limits up to `longest`, some of them 0, with and without gaps and chunks.
+/// 1 to `most` requests with limits from 0 to `longest`, with and without gaps and chunks.
 pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     let request = (1u32..4000, 0..=longest, prop_oneof![Just(0u32), Just(1), 0u32..40]);
     let chunk = prop_oneof![Just(None), (0u32..500, 1u32..500).prop_map(Some)];
@@ -112,7 +112,7 @@ pub fn any_batch(most: usize, longest: u32) -> impl Strategy<Value = Batch> {
     )
 }
 
-/// Costs of the size real models have, in whole nanoseconds per token so that picoseconds are exact, and any of them 0.
+/// Costs of the size that real models have, or 0. They are whole nanoseconds per token, so picoseconds are exact.
 pub fn any_belief() -> impl Strategy<Value = Belief> {
     let model = |alpha: u32, gamma: u32, delta: u32| {
         (0..alpha, 0..gamma, 0..delta).prop_map(|(a, g, d)| Coefficients {
@@ -127,12 +127,12 @@ pub fn any_belief() -> impl Strategy<Value = Belief> {
         .prop_map(|(draft, target, context_reads, drafting)| Belief { draft, target, context_reads, drafting })
 }
 
-/// Equal to 1e-9 of the value (docs/model.md 12).
+/// True if `a` and `b` differ by at most 1e-9 of the greater one (docs/model.md 12).
 pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// What a policy observes after a step.
+/// The outcome of a step with these lengths, for `observe`.
 pub fn outcome<'a>(drafts: &'a Drafts, verified: &'a [u32], accepted: &'a [u32]) -> StepOutcome<'a> {
     StepOutcome {
         ids: &[],
@@ -162,8 +162,9 @@ impl Run {
         Run::of(policy.definition(), context)
     }
 
-    /// One step as the engine makes it: the lengths drafted and verified. `confidence(i, j)` is that of the j-th token
-    /// (from 0) of request i; `run` is what would be accepted. Checks what every policy owes the engine.
+    /// Runs one step as the engine does. `confidence(i, j)` is the confidence of the j-th token (from 0) of request i;
+    /// `run[i]` is the number of drafts of request i that would be accepted. Checks what every policy must keep to.
+    /// Returns the drafted and verified lengths.
     pub fn step(&mut self, batch: &Batch, confidence: impl Fn(usize, usize) -> f64, run: &[u32]) -> Drafts {
         let mut batch = batch.clone();
         if let Speculation::Policy(policy) = &mut self.speculation {

@@ -1,5 +1,5 @@
-//! What happens at the edge of a batch-size table, in the engine: vLLM issue #49548 reports that throughput collapses
-//! where the load crosses the table's threshold all the time.
+//! A load at the edge of a batch-size table, in the engine: vLLM issue #49548 reports that throughput collapses if the
+//! load crosses the table's threshold again and again.
 
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::AcceptanceSpec;
@@ -16,7 +16,7 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// Requests of about 180 tokens, as in the issue, that come in waves of 8 every `every_s` seconds.
+/// Requests of about 180 output tokens, as in the issue, in waves of 8 every `every_s` seconds.
 fn waves(every_s: f64) -> Workload {
     let requests = (0..240u32).map(|i| {
         let at = f64::from(i / 8) * every_s + f64::from(i % 8) * 0.05;

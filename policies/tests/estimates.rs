@@ -1,6 +1,6 @@
-//! A belief with the truth's coefficients gives every step's real time, whatever policy runs: chains and trees, both ways
-//! of drafting, prompt lookups, both schedulers, every kind of gap. And in each of these worlds no chain beats the oracle
-//! on a state it visits (docs/model.md 13).
+//! A belief with the truth's coefficients gives every step's real time, whatever policy runs: chains and trees, both
+//! ways of drafting, prompt lookups, both schedulers, every kind of gap. In each of these worlds, no chain beats the
+//! oracle on a state that the chain visits (docs/model.md 13).
 
 use foretoken_policies::{Belief, OracleGoodput, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, PromptLookup, Rates};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const LONGEST: u32 = 8;
 
-/// Whole picoseconds a token, so that only the sums differ in their rounding.
+/// Whole picoseconds per token, so that only sums differ in rounding.
 const BELIEF: Belief = Belief {
     draft: Coefficients { alpha_s: 3e-9, gamma_s: 5e-6, delta_s: 0.7e-3 },
     target: Coefficients { alpha_s: 1e-7, gamma_s: 40e-6, delta_s: 8e-3 },
@@ -23,7 +23,7 @@ const BELIEF: Belief = Belief {
     drafting: Drafting::Autoregressive,
 };
 
-/// The columns of a batch that outlive the step.
+/// The columns of a batch, copied so that they outlive the step.
 #[derive(Clone, Default)]
 struct Columns {
     ids: Vec<RequestId>,
@@ -72,19 +72,19 @@ impl Columns {
     }
 }
 
-/// Lets a policy play and holds the belief against each step it brings about.
+/// Wraps a policy and compares the belief with each step of its run.
 struct Watched {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     belief: Belief,
-    /// The truth of every request, drawn apart from the run.
+    /// The truth of every request, drawn separately from the run.
     rows: Vec<TruthRow>,
     name: String,
     batch: Columns,
     planned: Vec<u32>,
-    /// Tokens and time of the oracle's choice.
+    /// (tokens, seconds) of the oracle's choice.
     best: (f64, f64),
-    /// Decodes whose step was held against the belief.
+    /// Number of decodes whose step was compared.
     compared: Arc<AtomicU64>,
 }
 
@@ -139,7 +139,7 @@ impl Around for Watched {
         let expected = if o.drafts.in_trees() {
             self.belief.tree_step_s(&self.batch.view(), &o.drafts.trees[..o.ids.len()])
         } else {
-            // A block comes whole: who stops looking at it early has paid for it.
+            // A parallel block is drafted whole, so a policy that stops early has paid for it.
             let parallel = self.belief.drafting == Drafting::Parallel;
             self.step_s(if parallel { &self.planned } else { o.drafted }, o.verified)
         };
@@ -153,7 +153,7 @@ impl Around for Watched {
     }
 }
 
-/// 30 requests of 20 to 190 tokens in and 40 out, bunched.
+/// 30 requests in bunches of 10, with 20 to 189 prompt tokens and 40 output tokens.
 fn workload() -> Workload {
     let at = |i: u32| Time::from_s(0.004 * f64::from(i % 10) + 0.5 * f64::from(i / 10));
     (0..30).map(|i| Request::new(at(i), 20 + i * 37 % 170, 40)).collect()

@@ -1,8 +1,8 @@
-//! Adding a policy is two edits and one accepted snapshot: a policy from the template, in a copy of the sources,
-//! compiles, works and lacks nothing but its golden line.
+//! Adding a policy takes two edits and one accepted snapshot: a policy from the template, in a copy of the sources,
+//! compiles, works and lacks only its golden line.
 //!
-//! The copy is built in the target folder of the ordinary build, where what both depend on is built already; ours is
-//! built without optimisation. It stays there, so that nothing is built again until a source changes.
+//! The copy is built in the target folder of the ordinary build, where the common dependencies are built already; our
+//! crates are built without optimisation. The copy stays there, so that nothing is built again until a source changes.
 
 use foretoken_policies::template::{NewPolicy, new_policy};
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ const FILE: &str = "policies/src/confidence/two_edits.rs";
 const TABLE: &str = "policies/src/lib.rs";
 const SNAPSHOT: &str = "policies/src/snapshots/foretoken_policies__registry__tests__decisions.snap";
 
-/// Files by their paths in the workspace, as text.
+/// Texts of files, by their paths in the workspace.
 type Tree = BTreeMap<PathBuf, String>;
 
-/// The texts below `folder` of `root`; its paths are from `root`.
+/// Reads all files below `folder` of `root` into `tree`; paths are relative to `root`.
 fn read(root: &Path, folder: &Path, tree: &mut Tree) {
     for entry in fs::read_dir(root.join(folder)).unwrap() {
         let entry = entry.unwrap();
@@ -40,7 +40,7 @@ fn all_of(root: &Path) -> Tree {
     tree
 }
 
-/// This crate and what it needs of the workspace: a workspace of its own.
+/// The sources of this crate and of the crates that it needs, as a workspace of their own.
 fn sources() -> Tree {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut tree = Tree::new();
@@ -57,7 +57,7 @@ fn sources() -> Tree {
         let members = ["policies", "sim", "tests"];
         manifest["workspace"]["members"] = members.to_vec().into();
         manifest["workspace"].as_table_mut().unwrap().remove("default-members");
-        // Fast to build, and never taken for the ordinary build of the same crates: Cargo tells them apart by their
+        // Fast to build, and never mixed up with the ordinary build of the same crates: Cargo keys builds by their
         // profiles.
         let quick: toml::Table = "opt-level = 0\ndebug = false\ncodegen-units = 8".parse().unwrap();
         for profile in ["dev", "release"] {
@@ -72,7 +72,7 @@ fn sources() -> Tree {
         manifest.remove("dev-dependencies");
         manifest
     });
-    // Benchmarks are not looked at, and their library takes longer to build than all else.
+    // Benchmarks are left out, because their library takes longer to build than all else.
     edit("policies/Cargo.toml", &|mut manifest| {
         manifest.remove("bench");
         manifest["dev-dependencies"].as_table_mut().unwrap().remove("criterion");
@@ -81,7 +81,7 @@ fn sources() -> Tree {
     tree
 }
 
-/// Makes `root` hold these files and no others. What is as it should be is not touched, so that it need not be built
+/// Makes `root` hold these files and no others. Files that are up to date are not written, so that they are not built
 /// again.
 fn lay_out(root: &Path, tree: &Tree) {
     fs::create_dir_all(root).unwrap();
@@ -97,7 +97,7 @@ fn lay_out(root: &Path, tree: &Tree) {
     }
 }
 
-/// Tests of the copy that these filters select: whether they pass, and what they say.
+/// Runs the tests of the copy that `filters` select. Returns whether they pass, and their output.
 fn test(copy: &Path, update: &str, filters: &[&str]) -> (bool, String) {
     // target/<profile>/deps/<this test>
     let exe = env::current_exe().unwrap();
@@ -127,7 +127,7 @@ fn adding_a_policy_is_two_edits_and_one_accepted_snapshot() {
 
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-policy");
     lay_out(&copy, &after);
-    // A policy without its line fails, and says which.
+    // Without its golden line the policy's test fails and shows the line.
     let (passed, said) = test(&copy, "no", &["registry::tests::golden"]);
     assert!(!passed && said.contains(&format!("+{NAME}: ")), "{said}");
     assert!(said.contains("1 failed") && said.contains("0 passed"), "{said}");
@@ -139,7 +139,7 @@ fn adding_a_policy_is_two_edits_and_one_accepted_snapshot() {
         |text: &str| text.lines().skip_while(|l| !l.starts_with("autoregressive: ")).map(str::to_owned).collect();
     let (kept, expected): (Vec<String>, Vec<String>) = (lines(&old.join("\n")), lines(&before[Path::new(SNAPSHOT)]));
     assert!(kept == expected && new == [format!("{NAME}: 11011/11011 11011/11011 11011/11011")], "{new:?}");
-    // It is as good as any other: its own tests, and those of all policies.
+    // The policy's own tests pass, and so do the tests of all policies.
     let own = "confidence::two_edits::";
     let of_all = ["golden", "labels_", "names_and_", "every_preset_", "only_oracles_", "errors_say_"];
     let (passed, said) = test(&copy, "no", &[&[own][..], &of_all].concat());

@@ -1,5 +1,5 @@
-//! Policies of other crates: what is registered is one of the policies, and what cannot be is refused. All in one test,
-//! since registering is for as long as a process lives.
+//! Policies from other crates: a registered policy is like the others, and a bad one is refused. This is one test,
+//! because a registration lasts as long as the process.
 
 use foretoken_policies::{
     BadName, BadParameter, Belief, CannotRegister, Check, Definition, Fixed, Look, PolicyContext, PolicySpec, register,
@@ -8,7 +8,7 @@ use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftLimits, DraftPla
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// Drafts a length and half of it in turns.
+/// A policy that drafts a length and half of it in turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Seesaw {
@@ -66,7 +66,7 @@ impl SpecPolicy for Running {
     }
 }
 
-/// Settings that are no table.
+/// Settings that are not a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 struct Bare(u32);
 
@@ -115,7 +115,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let before = schema();
     assert!(read(r#"{"seesaw": {}}"#).unwrap_err().contains("unknown variant `seesaw`"));
 
-    // What cannot be registered leaves nothing behind.
+    // A refused registration leaves nothing behind.
     let malformed = register("See Saw", Seesaw::default());
     assert!(matches!(malformed, Err(CannotRegister::Name(BadName::Malformed { .. }))), "{malformed:?}");
     let taken = register("fi-xed", Seesaw::default()).unwrap_err();
@@ -133,7 +133,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let twice = register("seesaw", Seesaw::default()).unwrap_err();
     assert_eq!(twice.to_string(), "`seesaw` is taken: there is a policy `seesaw`");
 
-    // Listed, behind the table.
+    // They are listed after the table's policies.
     let names = PolicySpec::all_names();
     assert_eq!((&names[..table.len()], &names[table.len()..]), (table, ["seesaw", "steep-seesaw"].as_slice()));
     let all = PolicySpec::all();
@@ -142,7 +142,7 @@ fn what_is_registered_is_one_of_the_policies() {
     assert_eq!(made.len(), all.len(), "a look each");
     assert_eq!(all.iter().map(PolicySpec::look).take(looks.len()).collect::<Vec<_>>(), looks, "the table's stay");
 
-    // Read, from its own defaults, and written.
+    // They are read with their own defaults, and written.
     let (plain, steep) = (read(r#"{"seesaw": {}}"#).unwrap(), read(r#"{"steep-seesaw": {"k": 3}}"#).unwrap());
     assert_eq!((&plain, plain.label().as_str()), (&all[table.len()], "seesaw"));
     assert_eq!(steep.label(), "steep-seesaw[k=3]");
@@ -162,7 +162,7 @@ fn what_is_registered_is_one_of_the_policies() {
         assert!(error.contains(what), "{error}");
     }
 
-    // Checked, by the name it was registered under, and built.
+    // They are checked under their registered name, and built.
     let bad = read(r#"{"steep-seesaw": {"share": 1.5}}"#).unwrap().check().unwrap_err();
     assert_eq!(bad.to_string(), "steep-seesaw.share: 1.5 is not a share from 0 to 1");
     assert!(plain.check().is_ok() && plain.summary().starts_with("drafts k") && !plain.sees_hidden_truth());
@@ -179,7 +179,7 @@ fn what_is_registered_is_one_of_the_policies() {
     let Speculation::Policy(running) = plain.build(&context) else { panic!("a policy") };
     assert_eq!(running.limits().depth, 3);
 
-    // In the schema, beside the others.
+    // They are in the schema, after the others.
     let after = schema();
     let each = |schema: &serde_json::Value| schema["oneOf"].as_array().unwrap().clone();
     assert_eq!(each(&after)[..table.len()], each(&before));

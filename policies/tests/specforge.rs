@@ -1,13 +1,15 @@
-//! EAGLE-3 trees as SpecForge publishes them, beside the simulator's: what do trees add to the chain of the same depth, and
-//! which law of the draft's further guesses do the published lengths support?
+//! SpecForge's published EAGLE-3 trees against the simulator's. Two questions: what do trees add to the chain of the
+//! same depth, and which law of the draft's further guesses do the published lengths support?
 //!
 //! Method: each (model, dataset, draft) has chains of 3, 5 and 7 steps. Their mean lengths give the conditional rate of
-//! depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the simulator runs the published
-//! trees, (5 steps, top 3, 6 tokens) and (7, 4, 8). The file lies in the folder that FORETOKEN_TRACES names.
+//! depths 1 to 3, 4 and 5, 6 and 7 (taken as equal within each group). With these rates the simulator runs the
+//! published trees, (5 steps, top 3, 6 tokens) and (7, 4, 8). The file lies in the folder that FORETOKEN_TRACES names.
 //!
-//! What it shows. The published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget; the default
-//! law gives 4 %, and a tenth to a third more right further guesses would fit about as well, so that the default stays. The
-//! other models' published trees are 12 % shorter than their chains: no law can do that to a draft that knows its own
+//! Result: the published trees of Qwen3-Next are 7 % longer than its chains of the same depth and budget. The default
+//! law gives 4 %. A tenth to a third more right further guesses would fit about as well, so the default stays. The
+//! other models' published trees are 12 % shorter than their chains. No law can do that to a draft that knows its own
+//! probabilities, because without any right further guess the tree is as good as the chain. Those runs must differ in
+//! something else.
 //! probabilities, since without any right further guess the tree is as good as the chain. Something else is in those runs.
 
 use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
@@ -23,10 +25,10 @@ type Shape = (u32, u32, u32);
 const CHAINS: [Shape; 3] = [(3, 1, 4), (5, 1, 6), (7, 1, 8)];
 const TREES: [Shape; 2] = [(5, 3, 6), (7, 4, 8)];
 
-/// Mean tokens a round, the bonus token included, by (model, dataset, draft) and the shape of what was drafted.
+/// Mean tokens per round, the bonus token included, by (model, dataset, draft) and by the shape of the draft.
 type Published = BTreeMap<[String; 3], BTreeMap<Shape, f64>>;
 
-/// The file's rows; only what was measured in all five shapes.
+/// Reads the file's rows that were measured in all five shapes. `None` without the folder of traces.
 fn published() -> Option<Published> {
     let path = foretoken_tests::traces()?.join("specbench/specforge_eagle3_accept_length.csv");
     let text = std::fs::read_to_string(path).expect("the traces' file");
@@ -43,7 +45,7 @@ fn published() -> Option<Published> {
     Some(all)
 }
 
-/// The conditional rates by depth that give these mean lengths of chains of 3, 5 and 7.
+/// The conditional acceptance rates by depth that give these mean lengths of chains of 3, 5 and 7.
 fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
     let (mut rates, mut reached, mut tokens) = (Vec::new(), 1.0, 1.0);
     for (chain, depths) in CHAINS.iter().zip_eq([3, 2, 2]) {
@@ -61,7 +63,7 @@ fn rates(lengths: &BTreeMap<Shape, f64>) -> Vec<f64> {
     rates
 }
 
-/// Mean tokens a round of a draft of this shape.
+/// Simulated mean tokens per round of a draft of this shape.
 fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &RankLaw) -> f64 {
     let workload: Workload = (0..60).map(|_| Request::new(Time::ZERO, 10, 400)).collect();
     let spec = AcceptanceSpec {
@@ -105,8 +107,8 @@ fn simulated(rates: &[f64], (num_steps, topk, num_draft_tokens): Shape, ranks: &
     1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64
 }
 
-/// Length of the tree over that of the chain with the same steps and tokens, for each tree of Qwen3-Next: as published, and
-/// as simulated under a law.
+/// Length of the tree over the length of the chain with the same steps and tokens, for each tree of Qwen3-Next:
+/// (published, simulated under `ranks`).
 fn gains(all: &Published, ranks: &RankLaw) -> Vec<(f64, f64)> {
     let mut gains = Vec::new();
     for (key, lengths) in all.iter().filter(|(key, _)| key[0].starts_with("Qwen3-Next")) {
@@ -125,8 +127,8 @@ fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
     (pairs.iter().map(|p| p.0).sum::<f64>() / n, pairs.iter().map(|p| p.1).sum::<f64>() / n)
 }
 
-/// The default law's trees gain what Qwen3-Next's do, within 5 % of the length; without right further guesses they gain
-/// nothing.
+/// The default law's trees gain as much as Qwen3-Next's, within 5 % of the length. Without right further guesses they
+/// gain nothing.
 #[test]
 fn the_default_law_is_of_the_published_size() {
     let Some(all) = published() else { return };
@@ -139,7 +141,7 @@ fn the_default_law_is_of_the_published_size() {
     assert!((none - 1.0).abs() < 0.01 && ours > none + 0.02, "{none} without further guesses, {ours} with them");
 }
 
-/// The other models' published trees are shorter than their chains, which no rank law explains: reported, and asserted so
+/// The other models' published trees are shorter than their chains, which no rank law explains. The test asserts it so
 /// that a corrected file is noticed.
 #[test]
 fn other_models_trees_are_shorter_than_their_chains() {

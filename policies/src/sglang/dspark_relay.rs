@@ -1,38 +1,40 @@
-//! How DSpark's confidences reach the host: through a ring of copies of the whole table of confidences, which is two rounds
-//! late, and, where more lag is asked for, through a carry by request on top of it.
+//! How DSpark's confidences reach the host: through a ring of copies of the whole table of confidences, which is two
+//! rounds late. A longer lag adds a carry by request.
 //!
-//! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and `HostConfidenceBudgetPlanner._shift_to_lag`
-//! in `srt/speculative/dspark_components/dspark_planner.py`. Copies are of all requests, so one that sat a round out is seen
-//! as it last was; the carry is written for a round's own requests only, in so many turns.
+//! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and
+//! `HostConfidenceBudgetPlanner._shift_to_lag` in `srt/speculative/dspark_components/dspark_planner.py`. A copy has all
+//! requests, so a request that sat a round out keeps its last confidences. The carry is written only for a round's own
+//! requests; each round uses one of its turns.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// Rounds by which the ring is late (`CONFIDENCE_RELAY_RING_LAG`).
+/// Number of rounds by which the ring is late (`CONFIDENCE_RELAY_RING_LAG`).
 const RING: u64 = 2;
 
-/// The confidences on their way.
+/// The confidences that have not yet reached the host.
 pub(crate) struct Relay {
-    /// Is scheduling overlapped with the device? If not there is no ring, and the newest confidences enter the carry.
+    /// True if scheduling is overlapped with the device. If not, there is no ring, and the newest confidences enter the
+    /// carry.
     overlap: bool,
     width: usize,
-    /// Turns of the carry.
+    /// Number of turns of the carry.
     carry: usize,
     slots: Slots,
-    /// Rounds recorded so far.
+    /// Number of rounds recorded so far.
     rounds: u64,
-    /// Budgets computed so far.
+    /// Number of budgets computed so far.
     budgets: usize,
-    /// The rounds of a place's last two rows, one after the other; `u64::MAX` is none.
+    /// By slot: the rounds in which its two rows were recorded; `u64::MAX` for an empty row.
     recorded: Vec<[u64; 2]>,
-    /// Has a turn of a place's carry anything in it?
+    /// By slot and turn of the carry: true if the turn has confidences.
     carried: Vec<bool>,
-    /// Two rows a place, then `carry` rows.
+    /// By slot: two rows of the ring, then `carry` rows.
     rows: Vec<f32>,
 }
 
 impl Relay {
-    /// Rounds of up to `width` tokens come `lag` rounds late, for about `most` requests at a time.
+    /// A relay for rounds of up to `width` tokens that come `lag` rounds late, for about `most` requests at a time.
     pub(crate) fn new(lag: u32, overlap: bool, width: u32, most: u32) -> Relay {
         let ring = if overlap { RING as u32 } else { 0 };
         Relay {
@@ -48,13 +50,13 @@ impl Relay {
         }
     }
 
-    /// Can a budget be computed in this round? Not while the ring fills for the first time.
+    /// True if a budget can be computed in this round: not while the ring fills for the first time.
     pub(crate) fn is_ready(&self) -> bool {
         !self.overlap || self.rounds >= RING
     }
 
-    /// Writes the late confidences of a request of this round, which are certain where nothing of it has come so far; `live`
-    /// are those of the drafts at hand. Called once a request in every round with a budget.
+    /// Writes the late confidences of a request of this round into `late`; 1 if none of the request has arrived. `live`
+    /// are the confidences of the present drafts. Call it once per request in every round with a budget.
     pub(crate) fn late(&mut self, id: RequestId, live: impl Iterator<Item = f64>, late: &mut [f64]) {
         late.fill(1.0);
         let place = self.place(id);
@@ -84,12 +86,12 @@ impl Relay {
         }
     }
 
-    /// All requests of this round have been asked for.
+    /// Ends the budget of this round: `late` was called for all its requests.
     pub(crate) fn budget_computed(&mut self) {
         self.budgets += 1;
     }
 
-    /// Records what a request drafted in this round. What was not drafted counts as certain.
+    /// Records the confidences of a request's drafts in this round. Tokens that were not drafted get 1.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let place = self.place(id);
         let recorded = &mut self.recorded[place];
@@ -100,13 +102,13 @@ impl Relay {
         row.iter_mut().zip(confidences).for_each(|(to, c)| *to = c as f32);
     }
 
-    /// The round is over.
+    /// Ends the round.
     pub(crate) fn next_round(&mut self) {
         self.rounds += 1;
         self.slots.next_step();
     }
 
-    /// The place of a request, emptied when it is new there.
+    /// Returns the slot of a request; empties the slot for a new request.
     fn place(&mut self, id: RequestId) -> usize {
         let (place, new) = self.slots.see(id);
         if self.recorded.len() <= place {
@@ -126,7 +128,7 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// What of request 5 arrives in each round: `c` in the n-th round that it takes part in is n / 8.
+    /// The confidence of request 5 that arrives in each round of its own. Its n-th own round has confidence n / 8.
     fn arrivals(lag: u32, overlap: bool, takes_part: &[bool]) -> Vec<f64> {
         let mut relay = Relay::new(lag, overlap, 1, 8);
         let mut seen = Vec::new();
@@ -163,9 +165,10 @@ mod tests {
     #[test]
     fn who_sat_rounds_out_is_seen_as_it_last_was() {
         let rounds = [true, true, true, false, false, true, true];
-        // Round 5: the copy of round 3 still has the drafts of round 2; so has the one of round 4 in round 6.
+        // Round 5: the copy of round 3 still has the drafts of round 2. The same holds for round 6 and the copy of
+        // round 4.
         assert_eq!(arrivals(2, true, &rounds), [0.0, 0.25, 0.25]);
-        // The carry has two turns: rounds 2, 4, 6 and 3, 5. In round 5 that turn is empty.
+        // The carry has two turns, for rounds 2, 4, 6 and 3, 5. In round 5 its turn is empty.
         assert_eq!(arrivals(4, true, &rounds), [1.0, 1.0, 0.0]);
     }
 

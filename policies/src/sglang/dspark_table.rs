@@ -1,38 +1,38 @@
-//! What a step costs, as DSpark's two forms of table have it: steps per second by tokens, or a step's seconds as a sum.
+//! The cost of a step in DSpark's two forms of table: steps per second by tokens, or a step's seconds as a sum.
 //!
-//! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first is constant from each probe up to the
-//! next. The second is a bias, an amount by the requests and one by the tokens of the pass, both interpolated between probes
-//! and level beyond them.
+//! Source: SGLang 0.5.23 `srt/speculative/dspark_components/dspark_sps.py`. The first form is constant from each probe
+//! up to the next. The second is a bias plus an amount by the requests and one by the tokens of the pass. Both amounts
+//! are interpolated between probes and constant beyond them.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::capture_sizes;
 use crate::shared::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
-/// Where the cost of a step comes from.
+/// The source of a step's cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpsTable {
     /// Steps per second, timed at start-up.
     #[default]
     Profiled,
-    /// Drafting by requests and the target pass by tokens, each timed at start-up, added up.
+    /// The sum of drafting by requests and the target pass by tokens, each timed at start-up.
     Additive,
-    /// One constant: no table was given.
+    /// One constant, as if no table was given.
     Flat,
 }
 
-/// A table.
+/// The cost of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum CostTable {
-    /// Steps per second from each number of tokens on.
+    /// Steps per second, each from its number of tokens on.
     Steps { tokens: Vec<u32>, steps_per_s: Vec<f64> },
     /// Seconds: a bias, and points by requests and by tokens.
     Sum { bias_s: f64, by_requests: Vec<(u32, f64)>, by_tokens: Vec<(u32, f64)> },
 }
 
 impl CostTable {
-    /// The table of blocks of `gamma` tokens, `kv` tokens of KV a request where no batch is given.
+    /// Builds the table for blocks of `gamma` tokens. Made-up requests have `kv` KV tokens each.
     pub(crate) fn build(table: SpsTable, context: &PolicyContext, gamma: u32, kv: u32) -> CostTable {
         match table {
             SpsTable::Flat => CostTable::Steps { tokens: vec![1], steps_per_s: vec![1.0] },
@@ -59,12 +59,12 @@ impl CostTable {
         }
     }
 
-    /// Is it one number of steps per second?
+    /// True if the table has a single number of steps per second.
     pub(crate) fn is_flat(&self) -> bool {
         matches!(self, CostTable::Steps { tokens, .. } if tokens.len() == 1)
     }
 
-    /// `expected` tokens a second, where a step of so many requests verifies `tokens`.
+    /// `expected` tokens per step as tokens per second, for a step of `requests` requests that verifies `tokens`.
     #[inline]
     pub(crate) fn rate(&self, expected: f64, requests: usize, tokens: usize) -> f64 {
         match self {
@@ -79,7 +79,7 @@ impl CostTable {
     }
 }
 
-/// Between the points of a curve; the ends go on level.
+/// Interpolates between the points of a curve; constant beyond its ends.
 fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
     let after = curve.partition_point(|&(x, _)| x as usize <= at);
     let (Some(&(x0, y0)), Some(&(x1, y1))) = (curve.get(after.wrapping_sub(1)), curve.get(after)) else {
@@ -88,7 +88,7 @@ fn interpolated(curve: &[(u32, f64)], at: usize) -> f64 {
     y0 + (at as f64 - f64::from(x0)) / f64::from(x1 - x0) * (y1 - y0)
 }
 
-/// SGLang's sweep: dense for small passes, sparse for large ones.
+/// SGLang's sizes to time: dense for small passes, sparse for large ones.
 fn sweep(most: u32) -> Vec<u32> {
     let ranges =
         [(12, 128, 4), (128, 256, 16), (256, 1024, 32), (1024, 2048, 128), (2048, most.saturating_add(1), 256)];
@@ -100,7 +100,8 @@ fn sweep(most: u32) -> Vec<u32> {
     sweep
 }
 
-/// The sizes that are timed: the sweep; of a given batch the captured sizes, up to the largest.
+/// The sizes that are timed: the sweep. For a given batch the captured sizes replace the sweep's sizes up to the
+/// largest.
 fn sizes(context: &PolicyContext) -> Vec<u32> {
     let mut tokens = sweep(context.max_num_batched_tokens.max(1));
     if context.told.is_some() {
@@ -111,8 +112,8 @@ fn sizes(context: &PolicyContext) -> Vec<u32> {
     tokens
 }
 
-/// The batch whose passes are timed: a given one, or so many requests where the engine runs as many; where it does not, they
-/// have more tokens each.
+/// The number of requests and the batch whose passes are timed: the given batch, or `requests` made-up requests, at
+/// most as many as the engine runs. With fewer requests, each has more tokens.
 fn passes<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
     match TimedBatch::of(context, kv) {
         TimedBatch::MadeUp { context, most } => {
@@ -168,12 +169,12 @@ mod tests {
     #[test]
     fn measured_rates_are_those_of_whole_blocks() {
         let table = CostTable::build(SpsTable::Profiled, &CONTEXT, 3, 2048);
-        // 8 tokens: two requests with a block of 3 and their newest token.
+        // 8 tokens: two requests with a block of 3 and their newest token each.
         let drafting = |n: f64| (0..3).map(|j| 0.5e-3 + 2e-6 * n + 1e-9 * n * (2048.0 + f64::from(j))).sum::<f64>();
         let target = |n: f64, tokens: f64| 8e-3 + 40e-6 * tokens + 1e-7 * n * 2048.0;
         let step_s = drafting(2.0) + target(2.0, 8.0);
         assert!(close(table.rate(1.0, 2, 8), 1.0 / step_s) && close(table.rate(1.0, 2, 11), 1.0 / step_s));
-        // The sum has the same two parts, by requests and by tokens.
+        // The sum has the same two parts, one by requests and one by tokens.
         let table = CostTable::build(SpsTable::Additive, &CONTEXT, 3, 2048);
         assert!(close(table.rate(3.0, 4, 8), 3.0 / (drafting(4.0) + target(2.0, 8.0))));
         let between = (target(2.0, 8.0) + target(3.0, 12.0)) / 2.0;

@@ -5,7 +5,7 @@ use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief};
 use proptest::prelude::*;
 
-/// Confidences are given; tables are of passes over the batch itself.
+/// Gives the policy its confidences. Tables are then made from passes over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
@@ -41,7 +41,7 @@ proptest! {
         }
     }
 
-    /// A constant number of steps a second verifies everything, whatever the confidences.
+    /// With a constant number of steps per second everything is verified, whatever the confidences.
     #[test]
     fn a_flat_table_verifies_all(batch in any_batch(8, 6), confidence in 0.2f64..=1.0) {
         let params = Dspark { table: SpsTable::Flat, allow_degenerate: true, ..Dspark::default() };
@@ -64,7 +64,7 @@ fn a_flat_table_is_refused_with_the_reason() {
     assert_eq!(Dspark { gamma: Some(0), ..Dspark::default() }.check().map_err(|e| e.key), Err("gamma"));
 }
 
-/// Steps that are worth three tokens of the batch at full survival and hardly more.
+/// A policy whose steps are cheap up to 5 tokens: two requests and three draft tokens.
 fn steep(align: bool) -> Scheduler {
     let params = Dspark { align_to_graph: align, ..Dspark::default() };
     let mut policy = Scheduler::new(params, &PolicyContext { max_draft_len: 3, ..CONTEXT });
@@ -90,16 +90,16 @@ fn round_of(policy: &mut Scheduler, batch: &Batch, q: [f64; 2]) -> Vec<u32> {
 #[test]
 fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
     let mut policy = steep(false);
-    // The ring of copies fills in two rounds: no budget, all are verified.
+    // The ring of copies fills in two rounds. Meanwhile there is no budget, and everything is verified.
     for _ in 0..2 {
         assert_eq!(round(&mut policy, [1e-7, 1e-7]), [3, 3]);
         assert_eq!(policy.explain().estimate, None);
     }
-    // The first round's survivals are below the floor: nothing to spend. So are the second's.
+    // The survivals of the first and second round are below the floor, so nothing is verified.
     assert_eq!(round(&mut policy, [0.9, 0.8]), [0, 0]);
     assert_eq!(policy.explain().estimate, Some(2.0 * 100.0));
     assert_eq!(round(&mut policy, [0.9, 0.9]), [0, 0]);
-    // The third round's were good: three tokens, of which the surer request gets all.
+    // The third round's survivals are high: three tokens are verified, all of the surer request.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [0, 3]);
 }
 
@@ -107,7 +107,7 @@ fn the_budget_is_two_rounds_old_and_the_allocation_is_not() {
 fn a_newcomer_counts_as_certain() {
     let mut policy = steep(false);
     (0..2).for_each(|_| drop(round(&mut policy, [1e-7, 1e-7])));
-    // Requests that nothing is known of: the three tokens before the cliff are worth it, to those who are good now.
+    // New requests count as certain. The three tokens before the cliff pay, and the present confidences divide them.
     let mut batch = Batch::new(&[100; 2], &[3; 2]);
     batch.ids = vec![7, 8];
     assert_eq!(round_of(&mut policy, &batch, [0.9, 0.8]), [2, 1]);
@@ -119,6 +119,6 @@ fn alignment_fills_the_captured_size() {
     let mut policy = steep(true);
     round(&mut policy, [0.9, 0.9]);
     round(&mut policy, [0.9, 0.9]);
-    // 2 + 3 tokens are padded to 8: all six drafts are free.
+    // 2 + 3 tokens are padded to 8, so all six drafts are free.
     assert_eq!(round(&mut policy, [0.5, 0.99]), [3, 3]);
 }

@@ -10,13 +10,13 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// What becomes of an initial length that is no candidate.
+/// The treatment of an initial length that is not a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffList {
-    /// It snaps to the nearest candidate, the larger one on a tie (generation 1).
+    /// The length snaps to the nearest candidate, the larger one on a tie (generation 1).
     Snap,
-    /// It becomes a candidate (generation 2).
+    /// The length becomes a candidate (generation 2).
     Add,
 }
 
@@ -24,21 +24,21 @@ pub enum OffList {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmaTier {
-    /// Draft lengths it may use (`candidate_steps`); order and repetitions do not matter.
+    /// Allowed draft lengths (`candidate_steps`); order and repetitions do not matter.
     pub candidates: Vec<u32>,
-    /// Weight of the newest batch.
+    /// Weight of the newest batch in the average.
     pub ema_alpha: f64,
-    /// Batches before the first decision may fall.
+    /// Number of batches before the first decision.
     pub warmup_batches: u32,
-    /// Batches between decisions.
+    /// Number of batches between decisions.
     pub update_interval: u32,
-    /// Added to the threshold of going down; negative delays dropping.
+    /// Added to the threshold for going down; negative values delay it.
     pub down_hysteresis: f64,
-    /// Added to the threshold of going up; positive delays rising.
+    /// Added to the threshold for going up; positive values delay it.
     pub up_hysteresis: f64,
-    /// Length to start from (`speculative_num_steps`).
+    /// Draft length at the start (`speculative_num_steps`).
     pub initial_steps: u32,
-    /// What becomes of an initial length that is no candidate.
+    /// The treatment of an initial length that is not a candidate.
     pub off_list: OffList,
 }
 
@@ -58,12 +58,12 @@ impl Default for EmaTier {
 }
 
 impl EmaTier {
-    /// SGLang's generation 2.
+    /// The settings of SGLang's generation 2.
     pub fn gen2() -> EmaTier {
         EmaTier { off_list: OffList::Add, ..EmaTier::default() }
     }
 
-    /// The candidates sorted, each once.
+    /// The candidates in rising order, without duplicates.
     fn tiers(&self) -> Vec<u32> {
         let mut tiers = self.candidates.clone();
         if self.off_list == OffList::Add {
@@ -133,7 +133,7 @@ struct Tiers {
     params: EmaTier,
     tiers: Vec<u32>,
     max_draft_len: u32,
-    /// Index into `tiers`.
+    /// Index of the present length in `tiers`.
     now: usize,
     ema: f64,
     batches: u64,
@@ -148,7 +148,7 @@ impl Tiers {
         Tiers { ema: f64::from(tiers[now]) - 1.0, params: params.clone(), tiers, max_draft_len, now, batches: 0 }
     }
 
-    /// One verify batch with these accepted draft counts (bonus excluded): their number and sum.
+    /// Adds one verify batch: `requests` requests with `accepted` accepted drafts together, bonus tokens excluded.
     fn feed(&mut self, requests: u64, accepted: u64) {
         if requests == 0 {
             return;
@@ -163,7 +163,8 @@ impl Tiers {
         }
     }
 
-    /// Down is judged against the next lower candidate, up against the present one; both may jump.
+    /// Going down is judged against the next lower candidate, going up against the present one. Both may move several
+    /// candidates at once.
     fn decide(&mut self) {
         let tier = |i: usize| f64::from(self.tiers[i]);
         let (down, up) = (self.params.down_hysteresis, self.params.up_hysteresis);
@@ -188,7 +189,8 @@ impl SpecPolicy for Tiers {
         plan.fill(self.limits().depth);
     }
 
-    /// A request that had no room to draft says nothing about acceptance and is left out; SGLang has no such request.
+    /// Leaves out requests that had no room to draft, because they say nothing about acceptance. SGLang has no such
+    /// request.
     fn observe(&mut self, outcome: &StepOutcome) {
         let drafted = || outcome.accepted.iter().zip(outcome.verified).filter(|&(_, &v)| v > 0);
         self.feed(drafted().count() as u64, drafted().map(|(&a, _)| u64::from(a)).sum());
@@ -202,7 +204,7 @@ mod tests {
     use foretoken_sim::Drafts;
     use proptest::prelude::*;
 
-    /// (after batch n, average, length) of docs/model.md 10.
+    /// (batches so far, average, length) from docs/model.md 10.
     type Vector = (u64, f64, u32);
 
     fn follow(initial_steps: u32, feeds: &[(f64, u32)], expected: &[Vector]) {
@@ -211,7 +213,7 @@ mod tests {
         let mut expected = expected.iter();
         let mut next = expected.next();
         for &(mean, times) in feeds {
-            // Ten requests whose accepted counts have that mean.
+            // Ten requests whose accepted counts have the mean `mean`.
             let tenths = (mean * 10.0).round() as u32;
             let accepted: Vec<u32> = (0..10).map(|i| tenths / 10 + u32::from(i < tenths % 10)).collect();
             for _ in 0..times {
@@ -251,7 +253,7 @@ mod tests {
             let policy = Tiers::new(&EmaTier { initial_steps: asked, ..EmaTier::default() }, 8);
             assert_eq!((policy.limits().depth, policy.ema), (got, f64::from(got) - 1.0), "asked {asked}");
         }
-        // The engine's longest draft cuts what is drafted, not what is remembered.
+        // The engine's longest draft cuts the drafts, not the policy's own length.
         assert_eq!(Tiers::new(&EmaTier { initial_steps: 7, ..EmaTier::default() }, 5).limits().depth, 5);
     }
 
@@ -265,13 +267,13 @@ mod tests {
             let policy = gen2(asked, &[7, 1, 3]).unwrap();
             assert_eq!((policy.limits().depth, policy.ema, policy.tiers), (asked, f64::from(asked) - 1.0, tiers));
         }
-        // The start makes a second candidate of one; two are needed all the same.
+        // The start adds a candidate to a list of one. Two candidates are needed in any case.
         assert_eq!(gen2(3, &[5]).unwrap().tiers, [3, 5]);
         assert_eq!(gen2(3, &[3]).err(), Some("candidates"));
         assert_eq!(EmaTier { initial_steps: 12, ..EmaTier::gen2() }.asks_for(), Some(("candidates", 12)));
     }
 
-    /// Generation 2 as its code has it: every rule from the list at hand, nothing kept but the length and the average.
+    /// Generation 2 as its code has it: every rule works on the list; only the length and the average are kept.
     fn by_the_code(params: &EmaTier, batches: &[Vec<u32>]) -> Vec<u32> {
         let candidates: std::collections::BTreeSet<u32> =
             params.candidates.iter().copied().chain([params.initial_steps]).collect();

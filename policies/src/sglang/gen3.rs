@@ -1,38 +1,38 @@
 //! `sglang-gen3`: SGLang's adaptive speculative decoding, third generation. Each range of batch sizes is a slot with
 //! its own candidates and its own average of the accepted draft length; 0 may be a candidate.
 //!
-//! Source: SGLang 0.5.23 `srt/speculative/adaptive_spec_params.py` (PR #24055), executed for the fixture that this is held to
-//! (`tests/policies`).
+//! Source: SGLang 0.5.23 `srt/speculative/adaptive_spec_params.py` (PR #24055), which was executed for the fixture that
+//! the tests compare with (`tests/policies`).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::sglang::router::{Router, captured_sizes};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// The settings of a range of batch sizes; those left out are the policy's.
+/// The settings of a range of batch sizes. Settings left out have the policy's values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Slot {
-    /// Smallest batch size, after padding to a captured size, that the slot is for.
+    /// Smallest batch size of the slot, after padding to a captured size.
     pub batch_size: u32,
-    /// Draft lengths it may use (`candidate_steps`), ascending; 0 drafts nothing.
+    /// Allowed draft lengths (`candidate_steps`), ascending; 0 drafts nothing.
     pub candidates: Vec<u32>,
-    /// Weight of the newest batch.
+    /// Weight of the newest batch in the average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ema_alpha: Option<f64>,
-    /// Batches before the first decision may fall.
+    /// Number of batches before the first decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_batches: Option<u32>,
-    /// Batches between decisions.
+    /// Number of batches between decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_interval: Option<u32>,
-    /// Added to the threshold of going down.
+    /// Added to the threshold for going down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_hysteresis: Option<f64>,
-    /// Added to the threshold of going up.
+    /// Added to the threshold for going up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_hysteresis: Option<f64>,
-    /// Caps the length at this many times the average, rounded up; 0 is no cap.
+    /// Caps the length at this factor times the average, rounded up; 0 is no cap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_coeff: Option<f64>,
 }
@@ -43,21 +43,23 @@ pub struct Slot {
 pub struct SglangGen3 {
     /// One slot for each range of batch sizes, ascending.
     pub slots: Vec<Slot>,
-    /// Weight of the newest batch.
+    /// Weight of the newest batch in the average.
     pub ema_alpha: f64,
-    /// Batches of a slot before its first decision may fall.
+    /// Number of batches of a slot before its first decision.
     pub warmup_batches: u32,
-    /// Batches of a slot between its decisions.
+    /// Number of batches of a slot between its decisions.
     pub update_interval: u32,
-    /// Added to the threshold of going down; negative delays dropping.
+    /// Added to the threshold for going down; negative values delay it.
     pub down_hysteresis: f64,
-    /// Added to the threshold of going up; positive delays rising.
+    /// Added to the threshold for going up; positive values delay it.
     pub up_hysteresis: f64,
-    /// Caps the length at this many times the average, rounded up and at least 1, unless it rises; 0 is no cap.
+    /// Caps the length at this factor times the average, rounded up and at least 1, unless the length rises; 0 is no
+    /// cap.
     pub ceiling_coeff: f64,
-    /// Length to start from (`speculative_num_steps`); a slot without it starts from its middle candidate.
+    /// Draft length at the start (`speculative_num_steps`). A slot that does not have it starts at its middle
+    /// candidate.
     pub initial_steps: u32,
-    /// Are batch sizes padded to captured ones before a slot is looked up?
+    /// Pads batch sizes to captured ones before a slot is looked up.
     pub cuda_graph: bool,
 }
 
@@ -88,7 +90,7 @@ impl Default for SglangGen3 {
     }
 }
 
-/// The keys of slots: ascending batch sizes from 1 on.
+/// Checks the batch sizes of the slots: at least one, ascending, from 1 on.
 pub(crate) fn check_keys(check: &Check, keys: impl Iterator<Item = u32>) -> Result<(), BadParameter> {
     let mut below = 0;
     for key in keys {
@@ -98,7 +100,7 @@ pub(crate) fn check_keys(check: &Check, keys: impl Iterator<Item = u32>) -> Resu
     check.that("slots", below > 0, || "is empty; give at least one slot".into())
 }
 
-/// The candidates of a slot: ascending lengths from `shortest` on, at least one.
+/// Checks the candidates of a slot: at least one, ascending, from `shortest` on.
 pub(crate) fn check_candidates(
     check: &Check,
     batch_size: u32,
@@ -152,7 +154,7 @@ impl Definition for SglangGen3 {
         for slot in &self.slots {
             check_candidates(&check, slot.batch_size, &slot.candidates, 0)?;
             all.extend(&slot.candidates);
-            // Only the slot's own numbers are still unchecked.
+            // The policy's own numbers were checked above; this checks the slot's.
             let own = Rule::of(self, slot).check(&check);
             own.map_err(|e| BadParameter {
                 key: "slots",
@@ -173,7 +175,7 @@ impl Definition for SglangGen3 {
     }
 }
 
-/// The numbers a slot decides with.
+/// The numbers by which a slot decides.
 #[derive(Clone, Copy)]
 struct Rule {
     ema_alpha: f64,
@@ -185,7 +187,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// The slot's own numbers where it has them.
+    /// The slot's numbers, with the policy's where the slot has none.
     fn of(policy: &SglangGen3, slot: &Slot) -> Rule {
         Rule {
             ema_alpha: slot.ema_alpha.unwrap_or(policy.ema_alpha),
@@ -208,11 +210,11 @@ impl Rule {
     }
 }
 
-/// A slot at work. What a slot learned stays as it is while other batch sizes run.
+/// The running state of a slot. It does not change while batches of other slots run.
 struct SlotState {
     rule: Rule,
     candidates: Vec<u32>,
-    /// Index into `candidates`.
+    /// Index of the present length in `candidates`.
     now: usize,
     ema: f64,
     batches: u64,
@@ -230,8 +232,8 @@ impl SlotState {
         self.candidates[self.now]
     }
 
-    /// One verify batch: the mean of its accepted drafts. Nothing is learned while nothing is drafted, but batches
-    /// count.
+    /// Adds one verify batch; `mean` is the mean of its accepted drafts. At length 0 the average stays, but the batch
+    /// counts.
     fn feed(&mut self, mean: f64) {
         if self.steps() > 0 {
             self.ema = (1.0 - self.rule.ema_alpha) * self.ema + self.rule.ema_alpha * mean;
@@ -250,7 +252,7 @@ impl SlotState {
         let tier = |i: usize| f64::from(self.candidates[i]);
         let before = self.now;
         let mut now = before;
-        // The average cannot fall to 0 - 0.5, so 0 has a threshold of its own.
+        // The average cannot fall to 0 − 0.5, so length 0 has its own threshold.
         let drop = |to: f64| if to == 0.0 { 0.5 } else { to - 0.5 } + self.rule.down_hysteresis;
         while now > 0 && self.ema <= drop(tier(now - 1)) {
             now -= 1;
@@ -269,8 +271,8 @@ impl SlotState {
         self.now = now;
     }
 
-    /// Without drafts there is nothing to go by, so the next candidate is always tried. A slot that never drafted has
-    /// an average below 0 and starts that candidate's afresh.
+    /// At length 0 there are no accepted drafts to decide by, so the next candidate is always tried. A slot that never
+    /// drafted has an average below 0; it is then set from that candidate.
     fn probe(&mut self) {
         self.now = (self.now + 1).min(self.candidates.len() - 1);
         if self.steps() > 0 && self.ema < 0.0 {
@@ -302,7 +304,7 @@ impl Slots {
 }
 
 impl SpecPolicy for Slots {
-    /// The next batch's slot is not known yet: that of the last one.
+    /// The limit is the last batch's slot's length, because the next batch's slot is not yet known.
     fn limits(&self) -> DraftLimits<'_> {
         let steps = match self.last {
             Some(slot) => self.slots[slot].steps(),
@@ -318,7 +320,8 @@ impl SpecPolicy for Slots {
         plan.fill(self.slots[slot].steps().min(self.max_draft_len));
     }
 
-    /// A request that had no room to draft says nothing about acceptance and is left out; SGLang has no such request.
+    /// Leaves out requests that had no room to draft, because they say nothing about acceptance. SGLang has no such
+    /// request.
     fn observe(&mut self, outcome: &StepOutcome) {
         let requests = outcome.accepted.len();
         if requests == 0 {

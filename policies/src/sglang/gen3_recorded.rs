@@ -1,4 +1,5 @@
-//! SGLang's `AdaptiveSpeculativeParams`, as it was recorded, against [`super`]: the length of every batch, and the averages.
+//! Recorded decisions of SGLang's `AdaptiveSpeculativeParams` against [`super`]: the length of every batch, and the
+//! averages.
 
 use super::*;
 use crate::recorded::{draw, histories, near};
@@ -12,18 +13,18 @@ const BATCHES: u64 = 160;
 #[derive(Deserialize)]
 struct History {
     seed: u64,
-    /// The file of settings; SGLang's default without.
+    /// SGLang's file of settings; `None` for its default.
     file: Option<Value>,
     initial: u32,
     most: u32,
-    /// Captured sizes, where there are graphs.
+    /// Captured batch sizes; `None` without CUDA graphs.
     graphs: Option<Vec<u32>>,
     lengths: String,
-    /// Of each slot after every ten batches, or after all.
+    /// Averages of all slots, after every ten batches or at the end.
     averages: Vec<Vec<f64>>,
 }
 
-/// The settings, read as a user's file is.
+/// Parses the settings as a user's file is parsed.
 fn settings(h: &History) -> SglangGen3 {
     let read = h.file.as_ref().map(|file| from_sglang_json(&file.to_string()).expect("a file that SGLang takes"));
     let settings = match read {

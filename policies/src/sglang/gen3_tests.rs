@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the rules by hand, and the whole policy against a second reading of SGLang's code.
+//! Tests of [`super`]: the rules by hand, and the whole policy against a second implementation of SGLang's code.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, outcome};
@@ -14,7 +14,7 @@ fn built(params: &SglangGen3, max_num_seqs: u32) -> Slots {
     Slots::new(params, &PolicyContext { max_num_seqs, max_draft_len: 32, ..CONTEXT })
 }
 
-/// What a batch of `requests` is to draft.
+/// The draft length proposed for a batch of `requests`.
 fn proposed(policy: &mut Slots, requests: usize) -> u32 {
     let batch = Batch::new(&vec![100; requests], &vec![8; requests]);
     let mut plan = DraftPlan { draft_len: vec![0; requests], ..DraftPlan::default() };
@@ -22,7 +22,7 @@ fn proposed(policy: &mut Slots, requests: usize) -> u32 {
     plan.draft_len[0]
 }
 
-/// A step of `requests`, each of which has `accepted` of what it drafts accepted.
+/// Runs a step of `requests` in which at most `accepted` drafts of each are accepted. Returns the draft length.
 fn step(policy: &mut Slots, requests: usize, accepted: u32) -> u32 {
     let len = proposed(policy, requests);
     let drafts = Drafts::default();
@@ -39,12 +39,12 @@ fn the_default_table_starts_at_three_or_in_the_middle() {
     assert_eq!(averages, [2.0, 2.0, 0.0, -1.0]);
 }
 
-/// Rule (i) and (ii): without drafts the average is frozen, batches count, and a decision always probes.
+/// Rules (i) and (ii): at length 0 the average stays, batches count, and each decision probes.
 #[test]
 fn a_slot_at_zero_probes_every_interval() {
     let mut policy = built(&SglangGen3::default(), 256);
     let lengths: Vec<u32> = (0..45).map(|_| step(&mut policy, 40, 0)).collect();
-    // From 1, batch 15's decision falls to 0 (average 0); then up and down every 5 batches.
+    // Batch 15's decision falls from 1 to 0 (average 0). Then the length alternates every 5 batches.
     let expected: Vec<u32> = (0..45).map(|n| if n < 15 || (n / 5) % 2 == 0 { 1 } else { 0 }).collect();
     assert_eq!(lengths, expected);
 }
@@ -56,7 +56,7 @@ fn a_slot_with_zero_alone_never_drafts() {
     assert_eq!((policy.slots[3].ema, policy.slots[3].batches), (-1.0, 100));
 }
 
-/// Rule (ii): a slot that starts at 0 has an average of -1, which its first probe replaces.
+/// Rule (ii): a slot that starts at 0 has an average of -1. Its first probe replaces the average.
 #[test]
 fn the_first_probe_starts_the_average_afresh() {
     let params =
@@ -66,7 +66,7 @@ fn the_first_probe_starts_the_average_afresh() {
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), (4, 3.0));
 }
 
-/// Rule (iii): the threshold toward 0 is 0.5 + hysteresis, where the others' would be -0.5.
+/// Rule (iii): the threshold towards 0 is 0.5 + hysteresis; the rule of the other lengths would give -0.5.
 #[test]
 fn zero_is_reached_at_half_a_token() {
     for (average, length) in [(0.5, 0), (0.51, 1)] {
@@ -83,7 +83,7 @@ fn zero_is_reached_at_half_a_token() {
     }
 }
 
-/// Rule (iv): what moved down does not move up in the same decision, though its average may ask for it.
+/// Rule (iv): a decision that moved down does not move up, even if the average asks for it.
 #[test]
 fn a_decision_goes_one_way() {
     let params = SglangGen3 { slots: vec![slot(1, &[1, 3])], down_hysteresis: 2.0, ..SglangGen3::default() };
@@ -95,7 +95,7 @@ fn a_decision_goes_one_way() {
     assert_eq!(policy.slots[0].steps(), 3);
 }
 
-/// Rule (v): the ceiling binds a length that does not rise.
+/// Rule (v): the ceiling caps a length that does not rise.
 #[test]
 fn the_ceiling_caps_but_never_keeps_from_rising() {
     let decided = |initial_steps, ema| {
@@ -113,7 +113,7 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     };
     // ceil(1.5 x 2) = 3, ceil(1.5 x 0.2) = 1; from 3 an average of 2.6 rises to 5 although the ceiling is 4.
     assert_eq!([decided(7, 2.0), decided(7, 0.2), decided(3, 2.6), decided(5, 4.4)], [3, 1, 5, 5]);
-    // It is never below 1: only the threshold leads to 0.
+    // The ceiling is at least 1: only the threshold leads to 0.
     let params = SglangGen3 {
         ceiling_coeff: 1.5,
         down_hysteresis: -9.0,
@@ -126,8 +126,8 @@ fn the_ceiling_caps_but_never_keeps_from_rising() {
     assert_eq!(policy.slots[0].steps(), 1);
 }
 
-/// A slot keeps what it learned at another load, however old: the drafts have got bad meanwhile, and the slot starts
-/// with a length that was right before.
+/// A slot keeps its average while other batch sizes run. If the drafts get worse meanwhile, it restarts with a length
+/// that was right before.
 #[test]
 fn slots_that_are_not_visited_go_stale() {
     let mut policy = built(&SglangGen3::default(), 256);
@@ -135,11 +135,11 @@ fn slots_that_are_not_visited_go_stale() {
     (0..40).for_each(|_| assert!(step(&mut policy, 1, 7) > 3));
     let learned = (policy.slots[0].steps(), policy.slots[0].ema);
     assert_eq!(learned.0, 7);
-    // The load shifts for a long time, and nothing is accepted any more.
+    // The load changes for a long time, and nothing is accepted.
     (0..500).for_each(|_| assert!(step(&mut policy, 16, 0) <= 3));
     assert_eq!((policy.slots[0].steps(), policy.slots[0].ema), learned);
-    // Back at one request the stale slot drafts 7 for five batches more, to its next decision, and its old average does
-    // not let it fall further than to 5.
+    // Back at one request, the slot drafts 7 for five more batches, until its next decision. Its old average then lets
+    // it fall to 5 only.
     let back: Vec<u32> = (0..10).map(|_| step(&mut policy, 1, 0)).collect();
     assert_eq!(back, [7, 7, 7, 7, 7, 5, 5, 5, 5, 5], "average {}", policy.slots[0].ema);
 }
@@ -183,7 +183,7 @@ fn bad_settings_are_named() {
     assert_eq!(SglangGen3::default().check(), Ok(()));
 }
 
-/// SGLang's slot as its code reads, with the length itself as state and every list searched.
+/// SGLang's slot as its code has it: the length itself is the state, and lists are searched.
 struct ByTheCode {
     candidates: Vec<u32>,
     rule: Rule,
@@ -286,7 +286,7 @@ proptest! {
             ByTheCode { candidates, rule, current_steps, ema, batch_count: 0 }
         }).collect();
         for (requests, wanted) in &batches {
-            // 1 to 8, then even sizes, up to 20; beyond that a batch keeps its size.
+            // Captured sizes: 1 to 8, then even sizes up to 20. A larger batch keeps its size.
             let graph = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18, 20];
             let size = graph.iter().copied().find(|&g| g >= *requests).filter(|_| cuda_graph).unwrap_or(*requests);
             let keys = &KEYS[..theirs.len()];

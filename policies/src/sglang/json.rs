@@ -1,13 +1,12 @@
-//! SGLang's `adaptive_spec.json` (`--speculative-adaptive-config`) as it is, read and written.
+//! Reads and writes SGLang's `adaptive_spec.json` (`--speculative-adaptive-config`).
 //!
 //! Generations 1 and 2 have flat keys. From generation 3 on, keys that are whole numbers are batch sizes, and the other
-//! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file does not hold
-//! the length to start from, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
+//! keys are defaults for all of them; `strategy` chooses between `ema` and `throughput_aware`. The file has neither the
+//! initial length, which is the server's `--speculative-num-steps`, nor whether CUDA graphs are on. Source:
 //! `load_adaptive_config` in sgl-project/sglang `srt/speculative/adaptive_spec_params.py` @13d3f642 and @015c8726, and
 //! `_parse_bs_candidates` in `throughput_aware_controller.py` @088c5abe; restated in docs/model.md 1.1 to 1.4.
 //!
-//! SGLang sorts candidates and ignores keys that it does not know; here both are errors, since the file then does not
-//! say what runs.
+//! SGLang sorts candidates and ignores unknown keys. Here both are errors, because such a file does not say what runs.
 
 use crate::PolicySpec;
 use crate::sglang::ema_tier::EmaTier;
@@ -17,13 +16,13 @@ use foretoken_sim::MAX_SPEC_LEN;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Something in an `adaptive_spec.json` that cannot be read, or a policy that has no such file.
+/// An entry of an `adaptive_spec.json` that cannot be read, or a policy that has no such file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct BadSglangJson {
-    /// The key (`8.candidate_steps`), or what stands for the whole file.
+    /// The key (`8.candidate_steps`), or a name for the whole file.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and which values are right.
     pub why: String,
 }
 
@@ -31,14 +30,13 @@ fn bad<T>(key: impl Into<String>, why: impl Into<String>) -> Result<T, BadSglang
     Err(BadSglangJson { key: key.into(), why: why.into() })
 }
 
-/// Numbers that both the file and a slot of it may set.
+/// Keys with numbers that both the file and a slot may set.
 const NUMBERS: [&str; 5] = ["ema_alpha", "warmup_batches", "update_interval", "down_hysteresis", "up_hysteresis"];
 const CANDIDATES: &str = "candidate_steps";
 const CEILING: &str = "ceiling_coeff";
 
-/// Reads the text of an `adaptive_spec.json`: flat keys are `sglang-gen1` (of which `sglang-gen2` reads the same file),
-/// batch-size keys `sglang-gen3`, or `sglang-throughput` where `strategy` says so. Lengths to start from are the
-/// presets'.
+/// Parses an `adaptive_spec.json`. Flat keys give `sglang-gen1` (`sglang-gen2` reads the same file). Batch-size keys
+/// give `sglang-gen3`, or `sglang-throughput` if `strategy` says so. Initial lengths are the presets'.
 pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
     let file = match serde_json::from_str(text) {
         Ok(Value::Object(file)) => file,
@@ -59,7 +57,7 @@ pub fn from_sglang_json(text: &str) -> Result<PolicySpec, BadSglangJson> {
     }
 }
 
-/// Writes a policy as an `adaptive_spec.json`. Only SGLang's policies have one.
+/// Writes a policy as an `adaptive_spec.json`. Only SGLang's policies can be written.
 pub fn to_sglang_json(policy: &PolicySpec) -> Result<String, BadSglangJson> {
     if let Err(e) = policy.check() {
         return bad(e.key, e.why);
@@ -97,7 +95,7 @@ pub fn to_sglang_json(policy: &PolicySpec) -> Result<String, BadSglangJson> {
     Ok(serde_json::to_string_pretty(&Value::Object(file)).expect("plain values"))
 }
 
-/// The settings called `keys`, as they are written.
+/// The settings with the names `keys`, as JSON values.
 fn numbers(settings: &impl Serialize, keys: &[&str]) -> Map<String, Value> {
     let Ok(Value::Object(all)) = serde_json::to_value(settings) else { unreachable!("settings are a table") };
     all.into_iter().filter(|(key, _)| keys.contains(&key.as_str())).collect()
@@ -116,7 +114,7 @@ fn is_batch_size(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The entries of batch sizes, in their order.
+/// The entries of batch sizes in rising order.
 fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson> {
     let mut found = Vec::new();
     for (key, value) in slots {
@@ -139,9 +137,9 @@ fn sorted(slots: Map<String, Value>) -> Result<Vec<(u32, Entry)>, BadSglangJson>
     Ok(found)
 }
 
-/// An object of the file whose settings are taken out one by one.
+/// An object of the file; each read takes a setting out.
 struct Entry {
-    /// What stands before its keys in errors.
+    /// The prefix of its keys in errors.
     of: String,
     settings: Map<String, Value>,
 }
@@ -169,7 +167,7 @@ impl Entry {
         }
     }
 
-    /// Like [`count`](Entry::count), for keys that may be `null`.
+    /// As [`count`](Entry::count), for keys that may be `null`.
     fn optional_count(&mut self, key: &str) -> Result<Option<u32>, BadSglangJson> {
         if self.settings.get(key) == Some(&Value::Null) {
             self.settings.remove(key);
@@ -185,7 +183,7 @@ impl Entry {
         }
     }
 
-    /// `candidate_steps`: at least `fewest`, ascending, from `shortest` on.
+    /// Takes `candidate_steps` out: at least `fewest` lengths, ascending, each at least `shortest`.
     fn candidates(&mut self, fewest: usize, shortest: u32) -> Result<Option<Vec<u32>>, BadSglangJson> {
         let Some(list) = self.counts(CANDIDATES)? else { return Ok(None) };
         let at = self.at(CANDIDATES);
@@ -204,7 +202,7 @@ impl Entry {
         Ok(Some(list))
     }
 
-    /// Everything must have been taken out.
+    /// Returns an error if a setting is left.
     fn end(self, known: &str) -> Result<(), BadSglangJson> {
         match self.settings.keys().next() {
             None => Ok(()),
@@ -295,7 +293,7 @@ fn throughput(slots: Vec<(u32, Entry)>, settings: Map<String, Value>) -> Result<
         file.settings.remove("profile_run_batch_sizes");
     }
     policy.profile_run_batch_sizes = file.counts("profile_run_batch_sizes")?;
-    // How often a measurement is repeated does not matter where it is exact.
+    // The number of repetitions of a measurement does not matter, because measurements are exact here.
     file.count("profile_run_n_warmup")?;
     file.count("profile_run_n_measure")?;
     let known = THROUGHPUT_KEYS.join(", ");
@@ -319,7 +317,7 @@ mod tests {
             ..EmaTier::default()
         };
         assert_eq!(from_sglang_json(text), Ok(PolicySpec::SglangGen1(expected)));
-        // Any subset of the keys will do.
+        // The file may have any subset of the keys.
         assert_eq!(from_sglang_json("{}"), Ok(PolicySpec::SglangGen1(EmaTier::default())));
     }
 
@@ -364,7 +362,7 @@ mod tests {
         let read = |policy: &PolicySpec| from_sglang_json(&to_sglang_json(policy).unwrap()).unwrap();
         let tiers = EmaTier { candidates: vec![2, 4, 8], ema_alpha: 0.1, update_interval: 3, ..EmaTier::default() };
         assert_eq!(read(&PolicySpec::SglangGen1(tiers.clone())), PolicySpec::SglangGen1(tiers.clone()));
-        // The other presets of the flat file have the same text; candidates are put in order.
+        // The flat file of the other two presets has the same text; candidates are sorted.
         let second = EmaTier { candidates: vec![8, 2, 4], off_list: OffList::Add, ..tiers.clone() };
         for other in [PolicySpec::SglangGen2(second), PolicySpec::EmaTier(tiers.clone())] {
             assert_eq!(read(&other), PolicySpec::SglangGen1(tiers.clone()));

@@ -1,37 +1,38 @@
-//! How SGLang finds the settings of a batch size: padded up to the captured size, then floored to the largest key.
+//! How SGLang finds the settings of a batch size: it pads the size up to a captured size, then takes the largest key at
+//! or below it.
 //!
 //! Source: sgl-project/sglang `srt/speculative/adaptive_step_router.py` (@a12239f6) and, for the captured sizes,
 //! `generate_decode_cuda_graph_batch_sizes` in its server arguments; restated in docs/model.md 1.3.
 
 use crate::shared::profile::padded;
 
-/// Batch-size keys and captured sizes.
+/// The batch-size keys and the captured sizes.
 pub(crate) struct Router {
     /// Smallest batch size of each slot, ascending.
     keys: Vec<u32>,
-    /// Captured batch sizes, ascending; none without CUDA graphs.
+    /// Captured batch sizes, ascending; empty without CUDA graphs.
     captured: Vec<u32>,
 }
 
 impl Router {
-    /// `keys` ascending, at least one.
+    /// A router for `keys`, ascending, at least one.
     pub fn new(keys: Vec<u32>, captured: Vec<u32>) -> Router {
         Router { keys, captured }
     }
 
-    /// The slot of a batch: that of the largest key at or below its padded size, else the first.
+    /// The index of the slot of a batch: the largest key at or below its padded size, else the first key.
     pub fn slot(&self, batch_size: u32) -> usize {
         let size = padded(&self.captured, batch_size);
         self.keys.partition_point(|&key| key <= size).saturating_sub(1)
     }
 
-    /// Captured batch sizes.
+    /// Returns the captured batch sizes.
     pub fn captured(&self) -> &[u32] {
         &self.captured
     }
 }
 
-/// The batch sizes SGLang captures with speculation: every one to 8, then in steps of 2, 4, 8 and 16, and the largest.
+/// The batch sizes that SGLang captures with speculation: 1 to 8, then steps of 2, 4, 8 and 16, and the largest.
 pub(crate) fn captured_sizes(max_num_seqs: u32) -> Vec<u32> {
     let steps = (1..9).chain((10..33).step_by(2)).chain((40..65).step_by(4)).chain((72..257).step_by(8));
     let mut sizes: Vec<u32> =
@@ -58,11 +59,11 @@ mod tests {
     fn a_batch_is_padded_up_and_floored_to_a_key() {
         let keys = vec![1, 8, 32, 64];
         let graphs = Router::new(keys.clone(), captured_sizes(80));
-        // 31 is padded to 32, 61 to 64; 81 is beyond the largest captured size and stays.
+        // 31 is padded to 32, 61 to 64. 81 is above the largest captured size and stays.
         let slots = |router: &Router| [1, 7, 8, 30, 31, 32, 60, 61, 64, 81].map(|b| router.slot(b));
         assert_eq!(slots(&graphs), [0, 0, 1, 1, 2, 2, 2, 3, 3, 3]);
         assert_eq!(slots(&Router::new(keys, Vec::new())), [0, 0, 1, 1, 1, 2, 2, 2, 3, 3]);
-        // Below the smallest key.
+        // A batch below the smallest key uses the first slot.
         assert_eq!(Router::new(vec![4, 8], Vec::new()).slot(2), 0);
     }
 }

@@ -1,8 +1,9 @@
-//! `sglang-throughput`: SGLang's throughput-aware strategy. The length with the most expected tokens per measured time
-//! of a decode round at this batch size.
+//! `sglang-throughput`: SGLang's throughput-aware strategy. It takes the length with the most expected tokens per
+//! measured time of a decode round at this batch size.
 //!
 //! Source: sgl-project/sglang PR #28045, `srt/speculative/throughput_aware_controller.py` (@088c5abe) and
-//! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open, and 0.5.23 has nothing of it.
+//! `throughput_aware_spec_params.py` (@23570745); restated in docs/model.md 1.4. The pull request is open; 0.5.23 does
+//! not have it.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::sglang::gen3::{check_candidates, check_keys};
@@ -19,31 +20,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CandidateSlot {
-    /// Smallest batch size, after padding to a captured size, that the slot is for.
+    /// Smallest batch size of the slot, after padding to a captured size.
     pub batch_size: u32,
-    /// Draft lengths it may use (`candidate_steps`), ascending, from 1 on.
+    /// Allowed draft lengths (`candidate_steps`), ascending, from 1 on.
     pub candidates: Vec<u32>,
 }
 
-/// Parameters. The slots are the example in SGLang's code, which has no default; the rest are its defaults.
+/// Parameters of `sglang-throughput`. The slots are the example in SGLang's code, which has no default; the rest are
+/// its defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SglangThroughput {
     /// One slot for each range of batch sizes, ascending.
     pub slots: Vec<CandidateSlot>,
-    /// Verify batches that a position's acceptance rate is the mean of.
+    /// Number of verify batches over which a position's acceptance rate is averaged.
     pub window_size: u32,
-    /// Verify batches between decisions.
+    /// Number of verify batches between decisions.
     pub update_interval: u32,
-    /// A challenger must beat the present length's score by this share. The code has it and does not use it: 0.
+    /// A challenger must beat the present length's score by this share. SGLang's code defines it without using it: 0.
     pub switch_hysteresis: f64,
-    /// Tokens of context of each request in the start-up profile.
+    /// Context tokens of each request in the start-up profile.
     pub profile_run_seq_len: u32,
-    /// Batch sizes to profile, of the captured ones; all of them when left out.
+    /// Captured batch sizes to profile. If absent, all of them.
     pub profile_run_batch_sizes: Option<Vec<u32>>,
     /// Largest batch size to profile.
     pub max_profile_run_batch_size: Option<u32>,
-    /// Length to start from (`speculative_num_steps`); when no slot has it, the middle candidate of the first.
+    /// Draft length at the start (`speculative_num_steps`). If no slot has it, the middle candidate of the first slot.
     pub initial_steps: u32,
 }
 
@@ -147,7 +149,8 @@ impl Tracker {
         Tracker { window, positions: (0..positions).map(|_| empty()).collect() }
     }
 
-    /// Takes in a verify batch: each position below `steps` of the requests that had it verified.
+    /// Adds a verify batch: for each position below `steps`, the acceptance rate over the requests that had it
+    /// verified.
     fn take_in(&mut self, outcome: &StepOutcome, steps: u32) {
         for (j, position) in (0..steps).zip(&mut self.positions) {
             let verified = outcome.verified.iter().filter(|&&v| v > j).count();
@@ -165,7 +168,7 @@ impl Tracker {
         }
     }
 
-    /// Forgets the positions from `steps` on.
+    /// Forgets the rates of the positions from `steps` on.
     fn clear_from(&mut self, steps: u32) {
         self.positions.iter_mut().skip(steps as usize).for_each(|p| {
             p.rates.clear();
@@ -173,13 +176,13 @@ impl Tracker {
         });
     }
 
-    /// Is the window of every position below `steps` full?
+    /// True if the window of every position below `steps` is full.
     fn warm(&self, steps: u32) -> bool {
         self.positions.iter().take(steps as usize).all(|p| p.rates.len() == self.window)
     }
 
-    /// Expected tokens of a round with `steps` drafts: 1 + the positions' rates. Deeper positions than were ever
-    /// verified get a geometric tail. `None` while nothing is known. docs/model.md 1.4.
+    /// Expected tokens of a round with `steps` drafts: 1 + the rates of the positions. Positions that were never
+    /// verified get a geometric tail. `None` before the first rate is known. docs/model.md 1.4.
     fn expected_tokens(&self, steps: u32) -> Option<f64> {
         let (mut sum, mut first, mut last) = (1.0, 0.0, 0.0);
         for j in 0..steps as usize {
@@ -201,16 +204,16 @@ impl Tracker {
     }
 }
 
-/// Seconds of a decode round by batch size and draft length, measured at the start.
+/// Measured seconds of a decode round, by batch size and draft length.
 struct CostTable {
     /// Profiled batch sizes, ascending.
     batch_sizes: Vec<u32>,
-    /// Seconds at `[batch size index][length]`; NaN where the length was not profiled.
+    /// Seconds at `[batch size index][length]`; NaN for lengths that were not profiled.
     seconds: Vec<Vec<f64>>,
 }
 
 impl CostTable {
-    /// Profiles each captured batch size at the lengths that its slot may use.
+    /// Profiles each captured batch size at the candidate lengths of its slot.
     fn profile(params: &SglangThroughput, router: &Router, longest: u32, context: &PolicyContext) -> CostTable {
         let wanted = |size: &u32| {
             params.profile_run_batch_sizes.as_ref().is_none_or(|sizes| sizes.contains(size))
@@ -230,7 +233,7 @@ impl CostTable {
         CostTable { batch_sizes, seconds }
     }
 
-    /// Seconds at the next profiled batch size up, or the largest one. `None` when the length was not profiled there.
+    /// Seconds at the next profiled batch size up, or at the largest. `None` if the length was not profiled there.
     fn at(&self, batch_size: u32, steps: u32) -> Option<f64> {
         let last = self.batch_sizes.len().checked_sub(1)?;
         let i = self.batch_sizes.partition_point(|&s| s < batch_size).min(last);
@@ -238,7 +241,7 @@ impl CostTable {
     }
 }
 
-/// A decode round of `requests` requests with `context` tokens each: `steps` drafts and their verification.
+/// Seconds of a decode round of `requests` requests with `context` tokens each: `steps` drafts and their verification.
 fn round_s(
     profile: &dyn PassTimes,
     requests: u32,
@@ -266,7 +269,7 @@ struct BestScore {
     /// The length in use at every batch size, until the next decision.
     steps: u32,
     batches: u64,
-    /// The last batch size.
+    /// Number of decode requests of the last batch.
     batch_size: u32,
     weighed: Weighed,
 }
@@ -291,7 +294,7 @@ impl BestScore {
         }
     }
 
-    /// Is it time to decide, and is everything known?
+    /// True if this step decides: the interval is over and all rates and costs are known.
     fn due(&self) -> bool {
         self.batches > 0
             && self.batches.is_multiple_of(self.params.update_interval.into())
@@ -299,12 +302,13 @@ impl BestScore {
             && !self.table.batch_sizes.is_empty()
     }
 
-    /// Expected tokens a second of one request in a batch of this size.
+    /// Expected tokens per second of one request in a batch of this size.
     fn score(&self, steps: u32, batch_size: u32) -> Option<f64> {
         Some(self.tracker.expected_tokens(steps)? / self.table.at(batch_size, steps)?)
     }
 
-    /// The best of the slot's candidates, the shortest one on a tie; the present length when none has a score.
+    /// Takes the best of the slot's candidates, the shortest one on a tie. Keeps the present length if none has a
+    /// score.
     fn decide(&mut self, batch_size: u32) {
         self.weighed.begin();
         let mut best = (f64::NEG_INFINITY, self.steps);
@@ -331,7 +335,7 @@ impl BestScore {
 }
 
 impl SpecPolicy for BestScore {
-    /// The length in use; before a decision, the longest it may bring.
+    /// The limit is the present length; before a decision, the longest length that it may choose.
     fn limits(&self) -> DraftLimits<'_> {
         let most = if self.due() { self.params.longest() } else { self.steps };
         DraftLimits::chain(most.min(self.max_draft_len))

@@ -1,5 +1,5 @@
-//! Tests of [`super`]: the tracker and the table by hand, and the whole policy against a second reading of SGLang's
-//! code.
+//! Tests of [`super`]: the tracker and the table by hand, and the whole policy against a second implementation of
+//! SGLang's code.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_belief, close, outcome};
@@ -24,19 +24,19 @@ fn rates_are_unconditional_and_deeper_ones_are_extrapolated() {
     let drafts = Drafts::default();
     let mut tracker = Tracker::new(2, 5);
     assert_eq!(tracker.expected_tokens(1), None);
-    // Of four requests 3, 1 and 1 got past the first three positions.
+    // 3, 1 and 1 of four requests had positions 1, 2 and 3 accepted.
     tracker.take_in(&outcome(&drafts, &[3, 3, 3, 3], &[3, 1, 0, 1]), 3);
     assert_eq!(tracker.expected_tokens(3), Some(1.0 + 0.75 + 0.25 + 0.25));
     // p3 = p2 (0.25 / 0.75)^(1/2), p4 = p3 (p3 / 0.75)^(1/3).
     let p3 = 0.25 * (1.0f64 / 3.0).sqrt();
     let p4 = p3 * (p3 / 0.75).cbrt();
     assert!(close(tracker.expected_tokens(5).unwrap(), 2.25 + p3 + p4));
-    // The window holds two batches; the first falls out with the third.
+    // The window holds two batches; the third removes the first.
     tracker.take_in(&outcome(&drafts, &[1], &[1]), 1);
     assert!(!tracker.warm(3) && tracker.warm(1));
     tracker.take_in(&outcome(&drafts, &[1], &[0]), 1);
     assert_eq!(tracker.expected_tokens(1), Some(1.5));
-    // With one known position its rate is repeated; with a rate of 0 nothing more is expected.
+    // With one known position its rate is repeated. With a rate of 0 nothing more is expected.
     tracker.clear_from(1);
     assert_eq!(tracker.expected_tokens(2), Some(2.0));
     (0..2).for_each(|_| tracker.take_in(&outcome(&drafts, &[1], &[0]), 1));
@@ -55,7 +55,7 @@ fn a_request_that_could_not_draft_a_position_does_not_count_there() {
 fn costs_are_looked_up_at_the_next_profiled_size() {
     let params = SglangThroughput { max_profile_run_batch_size: Some(32), ..SglangThroughput::default() };
     let policy = built(&params, &CONTEXT);
-    // By section 12: S passes over B requests, then one over B (S + 1) tokens.
+    // Section 12: S passes over B requests, then one pass over B (S + 1) tokens.
     let seconds = |b: f64, s: u32| {
         let (d, t, c) = (BELIEF.draft, BELIEF.target, 2048.0);
         let draft: f64 = (0..s).map(|j| d.alpha_s * b * (c + f64::from(j)) + d.gamma_s * b + d.delta_s).sum();
@@ -65,7 +65,7 @@ fn costs_are_looked_up_at_the_next_profiled_size() {
         let at = policy.table.at(batch, steps).unwrap();
         assert!(close(at, seconds(size, steps)), "{batch} requests, {steps} steps: {at}");
     }
-    // Lengths that the slot of a size does not have are not profiled.
+    // Lengths that are not candidates of the size's slot are not profiled.
     assert_eq!([policy.table.at(9, 7), policy.table.at(32, 5), policy.table.at(1, 2)], [None; 3]);
 }
 
@@ -90,7 +90,7 @@ fn what_was_weighed_is_told() {
         assert!(policy.explain().candidates.is_empty());
         policy.observe(&outcome(&Drafts::default(), &[3, 3], &[3, 3]));
     }
-    // A decision is due, so the longest candidate is charged; everything was accepted, so it is taken.
+    // A decision is due, so the limit is the longest candidate. Everything was accepted, so it is chosen.
     assert_eq!((policy.limits().depth, proposed(&mut policy, 2)), (7, 7));
     let what: Vec<String> = policy.explain().candidates.into_iter().map(|c| c.what).collect();
     assert_eq!(what, ["1 steps", "3 steps", "5 steps", "7 steps"]);
@@ -129,7 +129,7 @@ fn bad_settings_are_named() {
     assert_eq!(SglangThroughput::default().check(), Ok(()));
 }
 
-/// SGLang's controller as its code reads: queues, a cost dictionary, lists of known rates.
+/// SGLang's controller as its code has it: queues, a cost dictionary, lists of known rates.
 struct ByTheCode<'a> {
     params: &'a SglangThroughput,
     windows: Vec<VecDeque<f64>>,
@@ -198,7 +198,7 @@ impl<'a> ByTheCode<'a> {
         Some(self.expected(steps)? / self.costs.get(&(*size, steps))?)
     }
 
-    /// Scores of the candidates at the coming decision.
+    /// Scores of the candidates at the next decision; empty if none is due.
     fn activate(&mut self, batch_size: u32) -> Vec<(u32, f64)> {
         let full = |w: &VecDeque<f64>| w.len() == self.params.window_size as usize;
         let warmed = self.windows[..self.current_steps as usize].iter().all(full);
@@ -262,7 +262,7 @@ proptest! {
             let len = proposed(&mut policy, *requests);
             let best = scores.iter().map(|s| s.1).fold(f64::NEG_INFINITY, f64::max);
             match scores.iter().find(|s| s.0 == len) {
-                // Sums in another order may break a tie the other way.
+                // Sums in another order may break a tie differently.
                 Some(&(_, score)) => prop_assert!(score >= best * (1.0 - 1e-9), "{len} for {scores:?}"),
                 None => prop_assert!(scores.is_empty() && len == theirs.current_steps, "{len} for {scores:?}"),
             }

@@ -1,30 +1,29 @@
-//! Acceptance-rate estimators: what past steps say about the next draft.
-//!
-//! They see outcomes a server would see, and nothing else.
+//! Estimators of the acceptance rate from past steps. They see the outcomes that a server would see, and nothing else.
 
 use foretoken_sim::StepOutcome;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included:
-/// E(a, k) = 1 + a + … + a^k (Leviathan et al. 2023, Eq. 1), summed, because the closed form loses digits near a = 1.
+/// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included: E(a, k) = 1 + a
+/// + … + a^k (Leviathan et al. 2023, Eq. 1). It is summed, because the closed form loses digits near a = 1.
 pub fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// What counts as a try when a step's acceptance rate is taken (docs/model.md 14).
+/// The denominator of a step's acceptance rate (docs/model.md 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rate {
     /// Drafts up to and including the first rejected one: consistent for the conditional rate that E(a, k) needs.
     #[default]
     Attempts,
-    /// Every verified draft (docs/model.md 0.2): biased low, because drafts after a rejection never had a chance.
+    /// Every verified draft (docs/model.md 0.2). The rate is biased low, because drafts after a rejection could not be
+    /// accepted.
     PerDraft,
 }
 
 impl Rate {
-    /// The acceptance rate of one step, or `None` when nothing was verified.
+    /// The acceptance rate of one step; `None` if nothing was verified.
     pub fn of(self, outcome: &StepOutcome) -> Option<f64> {
         let (mut accepted, mut tries) = (0u64, 0u64);
         for (&a, &v) in outcome.accepted.iter().zip(outcome.verified) {
@@ -34,7 +33,7 @@ impl Rate {
         (tries > 0).then(|| accepted as f64 / tries as f64)
     }
 
-    /// Tries of one request that had `accepted` of `verified` drafts.
+    /// The number of tries of one request with `accepted` of `verified` drafts accepted.
     pub(crate) fn tries(self, accepted: u32, verified: u32) -> u32 {
         match self {
             Rate::Attempts => verified.min(accepted + 1),
@@ -43,19 +42,19 @@ impl Rate {
     }
 }
 
-/// The mean of everything seen, or of the last steps, with a value to start from.
+/// The mean over all steps, or over the last ones, with a value to start from.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningMean {
     value: f64,
     sum: f64,
     count: u64,
-    /// Steps to remember; `None` remembers all and keeps none of them.
+    /// Number of steps in the mean; `None` for all, of which only sums are kept.
     window: Option<usize>,
     steps: VecDeque<(f64, u64)>,
 }
 
 impl RunningMean {
-    /// `start` until something is seen; then the mean over the last `window` steps that brought anything.
+    /// The value is `start` before the first step with values; then the mean over the last `window` such steps.
     pub(crate) fn new(start: f64, window: Option<u32>) -> RunningMean {
         let window = window.map(|w| w as usize);
         let steps = VecDeque::with_capacity(window.map_or(0, |w| w + 1));
@@ -66,7 +65,7 @@ impl RunningMean {
         self.value
     }
 
-    /// Takes in one step: `count` values that add up to `sum`.
+    /// Adds one step: `count` values with the sum `sum`. A step without values is ignored.
     pub(crate) fn add_step(&mut self, sum: f64, count: u64) {
         if count == 0 {
             return;
@@ -81,7 +80,7 @@ impl RunningMean {
                 if self.steps.len() > window {
                     self.steps.pop_front();
                 }
-                // Summed afresh: taking the oldest away again would leave its rounding behind for ever.
+                // Summed afresh, because subtracting the oldest step would keep its rounding error for ever.
                 self.sum = self.steps.iter().map(|s| s.0).sum();
                 self.count = self.steps.iter().map(|s| s.1).sum();
             }
@@ -109,7 +108,7 @@ mod tests {
     #[test]
     fn attempts_end_at_the_first_rejection() {
         let drafts = Drafts::default();
-        // Accepted 2 of 4 (three tries), 3 of 3 (three tries), 0 of 2 (one try), nothing verified.
+        // 2 of 4 accepted (three tries), 3 of 3 (three tries), 0 of 2 (one try), and nothing verified.
         let step = outcome(&drafts, &[4, 3, 2, 0], &[2, 3, 0, 0]);
         assert_eq!(Rate::Attempts.of(&step), Some(5.0 / 7.0));
         assert_eq!(Rate::PerDraft.of(&step), Some(5.0 / 9.0));

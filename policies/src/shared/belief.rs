@@ -1,5 +1,5 @@
-//! What a policy believes a pass costs: α, γ, δ of each model. It is the policy's own and may differ from the truth,
-//! which the executor keeps; this module must never look at that truth.
+//! A policy's belief about the cost of a pass: α, γ, δ of each model. It may differ from the truth, which the executor
+//! keeps; this module must never read the truth.
 
 use foretoken_sim::{BatchView, Coefficients, ContextReads, DraftTree, Drafting, PassShape, shape};
 use serde::{Deserialize, Serialize};
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Belief {
-    /// The draft model, seconds.
+    /// Coefficients of the draft model, in seconds.
     pub draft: Coefficients,
-    /// The target model, seconds.
+    /// Coefficients of the target model, in seconds.
     pub target: Coefficients,
     /// How the verify pass is believed to read context.
     pub context_reads: ContextReads,
-    /// How the draft is believed to come by its tokens.
+    /// How the draft is believed to make its tokens.
     #[serde(default)]
     pub drafting: Drafting,
 }
 
 impl Belief {
-    /// Believed time of a whole step in seconds: `draft_len[i]` tokens drafted and `verify_len[i]` verified for
-    /// decode request i, this step's prefill chunks and the draft's catch-up included (docs/model.md 12).
+    /// Believed time of a whole step in seconds, if `draft_len[i]` tokens of decode request i are drafted and
+    /// `verify_len[i]` are verified. Includes this step's prefill chunks and the draft's catch-up (docs/model.md 12).
     ///
-    /// The plain reading of section 12 over [`shape`]: O(requests × depth). Policies that weigh many lengths in a step
-    /// grow an [`Estimate`](crate::Estimate) instead, which must agree with this.
+    /// This is the direct form of section 12 over [`shape`]: O(requests × depth). Policies that weigh many lengths in a
+    /// step extend an [`Estimate`](crate::Estimate) instead, which must agree with this.
     pub fn step_s(&self, batch: &BatchView, draft_len: &[u32], verify_len: &[u32]) -> f64 {
         let passes = draft_len.iter().copied().max().unwrap_or(0);
         let draft_s: f64 = match passes {
@@ -35,8 +35,8 @@ impl Belief {
         draft_s + pass_s(&self.target, shape::verify_pass(batch, verify_len, self.context_reads))
     }
 
-    /// Believed time, in seconds, of a whole step that drafted `trees` and verifies their kept nodes. For reports: it walks
-    /// the trees and allocates.
+    /// Believed time, in seconds, of a whole step that drafted `trees` and verifies their kept nodes. For reports only:
+    /// it walks the trees and allocates.
     pub fn tree_step_s(&self, batch: &BatchView, trees: &[DraftTree]) -> f64 {
         let depth: Vec<u32> = trees.iter().map(DraftTree::depth).collect();
         let passes = depth.iter().copied().max().unwrap_or(0);
@@ -49,7 +49,7 @@ impl Belief {
         let widths: Vec<Vec<u64>> = trees.iter().map(widths).collect();
         let draft_s: f64 = (0..passes as usize)
             .map(|pass| {
-                // The first pass runs over the roots, with what rides in it.
+                // The first pass runs over the roots, together with prefill and catch-up.
                 let mut shape = if pass == 0 { shape::draft_pass(batch, &depth, 1) } else { PassShape::default() };
                 for (w, &c) in widths.iter().zip(batch.context).filter(|(w, _)| pass > 0 && w.len() > pass) {
                     shape.batched += w[pass];
@@ -62,7 +62,7 @@ impl Belief {
     }
 }
 
-/// Draft passes' widths of a tree that was grown to its depth: the root, then the nodes of each level with children.
+/// Number of nodes that each draft pass runs over: the root, then the nodes of each level that have children.
 fn widths(tree: &DraftTree) -> Vec<u64> {
     let nodes = tree.nodes();
     let expanded = |depth: u32| nodes.iter().enumerate().filter(move |(_, n)| n.depth == depth);

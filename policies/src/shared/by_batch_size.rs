@@ -1,12 +1,13 @@
-//! What the policies with a table from batch size to draft length share: the look-up, and the engine's budget.
+//! Shared by policies with a table from batch size to draft length: the look-up, and the length that the token budget
+//! is charged for.
 
 use foretoken_sim::engine::BatchRange;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, SpecPolicy, Speculation};
 
-/// Which requests make up the batch size.
+/// The requests that count as the batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// Those scheduled in the step: decodes and prefill chunks.
+    /// Requests scheduled in the step: decodes and prefill chunks.
     Scheduled,
     /// The whole running list.
     Running,
@@ -21,35 +22,36 @@ impl Counted {
     }
 }
 
-/// The running policy: one length for the whole batch, by its size alone.
+/// The running policy: one length for the whole batch, by batch size alone.
 pub(crate) struct ByBatchSize {
     counted: Counted,
-    /// (first batch size, draft length) of each range, ascending; the first one starts at 0 or 1.
+    /// (first batch size, draft length) of each range, ascending; the first range starts at 0 or 1.
     ranges: Vec<(u32, u32)>,
-    /// What the last batch got.
+    /// The length of the last batch.
     last: Option<u32>,
-    /// The longest length of the table.
+    /// The longest length in the table.
     longest: u32,
-    /// The ranges as vLLM's scheduler takes them, where the table is vLLM's.
+    /// The ranges in the form of vLLM's scheduler, if the table is vLLM's.
     vllm: Option<Vec<BatchRange>>,
 }
 
 impl ByBatchSize {
-    /// A policy that drafts the length of the last of `ranges` that starts at or below the batch size.
+    /// Builds a policy that drafts the length of the last of `ranges` that starts at or below the batch size.
     pub fn build(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> Speculation {
         Speculation::Policy(Box::new(ByBatchSize::new(counted, ranges, max_draft_len)))
     }
 
-    /// The same, of vLLM's `num_speculative_tokens_per_batch_size`, which its scheduler knows of.
+    /// Builds the policy from vLLM's `num_speculative_tokens_per_batch_size`, which vLLM's scheduler also reads.
     pub fn build_vllm(ranges: &[(u32, u32, u32)], max_draft_len: u32) -> Speculation {
-        // Gaps and what is beyond the last range inherit, so a range counts from its first batch size on.
+        // Batch sizes in gaps and beyond the last range use the range before, so only the first batch size of a range
+        // counts.
         let starts = ranges.iter().map(|&(first, _, k)| (first, k)).collect();
         let vllm = ranges.iter().map(|&(first, last, k)| (first.into(), last.into(), k.into())).collect();
         let policy = ByBatchSize::new(Counted::Scheduled, starts, max_draft_len);
         Speculation::Policy(Box::new(ByBatchSize { vllm: Some(vllm), ..policy }))
     }
 
-    /// The running policy itself.
+    /// The running policy, without a box.
     pub fn new(counted: Counted, ranges: Vec<(u32, u32)>, max_draft_len: u32) -> ByBatchSize {
         let ranges: Vec<_> = ranges.into_iter().map(|(from, k)| (from, k.min(max_draft_len))).collect();
         let longest = ranges.iter().map(|r| r.1).max().unwrap_or(0);
@@ -63,7 +65,7 @@ impl ByBatchSize {
 }
 
 impl SpecPolicy for ByBatchSize {
-    /// The budget is charged before the batch is known. The longest length of the table would take room from prompts
+    /// The token budget is charged before the batch is known. Charging the longest length would take room from prompts
     /// just where the table drafts nothing, so the last batch's length is charged.
     fn limits(&self) -> DraftLimits<'_> {
         let now = DraftLimits::chain(self.last.unwrap_or(self.longest)).up_to(self.longest);
@@ -83,7 +85,7 @@ pub(crate) mod tests {
     use crate::definition::Definition;
     use crate::testing::{Batch, CONTEXT};
 
-    /// The lengths that a new policy gives to batches of these numbers of decodes and of prefill chunks.
+    /// The lengths that a new policy gives to batches of (number of decodes, number of prefill chunks).
     pub(crate) fn lengths(policy: &dyn Definition, batches: &[(usize, u32)]) -> Vec<u32> {
         policy.check().unwrap();
         let Speculation::Policy(mut running) = policy.build(&CONTEXT) else { panic!("a policy") };

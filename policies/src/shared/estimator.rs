@@ -1,20 +1,20 @@
-//! Section 12 of docs/model.md as a running sum: a step's believed time, grown one draft depth at a time.
+//! Section 12 of docs/model.md as a running sum: the believed time of a step, extended one draft depth at a time.
 //!
-//! Every policy with a cost model weighs many lengths in every step; growing the estimate makes that O(requests +
-//! depths) a step. It must agree with [`Belief::step_s`], the plain reading, and must never see the true cost.
+//! Every policy with a cost model weighs many lengths in every step; extending the estimate makes that O(requests +
+//! depths) a step. It must agree with [`Belief::step_s`], the direct form, and must never see the true cost.
 
 use crate::shared::belief::{Belief, pass_s};
 use foretoken_sim::{BatchView, ContextReads, Drafting, PassShape, shape};
 
-/// The decode requests that would draft at one depth: sums over them.
+/// Sums over the decode requests that would draft at one depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// Sum of their contexts c_i, tokens.
+    /// Sum of the requests' contexts c_i, in tokens.
     pub context: u64,
-    /// Sum of their catch-up tokens g_i, charged in the first pass only; 0 where the draft always extends, because
-    /// the whole batch's catch-up is charged then.
+    /// Sum of the requests' catch-up tokens g_i, charged in the first pass only. It is 0 if the draft always extends,
+    /// because the whole batch's catch-up is then charged in every step.
     pub catch_up: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct Depths {
 }
 
 impl Depths {
-    /// Counts who could draft how deep when request i may draft up to `min(limit_i, longest)` tokens.
+    /// Fills in the sums of each depth, if request i may draft up to `min(limit_i, longest)` tokens.
     pub fn fill(&mut self, batch: &BatchView, longest: u32) {
         self.clear(longest);
         for ((&limit, &context), &gap) in batch.limit.iter().zip(batch.context).zip(batch.draft_gap) {
@@ -34,7 +34,7 @@ impl Depths {
             at.context += u64::from(context);
             at.catch_up += if batch.always_extend { 0 } else { u64::from(gap) };
         }
-        // Whoever reaches a depth also drafts at every lesser one.
+        // A request that drafts at a depth also drafts at every smaller depth.
         for j in (1..longest as usize).rev() {
             let deeper = self.at[j + 1];
             self.at[j].requests += deeper.requests;
@@ -43,13 +43,13 @@ impl Depths {
         }
     }
 
-    /// Nobody yet, and depths up to `longest`.
+    /// Resets all depths up to `longest` to no requests.
     pub(crate) fn clear(&mut self, longest: u32) {
         self.at.clear();
         self.at.resize(longest as usize + 1, Depth::default());
     }
 
-    /// Adds the request at batch index `i` to what [`clear`](Depths::clear) left: one by one, what `fill` does at once.
+    /// Adds the request at batch index `i`. Calling it for all requests after [`clear`](Depths::clear) equals `fill`.
     pub(crate) fn add(&mut self, batch: &BatchView, i: usize) {
         let most = batch.limit[i].min(self.at.len() as u32 - 1) as usize;
         for at in &mut self.at[1..=most] {
@@ -59,19 +59,20 @@ impl Depths {
         }
     }
 
-    /// The requests that would draft their `depth`-th token, `depth` from 1; nobody beyond the longest.
+    /// The requests that would draft their `depth`-th token, `depth` from 1; zero beyond the longest.
     #[inline]
     pub fn at(&self, depth: u32) -> Depth {
         self.at.get(depth as usize).copied().unwrap_or_default()
     }
 }
 
-/// The believed time of a step, grown depth by depth while everything drafted is verified, then shrunk token by token
-/// when something drafted is not.
+/// The believed time of a step. It grows depth by depth while everything drafted is verified, then shrinks token by
+/// token for drafts that are not verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     belief: Belief,
-    /// Draft prefill, and with always-extend every gap: rides in draft pass 1, or runs alone when nobody drafts.
+    /// Draft prefill, and with always-extend every gap. Part of draft pass 1, or a pass by itself in a step without
+    /// drafts.
     riders: PassShape,
     passes: u32,
     draft_s: f64,
@@ -79,12 +80,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The step without drafts. One walk over the batch.
+    /// The step without drafts. Walks over the batch once.
     pub fn undrafted(belief: &Belief, batch: &BatchView) -> Estimate {
         Estimate::of_passes(belief, shape::draft_idle_pass(batch), shape::plain_pass(batch))
     }
 
-    /// The step without drafts whose passes are known: the draft's idle one, where there is one, and the target's.
+    /// The step without drafts, from its passes: the draft's idle pass, if there is one, and the target's.
     pub(crate) fn of_passes(belief: &Belief, idle: Option<PassShape>, plain: PassShape) -> Estimate {
         Estimate {
             belief: *belief,
@@ -95,7 +96,8 @@ impl Estimate {
         }
     }
 
-    /// One more draft pass, over the requests `at` the next depth, whose tokens are verified. Nobody there: no pass.
+    /// Adds one draft pass over the requests `at` the next depth, and the verification of their tokens. Does nothing if
+    /// there are none.
     pub fn deepen(&mut self, at: Depth) {
         if at.requests == 0 {
             return;
@@ -109,35 +111,35 @@ impl Estimate {
         }
         self.passes += 1;
         self.draft_s += match self.belief.drafting {
-            // The one pass was paid for with the first depth: deeper tokens ride in it.
+            // The first depth paid for the one pass; deeper tokens only add to its batched tokens.
             Drafting::Parallel if before > 0 => self.belief.draft.gamma_s * n as f64,
             _ => pass_s(&self.belief.draft, pass),
         };
         self.verify_s += self.verify_tokens_s(n, at.context + n * (before + 1));
     }
 
-    /// One draft token fewer to verify; its draft time stays. `position` = c_i + j of the j-th token (from 1) of
-    /// request i.
+    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th token (from
+    /// 1) of request i.
     pub fn drop_token(&mut self, position: u64) {
         self.drop_tokens(1, position);
     }
 
-    /// `n` draft tokens fewer to verify, whose positions c_i + j add up to `positions`.
+    /// Removes `n` draft tokens from verification; their positions c_i + j add up to `positions`.
     pub(crate) fn drop_tokens(&mut self, n: u64, positions: u64) {
         self.verify_s -= self.verify_tokens_s(n, positions);
     }
 
-    /// Draft passes of the step.
+    /// Returns the number of draft passes of the step.
     pub fn passes(&self) -> u32 {
         self.passes
     }
 
-    /// Believed time of the step, seconds.
+    /// Returns the believed time of the step, in seconds.
     pub fn step_s(&self) -> f64 {
         self.draft_s + self.verify_s
     }
 
-    /// What `n` more positions cost in the verify pass when their contexts add up to `context`.
+    /// Seconds that `n` more positions cost in the verify pass, if their contexts add up to `context`.
     fn verify_tokens_s(&self, n: u64, context: u64) -> f64 {
         let read = match self.belief.context_reads {
             ContextReads::Once => 0.0,
@@ -168,7 +170,7 @@ mod tests {
         let batch = Batch::new(&[100, 900, 350], &[8; 3]);
         let time = |k: u32| belief.step_s(&batch.view(), &[k; 3], &[k; 3]);
         for k in 0..7 {
-            // From k = 0 to 1 nothing irregular happens: the model has no cost of its own for "any draft at all".
+            // The step from k = 0 to 1 is regular, because the model has no one-off cost of drafting.
             let second = time(k + 2) - 2.0 * time(k + 1) + time(k);
             assert!((second - 3.0 * (2e-9 + 5e-8)).abs() < 1e-14, "k {k}: {second}");
         }
@@ -178,8 +180,8 @@ mod tests {
     }
 
     proptest! {
-        /// Growing depth by depth equals the plain reading of section 12, at every length and whatever the limits,
-        /// chunks and gaps; shrinking equals it too.
+        /// Growing depth by depth equals the direct form of section 12 at every length, for all limits, chunks and
+        /// gaps. Shrinking equals it too.
         #[test]
         fn growing_equals_the_plain_reading(batch in any_batch(12, 8), belief in any_belief(), cut in 0u32..4) {
             let view = batch.view();
@@ -218,7 +220,7 @@ mod tests {
             if passes == 0 && let Some(idle) = shape::draft_idle_pass(&view) {
                 truth += draft.pass(idle);
             }
-            // Half a picosecond a coefficient and token.
+            // The difference is at most half a picosecond per coefficient and token.
             let tokens: u64 = 200 * u64::from(u16::MAX);
             prop_assert!((truth.as_s() - belief.step_s(&view, &lens, &lens)).abs() < tokens as f64 * 1e-12);
         }

@@ -1,22 +1,23 @@
-//! What engines measure when they start: the time of passes at the sizes they will run. Policies with a cost table build
-//! it from this, once; the measuring cannot be kept, so that no policy can look at the true costs while it runs.
+//! What engines measure when they start: the time of passes at the sizes they will run. Policies with a cost table
+//! build it from these measurements, once. A policy cannot keep the measuring object, so it cannot look at the true
+//! costs while it runs.
 
 use crate::shared::belief::{Belief, pass_s};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Passes that can be timed before serving starts.
+/// Times passes before serving starts.
 pub trait PassTimes {
-    /// Seconds of a draft pass.
+    /// Seconds of a draft pass of this shape.
     fn draft_s(&self, shape: PassShape) -> f64;
 
-    /// Seconds of a target pass.
+    /// Seconds of a target pass of this shape.
     fn target_s(&self, shape: PassShape) -> f64;
 
-    /// How the context of a target pass is counted that is asked for.
+    /// How target passes read context; the caller counts their context accordingly.
     fn context_reads(&self) -> ContextReads;
 }
 
-/// A linear belief tabulates itself.
+/// A linear belief gives its own times.
 impl PassTimes for Belief {
     fn draft_s(&self, shape: PassShape) -> f64 {
         pass_s(&self.draft, shape)
@@ -34,7 +35,7 @@ impl PassTimes for Belief {
 /// The shape of a pass over `requests` requests with `each` new tokens after `context` tokens of KV each.
 pub(crate) fn uniform_pass(requests: u64, each: u64, context: u64, reads: ContextReads) -> PassShape {
     let tokens = requests * each;
-    // Sum over requests of sum_{j=0..each-1} (context + j).
+    // Σ over requests of Σ_{j=0..each-1} (context + j).
     let positions = tokens * context + requests * (each * each.saturating_sub(1) / 2);
     PassShape {
         batched: tokens,
@@ -56,7 +57,7 @@ pub(crate) fn capture_sizes(max_num_seqs: u32) -> Vec<u32> {
     sizes
 }
 
-/// The captured size that `n` is padded to: the next one up, `n` itself beyond the largest.
+/// The captured size to which `n` is padded: the next one up, or `n` itself beyond the largest.
 pub(crate) fn padded(sizes: &[u32], n: u32) -> u32 {
     sizes[..].get(sizes.partition_point(|&s| s < n)).copied().unwrap_or(n)
 }

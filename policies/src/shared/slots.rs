@@ -1,45 +1,45 @@
-//! Room for what a policy remembers of each request, where it is too large to keep for every request of a long trace. A place
-//! is taken back once its request has not been seen for long, whether its policy listens for the ends of requests or not.
+//! Slots for a policy's state per request, if the state is too large to keep for every request of a long trace. A slot
+//! is freed when its request was not seen for long; policies need not listen for the ends of requests.
 
 use foretoken_sim::RequestId;
 
-/// Observed steps after which a request that was not among them counts as ended. One that was merely preempted for
-/// longer starts afresh.
+/// A request that was not in this number of observed steps counts as finished. A request that was preempted for longer
+/// starts afresh.
 const UNSEEN_STEPS: u64 = 10_000;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Which request has which place.
+/// Maps requests to slots.
 pub(crate) struct Slots {
-    /// By request id.
+    /// The slot of each request, by request id.
     place: Vec<u32>,
-    /// By place: its request, and the step it was last seen in.
+    /// By slot: its request, and the step in which the request was last seen.
     taken: Vec<(RequestId, u64)>,
     free: Vec<u32>,
     step: u64,
-    /// Places taken before the first look for ended requests; doubles when that finds few.
+    /// Number of slots at which finished requests are searched for; it doubles if few are found.
     look_at: usize,
 }
 
 impl Slots {
-    /// For about `most` requests at a time.
+    /// An empty map for about `most` requests at a time.
     pub fn new(most: u32) -> Slots {
         let look_at = 4 * most.max(1) as usize;
         Slots { place: Vec::new(), taken: Vec::new(), free: Vec::new(), step: 0, look_at }
     }
 
-    /// Another step is observed.
+    /// Counts an observed step.
     pub fn next_step(&mut self) {
         self.step += 1;
     }
 
-    /// The place of a request that was seen before.
+    /// The slot of a request that was seen before.
     pub fn get(&self, id: RequestId) -> Option<usize> {
         let place = *self.place.get(id as usize)?;
         (place != NOWHERE).then_some(place as usize)
     }
 
-    /// The place of a request seen in this step, and whether it is new to it.
+    /// The slot of a request seen in this step, and true if the request is new to the slot.
     pub fn see(&mut self, id: RequestId) -> (usize, bool) {
         if let Some(place) = self.get(id) {
             self.taken[place].1 = self.step;
@@ -60,8 +60,8 @@ impl Slots {
         (place as usize, true)
     }
 
-    /// Frees the places of requests not seen for long. When few are, it is not tried again before there are twice as
-    /// many.
+    /// Frees the slots of requests not seen for long. If fewer than half are freed, the next search waits for twice as
+    /// many slots.
     fn take_back(&mut self) {
         for (place, &(id, seen)) in self.taken.iter().enumerate() {
             if self.step - seen > UNSEEN_STEPS {
@@ -84,7 +84,7 @@ mod tests {
         let mut slots = Slots::new(1);
         assert_eq!([slots.see(7), slots.see(9), slots.see(7)], [(0, true), (1, true), (0, false)]);
         assert_eq!((slots.get(9), slots.get(8), slots.get(100)), (Some(1), None, None));
-        // One request stays, one new one a step: memory stays bounded.
+        // One request stays and a new one comes each step: memory stays bounded.
         for step in 0..100_000 {
             slots.next_step();
             slots.see(7);

@@ -1,15 +1,15 @@
-//! Survival: the probability that a draft token and all before it are accepted, and the two decisions that engines take by
-//! it: how many draft tokens of a batch to verify, and which.
+//! Survival: the probability that a draft token and all before it are accepted. Engines decide two things by it: how
+//! many draft tokens of a batch to verify, and which.
 //!
-//! Survival never rises along a request, so the most promising tokens of a batch are prefixes of its drafts as long as
+//! Survival never rises along a request. The most promising tokens of a batch are therefore prefixes of its drafts, if
 //! ties go to the smaller position. Shared by `vllm-adaptive`, `dspark` and `tetris` (docs/model.md 6 and 7.1).
 
 use crate::shared::weighed::Weighed;
 
-/// Draft tokens of a batch and their survival. Keeps its buffer between steps.
+/// The draft tokens of a batch with their survival. Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    /// Survival, then position, then request, so that the most promising is the smallest.
+    /// Inverted survival, then position, then request, so that the most promising token has the smallest key.
     keys: Vec<u128>,
 }
 
@@ -19,21 +19,21 @@ impl Slots {
         self.keys.clear();
     }
 
-    /// The draft of the request at batch index `request`, by the [`survivals`] of its tokens. It ends where survival falls
-    /// below `least`.
+    /// Adds the draft of the request at batch index `request`, by the [`survivals`] of its tokens. The draft ends at
+    /// the first survival below `least`.
     #[inline]
     pub(crate) fn push_draft(&mut self, request: usize, survivals: impl Iterator<Item = f64>, least: f64) {
         for (position, survival) in survivals.enumerate() {
             if survival < least {
                 return;
             }
-            // Bits of numbers that are not negative order as the numbers do.
+            // The bits of non-negative floats order as the floats do.
             self.keys.push((u128::from(!survival.to_bits()) << 64) | ((position as u128) << 32) | request as u128);
         }
     }
 
-    /// Writes how many of the `budget` most promising tokens each request has: ties go to the smaller position, then to the
-    /// smaller request.
+    /// Writes into `verify_len` the number of each request's tokens among the `budget` most promising ones. Ties go to
+    /// the smaller position, then to the smaller request.
     pub(crate) fn allocate(&mut self, budget: usize, verify_len: &mut [u32]) {
         verify_len.fill(0);
         let kept = match budget < self.keys.len() {
@@ -48,14 +48,15 @@ impl Slots {
         }
     }
 
-    /// Survivals from the greatest down.
+    /// The survivals in falling order.
     pub(crate) fn descending(&mut self) -> impl Iterator<Item = f64> + '_ {
         self.keys.sort_unstable();
         self.keys.iter().map(|&key| f64::from_bits(!((key >> 64) as u64)))
     }
 }
 
-/// The survival of each token of a draft, from the probability of each to be accepted if all before it are.
+/// The survival of each token of a draft. `confidences` are the probabilities of each token to be accepted if all
+/// before it are.
 #[inline]
 pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
     confidences.scan(1.0, |survival, confidence| {
@@ -64,24 +65,24 @@ pub(crate) fn survivals(confidences: impl Iterator<Item = f64>) -> impl Iterator
     })
 }
 
-/// A number of draft tokens to verify.
+/// The result of [`best_budget`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
-    /// Draft tokens.
+    /// Number of draft tokens to verify.
     pub tokens: usize,
-    /// Expected tokens a second, by the policy's own tables.
+    /// Expected tokens per second, by the policy's own tables.
     pub rate: f64,
 }
 
-/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. Expected are `sure`, the tokens that
-/// come without drafts, and the b greatest survivals. What was weighed goes to `weighed`.
+/// argmax over b of `rate(expected tokens, b)`, b from 0; the smallest b wins a tie. The expected tokens are `sure`,
+/// which come without drafts, plus the b greatest survivals. Candidates are noted in `weighed`.
 pub(crate) fn best_budget(
     sure: f64,
     descending: impl Iterator<Item = f64>,
     rate: impl Fn(f64, usize) -> f64,
     weighed: &mut Weighed,
 ) -> Budget {
-    // Summed apart from what is sure, as the engines do: near ties turn on the last bit.
+    // Survivals are summed apart from `sure`, as the engines do, because near ties depend on the last bit.
     let mut survive = 0.0;
     let mut best = Budget { tokens: 0, rate: f64::NEG_INFINITY };
     for (b, survival) in std::iter::once(0.0).chain(descending).enumerate() {
@@ -101,7 +102,7 @@ mod tests {
     use itertools::Itertools;
     use proptest::prelude::*;
 
-    /// Slots of these confidences.
+    /// Slots for drafts with these confidences.
     fn slots(confidence: &[Vec<f64>]) -> Slots {
         let mut slots = Slots::default();
         for (i, row) in confidence.iter().enumerate() {
@@ -140,8 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// Selection equals sorting all tokens with the rule's own words, is a prefix of each draft, and no other choice
-        /// of as many prefix tokens has more survival in total.
+        /// The selection equals sorting all tokens by the rule, is a prefix of each draft, and has the greatest total
+        /// survival of all choices with the same number of prefix tokens.
         #[test]
         fn allocation_is_the_top_of_all(
             rows in prop::collection::vec(prop::collection::vec(prop_oneof![Just(1.0), Just(0.5), 0.0f64..=1.0], 0..5), 1..5),
@@ -164,7 +165,7 @@ mod tests {
             let total = |lens: &[u32]| lens.iter().enumerate().map(|(i, &n)| (1..=n).map(|m| survival(i, m)).sum::<f64>()).sum::<f64>();
             let most = total(&ours);
             let mut lens = vec![0u32; rows.len()];
-            // Counts through all prefix vectors.
+            // Enumerates all prefix vectors.
             while let Some(i) = (0..lens.len()).find(|&i| (lens[i] as usize) < rows[i].len()) {
                 lens[i] += 1;
                 lens[..i].fill(0);

@@ -1,27 +1,26 @@
-//! The batch that engines time passes of before they serve: made up, of some context a request; or, when a policy is asked
-//! about one state, the batch of that state.
+//! The batch over which engines time passes before they serve. It is made up, with a given context per request. For a
+//! policy that is asked about one state, it is the batch of that state.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::{PassTimes, uniform_pass};
 use foretoken_sim::{ContextReads, Drafting, PassShape};
 
-/// Whose passes are timed.
+/// The batch whose passes are timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimedBatch<'a> {
-    /// As many requests as a pass has tokens for, up to `most`, each with `context` tokens of KV.
+    /// As many requests as a pass has tokens, at most `most`, each with `context` KV tokens.
     MadeUp {
         /// `max_num_seqs`.
         most: u32,
-        /// Tokens of KV of each.
+        /// KV tokens of each request.
         context: u64,
     },
-    /// The requests of a state, by their context: all of them are in every pass, whatever its size. What a pass is padded
-    /// with has no context.
+    /// The contexts of a state's requests. All of them are in every pass, whatever its size. Padding has no context.
     Given(&'a [u32]),
 }
 
 impl<'a> TimedBatch<'a> {
-    /// The state's batch where there is one, else requests with `context` tokens each.
+    /// The state's batch if one is given, else requests with `context` tokens each.
     pub(crate) fn of(policy: &PolicyContext<'a>, context: u32) -> TimedBatch<'a> {
         match policy.told {
             Some(told) => TimedBatch::Given(told.contexts),
@@ -51,9 +50,9 @@ impl<'a> TimedBatch<'a> {
         }
     }
 
-    /// Seconds the draft takes to draft `len` tokens for each of `requests` requests, a padded number of them.
+    /// Seconds in which the draft makes `len` tokens for each of `requests` requests; `requests` includes padding.
     pub(crate) fn drafting_s(self, profile: &dyn PassTimes, drafting: Drafting, requests: u32, len: u32) -> f64 {
-        // The pass that drafts `each` tokens a request when `drafted` are there.
+        // Seconds of the pass that drafts `each` tokens per request after `drafted` ones.
         let pass = |each: u32, drafted: u32| {
             let (each, drafted, rows) = (u64::from(each), u64::from(drafted), u64::from(requests));
             profile.draft_s(match self {
@@ -72,8 +71,8 @@ impl<'a> TimedBatch<'a> {
     }
 }
 
-/// A target pass over `tokens` new tokens, spread evenly over as many of `most_requests` requests as there are tokens for,
-/// each with `context` tokens of KV.
+/// A target pass over `tokens` new tokens. They are spread evenly over at most `most_requests` requests, at least one
+/// token each. Each request has `context` KV tokens.
 fn spread_pass(tokens: u32, most_requests: u32, context: u64, reads: ContextReads) -> PassShape {
     let requests = u64::from(tokens.min(most_requests).max(1));
     let (each, longer) = (u64::from(tokens) / requests, u64::from(tokens) % requests);
@@ -95,7 +94,7 @@ mod tests {
     fn tokens_spread_over_requests() {
         let pass = spread_pass(10, 4, 100, ContextReads::Once);
         assert_eq!((pass.batched, pass.context), (10, 400));
-        // Two requests with 3 tokens and two with 2.
+        // Two requests have 3 tokens and two have 2.
         let positions = 2 * (100 + 101 + 102) + 2 * (100 + 101);
         assert_eq!(spread_pass(10, 4, 100, ContextReads::PerPosition).context, positions);
         assert_eq!((pass.pairs, spread_pass(3, 4, 100, ContextReads::Once).context), (positions + 10, 300));
@@ -108,14 +107,14 @@ mod tests {
             let pass = batch.target_pass(tokens, ContextReads::Once);
             assert_eq!((pass.batched, pass.context), (tokens.into(), 107));
         }
-        // Three tokens after 100 and two after 7.
+        // Three tokens after a context of 100 and two after 7.
         let pass = batch.target_pass(5, ContextReads::PerPosition);
         assert_eq!((pass.context, pass.pairs), (100 + 101 + 102 + 7 + 8, 318 + 5));
     }
 
     #[test]
     fn drafting_follows_section_12() {
-        // Three passes, padded to four rows; the contexts grow by one token a request and pass.
+        // Three passes, padded to four rows. The contexts grow by one token per request and pass.
         let per_pass = |context: f64| 0.5e-3 + 2e-6 * 4.0 + 1e-9 * context;
         let expected = per_pass(107.0) + per_pass(109.0) + per_pass(111.0);
         let given = TimedBatch::Given(&[100, 7]);

@@ -1,8 +1,9 @@
-//! What a policy weighed in its last step, kept only once somebody asked for it: listing candidates allocates.
+//! The candidates that a policy weighed in its last step. They are kept only after the first request for them, because
+//! listing candidates allocates.
 
 use foretoken_sim::{Candidate, Explanation};
 
-/// The list, empty until it is turned on.
+/// The list of candidates; empty until it is turned on.
 #[derive(Default)]
 pub(crate) struct Weighed {
     on: bool,
@@ -10,7 +11,7 @@ pub(crate) struct Weighed {
 }
 
 impl Weighed {
-    /// A new decision begins: forgets the last one.
+    /// Begins a new decision: forgets the candidates of the last one.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if self.on {
@@ -18,7 +19,7 @@ impl Weighed {
         }
     }
 
-    /// Remembers a candidate; `what` is only called when somebody listens.
+    /// Notes a candidate. Calls `what` only if the list is turned on.
     #[inline]
     pub(crate) fn note(&mut self, estimate: f64, what: impl FnOnce() -> String) {
         if self.on {
@@ -26,7 +27,7 @@ impl Weighed {
         }
     }
 
-    /// How the last decision was come to, with the policy's own estimate of it; from now on, remember.
+    /// Returns the candidates of the last decision and the policy's own `estimate`. Turns the list on.
     pub(crate) fn explain(&mut self, estimate: impl Into<Option<f64>>) -> Explanation {
         self.on = true;
         Explanation { estimate: estimate.into(), candidates: self.candidates.clone() }

@@ -19,43 +19,43 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How far to draft.
+/// When the draft ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafter {
-    /// Alg. 1: while the predicted throughput is above that of what was drafted.
+    /// Alg. 1: it drafts while the predicted throughput is above the throughput of the drafts so far.
     #[default]
     Paper,
-    /// Always up to the cap.
+    /// It always drafts up to the cap.
     Off,
 }
 
-/// When a speculative step is out of bounds, so that its estimate is −1 (Alg. 3). A step without drafts never is.
+/// When a speculative step exceeds its bound, so that its estimate is −1 (Alg. 3). A step without drafts never does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SloMode {
     /// Never.
     Off,
-    /// Its time is above the tightest TPOT limit in the batch: a request may have nothing accepted.
+    /// If the step's time is above the tightest TPOT limit in the batch. A request may have nothing accepted.
     #[default]
     Step,
-    /// Its time over some request's expected tokens is above that request's TPOT limit.
+    /// If the step's time over a request's expected tokens is above that request's TPOT limit.
     Expected,
 }
 
-/// Parameters.
+/// Parameters of `adaspec`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaspec {
-    /// How far to draft.
+    /// When the draft ends.
     pub drafter: Drafter,
-    /// Drop the least promising tokens before verification (Alg. 2)? Without, it is the paper's AdaSpec⁻.
+    /// Drops the least promising tokens before verification (Alg. 2). False is the paper's AdaSpec⁻.
     pub verifier: bool,
-    /// How the SLO binds.
+    /// How the SLO bounds a step.
     pub slo: SloMode,
-    /// Confidence expected of a token before any was seen.
+    /// Confidence expected of a token before a confidence was seen.
     pub prev_confidence: f64,
-    /// Drafting steps over which the expected confidence is the mean; absent is all of them.
+    /// Number of drafting steps over which the expected confidence is averaged. If absent, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
     /// Longest draft.
@@ -76,7 +76,7 @@ impl Default for Adaspec {
 }
 
 impl Adaspec {
-    /// The paper's AdaSpec⁻: verifies everything drafted.
+    /// The paper's AdaSpec⁻: verifies all drafts.
     pub fn without_verifier() -> Adaspec {
         Adaspec { verifier: false, ..Adaspec::default() }
     }
@@ -124,7 +124,7 @@ struct Running {
     params: Adaspec,
     belief: Belief,
     cap: u32,
-    /// The confidence expected of the next token; constant during a step.
+    /// The expected confidence of the next token; constant during a step.
     expected: RunningMean,
     step: Step,
     depths: Depths,
@@ -133,22 +133,23 @@ struct Running {
     weighed: Weighed,
 }
 
-/// What is known of the step in progress. The vectors are kept between steps.
+/// The state of the step in progress. Its vectors are reused between steps.
 #[derive(Default)]
 struct Step {
-    /// Estimated time of what was drafted so far; set by `propose`.
+    /// Estimated time of the drafts so far; set by `propose`.
     estimate: Option<Estimate>,
-    /// Expected tokens of the batch: one bonus a request and the cumulative confidence of every draft token to verify.
+    /// Expected tokens of the batch: one bonus token per request, plus the cumulative confidence of every draft token
+    /// to verify.
     tokens: f64,
-    /// The same for each request; kept up only where `slo = expected` binds.
+    /// Expected tokens of each request; updated only if `slo = expected` binds.
     tokens_of: Vec<f64>,
     /// Cumulative confidence of the j-th token (from 0) of request i at `i * cap + j`.
     cumulative: Vec<f64>,
     /// Cumulative confidence of each request's last token, 1 before the first.
     last: Vec<f64>,
-    /// Sum of `last` over the requests that may draft one more.
+    /// Sum of `last` over the requests that may draft one more token.
     going_on: f64,
-    /// Draft passes taken in.
+    /// Number of draft passes already read.
     passes: u32,
     /// The tightest TPOT limit of the batch, seconds; infinite where the SLO does not bind.
     slo_s: f64,
@@ -193,8 +194,8 @@ impl Running {
         s.tokens_of.resize(n, 1.0);
     }
 
-    /// Alg. 3: expected tokens a second, or −1 when the speculative step would miss the SLO. `longest_s` is the
-    /// longest the step may take in `expected` mode.
+    /// Alg. 3: expected tokens per second, or −1 if the speculative step would miss the SLO. `longest_s` is the longest
+    /// time of the step in `expected` mode.
     fn throughput(&self, tokens: f64, estimate: &Estimate, longest_s: f64) -> f64 {
         let time = estimate.step_s();
         let bound = match self.params.slo {
@@ -205,8 +206,8 @@ impl Running {
         if estimate.passes() > 0 && time > bound { -1.0 } else { tokens / time }
     }
 
-    /// `expected` mode: the longest step in which every request's expected TPOT is within its limit, when request i
-    /// expects `tokens_of[i] + gain(i)` tokens.
+    /// `expected` mode: the longest step, in seconds, in which every request's expected TPOT is within its limit.
+    /// Request i expects `tokens_of[i] + gain(i)` tokens.
     fn longest_step_s(&self, batch: &BatchView, gain: impl Fn(usize) -> f64) -> f64 {
         if self.params.slo != SloMode::Expected || self.step.slo_s == f64::INFINITY {
             return f64::INFINITY;
@@ -215,12 +216,12 @@ impl Running {
         bounds.map(|(i, (&slo, &tokens))| slo * (tokens + gain(i))).fold(f64::INFINITY, f64::min)
     }
 
-    /// The throughput of what was drafted.
+    /// The throughput of the drafts so far, in tokens per second.
     fn actual(&self, batch: &BatchView) -> f64 {
         self.throughput(self.step.tokens, self.estimate(), self.longest_step_s(batch, |_| 0.0))
     }
 
-    /// Alg. 1 line 5: would one more pass raise the throughput above `best`, when every confidence is the expected one?
+    /// Alg. 1 line 5: true if one more pass would raise the throughput above `best`, with every confidence as expected.
     fn worth_a_pass(&mut self, batch: &BatchView, best: f64) -> bool {
         let depth = self.step.passes + 1;
         let at = self.depths.at(depth);
@@ -241,7 +242,7 @@ impl Running {
         self.step.estimate.as_ref().expect("the engine proposes before it drafts")
     }
 
-    /// Takes in the confidences of the passes that ran since the last look.
+    /// Reads the confidences of the passes that ran since the last call.
     fn take_in(&mut self, batch: &BatchView, drafts: &Drafts) {
         let stride = self.cap as usize;
         let s = &mut self.step;
@@ -331,7 +332,7 @@ impl SpecPolicy for Running {
     }
 
     fn select(&mut self, batch: &BatchView, drafts: &mut Drafts) {
-        // Where confidences are not looked at, nothing tells what the drafts are worth.
+        // Without confidences there is no estimate of the drafts' worth.
         self.own_estimate = None;
         if self.wants().confidence {
             self.take_in(batch, drafts);
@@ -355,7 +356,7 @@ impl SpecPolicy for Running {
         self.expected.add_step(sum, count);
     }
 
-    /// Alg. 3's throughput: −1 where the step misses the SLO all the same.
+    /// The estimate is Alg. 3's throughput: −1 if the step misses the SLO.
     fn explain(&mut self) -> Explanation {
         self.weighed.explain(self.own_estimate)
     }

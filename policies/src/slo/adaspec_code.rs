@@ -1,14 +1,14 @@
 //! `adaspec-code`: AdaSpec as its published code runs, not as its paper says.
 //!
-//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer, spec_decode_worker}.py`
-//! (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts: costs are looked up in tables; not
-//! drafting is compared with drafting, and a step that disappoints ends drafting; tokens are dropped by a whole graph
-//! bucket or not at all. No SLO is enforced: that code is commented out. Its slips are kept, since they are what was
-//! measured:
-//! - the request whose last token is least promising is drained to nothing before the next one is looked at, because the
-//!   list of confidences is never shortened;
+//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/{draft_model_runner, top1_proposer,
+//! spec_decode_worker}.py` (docs/model.md 2.2 to 2.5). It differs from the paper (`adaspec`) in all three parts. Costs
+//! are looked up in tables. Not drafting is compared with drafting, and a step with less throughput than predicted ends
+//! drafting. Tokens are dropped by a whole graph bucket or not at all. No SLO is enforced: that code is commented out.
+//! Its mistakes are kept, because the published measurements have them:
+//! - the request with the least promising last token loses all its tokens before the next request loses one, because
+//! the list of confidences is never shortened;
 //! - a size that is a capture size already is still lowered by a full bucket;
-//! - after a predicted stop the draft time that elimination is judged by is that of one pass more than ran.
+//! - after a predicted stop, elimination uses the draft time of one pass more than ran.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::weighed::Weighed;
@@ -20,20 +20,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Eliminate {
-    /// As many tokens as reach the next lower capture size, if that is no worse (`--rsd`).
+    /// The number of tokens that reaches the next lower capture size, unless goodput falls (`--rsd`).
     #[default]
     CodeBucket,
     /// Nothing (`--ssd`).
     Off,
 }
 
-/// Parameters.
+/// Parameters of `adaspec-code`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaspecCode {
     /// What is dropped before verification.
     pub eliminate: Eliminate,
-    /// Confidence expected of a token before any was seen.
+    /// Confidence expected of a token before a confidence was seen.
     pub prev_confidence: f64,
     /// Longest draft (`num_speculative_tokens`).
     pub cap: u32,
@@ -76,8 +76,8 @@ impl Definition for AdaspecCode {
     }
 }
 
-/// Tokens to drop from `rows` scored tokens to reach the next strictly lower capture point: a power of two up to 32, a
-/// multiple of 32 above.
+/// Number of tokens to drop from `rows` scored tokens to reach the next strictly lower capture size: a power of two up
+/// to 32, a multiple of 32 above.
 fn bucket_delta(rows: u32) -> u32 {
     match rows {
         0 | 1 => 0,
@@ -86,7 +86,7 @@ fn bucket_delta(rows: u32) -> u32 {
     }
 }
 
-/// Mean of all confidences taken in, from a value to start with.
+/// Mean of all confidences so far, with a value to start from.
 #[derive(Clone, Debug)]
 struct LifetimeMean {
     value: f64,
@@ -94,20 +94,20 @@ struct LifetimeMean {
     count: u64,
 }
 
-/// The running policy. What it expects of confidences it learns while it drafts, as the code does: that is known in time
-/// even where outcomes come late.
+/// The running policy. As in the code, it learns the expected confidence while it drafts, so late outcomes do not
+/// matter.
 struct Running {
     params: AdaspecCode,
     costs: CodeCosts,
     cap: u32,
     expected: LifetimeMean,
-    /// The expected confidence is given, not learned.
+    /// True if the expected confidence is given, not learned.
     told: bool,
-    /// Of the step in progress: goodput of what was drafted so far, tokens a second.
+    /// Goodput of the drafts so far in this step, in tokens per second.
     goodput: f64,
-    /// Draft time of the last goodput that was worked out, seconds.
+    /// Draft time used in the last goodput, in seconds.
     draft_s: f64,
-    /// One token a request and the cumulative confidences so far.
+    /// Expected tokens: one per request, plus the cumulative confidences so far.
     tokens: f64,
     /// Cumulative confidence of each request's last token, 1 before the first.
     last: Vec<f64>,
@@ -138,7 +138,7 @@ impl Running {
         }
     }
 
-    /// Tokens a second when `self.lens` are verified, `tokens` of them expected, at the draft time worked out last.
+    /// Tokens per second if the lengths `self.lens` are verified and `tokens` are expected, with the last draft time.
     fn ragged_goodput(&self, batch: &BatchView, tokens: f64) -> f64 {
         let (mut rows, mut context) = (0, 0);
         for (&k, &c) in self.lens.iter().zip(batch.context) {
@@ -149,7 +149,7 @@ impl Running {
         tokens / (self.draft_s + self.costs.verify_s(rows, context))
     }
 
-    /// Tokens a second when everybody drafts and has verified `k` tokens, or what they may, `tokens` of them expected.
+    /// Tokens per second if every request drafts and verifies `k` tokens or up to its limit, and `tokens` are expected.
     fn goodput(&mut self, batch: &BatchView, k: u32, tokens: f64) -> f64 {
         self.lens.clear();
         self.lens.extend(batch.limit.iter().map(|&limit| limit.min(k)));
@@ -162,7 +162,8 @@ impl Running {
         self.ragged_goodput(batch, tokens)
     }
 
-    /// Goodput of one token more for everybody who may, if each is as confident as expected; `None` if nobody may.
+    /// Goodput of one more token for every request with room, each with the expected confidence; `None` if none has
+    /// room.
     fn predicted(&mut self, batch: &BatchView, k: u32) -> Option<f64> {
         let may = || batch.limit.iter().zip(&self.last).filter(|&(&limit, _)| limit >= k && k <= self.cap);
         may().next()?;
@@ -172,7 +173,7 @@ impl Running {
         Some(predicted)
     }
 
-    /// Takes in the confidences of pass `k`: their sum and number.
+    /// Reads the confidences of pass `k`. Returns their sum and number.
     fn take_in(&mut self, drafts: &Drafts, k: u32) -> (f64, u64) {
         let (mut sum, mut count) = (0.0, 0);
         for i in (0..self.last.len()).filter(|&i| drafts.draft_len[i] >= k) {

@@ -1,14 +1,14 @@
 //! The cost tables of AdaSpec's published code: times of captured graphs by sequence bucket and graph size.
 //!
-//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (docs/model.md 2.2). It replays each captured decode graph
-//! at a few sequence lengths. A verify pass is looked up by its scored tokens, one row each, as vLLM v0's batch expansion
-//! runs it; the average length divides by the padded size, which makes it too short where much is padded. Above the
-//! largest graph a line fitted to the bucket's times goes on.
+//! Source: cerebellumking/AdaSpec @f3f2f481, `vllm/spec_decode/` (docs/model.md 2.2). The code replays each captured
+//! decode graph at a few sequence lengths. It looks up a verify pass by its scored tokens, one row each, as vLLM v0's
+//! batch expansion runs it. The average length divides by the padded size, so it is too short if padding is large.
+//! Above the largest graph, a line fitted to the bucket's times is used.
 
 use crate::shared::profile::{PassTimes, padded, uniform_pass};
 use foretoken_sim::{ContextReads, PassShape};
 
-/// Sequence lengths at which graphs are timed; a length is floored to one of them.
+/// Sequence lengths at which graphs are timed. A length uses the largest one not above it.
 const SEQ_BUCKETS: [u64; 5] = [1, 256, 512, 1024, 2048];
 
 /// Graph sizes: 1, 2, 4, 8, 16, then multiples of 32 up to 1152.
@@ -19,9 +19,9 @@ fn graph_sizes() -> Vec<u32> {
 /// Seconds of one model's passes.
 #[derive(Clone, Debug)]
 struct GraphTimes {
-    /// By bucket, then by graph size.
+    /// Seconds by bucket, then by graph size.
     times: Vec<Vec<f64>>,
-    /// Intercept and slope by the number of rows, fitted to each bucket.
+    /// (intercept, slope) by the number of rows, fitted to each bucket.
     lines: Vec<(f64, f64)>,
 }
 
@@ -46,7 +46,7 @@ impl GraphTimes {
     }
 }
 
-/// Least squares: intercept and slope of `y` over `x`.
+/// Least squares fit of `y` over `x`. Returns (intercept, slope).
 fn line(x: &[u32], y: &[f64]) -> (f64, f64) {
     let n = x.len() as f64;
     let mean_x = x.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
@@ -58,7 +58,7 @@ fn line(x: &[u32], y: &[f64]) -> (f64, f64) {
     (mean_y - slope * mean_x, slope)
 }
 
-/// Both models' tables.
+/// The tables of both models.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeCosts {
     sizes: Vec<u32>,
@@ -67,7 +67,7 @@ pub(crate) struct CodeCosts {
 }
 
 impl CodeCosts {
-    /// Times all graphs.
+    /// Times all graphs of both models.
     pub(crate) fn measure(profile: &dyn PassTimes) -> CodeCosts {
         let sizes = graph_sizes();
         let draft = GraphTimes::measure(&sizes, |shape| profile.draft_s(shape));
@@ -75,7 +75,7 @@ impl CodeCosts {
         CodeCosts { sizes, draft, target }
     }
 
-    /// Seconds of `passes` draft passes over `requests` requests: all of them cost what one at the end does, when the
+    /// Seconds of `passes` draft passes over `requests` requests. All passes cost the same as the last one, when the
     /// requests have `context` tokens in total.
     pub(crate) fn draft_s(&self, passes: u32, requests: u32, context: u64) -> f64 {
         match passes {
@@ -99,7 +99,7 @@ mod tests {
     fn lookups_floor_the_sequence_and_pad_the_rows() {
         let costs = CodeCosts::measure(&BELIEF);
         let target = |rows: f64, seq: f64| 8e-3 + 40e-6 * rows + 1e-7 * rows * seq;
-        // 40 rows run as 64; 40 · 900 tokens over 64 are 562 on average: bucket 512.
+        // 40 rows run as 64. 40 · 900 tokens over 64 rows are 562 on average: bucket 512.
         assert!(close(costs.verify_s(40, 36_000), target(64.0, 512.0)));
         assert!(close(costs.verify_s(16, 16 * 255), target(16.0, 1.0)));
         assert!(close(costs.verify_s(16, 16 * 256), target(16.0, 256.0)));

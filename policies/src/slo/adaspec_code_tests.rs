@@ -1,11 +1,11 @@
-//! Tests of [`super`]: the drafting loop and the elimination against plain readings, and the slips by hand.
+//! Tests of [`super`]: the drafting loop and the elimination against a direct implementation, and the mistakes by hand.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// docs/model.md 10.
+/// The vectors of docs/model.md 10.
 #[test]
 fn bucket_vectors() {
     for (rows, delta) in [(40, 8), (24, 8), (32, 16), (64, 32), (66, 2), (33, 1), (2, 1), (3, 1), (1, 0)] {
@@ -18,7 +18,7 @@ fn bucket_vectors() {
     }
 }
 
-/// One step of the code in plain words: lengths drafted and verified, and the goodput it ends with.
+/// One step of the code, implemented directly: lengths drafted and verified, and the final goodput.
 struct Plain<'a> {
     costs: CodeCosts,
     batch: &'a Batch,
@@ -26,7 +26,7 @@ struct Plain<'a> {
 }
 
 impl Plain<'_> {
-    /// Expected tokens of `lens`, with `expected` in place of the confidence of every token from `unknown` on.
+    /// Expected tokens of `lens`. Tokens from position `unknown` on have the confidence `expected`.
     fn tokens(&self, lens: &[u32], unknown: usize, expected: f64) -> f64 {
         let cumulative = |i: usize, n: u32| -> f64 {
             (0..n as usize).map(|j| if j >= unknown { expected } else { (self.confidence)(i, j) }).product()
@@ -45,7 +45,7 @@ impl Plain<'_> {
 
     fn verify_s(&self, lens: &[u32]) -> f64 {
         let rows = lens.iter().sum::<u32>() + lens.len() as u32;
-        // One row a scored token, each as long as what comes before it.
+        // One row per scored token, each as long as the text before it.
         let of = |(&k, &c): (&u32, &u32)| (0..=k).map(|j| u64::from(c + j)).sum::<u64>();
         self.costs.verify_s(rows, lens.iter().zip_eq(&self.batch.context).map(of).sum())
     }
@@ -102,7 +102,7 @@ impl Plain<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Three steps in a row decide as the plain reading does, which also learns.
+    /// Three steps in a row decide as the direct implementation, which also learns.
     #[test]
     fn equals_the_plain_reading(
         batch in any_batch(12, 8),
@@ -175,19 +175,19 @@ fn plain_steps_are_compared_with() {
 #[test]
 fn a_disappointing_step_is_kept_and_ends_drafting() {
     let batch = Batch::new(&[100; 4], &[8; 4]);
-    // Good, then hopeless, then good again: the code stops at the second token and keeps it.
+    // Confidences are high, then low, then high. The code stops at the second token and keeps it.
     let confidence = |_: usize, j: usize| if j == 1 { 0.01 } else { 0.95 };
     let params = AdaspecCode { eliminate: Eliminate::Off, ..AdaspecCode::default() };
     let (drafts, policy) = decide(&CONTEXT, params, &batch, &confidence);
     assert_eq!(drafts.verify_len, [2; 4]);
-    // Only the first token, which did not disappoint, is learned from.
+    // The mean has only the first token, because the second step was disappointing.
     assert!((policy.expected.value - 0.95f64).abs() < 1e-12);
 }
 
 #[test]
 fn the_least_promising_request_is_drained_first() {
     let batch = Batch::new(&[100; 8], &[8; 8]);
-    // Request 5 ends worst, but its first two tokens are the surest of all.
+    // Request 5 has the lowest last confidence, although its first two tokens are the surest.
     let confidence = |i: usize, j: usize| {
         if i != 5 {
             0.9
@@ -201,15 +201,15 @@ fn the_least_promising_request_is_drained_first() {
     let (mut drafts, mut policy) = decide(&CONTEXT, off, &batch, &confidence);
     assert_eq!(drafts.draft_len, [4; 8]);
     let promising = policy.goodput;
-    // 40 rows: eight too many for 32. Whatever is dropped is an improvement on nothing.
+    // 40 rows: eight must go to reach 32. Any result is better than the goodput 0.
     policy.goodput = 0.0;
     policy.eliminate(&batch.view(), &mut drafts);
-    // Request 5 is drained to nothing; then the first of the others, which are alike.
+    // Request 5 loses all its tokens, then the first of the other requests, which are equal.
     assert_eq!(drafts.verify_len, [0, 4, 4, 4, 4, 0, 4, 4]);
     let kept = 8.0 + 6.0 * (1..=4).map(|n| 0.9f64.powi(n)).sum::<f64>();
     let context = 6 * (5 * 100 + 10) + 2 * 100;
     assert!(close(policy.goodput, kept / (policy.costs.draft_s(4, 8, 8 * 104) + policy.costs.verify_s(32, context))));
-    // All or nothing: it is worse than what there was.
+    // All or nothing: the result would be worse, so nothing is dropped.
     policy.goodput = promising;
     drafts.verify_len = vec![4; 8];
     policy.eliminate(&batch.view(), &mut drafts);

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the drafter and the verifier against plain readings of Alg. 1 and 2, and the SLO.
+//! Tests of [`super`]: the drafter and the verifier against direct implementations of Alg. 1 and 2, and the SLO.
 
 use super::*;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
@@ -9,7 +9,7 @@ fn adaspec(drafter: Drafter, verifier: bool, slo: SloMode) -> Adaspec {
     Adaspec { drafter, verifier, slo, ..Adaspec::default() }
 }
 
-/// Section 12's estimate in plain words: −1 when the SLO is missed.
+/// Section 12's estimate, implemented directly, in tokens per second; −1 if the SLO is missed.
 fn plain_estimate(
     belief: &Belief,
     batch: &Batch,
@@ -36,7 +36,7 @@ fn plain_estimate(
     expected.iter().sum::<f64>() / time
 }
 
-/// Alg. 1 in plain words: how many passes.
+/// Alg. 1, implemented directly. Returns the number of passes.
 fn plain_drafter(belief: &Belief, batch: &Batch, confidence: &dyn Fn(usize, usize) -> f64, slo: SloMode) -> u32 {
     let lens = |k: u32| batch.limit.iter().map(|&l| l.min(k)).collect::<Vec<u32>>();
     let (mut best, mut k) = (-1.0, 0);
@@ -51,7 +51,7 @@ fn plain_drafter(belief: &Belief, batch: &Batch, confidence: &dyn Fn(usize, usiz
     k
 }
 
-/// Alg. 2 in plain words: what is left to verify.
+/// Alg. 2, implemented directly. Returns the lengths to verify.
 fn plain_verifier(
     belief: &Belief,
     batch: &Batch,
@@ -69,7 +69,7 @@ fn plain_verifier(
         let Some((_, _, i)) = tails.min_by(|a, b| a.partial_cmp(b).expect("no NaN")) else { return kept };
         kept[i.0] -= 1;
         let shorter = plain_estimate(belief, batch, drafted, &kept, confidence, slo);
-        // The policy removes in another order of additions: differences of rounding are no improvement.
+        // The policy adds in another order, so a difference within rounding is no improvement.
         if shorter <= best || close(shorter, best) {
             kept[i.0] += 1;
             return kept;
@@ -90,7 +90,7 @@ fn any_confidences() -> impl Strategy<Value = Vec<f64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// The incremental drafter and verifier do what the plain readings do.
+    /// The incremental drafter and verifier equal the direct implementations.
     #[test]
     fn equals_the_plain_readings(
         batch in any_batch(12, 8),
@@ -115,7 +115,7 @@ proptest! {
         prop_assert!(step.verify_len == kept || close(ours, theirs), "{:?} for {kept:?}", step.verify_len);
     }
 
-    /// With context read once every token costs the same, so greedy elimination finds the best of all subsets.
+    /// If context is read once, every token costs the same, and greedy elimination finds the best of all subsets.
     #[test]
     fn greedy_elimination_is_exhaustive_when_context_is_read_once(
         batch in any_batch(4, 3),
@@ -130,7 +130,7 @@ proptest! {
         let rate = |kept: &[u32]| plain_estimate(&belief, &batch, &step.draft_len, kept, &exact, SloMode::Off);
         let ours = rate(&step.verify_len);
         let mut kept = vec![0; batch.limit.len()];
-        // Counts through all vectors up to the drafted lengths.
+        // Enumerates all vectors up to the drafted lengths.
         while let Some(i) = (0..kept.len()).find(|&i| kept[i] < step.draft_len[i]) {
             kept[i] += 1;
             kept[..i].fill(0);
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// One step of `policy` by hand, everybody with the same confidence at a depth.
+/// Runs one step of `policy` with the given confidences, without an engine.
 fn by_hand(policy: &mut Running, batch: &Batch, confidence: impl Fn(usize, usize) -> f64) -> Drafts {
     let n = batch.ids.len();
     let mut plan = DraftPlan { draft_len: vec![0; n], ..DraftPlan::default() };
@@ -178,13 +178,13 @@ fn its_own_estimate_is_that_of_what_it_decided() {
         let made = by_hand(&mut policy, &batch, confidence);
         let plain = plain_estimate(&context.belief, &batch, &made.draft_len, &made.verify_len, &exact, SloMode::Step);
         assert!(close(policy.explain().estimate.expect("it has one"), plain), "{plain}");
-        // Everything weighed is remembered: a prediction and an outcome each pass, then each token dropped or kept.
+        // All candidates are noted: a prediction and an outcome for each pass, then each token dropped or kept.
         let weighed = policy.explain().candidates;
         assert_eq!(weighed[0].what, "1 tokens a request, predicted");
         assert_eq!(weighed.iter().any(|c| c.what.starts_with("without")), verifier && made.passes > 0);
         assert_eq!(slo_s == 1e-3, made.passes == 0);
     }
-    // A step that is over the limit although it drafts nothing is not −1; one that drafts regardless is.
+    // A plain step over the limit is not −1. A step that drafts over the limit is.
     batch.slo_tpot_s = vec![1e-3; 3];
     let mut policy = Running::new(adaspec(Drafter::Off, false, SloMode::Step), &context);
     by_hand(&mut policy, &batch, confidence);
@@ -200,7 +200,7 @@ fn even(confidence: f64) -> impl Fn(usize, usize) -> f64 {
 
 #[test]
 fn without_an_slo_one_token_is_always_drafted() {
-    // Hopeless confidences and a dear draft: Alg. 1 starts from −1 and never compares with not drafting.
+    // Low confidences and an expensive draft: Alg. 1 starts from −1 and never compares with not drafting.
     let mut context = CONTEXT;
     context.belief.draft.delta_s = 1.0;
     let batch = Batch::new(&[100; 3], &[8; 3]);
@@ -220,7 +220,7 @@ fn the_slo_switches_speculation_off_and_is_not_asked_of_plain_steps() {
     let two = CONTEXT.belief.step_s(&view, &[2; 4], &[2; 4]);
     batch.slo_tpot_s[2] = two * (1.0 + 1e-12);
     assert_eq!(drafted(&batch), 2);
-    // Not even the plain step fits: no speculation, but the step runs.
+    // Not even the plain step is within the limit: there is no speculation, but the step runs.
     batch.slo_tpot_s[2] = 1e-3;
     assert_eq!(drafted(&batch), 0);
 }
@@ -253,7 +253,7 @@ fn the_expected_confidence_is_the_mean_of_all_drafted_so_far() {
     drafts.passes = 2;
     running.take_in(&batch.view(), &drafts);
     assert_eq!(running.expected.value(), 0.6, "constant during the step");
-    // Eliminated tokens count: they were drafted.
+    // Eliminated tokens count, because they were drafted.
     running.select(&batch.view(), &mut drafts);
     let seen = |drafts, drafted| StepOutcome { drafted, ..crate::testing::outcome(drafts, &[1, 1], &[1, 0]) };
     running.observe(&seen(&drafts, &[2, 2]));

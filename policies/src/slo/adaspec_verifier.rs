@@ -1,18 +1,18 @@
 //! AdaSpec's confidence-prior verifier (Alg. 2): drops the least promising draft tokens before verification.
 //!
-//! The rule (docs/model.md 12): remove, one at a time, the token with the smallest cumulative confidence in the batch, the
-//! deeper one on a tie and then the one of the larger batch index, while the estimated throughput strictly improves.
-//! Cumulative confidence never rises along a request, so the smallest is always some request's last token, and a heap of
-//! the tails finds it. With `context_reads = once` every token costs the same and the rule is exact; with `per-position`
-//! it is the paper's heuristic.
+//! The rule (docs/model.md 12): remove, one at a time, the token with the smallest cumulative confidence in the batch,
+//! while the estimated throughput strictly improves. On a tie remove the deeper token, then the token of the larger
+//! batch index. Cumulative confidence never rises along a request, so the smallest is always some request's last token,
+//! and a heap of these tails finds it. With `context_reads = once` every token costs the same and the rule is exact;
+//! with `per-position` it is the paper's heuristic.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The last token of a request, ordered so that the one to remove first is the greatest.
+/// The last token of a request. The greatest tail is the one to remove first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tail {
-    /// Bits of the cumulative confidence: for numbers ≥ 0 they order as the numbers do.
+    /// Bits of the cumulative confidence. For numbers ≥ 0 the bits order as the numbers do.
     promise: Reverse<u64>,
     /// Depth of the token, from 1.
     pub depth: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The `depth`-th token of `request`, with this cumulative confidence in [0, 1].
+    /// The `depth`-th token of `request`, with the cumulative confidence `cumulative` in [0, 1].
     pub(crate) fn new(cumulative: f64, depth: u32, request: usize) -> Tail {
         Tail { promise: Reverse(cumulative.to_bits()), depth, request: request as u32 }
     }
@@ -32,14 +32,14 @@ impl Tail {
     }
 }
 
-/// The tails of a batch. Keeps its buffer between steps.
+/// The last tokens of all requests of a batch. Keeps its buffer between steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tails {
     heap: BinaryHeap<Tail>,
 }
 
 impl Tails {
-    /// Starts over with these tails. O(n).
+    /// Replaces all tails. O(n).
     pub(crate) fn fill(&mut self, tails: impl Iterator<Item = Tail>) {
         let mut buffer = std::mem::take(&mut self.heap).into_vec();
         buffer.clear();
@@ -47,12 +47,12 @@ impl Tails {
         self.heap = buffer.into();
     }
 
-    /// The next token to remove.
+    /// Returns the next token to remove.
     pub(crate) fn peek(&self) -> Option<Tail> {
         self.heap.peek().copied()
     }
 
-    /// Removes it; `next` is the token before it in the same request, if there is one.
+    /// Removes the token of `peek`. `next` is the token before it in the same request, if there is one.
     pub(crate) fn remove(&mut self, next: Option<Tail>) {
         self.heap.pop();
         self.heap.extend(next);

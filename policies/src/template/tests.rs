@@ -1,12 +1,11 @@
-//! Tests of [`super`] on a copy of the table; that what it writes compiles and works is tested in
-//! `tests/new_policy.rs`.
+//! Tests of [`super`] on a copy of the table. `tests/new_policy.rs` tests that the written policy compiles and works.
 
 use super::*;
 use tempfile::TempDir;
 
 const TABLE: &str = include_str!("../lib.rs");
 
-/// A source tree with a table and the folders of families.
+/// A source tree with the given table and some folders of families.
 fn tree(table: &str) -> TempDir {
     let tree = TempDir::new().unwrap();
     for family in ["plain", "confidence", "trees"] {
@@ -20,7 +19,7 @@ fn read(tree: &TempDir, path: &str) -> String {
     fs::read_to_string(tree.path().join(path)).unwrap()
 }
 
-/// All files below a folder.
+/// All files below `folder`, sorted.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<PathBuf> = entries.flat_map(|p| if p.is_dir() { files(&p) } else { vec![p] }).collect();
@@ -53,7 +52,7 @@ fn a_policy_is_a_file_a_module_and_a_row() {
     );
 }
 
-/// The last row of a family may take several lines, and a new one may have to.
+/// The last row of a family may have several lines, and so may a new row.
 #[test]
 fn rows_of_several_lines_stay_whole() {
     let (table, rest) = TABLE.split_once("    confidence::svip").unwrap();
@@ -118,14 +117,14 @@ fn trees_of_another_kind_are_refused_by_path() {
     }
 }
 
-/// The family's folder cannot be written to: it is not there.
+/// The file cannot be written because the family's folder does not exist.
 #[test]
 fn what_cannot_be_written_changes_nothing() {
     let tree = tree(TABLE);
     let error = new_policy(tree.path(), "fresh", Some("bandits")).unwrap_err().to_string();
     assert!(error.starts_with("cannot write ") && error.contains("fresh.rs"), "{error}");
     assert_eq!(read(&tree, "policies/src/lib.rs"), TABLE);
-    // The table cannot be replaced: a folder is in the way of the file beside it.
+    // The table cannot be replaced because a folder has the name of the temporary file.
     fs::create_dir(tree.path().join("policies/src/lib.rs.tmp")).unwrap();
     let error = new_policy(tree.path(), "fresh", None).unwrap_err().to_string();
     assert!(error.starts_with("cannot write ") && error.contains("lib.rs"), "{error}");

@@ -1,10 +1,11 @@
-//! `adaserve-like`: token trees by latency target. Every request's beam is drafted alike; which nodes are verified is decided
-//! across the batch, first what each request needs to keep its TPOT, then what promises the most tokens.
+//! `adaserve-like`: token trees by latency target. All requests draft beams of the same depth and width. The nodes to
+//! verify are chosen across the batch: first the nodes that each request needs to keep its TPOT, then the nodes with
+//! the most expected tokens.
 //!
 //! Source: Li et al., "AdaServe" (arXiv 2501.12162v2), Algorithms 1 and 2, with the settings of its artefact
-//! (zikun-li/AdaServe-Artifact-Evaluation, Llama-3.1-70B: depth 4 to 8, width up to 3, 512 tokens verified, 96 drafted a
-//! pass) and the errata of docs/model.md 7.2: path probabilities throughout, requests in descending order of need, and a
-//! budget that ends at 0.
+//! (zikun-li/AdaServe-Artifact-Evaluation, Llama-3.1-70B: depth 4 to 8, width up to 3, 512 tokens verified, 96 drafted
+//! a pass) and the errata of docs/model.md 7.2: path probabilities throughout, requests in descending order of need,
+//! and a budget that ends at 0.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::belief::{Belief, pass_s};
@@ -15,25 +16,25 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `adaserve-like`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaserve {
-    /// Shallowest beam.
+    /// Least depth of a beam.
     pub min_depth: u32,
-    /// Deepest beam.
+    /// Greatest depth of a beam.
     pub max_depth: u32,
-    /// Widest beam.
+    /// Greatest width of a beam.
     pub max_width: u32,
     /// B₁: tokens verified in a step, the requests' roots included.
     pub verify_budget: u32,
     /// B₂: tokens drafted in a pass, over the batch.
     pub draft_budget: u32,
-    /// c₁ of the depth, `floor(B₁ / (n + c₁)) − 1` for n requests. The paper leaves it open.
+    /// c₁ of the depth `floor(B₁ / (n + c₁)) − 1` for n requests. The paper has no value.
     pub depth_offset: u32,
-    /// c₂ of the width, `floor(B₂ / n) + c₂`. The paper leaves it open.
+    /// c₂ of the width `floor(B₂ / n) + c₂`. The paper has no value.
     pub width_offset: u32,
-    /// n_max: most nodes a request gets towards its target.
+    /// n_max: most nodes that a request gets towards its target.
     pub max_slo_nodes: u32,
 }
 
@@ -53,7 +54,7 @@ impl Default for Adaserve {
 }
 
 impl Adaserve {
-    /// Depth and width of the beams of `n` requests.
+    /// (depth, width) of the beams of `n` requests.
     fn beam(&self, n: u32) -> (u32, u32) {
         let depth = (self.verify_budget / n.saturating_add(self.depth_offset).max(1)).saturating_sub(1);
         let width = (self.draft_budget / n.max(1)).saturating_add(self.width_offset);
@@ -123,43 +124,44 @@ struct Choice {
     node: u32,
 }
 
-/// Higher scores first; equal ones in the order of requests, then of nodes, so that parents come before their children.
+/// Orders by falling score, then by request, then by node, so that parents come before their children.
 fn better_first(a: &Choice, b: &Choice) -> std::cmp::Ordering {
     b.score.total_cmp(&a.score).then(a.request.cmp(&b.request)).then(a.node.cmp(&b.node))
 }
 
-/// When a request was first seen decoding, and what it had emitted then: its TPOT counts from there.
+/// The time when a request was first seen decoding, and the tokens it had emitted then. Its TPOT counts from there.
 #[derive(Clone, Copy, Debug)]
 struct FirstSeen {
     at: Time,
     emitted: u32,
 }
 
-/// The running policy; the fields after `seen` are the step in progress.
+/// The running policy. The fields after `seen` belong to the step in progress.
 struct TwoPhases {
     params: Adaserve,
     belief: Belief,
     longest: u32,
-    /// By request id.
+    /// The first sight of each request, by request id.
     seen: Vec<Option<FirstSeen>>,
     /// Width of this step's beams.
     width: u32,
-    /// Candidates, request after request; `bounds[i]..bounds[i + 1]` are those of the i-th.
+    /// Candidates, request after request; the i-th request has `bounds[i]..bounds[i + 1]`.
     pool: Vec<Choice>,
     bounds: Vec<usize>,
-    /// Tokens of KV that all candidates together attend to.
+    /// KV tokens that all candidates together attend to.
     positions: u64,
-    /// Requests that the root alone does not serve: need and batch index.
+    /// (need, batch index) of the requests that need more than their root.
     needy: Vec<(f64, u32)>,
-    /// How many of each request's candidates the first phase took: they come first in its part of the pool.
+    /// Number of candidates that the first phase took of each request. They come first in the request's part of the
+    /// pool.
     taken: Vec<usize>,
-    /// What the first phase left.
+    /// Candidates that the first phase did not take.
     rest: Vec<Choice>,
-    /// Which nodes are verified, tree after tree, and where each tree begins.
+    /// For each node, tree after tree: true if it is verified. `first_node` is where each tree begins.
     kept: Vec<bool>,
     first_node: Vec<usize>,
     depths: Depths,
-    /// Expected tokens of the step: the roots and the path probabilities of what is verified.
+    /// Expected tokens of the step: the roots, and the path probabilities of the verified nodes.
     expected: f64,
 }
 
@@ -184,7 +186,7 @@ impl TwoPhases {
         }
     }
 
-    /// Remembers requests that decode for the first time.
+    /// Notes requests that decode for the first time.
     fn see(&mut self, batch: &BatchView) {
         for (&id, &emitted) in batch.ids.iter().zip(batch.emitted) {
             let id = id as usize;
@@ -195,8 +197,8 @@ impl TwoPhases {
         }
     }
 
-    /// Lists the candidates: of each level the `width` most probable nodes, which are those the beam consists of, and of
-    /// these the best that a request's limit allows.
+    /// Lists the candidates: the `width` most probable nodes of each level, which are the beam, cut to the best nodes
+    /// that the request's limit allows.
     fn gather(&mut self, batch: &BatchView, trees: &[DraftTree]) {
         self.pool.clear();
         self.bounds.clear();
@@ -225,7 +227,7 @@ impl TwoPhases {
         }
     }
 
-    /// Believed time of the step, seconds, when `nodes` of the candidates are verified.
+    /// Believed time of the step in seconds, if `nodes` of the candidates are verified.
     fn step_s(&mut self, batch: &BatchView, draft_len: &[u32], passes: u32, nodes: usize) -> f64 {
         let Belief { draft, target, context_reads, drafting } = self.belief;
         let draft_s = match drafting {
@@ -235,7 +237,7 @@ impl TwoPhases {
                 let first = pass_s(&draft, shape::draft_pass(batch, draft_len, 1));
                 let deeper = (2..=passes).map(|pass| {
                     let at = self.depths.at(pass);
-                    // The root and the levels before the one the pass runs over.
+                    // The root and the levels before the level that the pass runs over.
                     let ran = 1 + u64::from((pass - 2) * self.width);
                     draft.pass_s((at.context + at.requests * ran) as f64, (at.requests * u64::from(self.width)) as f64)
                 });
@@ -250,8 +252,8 @@ impl TwoPhases {
         draft_s + pass_s(&target, shape::plain_pass(batch)) + target.gamma_s * nodes as f64 + read
     }
 
-    /// A_i of every request: how many tokens it must gain in this step to have kept its TPOT at the step's end. Those with
-    /// more than one, which every step brings, become `needy`, most needy first.
+    /// A_i of every request: the tokens that it must gain in this step to have kept its TPOT at the step's end. Every
+    /// step brings one token. Requests with a need above 1 go to `needy`, in falling order of need.
     fn weigh_needs(&mut self, batch: &BatchView, step_s: f64) {
         self.needy.clear();
         for (i, &id) in batch.ids.iter().enumerate() {
@@ -266,8 +268,8 @@ impl TwoPhases {
         self.needy.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     }
 
-    /// Phase 1: the most probable nodes of each needy request until they promise what it needs. Returns what is left of
-    /// the budget.
+    /// Phase 1: takes the most probable nodes of each needy request until their expected tokens meet its need. Returns
+    /// the rest of the budget.
     fn toward_slo(&mut self, draft_len: &[u32], mut left: usize) -> usize {
         self.taken.clear();
         self.taken.resize(draft_len.len(), 0);
@@ -290,7 +292,7 @@ impl TwoPhases {
         left
     }
 
-    /// Phase 2: the most probable nodes of the whole batch.
+    /// Phase 2: takes the most probable nodes of the whole batch.
     fn toward_throughput(&mut self, left: usize) {
         self.rest.clear();
         for (bounds, &taken) in self.bounds.windows(2).zip(&self.taken) {
@@ -299,7 +301,7 @@ impl TwoPhases {
         keep_first(&mut self.rest, 0, left);
     }
 
-    /// Tells the trees what is verified.
+    /// Marks the verified nodes in the trees.
     fn keep(&mut self, trees: &mut [DraftTree]) {
         let first = self.bounds.iter().zip(&self.taken);
         let first = first.flat_map(|(&start, &taken)| &self.pool[start..start + taken]);
@@ -314,7 +316,7 @@ impl TwoPhases {
     }
 }
 
-/// Leaves the `most` best of the choices from `start` on, in any order.
+/// Keeps the `most` best of the choices from `start` on, in any order.
 fn keep_first(choices: &mut Vec<Choice>, start: usize, most: usize) {
     if choices.len() - start > most {
         choices[start..].select_nth_unstable_by(most, better_first);
@@ -347,7 +349,8 @@ impl SpecPolicy for TwoPhases {
         self.keep(&mut drafts.trees[..n]);
     }
 
-    /// Expected tokens of the step, the draft's path probabilities taken for true (the objective of Eq. 1).
+    /// The estimate is the expected tokens of the step, with the draft's path probabilities taken as true (the
+    /// objective of Eq. 1).
     fn explain(&mut self) -> Explanation {
         Explanation { estimate: Some(self.expected), candidates: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Tests of [`super`]: the rules by hand, and the selection against a second version written from docs/model.md 7.2.
+//! Tests of [`super`]: the rules by hand, and the selection against a second implementation from docs/model.md 7.2.
 
 use super::*;
 use crate::testing::{BELIEF, Batch, CONTEXT, any_batch, any_belief, close};
@@ -11,8 +11,8 @@ fn policy(params: Adaserve, belief: Belief) -> TwoPhases {
     TwoPhases::new(params, &PolicyContext { belief, ..CONTEXT })
 }
 
-/// A step without an engine: proposes, grows the trees with `first(request, depth)` as the first guess's probability,
-/// selects.
+/// Runs a step without an engine: proposes, grows the trees, selects. `first(request, depth)` is the probability of the
+/// first guess.
 fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> f64) -> Drafts {
     let mut plan = DraftPlan { draft_len: vec![0; view.len()], ..DraftPlan::default() };
     policy.propose(view, &mut plan);
@@ -34,12 +34,12 @@ fn step(policy: &mut TwoPhases, view: &BatchView, first: impl Fn(usize, u32) -> 
     drafts
 }
 
-/// Kept nodes of each tree.
+/// The number of kept nodes of each tree.
 fn kept(drafts: &Drafts) -> Vec<u32> {
     drafts.trees.iter().map(DraftTree::kept).collect()
 }
 
-/// What the request may expect: its root and the path probabilities of what is kept.
+/// Expected tokens of the request: its root and the path probabilities of the kept nodes.
 fn promised(tree: &DraftTree) -> f64 {
     1.0 + tree.nodes().iter().filter(|n| n.kept).map(|n| n.score).sum::<f64>()
 }
@@ -47,15 +47,15 @@ fn promised(tree: &DraftTree) -> f64 {
 #[test]
 fn beams_shrink_with_load() {
     let beam = |n| Adaserve::default().beam(n);
-    // floor(512 / n) − 1 in [4, 8] and floor(96 / n) in [1, 3].
+    // Depth: floor(512 / n) − 1 in [4, 8]. Width: floor(96 / n) in [1, 3].
     assert_eq!([1, 32, 48, 56, 64, 85, 96, 103].map(|n| beam(n).0), [8, 8, 8, 8, 7, 5, 4, 4]);
     assert_eq!([1, 32, 33, 48, 49, 96, 97, 500].map(|n| beam(n).1), [3, 3, 2, 2, 1, 1, 1, 1]);
     let offset = Adaserve { depth_offset: 40, width_offset: 1, ..Adaserve::default() };
     assert_eq!((offset.beam(45), offset.beam(60)), ((5, 3), (4, 2)));
 }
 
-/// A_i = (l_i + t_step) / TPOT_i − o_i, by hand: 0.1 s since its first decode step, a step of 0.05 s and 3 tokens since at
-/// 0.02 s a token make a need of 4.5.
+/// A_i = (l_i + t_step) / TPOT_i − o_i, by hand. 0.1 s have passed since the first decode step, a step takes 0.05 s,
+/// and 3 tokens came since. At 0.02 s a token the need is 4.5.
 #[test]
 fn need_is_time_over_tpot_less_what_was_gained() {
     let mut policy = policy(Adaserve::default(), BELIEF);
@@ -67,13 +67,13 @@ fn need_is_time_over_tpot_less_what_was_gained() {
     let view = BatchView { now: Time::from_s(0.1), ..batch.view() };
     policy.see(&view);
     policy.weigh_needs(&view, 0.05);
-    // The second has gained 8 where 7.5 were due, the third has no limit.
+    // The second request gained 8 tokens, and 7.5 were due. The third has no limit.
     assert_eq!(policy.needy.len(), 1);
     assert!((policy.needy[0].0 - 4.5).abs() < 1e-9 && policy.needy[0].1 == 0);
 }
 
-/// Two equal requests, one behind its target, and a budget too small for both: the needy one is served first although the
-/// other's nodes are more probable.
+/// Two equal requests, one behind its target, and a budget too small for both. The needy request gets nodes first,
+/// although the other's nodes are more probable.
 #[test]
 fn need_comes_before_probability() {
     let params = Adaserve { verify_budget: 2 + 6, min_depth: 4, max_depth: 4, ..Adaserve::default() };
@@ -85,7 +85,7 @@ fn need_comes_before_probability() {
     batch.slo_tpot_s = vec![f64::INFINITY; 2];
     let drafts = step(&mut policy(params, BELIEF), &batch.view(), unsure_first);
     assert_eq!(kept(&drafts), [2, 4]);
-    // With a cap on the first phase the rest goes to whoever is most probable.
+    // With a cap on the first phase, the rest of the budget goes to the most probable nodes.
     let capped = Adaserve { max_slo_nodes: 1, min_depth: 5, max_depth: 5, ..params };
     batch.slo_tpot_s = vec![1e-3, f64::INFINITY];
     let drafts = step(&mut policy(capped, BELIEF), &batch.view(), |i, _| if i == 0 { 0.2 } else { 0.9 });
@@ -111,7 +111,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// The nodes of a tree that a beam of `width` consists of, best first: each level's best, found by sorting all of it.
+/// The nodes of a tree that are in a beam of `width`, best first: each level's best, found by sorting the whole level.
 fn beam_of(tree: &DraftTree, width: usize) -> Vec<usize> {
     let score = |at: usize| tree.nodes()[at].score;
     let best = |a: &usize, b: &usize| score(*b).total_cmp(&score(*a)).then(a.cmp(b));
@@ -128,9 +128,9 @@ fn beam_of(tree: &DraftTree, width: usize) -> Vec<usize> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Both phases one node at a time, from the text: requests by descending need, then repeatedly the most probable node
-    /// of all that are left. And what the phases promise: nobody gets a throughput node while the need of another could
-    /// still be met from the budget.
+    /// Both phases one node at a time, from the text: requests by descending need, then repeatedly the most probable
+    /// node left. Also checks the promise of the phases: no request gets a throughput node while the budget could meet
+    /// another's need.
     #[test]
     fn the_selection_is_the_rule(
         batch in any_batch(12, 24), belief in any_belief(), budget in 2u32..150, cap in 1u32..30,
@@ -158,7 +158,7 @@ proptest! {
         let pool: usize = candidates.iter().map(Vec::len).sum();
         let mut left = (budget as usize).saturating_sub(n);
 
-        // The step's believed time from the trees themselves, grown again.
+        // The step's believed time, from trees grown again.
         let verified = left.min(pool);
         let mut grown = vec![DraftTree::default(); n];
         let mut step_s = 0.0;
@@ -182,7 +182,7 @@ proptest! {
         step_s += roots + (whole - roots) * verified as f64 / pool.max(1) as f64;
         prop_assert!(close(step_s, ours.step_s(&view, &drafts.draft_len, drafts.passes, verified)));
 
-        // Needs, from the text.
+        // The needs, by the text's formula.
         let need = |i: usize| (elapsed_s + step_s) / view.slo_tpot_s[i] - f64::from(emitted[i]);
         let mut by_need: Vec<usize> = (0..n).collect();
         by_need.sort_by(|&a, &b| need(b).total_cmp(&need(a)).then(a.cmp(&b)));
@@ -213,7 +213,7 @@ proptest! {
             prop_assert_eq!(&kept, &chosen[i], "request {}", i);
             prop_assert!(kept.len() <= view.limit[i] as usize);
             expected += promised(tree) - 1.0;
-            // Whoever got more than the first phase gave, got it when every need that nodes could meet was met.
+            // A request gets more than the first phase gave it only if every need that nodes could meet was met.
             let unmet = (0..n).any(|j| {
                 promised(&drafts.trees[j]) < need(j).min(f64::from(drafts.draft_len[j] + 1))
                     && slo_phase[j] < candidates[j].len() && slo_phase[j] < cap as usize

@@ -1,9 +1,9 @@
-//! `eagle2`: a draft tree of its own shape for each request and step. The `topk` most probable nodes of each level grow on,
-//! and of all nodes drafted the most probable are verified.
+//! `eagle2`: a dynamic draft tree for each request and step. The `topk` most probable nodes of each level are expanded,
+//! and the most probable of all drafted nodes are verified.
 //!
-//! Source: Li et al., "EAGLE-2" (arXiv 2406.16858), sections 4.1 (expansion) and 4.2 (rerank), with the numbers and names of
-//! SGLang, which builds these trees for every EAGLE draft: its automatic choice is 5 steps, top 4, 8 draft tokens
-//! (docs/model.md 1.6).
+//! Source: Li et al., "EAGLE-2" (arXiv 2406.16858), sections 4.1 (expansion) and 4.2 (rerank), with the numbers and
+//! names of SGLang, which builds these trees for every EAGLE draft. SGLang's automatic choice is 5 steps, top 4, 8
+//! draft tokens (docs/model.md 1.6).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -11,15 +11,15 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters, under SGLang's names (`--speculative-num-steps` and so on).
+/// Parameters of `eagle2`, with SGLang's names (`--speculative-num-steps` and so on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Eagle2 {
-    /// Levels of the tree; as many draft passes.
+    /// Levels of the tree; each is one draft pass.
     pub num_steps: u32,
-    /// Nodes of a level that are expanded, and children of each.
+    /// Number of nodes of a level that are expanded, and number of children of each.
     pub topk: u32,
-    /// Tokens verified, the root included. With `topk = 1` it is `num_steps + 1` whatever is given.
+    /// Tokens verified, the root included. With `topk = 1` it is always `num_steps + 1`.
     pub num_draft_tokens: u32,
 }
 
@@ -30,13 +30,13 @@ impl Default for Eagle2 {
 }
 
 impl Eagle2 {
-    /// Nodes drafted in `steps` levels: topk, and topk² in each further one.
+    /// Number of nodes drafted in `steps` levels: topk in the first and topk² in each further one.
     fn pool(&self, steps: u32) -> u64 {
         let topk = u64::from(self.topk);
         if steps == 0 { 0 } else { topk + u64::from(steps - 1) * topk * topk }
     }
 
-    /// Nodes verified beside the root.
+    /// Number of nodes verified, without the root.
     fn verified(&self) -> u32 {
         if self.topk == 1 { self.num_steps } else { self.num_draft_tokens - 1 }
     }
@@ -97,9 +97,9 @@ impl Definition for Eagle2 {
 struct DynamicTree {
     params: Eagle2,
     depth: u32,
-    /// Nodes verified beside the root.
+    /// Number of nodes verified, without the root.
     verified: u32,
-    /// Scratch.
+    /// Scratch of `keep_best`.
     order: Vec<u32>,
 }
 
@@ -159,8 +159,9 @@ mod tests {
         assert_eq!([0, 1, 2].map(|i| drafts.trees[i].kept()), [7, 2, 0]);
     }
 
-    /// Four nodes, by hand, with further guesses worth .28, .122 and .078 of what the first one leaves. At .6 they are the
-    /// chain .6, .36, .216, .1296: the best branch has .112. At .3 they are .3, .196, .3² = .09 and the third guess's .086.
+    /// Four nodes, by hand. Further guesses have .28, .122 and .078 of the probability that the first guess leaves. At
+    /// .6 the four are the chain .6, .36, .216, .1296, because the best branch has .112. At .3 they are .3, .196, .3² =
+    /// .09 and the third guess's .086.
     #[test]
     fn it_is_deep_where_the_draft_is_sure_and_wide_where_it_is_not() {
         let four = Eagle2 { num_draft_tokens: 5, ..Eagle2::default() };
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(of(2, 3, 14), Err("num_draft_tokens"));
     }
 
-    /// Is every kept node's parent kept?
+    /// True if the parent of every kept node is kept.
     fn closed(tree: &DraftTree, kept: u32) -> bool {
         let has = |at: u32| kept >> at & 1 == 1;
         tree.nodes().iter().enumerate().all(|(at, n)| !has(at as u32) || n.depth == 1 || has(n.parent))
@@ -203,7 +204,7 @@ mod tests {
 
     proptest! {
         /// Rerank keeps the ancestor-closed set of its size with the highest sum of path probabilities, which is the
-        /// expected number of accepted tokens; every subset of small trees is tried.
+        /// expected number of accepted tokens. The test tries every subset of small trees.
         #[test]
         fn the_kept_set_is_the_best_of_its_size(
             steps in 1u32..=3, topk in 1u32..=2, most in 1u32..=8,

@@ -1,9 +1,9 @@
 //! `specinfer`: a token tree of one static shape for every request in every step; `specinfer-star` is its chain.
 //!
-//! Source: Miao et al., "SpecInfer" (arXiv 2305.09781), section 3: the expansion configuration ⟨k₁ … k_m⟩ gives each node of
-//! depth ℓ−1 its k_ℓ best children; verification is one pass with tree attention (greedy: section 4). The default vector
-//! is what FlexFlow's spec_infer runs: widths 1, 1, then `expansion_degree` (3), then 1 down to `MAX_BEAM_DEPTH` (8), in all
-//! `max_spec_tree_token_num` = 20 nodes. AdaSpec compares with its chain, "SpecInfer*" (docs/model.md 5.3).
+//! Source: Miao et al., "SpecInfer" (arXiv 2305.09781), section 3: the expansion configuration ⟨k₁ … k_m⟩ gives each
+//! node of depth ℓ−1 its k_ℓ best children. Verification is one pass with tree attention (greedy: section 4). The
+//! default vector is FlexFlow's spec_infer: widths 1, 1, then `expansion_degree` (3), then 1 down to `MAX_BEAM_DEPTH`
+//! (8), in all `max_spec_tree_token_num` = 20 nodes. AdaSpec compares with its chain, "SpecInfer*" (docs/model.md 5.3).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -12,11 +12,11 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters.
+/// Parameters of `specinfer`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Specinfer {
-    /// Children of each node, by depth from the root on; its length is the tree's depth.
+    /// Number of children of each node, by depth from the root on. The length of the list is the tree's depth.
     pub expansion: Vec<u32>,
 }
 
@@ -27,12 +27,12 @@ impl Default for Specinfer {
 }
 
 impl Specinfer {
-    /// The chain of the default's depth, as AdaSpec's comparison runs it.
+    /// A chain of the default's depth, as in AdaSpec's comparison.
     pub fn star() -> Specinfer {
         Specinfer { expansion: vec![1; 8] }
     }
 
-    /// Nodes of the first `depth` levels: the sum of the vector's running products.
+    /// Number of nodes in the first `depth` levels: the sum of the vector's running products.
     fn nodes(&self, depth: usize) -> u64 {
         let mut width = 1u64;
         let levels = self.expansion.iter().take(depth);
@@ -98,9 +98,9 @@ impl Definition for Specinfer {
 struct StaticTree {
     shape: DraftShape,
     depth: u32,
-    /// Nodes of a whole tree.
+    /// Number of nodes of a whole tree.
     nodes: u32,
-    /// Scratch.
+    /// Scratch of `keep_best`.
     order: Vec<u32>,
 }
 
@@ -120,7 +120,7 @@ impl SpecPolicy for StaticTree {
     }
 }
 
-/// Cuts each tree to the best nodes that its request may have verified.
+/// Cuts each tree to its best nodes that fit the request's limit.
 pub(crate) fn cut_to_limits(batch: &BatchView, drafts: &mut Drafts, order: &mut Vec<u32>) {
     for (tree, &limit) in drafts.trees.iter_mut().zip(batch.limit) {
         if tree.nodes().len() > limit as usize {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((star.trees[0].nodes().len(), star.verify_len[0]), (8, 8));
     }
 
-    /// First guesses are worth .8 each and the others less, so a tree that must shrink keeps its main path longest.
+    /// First guesses have probability .8 and the others less, so a tree that must shrink keeps its main path longest.
     #[test]
     fn a_tree_is_cut_to_the_best_nodes_that_fit() {
         let drafts = step(&Specinfer::default(), &[20, 8, 3, 0]);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((policy.limits().depth, policy.limits().tree_tokens), (3, 5));
     }
 
-    /// A small world with little memory, a small budget and a target of 12 ms a token.
+    /// A small world with little memory, a small token budget and a target of 12 ms per token.
     fn whole_run(speculation: Speculation) -> foretoken_sim::Run {
         let at = |i: u32| Time::from_s(0.01 * f64::from(i));
         let workload: Workload = (0..40).map(|i| Request::new(at(i), 30 + i, 80)).collect();
@@ -198,7 +198,7 @@ mod tests {
         simulation.run(speculation)
     }
 
-    /// The whole simulated system cannot tell a tree of width 1 from the chain of the same depth.
+    /// A tree of width 1 and a chain of the same depth give the same simulated run.
     #[test]
     fn a_star_runs_as_the_fixed_length() {
         for k in [1, 4, 8] {
@@ -213,8 +213,8 @@ mod tests {
         }
     }
 
-    /// Trees under pressure: every request gets its output, trees are cut to what fits, and a round has more than one
-    /// accepted token on average.
+    /// In a world with little memory every request gets its output, trees are cut to what fits, and a round has more
+    /// than one accepted token on average.
     #[test]
     fn trees_run_whole_worlds_under_pressure() {
         for tree in [

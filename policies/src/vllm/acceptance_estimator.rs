@@ -1,34 +1,34 @@
-//! vLLM's online acceptance estimator: from the draft's probability of a token to the probability that it is accepted,
-//! learned while serving.
+//! vLLM's online acceptance estimator: it maps the draft's probability of a token to the probability that the token is
+//! accepted. The mapping is learned while serving.
 //!
-//! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/acceptance_estimator.py` (PR #52228), whose kernels were executed for the
-//! fixture that this is held to (`tests/policies`).
-//! A logistic model with one slope for all draft positions and an intercept for each, over the feature logit(q). Every so
-//! many steps it takes one damped Newton step on the sums of those steps alone, then forgets them. The information matrix
-//! is an arrowhead (slope against each intercept), so eliminating the intercepts leaves one equation for the slope. All of
-//! it is single precision, as on vLLM's device: a feature above 16 is the greatest one.
+//! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/acceptance_estimator.py` (PR #52228), whose kernels were executed for
+//! the fixture that the tests compare with (`tests/policies`). It is a logistic model over the feature logit(q), with
+//! one slope for all draft positions and an intercept for each. Every `refit_interval` steps it takes one damped Newton
+//! step on the sums of those steps alone, then resets the sums. The information matrix is an arrowhead (slope against
+//! each intercept), so eliminating the intercepts leaves one equation for the slope. Everything is in single precision,
+//! as on vLLM's device: a feature above 16 is the greatest one.
 
 use foretoken_sim::StepOutcome;
 
-/// The feature is clamped to ± this.
+/// The feature is clamped to ± `MAX_FEATURE`.
 const MAX_FEATURE: f32 = 40.0;
-/// Slope and intercepts before anything was learned: the medians of what vLLM's authors saw fitted on five models.
+/// Slope and intercepts at the start: the medians that vLLM's authors fitted on five models.
 const START_SLOPE: f32 = 0.5;
 const START_INTERCEPT: f32 = -0.2;
-/// Ridge on the slope's and each intercept's information.
+/// Ridge added to the slope's and each intercept's information.
 const RIDGE: f32 = 1e-3;
-/// A parameter seen n times moves n / (n + this) of a full Newton step.
+/// A parameter observed n times moves n / (n + `DAMPING`) of a full Newton step.
 const DAMPING: f32 = 50.0;
 
-/// logit(q) of a token the draft gave probability `q`, by way of Σ exp(logit − greatest) over the vocabulary, which is 1 / q
-/// for the greatest.
+/// logit(q) of a token to which the draft gave probability `q`. It is computed from Σ exp(logit − greatest) over the
+/// vocabulary, which is 1 / q for the greatest.
 #[inline]
 fn feature(q: f64) -> f32 {
     let others = ((1.0 / q) as f32 - 1.0).max(0.0);
     (-others.ln()).clamp(-MAX_FEATURE, MAX_FEATURE)
 }
 
-/// Sums over the observations of one draft position since the last refit; w = c(1 − c).
+/// Sums over the observations of one draft position since the last refit. c is the predicted probability; w = c(1 − c).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums<T> {
     /// Σ w·x².
@@ -41,11 +41,12 @@ struct Sums<T> {
     slope_score: T,
     /// Σ (label − c).
     score: T,
-    /// Observations.
+    /// Number of observations.
     n: T,
 }
 
-/// A sum over the requests of a step in eight lanes, added up as a tree: single precision is kept as well as on a device.
+/// A sum over the requests of a step in eight lanes, added up as a tree, so that rounding errors are as small as on a
+/// device.
 type Lanes = [f32; 8];
 
 fn total(lanes: &Lanes) -> f32 {
@@ -54,7 +55,7 @@ fn total(lanes: &Lanes) -> f32 {
 }
 
 impl Sums<f32> {
-    /// Adds a step.
+    /// Adds the sums of a step.
     fn add(&mut self, step: &Sums<Lanes>) {
         self.square += total(&step.square);
         self.coupling += total(&step.coupling);
@@ -65,12 +66,12 @@ impl Sums<f32> {
     }
 }
 
-/// The estimator.
+/// The estimator's coefficients and sums.
 #[derive(Clone, Debug)]
 pub(crate) struct AcceptanceEstimator {
     slope: f32,
     intercepts: Vec<f32>,
-    /// Sums of each position since the last refit, and those of the step at hand.
+    /// Sums of each position since the last refit; `step` are the sums of the present step.
     at: Vec<Sums<f32>>,
     step: Vec<Sums<Lanes>>,
     refit_interval: u32,
@@ -79,7 +80,7 @@ pub(crate) struct AcceptanceEstimator {
 }
 
 impl AcceptanceEstimator {
-    /// Learns about drafts of up to `positions` tokens, every `refit_interval` steps.
+    /// An estimator for drafts of up to `positions` tokens that refits every `refit_interval` steps.
     pub(crate) fn new(positions: u32, refit_interval: u32) -> AcceptanceEstimator {
         let positions = positions as usize;
         AcceptanceEstimator {
@@ -93,25 +94,25 @@ impl AcceptanceEstimator {
         }
     }
 
-    /// Gives it these coefficients.
+    /// Sets the slope and all intercepts, for tests.
     #[cfg(test)]
     pub(crate) fn set(&mut self, slope: f32, intercept: f32) {
         self.slope = slope;
         self.intercepts.fill(intercept);
     }
 
-    /// Its slope, then its intercepts.
+    /// The slope, then the intercepts.
     #[cfg(test)]
     pub(crate) fn coefficients(&self) -> Vec<f32> {
         [self.slope].into_iter().chain(self.intercepts.iter().copied()).collect()
     }
 
-    /// Refits so far.
+    /// Number of refits so far.
     pub(crate) fn refits(&self) -> u32 {
         self.refits
     }
 
-    /// Probability that the token at `position` (from 0) is accepted if all before it are, when the draft gave it
+    /// Probability that the token at `position` (from 0) is accepted if all before it are; the draft gave it
     /// probability `q`.
     #[inline]
     pub(crate) fn predict(&self, q: f64, position: usize) -> f64 {
@@ -123,7 +124,7 @@ impl AcceptanceEstimator {
         1.0 / (1.0 + (-(self.slope * x + self.intercepts[position])).exp())
     }
 
-    /// Takes in a step, with drafts or without: a position is observed if it was verified and everything before it accepted.
+    /// Adds a step, with drafts or without. A position is observed if it was verified and all before it were accepted.
     pub(crate) fn observe(&mut self, outcome: &StepOutcome) {
         self.step.fill(Sums::default());
         for (i, (&accepted, &verified)) in outcome.accepted.iter().zip(outcome.verified).enumerate() {
@@ -151,7 +152,8 @@ impl AcceptanceEstimator {
         step.n[lane] += 1.0;
     }
 
-    /// One damped Newton step on the sums, which start over. A slope that would fall below 0 stays; the intercepts move.
+    /// Takes one damped Newton step on the sums, and resets them. If the slope would fall below 0, it stays and only
+    /// the intercepts move.
     fn refit(&mut self) {
         let (mut square, mut score, mut n) = (0.0, 0.0, 0.0);
         let (mut shrink, mut coupling) = (0.0, 0.0);
@@ -164,7 +166,7 @@ impl AcceptanceEstimator {
             n += at.n;
         }
         let step = (score - coupling) / (square + RIDGE - shrink) * (n / (n + DAMPING));
-        // Not a number compares as false.
+        // The comparison is false for NaN.
         let slope_step = if self.slope + step >= 0.0 { step } else { 0.0 };
         self.slope += slope_step;
         for (intercept, at) in self.intercepts.iter_mut().zip(&mut self.at) {

@@ -1,16 +1,16 @@
-//! Tests of [`super`]: the start, one refit against a dense solve, and what it learns.
+//! Tests of [`super`]: the start, one refit against a dense solve, and what the estimator learns.
 
 use super::*;
 use crate::testing::outcome;
 use foretoken_sim::{Drafts, Luck, Stream};
 use itertools::Itertools;
 
-/// A deterministic stand-in for luck: the fractional part of a multiple of the golden ratio.
+/// A deterministic sequence that looks random: the fractional part of n times the golden ratio.
 fn spread(n: u64) -> f64 {
     (n as f64 * 0.618_033_988_749_895).fract()
 }
 
-/// One step of one request with these confidences.
+/// Observes one step of one request with the confidences `q`.
 fn step(estimator: &mut AcceptanceEstimator, q: &[f64], accepted: u32, verified: u32) {
     let mut drafts = Drafts::default();
     drafts.reset(1, q.len() as u32);
@@ -34,7 +34,8 @@ fn it_starts_uniform_and_clamps_the_feature() {
 #[test]
 fn only_what_verification_reached_is_observed() {
     let mut e = AcceptanceEstimator::new(4, 100);
-    // Accepted 1 of 4: positions 0 (right) and 1 (wrong). Then 2 of 2: both right, nothing beyond.
+    // 1 of 4 accepted: position 0 is right, position 1 wrong. Then 2 of 2: both are right, and nothing is observed
+    // beyond.
     step(&mut e, &[0.9, 0.8, 0.7, 0.6], 1, 4);
     step(&mut e, &[0.9, 0.8, 0.7, 0.6], 2, 2);
     let seen: Vec<f32> = e.at.iter().map(|s| s.n).collect();
@@ -43,7 +44,7 @@ fn only_what_verification_reached_is_observed() {
     assert!((e.at[0].score - 2.0 * (1.0 - c0)).abs() < 1e-6 && (e.at[1].score - (1.0 - 2.0 * c1)).abs() < 1e-6);
 }
 
-/// Gaussian elimination, for the dense form of the Newton step.
+/// Gaussian elimination without pivoting, for the dense form of the Newton step.
 fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for k in 0..n {
@@ -63,7 +64,7 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
 #[test]
 fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
     let mut e = AcceptanceEstimator::new(3, 40);
-    // Coefficients that differ from the start, so that the weights do too.
+    // Coefficients other than the start's, so that the weights differ too.
     e.slope = 0.4;
     e.intercepts = vec![0.5, -0.2, 0.1];
     let before = e.clone();
@@ -76,7 +77,7 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
         }
         step(&mut e, &q, accepted, 3);
     }
-    // Parameters in the order slope, intercepts; information + ridge, score.
+    // Parameters in the order slope, intercepts: information + ridge, and score.
     let mut information = vec![vec![0.0; 4]; 4];
     let mut score = vec![0.0; 4];
     let mut n = [0.0; 3];
@@ -107,7 +108,7 @@ fn a_refit_is_the_damped_newton_step_of_the_dense_system() {
 #[test]
 fn a_slope_never_turns_negative() {
     let mut e = AcceptanceEstimator::new(1, 100);
-    // The surer the draft, the wronger.
+    // The surer the draft, the more often it is wrong.
     for n in 0..100 {
         let sure = n % 2 == 0;
         step(&mut e, &[if sure { 0.99 } else { 0.1 }], u32::from(!sure), 1);

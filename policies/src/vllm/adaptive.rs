@@ -1,12 +1,13 @@
-//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window; then a budget of draft tokens for
-//! the batch is chosen by a cost table measured at start-up, and the most promising tokens get it.
+//! `vllm-adaptive`: vLLM's adaptive verification. Every request drafts its whole window. A cost table measured at
+//! start-up then gives the batch a budget of draft tokens to verify, and the most promising tokens get it.
 //!
 //! Source: vLLM 0.33.0 `v1/worker/gpu/spec_decode/adaptive_verification.py` and `acceptance_estimator.py` (PR #47808,
-//! generalised to every drafter by PR #52228), executed for the fixture that this is held to (`tests/policies`). With s₁ ≥ s₂ ≥ … the survival of the
-//! batch's draft tokens, N_s requests that sample and T tokens that are no drafts, the budget is
-//! argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on a tie, as far as the logits to verify
-//! fit one chunk of the sampler. The budget is sized by a copy of the confidences that is one step older than the drafts at
-//! hand; who gets it is decided by those of the drafts themselves. Trimming starts at once.
+//! generalised to every drafter by PR #52228), which were executed for the fixture that the tests compare with
+//! (`tests/policies`). With s₁ ≥ s₂ ≥ … the survival of the batch's draft tokens, N_s requests that sample and T tokens
+//! that are no drafts, the budget is argmax_b (N_s + Σ_{t≤b} s_t) / (draft[requests] + verify[T + b]), the smallest on
+//! a tie, at most the number with which the logits to verify fit one chunk of the sampler. The budget comes from a copy
+//! of the confidences that is one step older than the present drafts. The confidences of the present drafts decide
+//! which tokens get it. Trimming starts at once.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::survival::{Slots, best_budget, survivals};
@@ -22,22 +23,23 @@ use serde::{Deserialize, Serialize};
 /// Bytes of single-precision logits in a chunk of vLLM's rejection sampler (`MAX_CHUNK_BYTES`).
 const CHUNK_BYTES: u32 = 1 << 30;
 
-/// Parameters, with vLLM's defaults.
+/// Parameters of `vllm-adaptive`, with vLLM's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmAdaptive {
-    /// Tokens every request drafts (`num_speculative_tokens`); absent is the engine's longest draft.
+    /// Tokens that every request drafts (`num_speculative_tokens`). If absent, the engine's longest draft.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k: Option<u32>,
-    /// Tokens of KV a request when passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
+    /// KV tokens per request when passes are timed at start-up (`VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN`).
     pub profile_context_len: u32,
-    /// What a size costs that was not timed.
+    /// The cost of a size that was not timed.
     pub cost_lookup: CostLookup,
-    /// Steps between refits of the acceptance estimator.
+    /// Number of steps between refits of the acceptance estimator.
     pub refit_interval: u32,
-    /// Refits before anything is trimmed. No release waits; an earlier revision verified whole drafts for 3 refits.
+    /// Number of refits before anything is trimmed. No release waits; an earlier revision verified whole drafts for 3
+    /// refits.
     pub warmup_refits: u32,
-    /// Tokens of the model's vocabulary, which say how many logits are verified at once: 2,093 with Llama 3's.
+    /// Tokens of the model's vocabulary. They limit the logits that are verified at once: 2,093 with Llama 3's.
     pub vocab_size: u32,
 }
 
@@ -106,9 +108,9 @@ struct Adaptive {
     history: History,
     /// Most logits to verify in a step.
     max_total_logits: usize,
-    /// Confidences are given, calibrated and fresh: no estimator, no warm-up, no history.
+    /// True if the policy was given confidences (`foretoken decide`): no estimator, no warm-up, no history.
     told: bool,
-    /// Confidences of the batch, the one of token j of request i at `i * k + j`.
+    /// Confidences of the batch: token j of request i is at `i * k + j`.
     confidence: Vec<f64>,
     slots: Slots,
     own_estimate: Option<f64>,
@@ -133,7 +135,7 @@ impl Adaptive {
         }
     }
 
-    /// Turns what the draft says into acceptance probabilities.
+    /// Fills `confidence` with acceptance probabilities from the draft's confidences.
     fn predict(&mut self, drafts: &Drafts) {
         let k = self.k as usize;
         self.confidence.resize(drafts.draft_len.len() * k, 0.0);
@@ -145,7 +147,7 @@ impl Adaptive {
         }
     }
 
-    /// How many draft tokens to verify, by what was known a round ago.
+    /// The number of draft tokens to verify, from the confidences of a round ago.
     fn budget(&mut self, batch: &BatchView, drafts: &Drafts) -> usize {
         let Adaptive { slots, confidence, history, tables, .. } = self;
         let k = self.k as usize;

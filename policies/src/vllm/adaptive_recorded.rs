@@ -1,4 +1,5 @@
-//! vLLM's manager and estimator, as they were recorded, against [`super`]: tables, coefficients, every budget and who got it.
+//! Recorded decisions of vLLM's manager and estimator against [`super`]: tables, coefficients, every budget and the
+//! tokens that got it.
 
 use super::*;
 use crate::recorded::{draw, lines, near, read};
@@ -25,14 +26,14 @@ struct Recorded {
     temperatures: Vec<usize>,
     steps: String,
     fits: Vec<Vec<f64>>,
-    /// What was predicted last of each position, of the step's first request.
+    /// For the step's first request: the last prediction of each position.
     last: Vec<f64>,
 }
 
-/// A decoding request of a step: slot, drafts, and how many of them vLLM verified and accepted.
+/// A decoding request of a step: slot, number of drafts, number that vLLM verified, number accepted.
 type Row = [u32; 4];
 
-/// `AT:ROWS|CHUNK`.
+/// Parses a step `AT:ROWS|CHUNK`.
 fn step(text: &str) -> (u64, Vec<Row>, u32) {
     let (at, text) = text.split_once(':').expect("a step has a number");
     let (rows, chunk) = text.split_once('|').unwrap_or((text, "0"));
@@ -45,7 +46,7 @@ struct Replay<'a> {
     h: &'a Recorded,
     sums: &'a [Vec<f64>],
     policy: Adaptive,
-    /// By slot: its request, and the step its drafts were made in.
+    /// By slot: its request, and the step in which its drafts were made.
     id: [u32; 8],
     drafted: [u64; 8],
     ties: u32,
@@ -68,7 +69,7 @@ impl Replay<'_> {
         drafts
     }
 
-    /// Decides as vLLM did, and learns.
+    /// Decides, compares with vLLM's decision, and learns.
     fn verify(&mut self, at: u64, rows: &[Row], chunk: u32) {
         let column = |n: usize| rows.iter().map(|row| row[n]).collect::<Vec<u32>>();
         let mut batch = Batch::new(&vec![100; rows.len()], &column(1));
@@ -80,7 +81,7 @@ impl Replay<'_> {
         self.policy.select(&batch.view(), &mut drafts);
         let admitted = column(2);
         if drafts.verify_len != admitted {
-            // Equal in total and in worth: a tie of vLLM's top-k.
+            // Both have the same number of tokens and the same total survival: a tie in vLLM's top-k.
             let worth = |lens: &[u32]| -> f64 {
                 let row = |i: usize| &self.policy.confidence[i * self.h.k as usize..];
                 let one = |i: usize, n: u32| survivals(row(i).iter().copied()).take(n as usize).sum::<f64>();
@@ -96,7 +97,7 @@ impl Replay<'_> {
     }
 }
 
-/// The ties of a history.
+/// Replays a history. Returns the number of ties.
 fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
     let params = VllmAdaptive { k: Some(h.k), refit_interval: h.interval, ..VllmAdaptive::default() };
     let mut policy = Adaptive::new(params, &CONTEXT);
@@ -120,7 +121,7 @@ fn replay(h: &Recorded, sums: &[Vec<f64>]) -> u32 {
                     requests += 1;
                     (replay.id[slot], replay.drafted[slot]) = (requests, at);
                 }
-                // A step of prompts alone: nothing to decide, and a step of the estimator's.
+                // A step of prompts alone has nothing to decide, but it is a step for the estimator.
                 let drafts = Drafts::default();
                 replay.policy.select(&Batch::new(&[], &[]).view(), &mut Drafts::default());
                 replay.policy.observe(&outcome(&drafts, &[], &[]));

@@ -1,16 +1,16 @@
-//! Tests of [`super`]: budget and allocation against enumeration in plain words, staleness, and the warm-up.
+//! Tests of [`super`]: budget and allocation against enumeration, staleness, and the warm-up.
 
 use super::*;
 use crate::definition::Told;
 use crate::testing::{Batch, CONTEXT, Run, any_batch, any_belief, close};
 use proptest::prelude::*;
 
-/// Confidences are given; tables are of passes over the batch itself.
+/// Gives the policy its confidences. Tables are then made from passes over the batch itself.
 fn told(batch: &Batch) -> Option<Told<'_>> {
     Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &batch.context })
 }
 
-/// The rate of verifying `lens` in plain words.
+/// The rate of verifying `lens`, implemented directly, in tokens per second.
 fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn Fn(usize, usize) -> f64) -> f64 {
     let view = batch.view();
     let survive = |i: usize, n: u32| (0..n as usize).map(|j| confidence(i, j)).product::<f64>();
@@ -23,7 +23,7 @@ fn plain_rate(tables: &CostTables, batch: &Batch, lens: &[u32], confidence: &dyn
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No vector of prefix lengths at all has a better rate, and the policy knows its own.
+    /// No vector of prefix lengths has a better rate, and the policy's estimate is its rate.
     #[test]
     fn nothing_beats_the_choice(
         batch in any_batch(4, 4),
@@ -44,7 +44,7 @@ proptest! {
         loop {
             let theirs = plain_rate(&tables, &batch, &lens, &exact);
             prop_assert!(theirs <= ours * (1.0 + 1e-12), "{lens:?} beats {:?}", step.verify_len);
-            // As good with fewer tokens would have been chosen.
+            // An equal rate with fewer tokens would have been chosen.
             let fewer = lens.iter().sum::<u32>() < step.verify_len.iter().sum();
             prop_assert!(!fewer || theirs < ours * (1.0 + 1e-12));
             let Some(i) = (0..lens.len()).find(|&i| lens[i] < batch.limit[i]) else { break };
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// A machine on which a token more costs so much that only sure ones pay.
+/// A machine on which each token costs so much that only sure ones pay.
 fn dear() -> PolicyContext<'static> {
     let mut context = PolicyContext { max_draft_len: 3, ..CONTEXT };
     context.belief.target.gamma_s = 2e-3;
@@ -116,12 +116,12 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
         policy.select(&batch.view(), &mut drafts);
         drafts.verify_len
     };
-    // Nothing is known: survival 1 everywhere, as if every token were sure.
+    // The first step has no confidences: survival is 1 everywhere, as if every token were sure.
     let first = round(&mut policy, 1.0, [0.1; 4]);
     let sure: u32 = first.iter().sum();
-    // What was hopeless a round ago gets no budget now, however good it is.
+    // Confidences were low a round ago, so there is no budget now, however high they are.
     assert_eq!(round(&mut policy, 1.0, [0.99; 4]), [0; 4]);
-    // What was good a round ago has budget; it goes to those who are good now.
+    // Confidences were high a round ago, so there is a budget. It goes to the requests with high confidences now.
     let third = round(&mut policy, 1.0, [0.2, 0.99, 0.3, 0.97]);
     assert!(sure == 12 && third[1] == 3 && third[3] == 3, "{first:?} {third:?}");
 }
@@ -130,14 +130,14 @@ fn the_budget_is_a_round_old_and_the_allocation_is_not() {
 fn trimming_starts_at_once() {
     let mut run = Run::of(&VllmAdaptive::default(), &dear());
     let batch = Batch::new(&[100; 8], &[3; 8]);
-    // Nothing is known in the first step; then c = σ(0.5 · logit(0.1) − 0.2) = 0.21 everywhere, which pays for nothing.
+    // The first step has no confidences. Then c = σ(0.5 · logit(0.1) − 0.2) = 0.21 everywhere, which does not pay.
     assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [3; 8]);
     assert_eq!(run.step(&batch, |_, _| 0.1, &[0; 8]).verify_len, [0; 8]);
 }
 
 #[test]
 fn logits_to_verify_fit_one_chunk() {
-    // 2²⁸ / 2²⁴ = 16 logits, of which each request has one of its own.
+    // 2²⁸ / 2²⁴ = 16 logits; each request has one without drafts.
     let params = VllmAdaptive { vocab_size: 1 << 24, ..VllmAdaptive::default() };
     for (requests, drafts) in [(4, 12), (5, 11), (16, 0), (20, 0)] {
         let mut run = Run::of(&params, &PolicyContext { max_draft_len: 3, ..CONTEXT });

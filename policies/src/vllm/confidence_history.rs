@@ -1,38 +1,38 @@
-//! Confidences of earlier rounds, as vLLM's adaptive verification has them: it sizes a step's budget before the confidences
-//! of the newest drafts have reached the host, by a copy that is a step older (docs/model.md 6.2).
+//! Confidences of earlier rounds for vLLM's adaptive verification. It chooses a step's budget before the confidences of
+//! the newest drafts have reached the host, so it uses a copy that is a step older (docs/model.md 6.2).
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;
 
-/// What the older copy says of a request.
+/// What the older copy has of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Known<'a> {
-    /// It drafted for the first time since: its tokens count as certain.
+    /// The request drafted for the first time after the copy: its tokens count as certain.
     Nothing,
-    /// The confidences of the drafts it had verified in the step before.
+    /// The confidences of the drafts that were verified in the step before.
     Before(&'a [f64]),
-    /// It sat the step before out, so that the copy is of the very drafts at hand.
+    /// The request did not take part in the step before, so the copy has its present drafts.
     Fresh,
 }
 
-/// The last round of every request that is still there.
+/// The last round of every present request.
 pub(crate) struct History {
     width: usize,
     slots: Slots,
     step: u64,
-    /// The step of the last round, by place.
+    /// By slot: the step of the last round.
     last: Vec<u64>,
-    /// `width` confidences a place.
+    /// By slot: `width` confidences.
     rows: Vec<f64>,
 }
 
 impl History {
-    /// Remembers rounds of up to `width` tokens for about `most` requests at a time.
+    /// A history of rounds of up to `width` tokens for about `most` requests at a time.
     pub(crate) fn new(width: u32, most: u32) -> History {
         History { width: width as usize, slots: Slots::new(most), step: 0, last: Vec::new(), rows: Vec::new() }
     }
 
-    /// What is known of the request while this step is decided.
+    /// The confidences of a request by which this step's budget is chosen.
     pub(crate) fn known(&self, id: RequestId) -> Known<'_> {
         match self.slots.get(id) {
             None => Known::Nothing,
@@ -43,13 +43,13 @@ impl History {
         }
     }
 
-    /// This step has been decided; its rounds are recorded next.
+    /// Ends the decision of this step. Its rounds are recorded next.
     pub(crate) fn next_step(&mut self) {
         self.step += 1;
         self.slots.next_step();
     }
 
-    /// Records a round. What was not drafted counts as certain: nothing is known of it.
+    /// Records a round. Tokens that were not drafted have confidence 1, as nothing is known of them.
     pub(crate) fn record(&mut self, id: RequestId, confidences: impl Iterator<Item = f64>) {
         let (place, _) = self.slots.see(id);
         if self.last.len() <= place {

@@ -1,7 +1,7 @@
-//! `confidence-stop`: the whole batch drafts on while any request's chain has been confident throughout.
+//! `confidence-stop`: the whole batch drafts while at least one request's chain has been confident throughout.
 //!
-//! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88), restated in
-//! docs/model.md 4.6 (g). It is in no release: 0.33.0 has nothing of it.
+//! Source: a branch of vLLM, `v1/worker/gpu/spec_decode/confidence_stop.py` (`DraftConfidenceStop`, @41f9ab88),
+//! restated in docs/model.md 4.6 (g). No release has it, 0.33.0 included.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{
@@ -9,11 +9,11 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters. vLLM's threshold has no default that turns it on; this one is that of `threshold`.
+/// Parameters of `confidence-stop`. vLLM's default threshold is off; this default is that of `threshold`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceStop {
-    /// A chain goes on while every token drafted so far had at least this confidence.
+    /// A chain is confident while each of its tokens had at least this confidence.
     pub tau: f64,
     /// Longest draft (`num_speculative_tokens`).
     pub cap: u32,
@@ -55,15 +55,15 @@ impl Definition for ConfidenceStop {
     }
 }
 
-/// The running policy; the fields after `cap` are the round in progress.
+/// The running policy. The fields after `cap` belong to the round in progress.
 struct AnyAlive {
     tau: f64,
     cap: u32,
-    /// Passes of this round, if it is not stopped (`num_steps`).
+    /// Number of passes of this round, if it is not stopped (`num_steps`).
     steps: u32,
-    /// Drafts to verify.
+    /// Number of drafts to verify per request.
     verify_len: u32,
-    /// Chains that were confident so far.
+    /// True for each chain that was confident so far.
     alive: Vec<bool>,
 }
 
@@ -92,8 +92,8 @@ impl SpecPolicy for AnyAlive {
             *alive &= drafts.draft_len[i] >= launched && drafts.confidence(i, last) >= self.tau;
             any |= *alive;
         }
-        // The last pass' drafts were all below the threshold unless a chain is alive. The first draft is kept
-        // regardless, but where it is the only one there is no pass left to stop, and vLLM then drops it.
+        // Without a confident chain, all drafts of the last pass were below the threshold and are dropped. The first
+        // draft is kept in any case. But if it is the only one, there is no pass left to stop, and vLLM drops it.
         self.verify_len = match any {
             true => launched,
             false if launched == self.steps => launched - 1,
@@ -124,18 +124,19 @@ mod tests {
 
     #[test]
     fn one_confident_chain_keeps_everybody_drafting() {
-        // Chains end after 1 and 3 confident tokens: the fourth pass finds nobody alive, and it was the last one.
+        // The chains end after 1 and 3 confident tokens. The fourth pass, the last one, finds no confident chain.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.7, 0.49]]), (vec![4, 4], vec![3, 3]));
-        // Nobody is alive after the third of four passes.
+        // No chain is confident after the third of four passes.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9, 0.4, 0.9], &[0.5, 0.6, 0.2]]), (vec![3, 3], vec![2, 2]));
-        // Alive to the end; a token that was confident again does not revive a chain.
+        // One chain is confident to the end. A confident token after an unconfident one does not make a chain confident
+        // again.
         assert_eq!(decide(HALF, &[8, 8], &[&[0.9], &[0.1, 0.9]]), (vec![4, 4], vec![4, 4]));
     }
 
     #[test]
     fn the_first_draft_is_kept_when_the_round_is_stopped_after_it() {
         assert_eq!(decide(HALF, &[8, 8], &[&[0.4], &[0.1]]), (vec![1, 1], vec![1, 1]));
-        // With one pass there is nothing to stop: vLLM then keeps num_steps - 1.
+        // With one pass there is nothing to stop: vLLM keeps num_steps - 1.
         let one = ConfidenceStop { cap: 1, ..HALF };
         assert_eq!(decide(one, &[8, 8], &[&[0.4], &[0.1]]), (vec![1, 1], vec![0, 0]));
         assert_eq!(decide(one, &[8, 8], &[&[0.4], &[0.5]]), (vec![1, 1], vec![1, 1]));
@@ -153,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rule from the chains' lengths alone: a chain is as long as its confident start.
+        /// The rule from the lengths of the chains' confident starts.
         #[test]
         fn the_longest_confident_start_decides(
             batch in any_batch(6, 8),
@@ -169,7 +170,7 @@ mod tests {
                 seed[i][..own].iter().take_while(|&&c| c >= tau).count() as u32
             };
             let longest = (0..batch.limit.len()).map(start).max().unwrap();
-            // One pass finds out that the longest chain has ended.
+            // One further pass finds that the longest chain has ended.
             let launched = (longest + 1).min(steps);
             let kept = if launched < steps { longest.max(1) } else { longest };
             for (i, &limit) in batch.limit.iter().enumerate() {

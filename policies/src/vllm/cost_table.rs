@@ -1,38 +1,38 @@
-//! The cost tables of vLLM's adaptive verification: what a pass costs by its size, measured when the server starts.
+//! The cost tables of vLLM's adaptive verification: the time of a pass by its size, measured when the server starts.
 //!
-//! Source: vllm-project/vllm PR #47808, `v1/worker/gpu/spec_decode/adaptive_verification.py` and its docs (docs/model.md
-//! 6.2). Passes are timed at the captured sizes and, beyond them, at 1.5, 2, 4 … times the largest up to the token budget.
-//! A running maximum makes the times monotone. Up to the largest captured size a pass is padded, so a size costs what the
-//! next captured one does; above it nothing pads, and times are interpolated among the points that are above it
-//! themselves, so that the jump between the two stays.
+//! Source: vllm-project/vllm PR #47808, `v1/worker/gpu/spec_decode/adaptive_verification.py` and its docs
+//! (docs/model.md 6.2). Passes are timed at the captured sizes and, beyond them, at 1.5, 2, 4 … times the largest up to
+//! the token budget. A running maximum makes the times monotone. Up to the largest captured size a pass is padded, so a
+//! size costs the same as the next captured one. Above it there is no padding. Times there are interpolated among the
+//! points above it only, so that the jump between the two stays.
 
 use crate::definition::PolicyContext;
 use crate::shared::profile::capture_sizes;
 use crate::shared::timed_batch::TimedBatch;
 use serde::{Deserialize, Serialize};
 
-/// What a size costs that was not measured.
+/// The cost of a size that was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostLookup {
-    /// What the next captured size does; interpolated above the largest.
+    /// The cost of the next captured size; interpolated above the largest.
     #[default]
     Staircase,
-    /// Interpolated everywhere: an earlier revision, kept as an ablation.
+    /// Interpolated everywhere, as in an earlier revision; kept as an ablation.
     Linear,
 }
 
-/// Seconds by size, tabulated.
+/// Seconds by size.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTable {
     at: Vec<f64>,
-    /// Seconds for each unit beyond the table.
+    /// Seconds for each unit of size beyond the table.
     slope: f64,
 }
 
 impl CostTable {
-    /// Sizes from 0 to `most`, from measured (size, seconds) points in rising order, of which those up to `captured` are
-    /// captured graphs.
+    /// Builds the table for sizes from 0 to `most`. `curve` has the measured (size, seconds) points in rising order;
+    /// sizes up to `captured` are captured graphs.
     pub(crate) fn new(curve: &[(u32, f64)], most: u32, captured: u32, lookup: CostLookup) -> CostTable {
         let mut curve = curve.to_vec();
         let mut greatest = 0.0f64;
@@ -60,7 +60,7 @@ impl CostTable {
         CostTable { at: at.collect(), slope }
     }
 
-    /// Seconds of a pass of this size.
+    /// Returns the seconds of a pass of this size.
     #[inline]
     pub(crate) fn s(&self, size: usize) -> f64 {
         match self.at.get(size) {
@@ -70,7 +70,7 @@ impl CostTable {
     }
 }
 
-/// Between the points of a curve; the ends go on level.
+/// Interpolates between the points of a curve; constant beyond its ends.
 fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     let after = curve.partition_point(|&(x, _)| x < size);
     if after == 0 {
@@ -81,17 +81,17 @@ fn interpolated(curve: &[(u32, f64)], size: u32) -> f64 {
     y0 + (y1 - y0) * f64::from(size - x0) / f64::from(x1 - x0)
 }
 
-/// The draft's table by requests and the target's by tokens.
+/// The draft's table by requests, and the target's by tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTables {
-    /// Seconds of drafting by requests.
+    /// Seconds of drafting, by requests.
     pub draft: CostTable,
-    /// Seconds of the target pass by tokens.
+    /// Seconds of the target pass, by tokens.
     pub verify: CostTable,
 }
 
 impl CostTables {
-    /// Measures: drafts of `len` tokens, `kv` tokens of KV a request where no batch is given.
+    /// Measures both tables, for drafts of `len` tokens. Made-up requests have `kv` KV tokens each.
     pub(crate) fn measure(context: &PolicyContext, len: u32, kv: u32, lookup: CostLookup) -> CostTables {
         let most_tokens = context.max_num_batched_tokens;
         let sizes = capture_sizes(context.max_num_seqs);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_staircase_then_a_jump_then_lines() {
-        // Captured up to 8; the dip at 4 is raised to what 2 takes.
+        // Sizes up to 8 are captured. The dip at 4 is raised to the time of size 2.
         let curve = [(1, 10.0), (2, 12.0), (4, 11.0), (8, 16.0), (12, 40.0), (16, 44.0), (32, 52.0)];
         let table = CostTable::new(&curve, 40, 8, CostLookup::Staircase);
         let sizes = [0, 1, 2, 3, 4, 5, 8, 9, 12, 14, 16, 24, 32, 36, 40, 44];
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(sizes.map(|n| table.s(n)), seconds);
         let linear = CostTable::new(&curve, 40, 8, CostLookup::Linear);
         assert_eq!([0, 1, 3, 6, 10, 14, 36].map(|n| linear.s(n)), [10.0, 10.0, 12.0, 14.0, 28.0, 42.0, 54.0]);
-        // One point says nothing of slopes.
+        // One point gives no slope.
         assert_eq!(CostTable::new(&[(2, 5.0)], 4, 2, CostLookup::Staircase).s(9), 5.0);
     }
 
@@ -167,7 +167,7 @@ mod tests {
     fn a_given_batch_is_timed_instead() {
         let told = Some(Told { acceptance_rate: 0.7, prev_confidence: 0.6, contexts: &[100, 20, 3] });
         let tables = CostTables::measure(&PolicyContext { told, ..CONTEXT }, 2, 8192, CostLookup::Staircase);
-        // Padded to 4 rows; three requests grow by a token a pass.
+        // Padded to 4 rows; three requests grow by one token per pass.
         let draft = 2.0 * (0.5e-3 + 2e-6 * 4.0 + 1e-9 * 123.0) + 1e-9 * 3.0;
         assert!((tables.draft.s(3) - draft).abs() < 1e-12);
         for (tokens, padded) in [(3, 4.0), (4, 4.0), (9, 16.0)] {

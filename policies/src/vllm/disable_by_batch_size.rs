@@ -1,20 +1,21 @@
-//! `disable-by-batch-size`: a fixed draft length, and none at all while many requests are running.
+//! `disable-by-batch-size`: a fixed draft length, but no drafts while many requests run.
 //!
-//! Source: vllm-project/vllm PR #4592, `speculative_disable_by_batch_size` of the v0 engine (it is in 0.6.3), restated in
-//! docs/model.md 4.6 (a). V1 has nothing of it, 0.33.0 included.
+//! Source: vllm-project/vllm PR #4592, `speculative_disable_by_batch_size` of the v0 engine (it is in 0.6.3), restated
+//! in docs/model.md 4.6 (a). V1 does not have it, 0.33.0 included.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::{ByBatchSize, Counted};
 use foretoken_sim::Speculation;
 use serde::{Deserialize, Serialize};
 
-/// Parameters. vLLM leaves the threshold unset, which is `fixed`; the default here is an example.
+/// Parameters of `disable-by-batch-size`. vLLM leaves the threshold unset, which is `fixed`; the default here is an
+/// example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DisableByBatchSize {
-    /// Draft tokens a request and step while speculation is on.
+    /// Draft tokens per request and step while speculation is on.
     pub k: u32,
-    /// Running requests, prefilling ones included, from which on nothing is drafted.
+    /// Number of running requests, prefilling ones included, from which on nothing is drafted.
     pub disable_by_batch_size: u32,
 }
 

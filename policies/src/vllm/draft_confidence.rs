@@ -1,19 +1,20 @@
-//! `vllm-draft-confidence`: drafts to the end and verifies up to the first token at which the batch's mean confidence
-//! fell short.
+//! `vllm-draft-confidence`: drafts to the end. Verifies up to and including the first token at which the batch's mean
+//! confidence is below a threshold.
 //!
 //! Source: vllm-project/vllm PR #35301, `v1/spec_decode/draft_length_policy.py` (`ConfidenceThresholdPolicy`,
-//! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is no setting of `threshold`, since the first draft's confidence is
-//! not looked at.
+//! @1447128d), which is in no release; restated in docs/model.md 4.6 (f). It is not a setting of `threshold`, because
+//! it ignores the first draft's confidence.
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, SpecPolicy, Speculation, Wants};
 use serde::{Deserialize, Serialize};
 
-/// Parameters. Off in vLLM by default; 10 tokens and 0.6 are the best setting its pull request reports.
+/// Parameters of `vllm-draft-confidence`. Off in vLLM by default; 10 tokens and 0.6 are the best setting that its pull
+/// request reports.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DraftConfidence {
-    /// `draft_confidence_threshold`: mean confidence below which the rest is not verified.
+    /// Mean confidence below which the rest of the drafts is not verified (`draft_confidence_threshold`).
     pub tau: f64,
     /// Longest draft (`num_speculative_tokens`).
     pub cap: u32,
@@ -55,7 +56,7 @@ impl Definition for DraftConfidence {
     }
 }
 
-/// The running policy. No state.
+/// The running policy; it keeps no state.
 struct RunsAll {
     tau: f64,
     cap: u32,
@@ -83,7 +84,7 @@ impl SpecPolicy for RunsAll {
                 n += 1;
             }
             if sum < self.tau * f64::from(n) {
-                // The token that fell short is still verified.
+                // The token below the threshold is still verified.
                 drafts.verify_len.iter_mut().for_each(|v| *v = (*v).min(depth as u32 + 1));
                 return;
             }
@@ -107,12 +108,12 @@ mod tests {
 
     #[test]
     fn the_seed_is_not_looked_at_and_the_short_one_is_kept() {
-        // A poor seed does not matter; means of the others are 0.75, 0.45, 0.9.
+        // The seed's low confidence does not matter. The means of the others are 0.75, 0.45, 0.9.
         let confidence = [[0.1, 0.9, 0.5, 0.9], [0.1, 0.6, 0.4, 0.9]];
         assert_eq!(verified(0.5, &[4, 4], &confidence), [3, 3]);
         assert_eq!(verified(0.4, &[4, 4], &confidence), [4, 4]);
         assert_eq!(verified(0.8, &[4, 4], &confidence), [2, 2]);
-        // Where one request drafts a single token, the mean is the other's.
+        // If one request drafts a single token, the mean is the other's confidence.
         assert_eq!(verified(0.7, &[1, 4], &confidence), [1, 2]);
         assert_eq!(verified(0.7, &[4, 1], &confidence), [3, 1]);
     }
@@ -126,8 +127,8 @@ mod tests {
     }
 
     proptest! {
-        /// vLLM's own way to it: `k_valid` starts at K and is frozen to s + 2 by the first extra draft s that falls
-        /// short.
+        /// vLLM's own implementation: `k_valid` starts at K, and the first extra draft s below the threshold freezes it
+        /// at s + 2.
         #[test]
         fn the_first_short_mean_freezes_the_length(
             batch in any_batch(5, 8),

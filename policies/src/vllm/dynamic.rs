@@ -1,7 +1,8 @@
 //! `vllm-dynamic`: vLLM's dynamic speculative decoding, a table from batch size to draft length.
 //!
 //! Source: vllm-project/vllm PR #32374, `docs/features/speculative_decoding/dynamic_speculative_decoding.md` and
-//! `v1/spec_decode/dynamic/utils.py`, of 0.33.0 executed for the fixture that this is held to (`tests/policies`).
+//! `v1/spec_decode/dynamic/utils.py`; the latter's 0.33.0 was executed for the fixture that the tests compare with
+//! (`tests/policies`).
 
 use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use crate::shared::by_batch_size::ByBatchSize;
@@ -9,10 +10,10 @@ use foretoken_sim::{MAX_SPEC_LEN, Speculation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
-/// First and last batch size of a range, both included, and the draft tokens a request in it.
+/// (first batch size, last batch size, draft tokens per request) of a range; both ends are included.
 pub type BatchRange = (u32, u32, u32);
 
-/// Parameters. The default table is the one of vLLM's documentation.
+/// Parameters of `vllm-dynamic`. The default table is from vLLM's documentation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VllmDynamic {
@@ -81,8 +82,8 @@ impl Definition for VllmDynamic {
     }
 }
 
-/// vLLM's `--speculative-config` for a batch-size table: `num_speculative_tokens` is its largest K; `method` and
-/// `model` are written where given. One line of JSON.
+/// Writes vLLM's `--speculative-config` for a batch-size table, as one line of JSON. `num_speculative_tokens` is the
+/// table's largest K; `method` and `model` are written if given.
 pub fn to_vllm_speculative_config(
     method: Option<&str>,
     model: Option<&str>,
@@ -116,7 +117,7 @@ mod tests {
         VllmDynamic { num_speculative_tokens_per_batch_size: ranges.to_vec() }
     }
 
-    /// vLLM's own way to it: a dense list of K by batch size, filled range by range.
+    /// vLLM's own implementation: a dense list of K by batch size, filled range by range.
     fn dense(ranges: &[BatchRange], max_batch_size: usize) -> Vec<u32> {
         let mut dense = vec![0; max_batch_size + 1];
         let mut last_k = 0;
@@ -168,7 +169,7 @@ mod tests {
                 "num_speculative_tokens_per_batch_size": [[1, 64, 3], [65, 128, 1], [129, 512, 0]],
             })
         );
-        // The table reads back as the policy it came from.
+        // The table reads back as the policy from which it was written.
         let ranges = read["num_speculative_tokens_per_batch_size"].clone();
         let policy = json!({ "num_speculative_tokens_per_batch_size": ranges });
         assert_eq!(serde_json::from_value::<VllmDynamic>(policy).unwrap(), VllmDynamic::default());

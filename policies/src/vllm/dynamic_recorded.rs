@@ -1,4 +1,4 @@
-//! vLLM's lookup, as it was recorded, against [`super`]: the length at every batch size, and the tables it refuses.
+//! Recorded results of vLLM's lookup against [`super`]: the length at every batch size, and the tables it refuses.
 
 use super::*;
 use crate::recorded::histories;
@@ -9,7 +9,7 @@ struct Recorded {
     table: Vec<BatchRange>,
     /// Largest batch size.
     most: usize,
-    /// Runs of equal lengths from batch size 1 on; none where the table was refused.
+    /// (length, number of batch sizes) of runs of equal lengths from batch size 1 on; `None` if vLLM refused the table.
     lookup: Option<Vec<(u32, usize)>>,
 }
 
@@ -18,7 +18,7 @@ fn lengths_and_refusals_are_vllms() {
     let all: Vec<Recorded> = histories("vllm-table.jsonl.zst");
     let (mut taken, mut refused) = (0, 0);
     for recorded in &all {
-        // vLLM sorts what it is given, and takes a table that never drafts.
+        // vLLM sorts the given ranges, and accepts a table that never drafts.
         let mut ranges = recorded.table.clone();
         ranges.sort_by_key(|r| r.0);
         let policy = VllmDynamic { num_speculative_tokens_per_batch_size: ranges };
