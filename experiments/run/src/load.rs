@@ -2,7 +2,7 @@
 
 use crate::plan::{Derived, Entrant, Plan, Variant, path_from, put_order};
 use crate::profiled::{self, Filled};
-use crate::{bound, papers};
+use crate::{bound, papers, shipped};
 use foretoken_policies::{PolicySpec, from_sglang_json};
 use foretoken_spec::document::{Document, Path};
 use foretoken_spec::experiment::{Experiment, UNSWEPT};
@@ -166,9 +166,13 @@ impl Plan {
 
 /// Reads an experiment file and applies overrides.
 fn read(file: &FilePath, sets: &[String]) -> Result<Document> {
+    if let Some(text) = shipped::text(file) {
+        return parse(&format!("{}.toml", file.display()), text, sets);
+    }
     let text = text::read(file).map_err(|e| {
+        let names: Vec<&str> = shipped::names().collect();
         Problem::bad_input(format!("cannot read the experiment: {e}"))
-            .help("shipped experiments lie in experiments/, for example experiments/quickstart.toml")
+            .help(format!("give a TOML file, or the name of a shipped experiment: {}", names.join(", ")))
     })?;
     parse(&file.display().to_string(), &text, sets)
 }

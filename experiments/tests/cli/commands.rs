@@ -49,6 +49,19 @@ fn a_trace_is_inspected_as_text_and_json() {
     assert!(error.contains("did you mean `mooncake`?"), "{error}");
 }
 
+/// Without a checkout: the working directory holds nothing of Foretoken's.
+#[test]
+fn a_shipped_experiment_runs_by_its_name() {
+    let place = crate::support::Place::holding("");
+    let args = ["run", "quickstart", "--no-figures", "-o", "out", "--set", "workload.duration_s=5"];
+    let output = place.foretoken().args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("quickstart: simulated"), "{said}");
+    let error = place.fails(&["run", "quikstart"], 2);
+    assert!(error.contains("the name of a shipped experiment: quickstart, capacity"), "{error}");
+}
+
 #[test]
 fn doctor_and_bench_speak() {
     assert!(stdout(&["doctor"]).contains("CPU"));
