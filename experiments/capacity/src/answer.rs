@@ -1,5 +1,6 @@
 //! What came of a search, and of all of them.
 
+use crate::load::{Load, Log, Spread};
 use crate::probe::Probe;
 use crate::search::{Next, Search};
 use foretoken_report::Swept;
@@ -23,8 +24,11 @@ pub struct OfSeed {
     pub steady: bool,
     /// Output tokens a second and GPU.
     pub tok_s_gpu: Option<f64>,
-    /// The rate in the busiest twentieth of the time, over the mean rate.
-    pub peak: f64,
+    /// How its arrivals are spread over time.
+    pub spread: Spread,
+    /// Which requests of a log were run; absent for generated arrivals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<Log>,
     /// All rates that were tried, ascending.
     pub probes: Vec<Probe>,
 }
@@ -32,7 +36,7 @@ pub struct OfSeed {
 impl OfSeed {
     /// Of a search that has ended.
     /// `tokens_gpu`: output tokens of a request that counts, on average, over the GPUs.
-    pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, peak: f64, mut probes: Vec<Probe>) -> OfSeed {
+    pub fn of(seed: u64, end: Next, slo: Slo, tokens_gpu: f64, load: &Load, mut probes: Vec<Probe>) -> OfSeed {
         probes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
         let (req_s, why) = match end {
             Next::Found(rate) => (Some(rate), None),
@@ -43,7 +47,18 @@ impl OfSeed {
         let tried: Vec<_> = probes.iter().map(Probe::tried).collect();
         let steady = req_s.is_none_or(|rate| probes.iter().any(|p| p.rate == rate && p.steady));
         let tok_s_gpu = req_s.map(|rate| rate * tokens_gpu);
-        OfSeed { seed, req_s, why, slo, exceptions: Search::exceptions(&tried), steady, tok_s_gpu, peak, probes }
+        OfSeed {
+            seed,
+            req_s,
+            why,
+            slo,
+            exceptions: Search::exceptions(&tried),
+            steady,
+            tok_s_gpu,
+            spread: load.spread,
+            log: load.log,
+            probes,
+        }
     }
 }
 

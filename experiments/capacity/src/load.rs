@@ -1,9 +1,14 @@
 //! The requests of a setting at any rate: the same requests and the same luck, with the gaps between them stretched.
 
+use foretoken_run::plan::Variant;
 use foretoken_run::setting::Setting;
+use foretoken_run::workload::first;
 use foretoken_sim::{Arrivals, RequestId, Time};
 use foretoken_spec::capacity::CapacitySpec;
+use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::ArrivalSpec;
+use serde::Serialize;
 use std::ops::Range;
 
 /// Requests at a rate that can be chosen.
@@ -17,54 +22,80 @@ pub struct Load {
     pub counted: Range<RequestId>,
     /// Output tokens of a request that counts, on average.
     pub output_tokens: f64,
-    /// The rate in the busiest twentieth of the time, over the mean rate.
-    pub peak: f64,
+    /// How arrivals are spread.
+    pub spread: Spread,
+    /// Which requests of a log are run; `None` for generated arrivals.
+    pub log: Option<Log>,
 }
 
-/// Stretches of time that are compared.
-const STRETCHES: usize = 20;
+/// Which requests of a log are run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Log {
+    /// Requests of the log, as the experiment's transforms leave it.
+    pub requests: u32,
+    /// Seconds from its first request to its last.
+    pub span_s: f64,
+    /// Requests in front of those that count.
+    pub before: u32,
+    /// Requests that count.
+    pub counted: u32,
+    /// Requests behind them.
+    pub behind: u32,
+    /// The rate that the requests which are run have in the log, requests a second; of a window its own.
+    pub rate: f64,
+}
 
 impl Load {
-    /// Of a setting's workload.
+    /// Of a variant's workload. A log is cut to the requests that a probe takes.
     ///
     /// # Errors
     /// A closed loop has no rate; too few requests, or all at once.
-    pub fn of(setting: &Setting, spec: &CapacitySpec) -> Result<Load> {
-        let w = &setting.workload;
+    pub fn of(setting: &mut Setting, variant: &Variant, spec: &CapacitySpec) -> Result<Load> {
         if setting.arrivals() != Arrivals::Open {
             return Err(Problem::bad_input("a closed loop has no rate of its own: its clients wait")
                 .help("give requests that come by themselves: workload.arrivals = { poisson = { rate = 5.0 } }"));
         }
+        let is_log = matches!(variant.experiment.workload.arrivals, ArrivalSpec::Trace(_));
+        let arrival = &setting.workload.arrival;
+        let (requests, span) = (arrival.len() as u32, arrival[arrival.len() - 1].saturating_sub(arrival[0]).as_s());
         let counted = match spec.window_s {
-            Some([from, to]) => {
-                let at = |s: f64| w.arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
-                at(from)..at(to)
+            Some(window) => in_window(arrival, window, variant)?,
+            None => {
+                if requests < spec.probe_requests() {
+                    return Err(too_short(variant, spec, is_log, requests, span));
+                }
+                if is_log {
+                    let few = first(&setting.workload, spec.probe_requests() as usize);
+                    setting.set_workload(few);
+                }
+                spec.warm_up_requests..spec.warm_up_requests + spec.requests
             }
-            None => spec.warm_up_requests..spec.warm_up_requests + spec.requests,
         };
-        let n = w.len() as RequestId;
-        if counted.is_empty() || counted.end > n {
-            let message =
-                format!("the workload has {n} requests, of which {} to {} are to count", counted.start, counted.end);
-            return Err(Problem::bad_input(message)
-                .help("lower capacity.requests and capacity.warm_up_requests, or move capacity.window_s"));
-        }
-        let (first, last) = (w.arrival[0], w.arrival[w.len() - 1]);
-        let span = last.saturating_sub(first).as_s();
-        if span <= 0.0 {
+        let w = &setting.workload;
+        let first = w.arrival[0];
+        let base: Vec<Time> = w.arrival.iter().map(|&t| t.saturating_sub(first)).collect();
+        let end = base[base.len() - 1].as_s();
+        if end <= 0.0 {
             return Err(Problem::bad_input("all requests come at once: there is no rate to change"));
         }
-        let of = |i: RequestId| f64::from(w.output_len[i as usize]);
-        let output_tokens = counted.clone().map(of).sum::<f64>() / counted.len() as f64;
-        let base: Vec<Time> = w.arrival.iter().map(|&t| t.saturating_sub(first)).collect();
+        let output = |i: RequestId| f64::from(w.output_len[i as usize]);
+        let output_tokens = counted.clone().map(output).sum::<f64>() / counted.len() as f64;
         let rate = match spec.window_s {
             Some([from, to]) => counted.len() as f64 / (to - from),
-            None => f64::from(n - 1) / span,
+            None => (base.len() - 1) as f64 / end,
         };
-        Ok(Load { rate, peak: peak(&base), base, counted, output_tokens })
+        let log = is_log.then(|| Log {
+            requests,
+            span_s: span,
+            before: counted.start,
+            counted: counted.len() as u32,
+            behind: base.len() as u32 - counted.end,
+            rate,
+        });
+        Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, log })
     }
 
-    /// The arrivals at a rate, requests a second: on average, or in the window.
+    /// The arrivals at a rate, requests a second: on average, or in the window. They are those of the transform `rate-scale`.
     pub fn at(&self, rate: f64) -> Vec<Time> {
         let stretch = self.rate / rate;
         self.base.iter().map(|t| Time::from_s(t.as_s() * stretch)).collect()
@@ -82,10 +113,137 @@ impl Load {
     }
 }
 
-fn peak(base: &[Time]) -> f64 {
-    let end = base[base.len() - 1].as_s();
-    let mut counts = [0usize; STRETCHES];
-    base.iter().for_each(|t| counts[((t.as_s() / end * STRETCHES as f64) as usize).min(STRETCHES - 1)] += 1);
-    let most = counts.iter().copied().max().unwrap_or(0);
-    (most * STRETCHES) as f64 / base.len() as f64
+/// The requests of a window, in seconds of the workload.
+fn in_window(arrival: &[Time], [from, to]: [f64; 2], variant: &Variant) -> Result<Range<RequestId>> {
+    let at = |s: f64| arrival.partition_point(|&t| t < Time::from_s(s)) as RequestId;
+    let counted = at(from)..at(to);
+    let last = arrival[arrival.len() - 1].as_s();
+    let wrong = |message: String| {
+        let problem = variant.document().problem_at(&Path::of("capacity.window_s"), message);
+        problem.help(format!("the {} requests come from {:.1} to {last:.1} s", arrival.len(), arrival[0].as_s()))
+    };
+    if counted.is_empty() {
+        return Err(wrong(format!("no request comes from {from} to {to} s")));
+    }
+    // The rate of a window that goes on where nothing comes any more would be too low.
+    if to - last > PAST_THE_END * (to - from) {
+        return Err(wrong(format!("the window ends at {to} s, and the last request comes at {last:.1} s")));
+    }
+    Ok(counted)
+}
+
+/// A window may end this share of itself behind the last request: the gap in which the next one would have come.
+const PAST_THE_END: f64 = 0.01;
+
+/// The error of a workload with too few requests, at the number that is asked for.
+fn too_short(variant: &Variant, spec: &CapacitySpec, is_log: bool, requests: u32, span_s: f64) -> Box<Problem> {
+    let CapacitySpec { requests: counted, warm_up_requests: warm_up, share, .. } = spec;
+    let what = if is_log { "the log" } else { "the workload" };
+    let message = format!(
+        "{what} has {requests} requests in {span_s:.1} s, and a probe takes {}: {warm_up} that fill the server, {counted} that \
+         count, and {warm_up} that keep it full",
+        spec.probe_requests()
+    );
+    let warm_up = (*warm_up).min(requests / 10);
+    let fewer = requests.saturating_sub(2 * warm_up);
+    let least = if *share < 1.0 { (1.0 / (1.0 - share) - 1e-9).ceil() } else { 1.0 };
+    let mut help =
+        format!("ask about fewer: --set capacity.requests={fewer} --set capacity.warm_up_requests={warm_up}");
+    if f64::from(fewer) < least {
+        help = match fewer {
+            0 | 1 => "ask about a longer log".to_owned(),
+            // With a share of 0.9 and 10 requests one may miss.
+            _ => format!("{help} --set capacity.share={:?}", (1.0 - 1.0 / f64::from(fewer)).min(0.9)),
+        };
+    }
+    let problem = variant.document().problem_at(&Path::of("capacity.requests"), message);
+    problem.help(help)
+}
+
+/// How arrivals are spread over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The rate in the busiest twentieth of the time, over the mean rate.
+    pub peak: f64,
+    /// Is that more than requests which come independently of each other show by chance?
+    pub changes: bool,
+}
+
+/// Stretches of time that are compared.
+const STRETCHES: usize = 20;
+/// A load changes in time where its busiest stretch has more than this many times the mean rate.
+const VARIES: f64 = 1.6;
+/// And where chance shows such a stretch less often than this.
+const CHANCE: f64 = 1e-3;
+
+impl Spread {
+    fn of(base: &[Time]) -> Spread {
+        let end = base[base.len() - 1].as_s();
+        let mut counts = [0usize; STRETCHES];
+        base.iter().for_each(|t| counts[((t.as_s() / end * STRETCHES as f64) as usize).min(STRETCHES - 1)] += 1);
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let peak = (most * STRETCHES) as f64 / base.len() as f64;
+        Spread { peak, changes: peak > VARIES && by_chance(base.len(), most) < CHANCE }
+    }
+}
+
+/// A bound on the chance that any of the stretches has `most` of `n` requests or more, where each request falls into each of
+/// them alike: Chernoff's for one stretch, n KL(most / n ‖ 1 / 20), times their number.
+fn by_chance(n: usize, most: usize) -> f64 {
+    let (a, p) = (most as f64 / n as f64, 1.0 / STRETCHES as f64);
+    let part = |a: f64, p: f64| if a > 0.0 { a * (a / p).ln() } else { 0.0 };
+    let divergence = part(a, p) + part(1.0 - a, 1.0 - p);
+    STRETCHES as f64 * (-(n as f64) * divergence).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foretoken_sim::{Draws, Luck, Stream};
+
+    /// Arrivals of a Poisson process.
+    fn poisson(n: usize, seed: u64) -> Vec<Time> {
+        let mut draws = Draws::new(seed, Stream::Arrivals, 0);
+        let mut at = 0.0;
+        let gaps = (0..n).map(|_| -(1.0 - draws.unit()).ln());
+        let all: Vec<f64> = gaps
+            .map(|gap| {
+                at += gap;
+                at
+            })
+            .collect();
+        all.iter().map(|&t| Time::from_s(t - all[0])).collect()
+    }
+
+    /// However few they are: of a thousand of each number at most a handful are said to change.
+    #[test]
+    fn chance_is_no_change_in_time() {
+        for n in [30, 100, 240, 600, 2400] {
+            let said = (0..1000).filter(|&seed| Spread::of(&poisson(n, seed)).changes).count();
+            assert!(said <= 3, "{said} of 1000 Poisson loads of {n} requests");
+        }
+    }
+
+    #[test]
+    fn the_bound_is_above_what_chance_shows() {
+        let (n, most) = (240, 22);
+        let busy = (0..4000).filter(|&seed| {
+            let mut counts = [0; STRETCHES];
+            let luck = Luck::new(seed, Stream::Arrivals, 0);
+            (0..n as u64).for_each(|i| counts[(luck.unit(i) * STRETCHES as f64) as usize] += 1);
+            counts.iter().any(|&c| c >= most)
+        });
+        let found = busy.count() as f64 / 4000.0;
+        assert!(found > 0.01 && by_chance(n, most) > found, "{found}: bounded by {}", by_chance(n, most));
+    }
+
+    #[test]
+    fn a_busy_tenth_is_a_change() {
+        let mut at = poisson(240, 1);
+        let end = at[239];
+        (0..60).for_each(|i| at[i * 4] = Time::from_s(end.as_s() * (0.5 + i as f64 / 600.0)));
+        at.sort_unstable();
+        let spread = Spread::of(&at);
+        assert!(spread.changes && spread.peak > 2.0, "{spread:?}");
+    }
 }

@@ -104,7 +104,7 @@ impl Searcher<'_> {
     fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<OfSeed> {
         let (variant, number) = (&self.plan.variants[id.variant], self.plan.seeds[id.seed]);
         let mut setting = Setting::new(variant, number)?;
-        let load = Load::of(&setting, self.spec)?;
+        let load = Load::of(&mut setting, variant, self.spec)?;
         let slo = self.slo(&mut setting)?;
         let guess = GUESS.map(|by| by * load.own_rate());
         let bracket = near.or(self.spec.bracket).unwrap_or(guess);
@@ -123,7 +123,7 @@ impl Searcher<'_> {
             }
         };
         let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
-        Ok(OfSeed::of(number, end, slo, tokens_gpu, load.peak, probes))
+        Ok(OfSeed::of(number, end, slo, tokens_gpu, &load, probes))
     }
 
     /// The bounds. A TPOT bound that is scaled is scaled from plain decoding of one request at a time: at no load.

@@ -2,10 +2,12 @@
 
 use crate::answer::Answer;
 use crate::load::Load;
+use crate::plan::load;
 use crate::probe::probe;
 use crate::run::run;
 use crate::store::{SearchId, Store};
 use foretoken_run::cells::{Folder, Mode};
+use foretoken_run::load::parse_document;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_spec::capacity::CapacitySpec;
@@ -45,14 +47,14 @@ warm_up_requests = 500
 tolerance = 0.005
 "#;
 
-/// The plan with as many requests as its probes take, unless a set says otherwise.
+/// The plan of a text with changes.
 fn plan(text: &str, sets: &[&str]) -> Plan {
-    let of = |sets: &[String]| Plan::of_text("x.toml", text, sets, std::path::Path::new("")).unwrap();
-    let given: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
-    let some = "workload.requests=1000".to_owned();
-    let spec = of(&[vec![some], given.clone()].concat()).variants[0].experiment.capacity.clone().unwrap();
-    let requests = format!("workload.requests={}", spec.requests + 2 * spec.warm_up_requests);
-    of(&[vec![requests], given].concat())
+    loaded(text, sets).unwrap().0
+}
+
+fn loaded(text: &str, sets: &[&str]) -> foretoken_spec::problem::Result<(Plan, CapacitySpec)> {
+    let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+    load(&parse_document("x.toml", text, &sets)?, std::path::Path::new(""))
 }
 
 fn answer(plan: &Plan) -> Result<Answer, Box<Problem>> {
@@ -129,14 +131,106 @@ fn a_load_that_changes_is_asked_about_by_its_window() {
         .replace("poisson = { rate = 5.0 }", &format!("trace = {{ path = {file:?} }}"))
         .replace("lengths = { fixed = { prompt = 16, output = 1 } }\n", "")
         .replace("requests = 6000", &format!("requests = 6000\nwindow_s = {window:?}"));
-    let of = |text: &str| Plan::of_text("x.toml", text, &[], std::path::Path::new("")).unwrap();
-    let (in_window, words) = found(&of(&changing));
+    let (in_window, words) = found(&plan(&changing, &[]));
     assert!(words.contains("rates are those of the seconds"), "{words}");
     assert!((in_window / alone - 1.0).abs() < 0.05, "{in_window} in the window, {alone} alone");
     let whole = changing.replace(&format!("window_s = {window:?}"), "").replace("requests = 6000", "requests = 5000");
-    let (mean, words) = found(&of(&whole));
+    let (mean, words) = found(&plan(&whole, &[]));
     assert!(words.contains("the load changes in time"), "{words}");
     assert!(mean < 0.8 * alone, "{mean} on average, {alone} steadily");
+}
+
+/// A log of `requests` requests for [`ONE_SERVER`], 16 tokens in and one out, in a folder that must live.
+fn logged(arrivals: impl IntoIterator<Item = f64>) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("log.csv");
+    let rows: String = arrivals.into_iter().map(|at| format!("{at},16,1\n")).collect();
+    std::fs::write(&file, format!("t_s,input_tokens,output_tokens\n{rows}")).unwrap();
+    let text = ONE_SERVER
+        .replace("poisson = { rate = 5.0 }", &format!("trace = {{ path = {file:?} }}"))
+        .replace("lengths = { fixed = { prompt = 16, output = 1 } }\n", "")
+        .replace("requests = 20000", "requests = 600")
+        .replace("warm_up_requests = 500", "warm_up_requests = 50")
+        .replace("[1, 2, 3, 4, 5]", "[7]");
+    (dir, text)
+}
+
+/// The arrivals of a Poisson load, seconds.
+fn poisson_arrivals(requests: u32) -> Vec<f64> {
+    let text = ONE_SERVER.replace("requests = 20000", &format!("requests = {}", requests - 1000));
+    Setting::new(&plan(&text, &[]).variants[0], 7).unwrap().workload.arrival.iter().map(|t| t.as_s()).collect()
+}
+
+/// The log of a Poisson load carries what the load itself does, at any speed of the log, and names its probes by requests a second.
+#[test]
+fn a_log_carries_what_its_load_does() {
+    let arrivals = poisson_arrivals(1700);
+    let generated = ONE_SERVER
+        .replace("requests = 20000", "requests = 600")
+        .replace("warm_up_requests = 500", "warm_up_requests = 50")
+        .replace("[1, 2, 3, 4, 5]", "[7]");
+    let rate = |plan: &Plan| answer(plan).unwrap().capacities[0].seeds[0].req_s.unwrap();
+    let wanted = rate(&plan(&generated, &[]));
+    for (slower, transforms) in [(1.0, "[]"), (40.0, "[]"), (40.0, "[{ rate-scale = 8.0 }]")] {
+        let (_dir, text) = logged(arrivals.iter().map(|at| at * slower));
+        let found = rate(&plan(&text, &[&format!("workload.transform={transforms}")]));
+        assert!((found / wanted - 1.0).abs() < 0.01, "{slower}, {transforms}: {found}, generated {wanted}");
+    }
+    let (_dir, text) = logged(arrivals.iter().copied());
+    let words = answer(&plan(&text, &[])).unwrap().in_words();
+    for said in
+        ["the log has 1700 requests", "600 of them count, 50 before them fill the server", "the other 1000 are not run"]
+    {
+        assert!(words.contains(said), "{said}: {words}");
+    }
+}
+
+/// A probe's arrivals are those of the transform `rate-scale`.
+#[test]
+fn a_probe_of_a_log_is_its_rate_scale() {
+    let (_dir, text) = logged(poisson_arrivals(1700));
+    let (plan, spec) = loaded(&text, &[]).unwrap();
+    let variant = &plan.variants[0];
+    let mut setting = Setting::new(variant, 7).unwrap();
+    let load = Load::of(&mut setting, variant, &spec).unwrap();
+    for factor in [0.25, 1.0, 3.7] {
+        let scaled = loaded(&text, &[&format!("workload.transform=[{{ rate-scale = {factor:?} }}]")]).unwrap().0;
+        let arrival = Setting::new(&scaled.variants[0], 7).unwrap().workload.arrival;
+        let probed = load.at(load.own_rate() * factor);
+        assert_eq!(probed.len(), 700);
+        for (at, wanted) in probed.iter().zip(&arrival) {
+            let (at, wanted) = (at.as_s(), (*wanted - arrival[0]).as_s());
+            assert!((at - wanted).abs() < 1e-9, "{factor}: {at}, {wanted}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_too_short_says_how_long_it_is() {
+    let (_dir, text) = logged((0..300).map(f64::from));
+    let said = |sets: &[&str]| {
+        let problem = answer(&plan(&text, sets)).unwrap_err();
+        (problem.message().to_owned(), problem.help_text().to_owned())
+    };
+    let (message, help) = said(&[]);
+    assert!(message.contains("the log has 300 requests in 299.0 s, and a probe takes 700"), "{message}");
+    assert_eq!(help, "ask about fewer: --set capacity.requests=240 --set capacity.warm_up_requests=30");
+    assert!(answer(&plan(&text, &["capacity.requests=240", "capacity.warm_up_requests=30"])).is_ok(), "as advised");
+    let (message, help) = said(&["capacity.window_s=[200.0, 400.0]"]);
+    assert!(message.contains("the window ends at 400 s, and the last request comes at 299.0 s"), "{message}");
+    assert!(help.contains("the 300 requests come from 0.0 to 299.0 s"), "{help}");
+    assert!(said(&["capacity.window_s=[500.0, 600.0]"]).0.contains("no request comes from 500 to 600 s"));
+}
+
+#[test]
+fn logs_and_generated_arrivals_are_not_swept_together() {
+    let (_dir, text) = logged((0..700).map(f64::from));
+    let path = text.split("path = ").nth(1).unwrap().split(' ').next().unwrap();
+    let both = format!(
+        "workload.arrivals={{ sweep = [{{ trace = {{ path = {path} }} }}, {{ poisson = {{ rate = 1.0 }} }}] }}"
+    );
+    let Err(problem) = loaded(&text, &[&both]) else { panic!("taken") };
+    assert!(problem.message().contains("both logs and generated arrivals"), "{}", problem.message());
 }
 
 /// Every rate of a fine grid, tried by itself, against what the search says.
@@ -148,7 +242,7 @@ fn the_search_finds_what_trying_everything_finds() {
     let found = answer(&plan).unwrap().capacities[0].seeds[0].req_s.unwrap();
     let spec = plan.variants[0].experiment.capacity.clone().unwrap();
     let mut setting = Setting::new(&plan.variants[0], 7).unwrap();
-    let load = Load::of(&setting, &spec).unwrap();
+    let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
     let slo = setting.slo(None);
     let grid: Vec<f64> = (0..400).map(|i| 2.0 * 1.005f64.powi(i)).take_while(|&rate| rate < 12.0).collect();
     let mut carried = |rate: f64| {
@@ -181,7 +275,8 @@ fn what_cannot_be_asked_is_said() {
     let said = |sets: &[&str]| answer(&plan(&text, sets)).unwrap_err().message().to_owned();
     assert!(said(&["workload.arrivals={ closed-loop = 4 }"]).contains("a closed loop has no rate of its own"));
     assert!(said(&["slo={}"]).contains("promises nothing"));
-    assert!(said(&["workload.requests=300"]).contains("300 requests, of which 500 to 700 are to count"));
+    let short = said(&["workload.duration_s=50.0"]);
+    assert!(short.contains("a probe takes 1200: 500 that fill the server, 200 that count"), "{short}");
     for (set, message) in [
         ("capacity.bracket=[5.0, 1.0]", "is upside down"),
         ("capacity.bracket=[0.0, 1.0]", "are not two rates above 0"),
@@ -193,12 +288,7 @@ fn what_cannot_be_asked_is_said() {
         ("capacity.share=0.999", "200 requests cannot tell a share of 0.999"),
         ("capacity.window_s=[5.0, 5.0]", "is no stretch of time"),
     ] {
-        let refused = Plan::of_text(
-            "x.toml",
-            &text,
-            &["workload.requests=1000".to_owned(), set.to_owned()],
-            std::path::Path::new(""),
-        );
+        let refused = loaded(&text, &[set]);
         let Err(problem) = refused else { panic!("{set}: accepted") };
         assert!(problem.message().contains(message), "{set}: {}", problem.message());
     }

@@ -1,6 +1,7 @@
 //! An answer as a table.
 
 use crate::answer::{Answer, Capacity};
+use crate::load::Log;
 use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
 
@@ -56,25 +57,66 @@ impl Answer {
                 writeln!(text, "{}: {note}", name(c)).expect("a string grows");
             }
         }
-        let peak = self.capacities.iter().flat_map(|c| &c.seeds).map(|s| s.peak).fold(0.0, f64::max);
-        if let Some([from, to]) = self.window_s {
-            writeln!(text, "rates are those of the seconds {from} to {to}, as the experiment has them: they are stretched with the load")
-                .expect("a string grows");
-        } else if peak > VARIES {
-            writeln!(text, "the load changes in time: {peak:.1} times the mean rate in its busiest twentieth. Rates are means; capacity.window_s asks for one stretch of it")
-                .expect("a string grows");
+        for note in self.of_the_load() {
+            writeln!(text, "{note}").expect("a string grows");
         }
         text
     }
+
+    /// What is to be known of the requests: which ones of a log are run, and whether their rate changes.
+    pub fn of_the_load(&self) -> Vec<String> {
+        let seeds = || self.capacities.iter().flat_map(|c| c.seeds.iter().map(move |s| (c, s)));
+        let mut notes: Vec<String> = Vec::new();
+        let logs: Vec<(&Capacity, Log)> = seeds().filter_map(|(c, s)| Some((c, s.log?))).collect();
+        for (c, log) in &logs {
+            let words = log.in_words(self.window_s);
+            let swept = values(c);
+            // Where all logs are one, it is said once.
+            let same = logs.iter().all(|(_, other)| other == log);
+            let note = if same || swept.is_empty() { words } else { format!("{swept}: {words}") };
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        let peak = seeds().filter(|(_, s)| s.spread.changes).map(|(_, s)| s.spread.peak).fold(0.0, f64::max);
+        if let Some([from, to]) = self.window_s {
+            notes.push(format!("rates are those of the seconds {from} to {to} as the experiment has them: the window is stretched with the load"));
+        } else if peak > 0.0 {
+            notes.push(format!("the load changes in time: {peak:.1} times the mean rate in its busiest twentieth. Rates are means; capacity.window_s asks for one stretch of it"));
+        }
+        notes
+    }
 }
 
-/// A load whose busiest twentieth has more than this many times the mean rate changes in time.
-const VARIES: f64 = 1.6;
+impl Log {
+    fn in_words(&self, window_s: Option<[f64; 2]>) -> String {
+        let Log { requests, span_s, before, counted, behind, rate } = *self;
+        let of = format!("the log has {requests} requests in {span_s:.1} s");
+        let rest = requests - before - counted - behind;
+        let end = match (behind, rest) {
+            (0, _) => "; the log ends with them, so that the last ones end in a server that empties".to_owned(),
+            (_, 0) => format!(", and {behind} behind them, with which the log ends, keep it full"),
+            _ => format!(", {behind} behind them keep it full, and the other {rest} are not run"),
+        };
+        let count = format!("{counted} of them count, {before} before them fill the server{end}");
+        let own = match window_s {
+            Some(_) => format!("In these seconds the log has {rate:.3} requests/s"),
+            None => format!("The log itself has {rate:.3} requests/s there"),
+        };
+        format!("{of}: {count}. {own}; other rates are its arrival times stretched or compressed, as rate-scale does")
+    }
+}
 
 /// A policy at its swept values.
 pub fn name(c: &Capacity) -> String {
+    let values = values(c);
+    if values.is_empty() { c.policy.clone() } else { format!("{}, {values}", c.policy) }
+}
+
+/// The swept values in words.
+fn values(c: &Capacity) -> String {
     let values: Vec<String> = c.sweep.iter().map(|s| format!("{} = {}", s.path, s.value)).collect();
-    if values.is_empty() { c.policy.clone() } else { format!("{}, {}", c.policy, values.join(", ")) }
+    values.join(", ")
 }
 
 /// Without zeros behind.

@@ -6,9 +6,11 @@ use foretoken_capacity::run::complete as complete_capacity;
 use foretoken_run::cells::{EXPERIMENT, Folder, Mode, Shard};
 use foretoken_run::complete::{How, complete};
 use foretoken_run::inert::Check;
+use foretoken_run::load::{parse_document, read_document};
 use foretoken_run::merge::{self, Merged, Ran};
 use foretoken_run::plan::Plan;
 use foretoken_run::report as pages;
+use foretoken_spec::document::Document;
 use foretoken_spec::problem::{Problem, Result};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,15 +28,20 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    fn load(&self, sets: &[String]) -> Result<Plan> {
+    fn document(&self) -> Result<Document> {
         match (&self.file, &self.text) {
-            (Some(file), _) => Plan::load(file, sets),
-            (None, text) => Plan::of_text("experiment", text.as_deref().unwrap_or_default(), sets, Path::new("")),
+            (Some(file), _) => read_document(file, &self.sets),
+            (None, text) => parse_document("experiment", text.as_deref().unwrap_or_default(), &self.sets),
         }
     }
 
+    /// Where relative paths start.
+    fn folder(&self) -> &Path {
+        self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""))
+    }
+
     fn plan(&self) -> Result<Plan> {
-        self.load(&self.sets)
+        Plan::of(self.document()?, self.folder())
     }
 }
 
@@ -115,7 +122,7 @@ pub fn capacity(
 ) -> PyResult<Made> {
     let mode = options.mode()?;
     work(py, progress, || {
-        let (plan, spec) = load_capacity(&experiment.sets, |sets| experiment.load(sets))?;
+        let (plan, spec) = load_capacity(&experiment.document()?, experiment.folder())?;
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
         let pool = pool(options.threads, plan.cells())?;
         let folder = complete_capacity(&plan, &spec, path, mode, options.figures, &pool)?;

@@ -16,18 +16,18 @@ use std::path::{Path as FilePath, PathBuf};
 impl Plan {
     /// Reads an experiment file and applies overrides.
     pub fn load(file: &FilePath, sets: &[String]) -> Result<Plan> {
-        Plan::of(read(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
+        Plan::of(read_document(file, sets)?, file.parent().unwrap_or(FilePath::new("")))
     }
 
     /// Reads an experiment known to the user as `name`, whose relative paths start at `folder`, and applies overrides.
     pub fn of_text(name: &str, text: &str, sets: &[String], folder: &FilePath) -> Result<Plan> {
-        Plan::of(parse(name, text, sets)?, folder)
+        Plan::of(parse_document(name, text, sets)?, folder)
     }
 
     /// [`load`](Plan::load) for `foretoken observe`. A missing `[hardware]` or `[acceptance]` is filled with costs of
     /// zero and acceptance 0.
     pub fn load_to_observe(file: &FilePath, sets: &[String]) -> Result<Plan> {
-        let mut document = read(file, sets)?;
+        let mut document = read_document(file, sets)?;
         let nothing = "{ linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } }";
         let unknown = [
             ("hardware", format!("{{ target = {nothing}, draft = {nothing} }}")),
@@ -164,20 +164,27 @@ impl Plan {
     }
 }
 
-/// Reads an experiment file and applies overrides.
-fn read(file: &FilePath, sets: &[String]) -> Result<Document> {
+/// Reads an experiment file and applies overrides; what it says is not checked yet.
+///
+/// # Errors
+/// The file cannot be read, is not TOML, or an override is not `path=value`.
+pub fn read_document(file: &FilePath, sets: &[String]) -> Result<Document> {
     if let Some(text) = shipped::text(file) {
-        return parse(&format!("{}.toml", file.display()), text, sets);
+        return parse_document(&format!("{}.toml", file.display()), text, sets);
     }
     let text = text::read(file).map_err(|e| {
         let names: Vec<&str> = shipped::names().collect();
         Problem::bad_input(format!("cannot read the experiment: {e}"))
             .help(format!("give a TOML file, or the name of a shipped experiment: {}", names.join(", ")))
     })?;
-    parse(&file.display().to_string(), &text, sets)
+    parse_document(&file.display().to_string(), &text, sets)
 }
 
-fn parse(name: &str, text: &str, sets: &[String]) -> Result<Document> {
+/// [`read_document`] of a text known to the user as `name`.
+///
+/// # Errors
+/// As [`read_document`].
+pub fn parse_document(name: &str, text: &str, sets: &[String]) -> Result<Document> {
     let mut document = Document::parse(name, text)?;
     sets.iter().try_for_each(|argument| document.set(argument))?;
     Ok(document)

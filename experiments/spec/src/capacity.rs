@@ -17,7 +17,8 @@ pub struct CapacitySpec {
     pub tolerance: f64,
     /// Requests of a probe that count.
     pub requests: u32,
-    /// Requests before them, which fill the server and do not count; as many come behind them and keep it full.
+    /// Requests before them, which fill the server and do not count. As many come behind them and keep it full. A log
+    /// gives its first requests.
     pub warm_up_requests: u32,
     /// Of a load that changes in time: seconds of the workload, from and to, whose requests count instead.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +39,11 @@ impl Default for CapacitySpec {
 }
 
 impl CapacitySpec {
+    /// Requests of a probe: those that fill the server, those that count, and those that keep it full.
+    pub fn probe_requests(&self) -> u32 {
+        self.requests.saturating_add(self.warm_up_requests.saturating_mul(2))
+    }
+
     /// Whether what is asked can be answered.
     pub(crate) fn check(&self, doc: &Document) -> Result<()> {
         let at = |key: &str, message: String, help: &str| {
@@ -89,4 +95,26 @@ impl CapacitySpec {
         }
         Ok(())
     }
+}
+
+const ARRIVALS: &str = "workload.arrivals";
+
+/// Do the requests come as a log has them, at every swept value?
+///
+/// # Errors
+/// They do at some swept values and not at others.
+pub fn of_logs(document: &Document) -> Result<bool> {
+    let arrivals = document.value_at(&Path::of(ARRIVALS));
+    let is_log = |value: &toml::Value| value.get("trace").is_some();
+    let Some(all) = arrivals.as_ref().and_then(|a| a.get("sweep")?.as_array()) else {
+        return Ok(arrivals.as_ref().is_some_and(is_log));
+    };
+    let logs = all.iter().filter(|value| is_log(value)).count();
+    if logs > 0 && logs < all.len() {
+        let message =
+            "the sweep has both logs and generated arrivals, whose probes take their requests in different ways";
+        let problem = document.problem_at(&Path::of(ARRIVALS), message);
+        return Err(problem.help("ask for each in a call of its own: --set 'workload.arrivals={ trace = { ... } }'"));
+    }
+    Ok(logs > 0)
 }

@@ -6,13 +6,15 @@ use foretoken_capacity::kept::{CAPACITY_TEXT, PAGE};
 use foretoken_capacity::plan::load;
 use foretoken_capacity::run::complete;
 use foretoken_run::cells::{CAPACITY_JSON, Mode};
+use foretoken_run::load::read_document;
 use foretoken_run::machine;
-use foretoken_run::plan::Plan;
 use foretoken_spec::problem::{Problem, Result};
+use std::path::Path;
 
 /// Runs the command.
 pub fn run(args: &CapacityArgs) -> Result<()> {
-    let (plan, spec) = load(&args.sets, |sets| Plan::load(&args.file, sets))?;
+    let document = read_document(&args.file, &args.sets)?;
+    let (plan, spec) = load(&document, args.file.parent().unwrap_or(Path::new("")))?;
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
     let mode = match (args.overwrite, args.resume) {
         (true, _) => Mode::Overwrite,

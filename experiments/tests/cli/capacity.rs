@@ -94,3 +94,42 @@ fn what_cannot_be_searched_is_refused() {
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(String::from_utf8_lossy(&out.stdout).contains("no rate is carried, however low"));
 }
+
+/// A log in place of the generated load: an open request every half second, in two stretches.
+fn with_a_log(requests: u32) -> Place {
+    let place = Place::holding(
+        &EXPERIMENT
+            .replace("poisson = { rate = 2.0 }", "trace = { path = \"log.csv\" }")
+            .replace("lengths = { fixed = { prompt = 64, output = 32 } }\n", "")
+            .replace("seeds = [1, 2]", "seeds = [1]"),
+    );
+    let gap = |i: u32| 0.3 + 0.4 * f64::from(i * 7919 % 100) / 100.0;
+    let rows: String = (0..requests).map(|i| format!("{},64,32\n", (0..i).map(gap).sum::<f64>())).collect();
+    std::fs::write(place.path("log.csv"), format!("t_s,input_tokens,output_tokens\n{rows}")).unwrap();
+    place
+}
+
+#[test]
+fn a_log_and_a_stretch_of_it_are_searched() {
+    let place = with_a_log(400);
+    for (sets, said) in [
+        (&[][..], "200 of them count, 20 before them fill the server, 20 behind them keep it full, and the other 160"),
+        (&["--set", "workload.transform=[{ window = { start_s = 20.0, end_s = 160.0 } }]"], "the log has 2"),
+        (&["--set", "capacity.window_s=[40.0, 140.0]"], "rates are those of the seconds 40 to 140"),
+    ] {
+        let done = capacity(&place, "out", &[sets, &["--overwrite", "--no-figures"]].concat());
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(done.status.success() && text.contains(said), "{sets:?}: {}{text}", stderr(&done));
+        assert!(!text.contains("none"), "{sets:?}: {text}");
+    }
+}
+
+#[test]
+fn a_log_that_is_too_short_is_refused() {
+    let place = with_a_log(150);
+    let out = capacity(&place, "out", &[]);
+    assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+    let said = stderr(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("the log has 150 requests in") && said.contains("capacity.requests=120"), "{said}");
+    assert!(!place.path("out").exists(), "nothing is left behind");
+}
