@@ -21,6 +21,9 @@ pub struct Calibrated {
     pub foretoken: String,
     /// A description of the server.
     pub server: String,
+    /// Why it may not be trusted, or could not be judged. Absent where it was judged and may be trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distrust: Option<String>,
     /// Warnings for the user of the profile, most serious first.
     pub warnings: Vec<String>,
     /// Host time between the steps of a busy server, seconds: `engine.step_overhead_s`.
@@ -29,7 +32,8 @@ pub struct Calibrated {
     pub noise_cv: f64,
     /// Draft lengths that were observed.
     pub draft_lengths: Vec<u32>,
-    /// Whether draft passes and verification have separate costs. Needs observations of plain decoding too.
+    /// Whether draft passes and verification have separate costs. If not, the target has all of the cost, and only these draft lengths can be
+    /// predicted.
     pub separated: bool,
     /// How verification reads context. The fit counts it once.
     pub context_reads: ContextReads,

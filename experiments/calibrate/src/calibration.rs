@@ -1,12 +1,13 @@
 //! A calibration: what observed runs and other tools' files say together of a server's costs, acceptance, settings and requests.
 
 use crate::acceptance::Acceptance;
-use crate::costs::{Part, StepRow, rows};
-use crate::fit::CostFit;
+use crate::costs::{StepRow, rows};
+use crate::fit::{CostFit, tells_apart};
 use crate::foreign::Foreign;
 use crate::frontend::frontend_s;
 use crate::held_out::HeldOut;
 use crate::source::Source;
+use crate::verdict::Verdict;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
 use foretoken_sim::config::{DeliverAt, Version};
 use foretoken_sim::{ContextReads, EngineConfig};
@@ -32,16 +33,18 @@ pub struct Calibration {
     pub engine: EngineConfig,
     /// The time between client and scheduler, seconds, where it could be seen.
     pub frontend: Option<f64>,
-    /// Are draft passes told apart from verification?
+    /// Are draft passes told apart from verification? If not, the target's passes have all of the cost, and only the observed lengths can be predicted.
     pub separated: bool,
+    /// How far the costs may be trusted; `None` where nothing tells times of steps.
+    pub verdict: Option<Verdict>,
     /// What the data cannot tell, and what spoils it: most serious first.
     pub warnings: Vec<String>,
 }
 
 /// Above this share of busy time outside of steps, the times of steps are not those of passes.
 const ASYNC: f64 = 0.5;
-/// Below so many steps a fit is of noise.
-const FEW: usize = 100;
+/// A fit to fewer steps is a fit to noise.
+pub(crate) const FEW: usize = 100;
 
 impl Calibration {
     /// Of these runs and files.
@@ -49,7 +52,8 @@ impl Calibration {
     /// # Errors
     /// They say neither what steps cost nor what drafts get right.
     pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
-        let mut rows = rows(&sources);
+        let mut engine = engine(&sources);
+        let mut rows = rows(&sources, &engine);
         rows.extend(foreign.iter().flat_map(|f| f.rows.iter().copied()));
         let acceptance = Acceptance::of(&sources, &foreign);
         if rows.is_empty() && acceptance.is_none() {
@@ -58,9 +62,11 @@ impl Calibration {
                  (VLLM_LOGGING_CONFIG_PATH=experiments/vllm-logging.json)",
             ));
         }
-        let cost = (!rows.is_empty()).then(|| CostFit::to(&rows));
-        let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows)).unwrap_or_default();
-        let mut engine = engine(&sources);
+        let free = (!rows.is_empty()).then(|| CostFit::to(&rows));
+        let separated = free.as_ref().is_some_and(|fit| tells_apart(&rows, fit.noise));
+        let fit_to = if separated { CostFit::to } else { CostFit::together };
+        let cost = free.map(|fit| if separated { fit } else { fit_to(&rows) });
+        let held_out = cost.as_ref().map(|fit| HeldOut::of(fit, &rows, fit_to)).unwrap_or_default();
         let frontend = cost.as_ref().and_then(|fit| frontend_s(&sources, fit.host_s));
         engine.frontend_s = frontend.unwrap_or(engine.frontend_s);
         let mut c = Calibration {
@@ -72,10 +78,11 @@ impl Calibration {
             acceptance,
             engine,
             frontend,
-            separated: false,
+            separated,
+            verdict: None,
             warnings: vec![],
         };
-        c.separated = c.is_separated();
+        c.verdict = c.cost.is_some().then(|| Verdict::of(&c));
         c.warnings = c.warn();
         Ok(c)
     }
@@ -94,20 +101,16 @@ impl Calibration {
         self.rows.iter().map(|r| r.k).collect()
     }
 
-    /// Draft passes are told apart where plain decoding was seen beside drafting, where several lengths were, or where somebody timed them apart.
-    fn is_separated(&self) -> bool {
-        let apart = |part| self.rows.iter().any(|r| r.part == part);
-        self.lengths().len() > 1 || (apart(Part::Draft) && apart(Part::Target))
-    }
-
     fn warn(&self) -> Vec<String> {
         let mut all = Vec::new();
-        let lengths: Vec<u32> = self.lengths().into_iter().collect();
-        if let ([k], false) = (lengths.as_slice(), self.separated) {
-            all.push(match k {
-                0 => "nothing was drafted in any run with times of steps: what drafts cost is not known; observe with speculation as well".to_owned(),
-                k => format!(
-                    "drafts and verification cannot be separated at one K: all runs drafted {k}; observe K = 0 as well, and until then trust no other length"
+        if self.cost.is_some() && !self.separated {
+            let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
+            all.push(match lengths.as_slice() {
+                [zero] if zero == "0" => "nothing was drafted in any run with times of steps: what drafts cost is not known; observe K = 3 next, and until then nothing that drafts can be predicted".to_owned(),
+                _ => format!(
+                    "drafts and verification cannot be told apart: all runs drafted {}; the target's passes have all of the cost, and no other length can be predicted; observe K = {} next",
+                    lengths.join(", "),
+                    if self.lengths().contains(&0) { 3 } else { 0 }
                 ),
             });
         }
@@ -138,10 +141,11 @@ impl Calibration {
                 }
             }
         }
-        let varying = self.sources.iter().filter(|s| s.k.is_none()).count();
+        let silent = |s: &&Source| s.k.is_none() && !s.run.answers.iter().any(|a| a.rounds.is_some());
+        let varying = self.sources.iter().filter(silent).count();
         if varying > 0 {
             all.push(format!(
-                "{varying} runs drafted several lengths: conditional acceptance is not identifiable from /metrics under varying K, and the cost of their draft passes is taken by the longest"
+                "{varying} runs drafted several lengths, and their answers do not tell their rounds: /metrics alone does not tell what such runs accepted by position; start vLLM with --per-request-spec-decode-metrics detailed"
             ));
         }
         for source in &self.sources {
@@ -159,7 +163,7 @@ impl Calibration {
     }
 
     /// Steps of an asynchronous engine overlap: what their lines say is what was left to wait for.
-    fn asynchronous(&self) -> Option<String> {
+    pub(crate) fn asynchronous(&self) -> Option<String> {
         let (mut inside, mut outside) = (0.0, 0.0);
         for row in &self.rows {
             if let Some(host) = row.host_s {
@@ -191,6 +195,7 @@ impl Calibration {
             calibrated_version: CALIBRATED_VERSION,
             foretoken: env!("CARGO_PKG_VERSION").into(),
             server,
+            distrust: self.verdict.as_ref().and_then(Verdict::distrust),
             warnings: self.warnings.clone(),
             step_overhead_s: cost.host_s,
             noise_cv: cost.noise,

@@ -4,6 +4,10 @@
 //! A step of `b` tokens and `c` of context takes T(b, c) + D(b + n) + (K − 1) · D(n) where n requests draft K tokens each: the first draft
 //! pass runs over all tokens of the step and one slot a request, the others over a token a request. T is a line through points in
 //! b that never falls, and rises with context and with the prompts' tokens; D is α, γ, δ.
+//!
+//! Two things keep the fit from what the steps do not tell. Below the smallest step that was seen T is flat. And where the steps do not tell T from
+//! D (all of them drafted 3 tokens, say), T gets all of their time and D none ([`CostFit::together`]): such a fit predicts these draft lengths and
+//! no others.
 
 use crate::costs::{Part, StepRow};
 use foretoken_profiler::nnls::nnls;
@@ -18,6 +22,20 @@ const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
 /// short by luck would otherwise count most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
+/// A target pass takes at least this share of the shortest step. A fit to few steps may otherwise give all of their time to context or to drafts,
+/// and a pass that takes no time makes runs that take none. A draft whose passes cost twenty times the target's would be of no use to anybody.
+const LEAST_SHARE: f64 = 0.05;
+
+/// Draft passes are told apart from the target's where the draft's share of a step is known within this (one standard error). Drafting pays or does
+/// not pay by some tens of per cent of a step.
+const KNOWN: f64 = 0.10;
+
+/// Of a column this share may be left over by rounding alone.
+const ROUNDING: f64 = 1e-6;
+
+/// The line for beliefs is fitted at no more than this many sizes.
+const SIZES: u64 = 4096;
+
 /// A fitted cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostFit {
@@ -25,7 +43,7 @@ pub struct CostFit {
     pub batched: Vec<(u64, f64)>,
     /// Seconds a token of context that the target reads.
     pub alpha_s: f64,
-    /// A draft pass.
+    /// A draft pass; free where it is not told apart from the target's.
     pub draft: Coefficients,
     /// Host time between steps, seconds: the mean.
     pub host_s: f64,
@@ -33,45 +51,50 @@ pub struct CostFit {
     pub noise: f64,
 }
 
+/// Which costs a fit looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Costs {
+    /// Those of target and draft.
+    Apart,
+    /// One cost a step, which counts as the target's.
+    Together,
+}
+
 impl CostFit {
-    /// Fits to steps.
+    /// Fits target and draft to steps.
     ///
     /// # Panics
     /// Without steps.
     pub fn to(rows: &[StepRow]) -> CostFit {
-        let most = rows.iter().map(tokens).max().expect("steps");
-        let bends: Vec<u64> = BENDS.into_iter().filter(|&b| b < most).chain([most]).collect();
+        CostFit::of(rows, Costs::Apart)
+    }
+
+    /// Fits one cost to whole steps: the target's passes get all of their time, and the draft's are free.
+    ///
+    /// # Panics
+    /// Without steps.
+    pub fn together(rows: &[StepRow]) -> CostFit {
+        CostFit::of(rows, Costs::Together)
+    }
+
+    fn of(rows: &[StepRow], costs: Costs) -> CostFit {
+        let bends = bends(rows);
+        let shortest = rows.iter().filter(|r| r.part != Part::Draft).map(|r| r.elapsed_s).reduce(f64::min);
+        let fitting = Fitting { rows, bends: &bends, costs, least_s: LEAST_SHARE * shortest.unwrap_or(0.0) };
         let mut expected: Vec<f64> = rows.iter().map(|r| r.elapsed_s).collect();
-        let mut fit = CostFit::weighted(rows, &bends, &expected);
+        let mut fit = fitting.weighted(&expected);
         for _ in 0..ROUNDS {
-            expected = rows.iter().map(|r| fit.step_s(r).max(f64::MIN_POSITIVE)).collect();
-            fit = CostFit::weighted(rows, &bends, &expected);
+            expected = rows.iter().map(|r| fit.expected_s(r)).collect();
+            fit = fitting.weighted(&expected);
         }
-        let squares: f64 = rows.iter().map(|r| (r.elapsed_s / fit.step_s(r) - 1.0).powi(2)).sum();
+        let squares: f64 = rows.iter().map(|r| (r.elapsed_s / fit.expected_s(r) - 1.0).powi(2)).sum();
         fit.noise = (squares / rows.len() as f64).sqrt();
         fit
     }
 
-    /// Least squares of errors over what is expected of each step.
-    fn weighted(rows: &[StepRow], bends: &[u64], expected: &[f64]) -> CostFit {
-        let a = DMatrix::from_fn(rows.len(), columns(bends), |i, j| column(&rows[i], bends, j) / expected[i]);
-        let x = nnls(&a, &DVector::from_fn(rows.len(), |i, _| rows[i].elapsed_s / expected[i]));
-        let ramps = bends.len() - 1;
-        let mut at = x[0];
-        let mut batched = vec![(bends[0], at)];
-        for (i, &bend) in bends.iter().enumerate().skip(1) {
-            at += x[i];
-            batched.push((bend, at));
-        }
-        let (alpha_s, d) = (x[1 + ramps], 2 + ramps);
-        let host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
-        CostFit {
-            batched,
-            alpha_s,
-            draft: Coefficients { alpha_s: x[d], gamma_s: x[d + 1], delta_s: x[d + 2] },
-            host_s: host.iter().sum::<f64>() / host.len().max(1) as f64,
-            noise: 0.0,
-        }
+    /// What a step takes by this fit, and never much less than what it took: what errors are relative to.
+    fn expected_s(&self, r: &StepRow) -> f64 {
+        self.step_s(r).max(LEAST_SHARE * r.elapsed_s)
     }
 
     /// What a step takes by this fit, seconds.
@@ -99,8 +122,9 @@ impl CostFit {
 
     /// The target's line for beliefs: through what passes of up to `most` tokens take.
     pub fn target_line(&self, most: u64) -> Coefficients {
-        // Least squares on relative errors over the sizes, each once.
-        let sizes: Vec<u64> = (1..=most.max(2)).collect();
+        // Least squares on relative errors over the sizes, each once; of many every n-th.
+        let most = most.max(2);
+        let sizes: Vec<u64> = (1..=most).step_by(most.div_ceil(SIZES) as usize).collect();
         let a = DMatrix::from_fn(sizes.len(), 2, |i, j| {
             let seconds = line(&self.batched, sizes[i]);
             if j == 0 { 1.0 / seconds } else { sizes[i] as f64 / seconds }
@@ -110,16 +134,104 @@ impl CostFit {
     }
 }
 
-/// A constant, the target's ramps, its context; the draft's context, tokens and passes.
-fn columns(bends: &[u64]) -> usize {
-    bends.len() + 4
+/// Tokens at which the target's line may bend, from the smallest step to the largest.
+fn bends(rows: &[StepRow]) -> Vec<u64> {
+    let sizes = || rows.iter().map(tokens);
+    let (least, most) = (sizes().min().expect("steps"), sizes().max().expect("steps"));
+    let between = BENDS.into_iter().filter(|&b| least < b && b < most);
+    let mut all: Vec<u64> = [least].into_iter().chain(between).chain([most]).collect();
+    all.dedup();
+    all
+}
+
+/// Do the steps tell what a draft pass costs from what a target pass costs? `noise` is the root mean square of the relative errors of a fit of both.
+pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
+    let own = own_share(rows);
+    own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= KNOWN
+}
+
+/// The share of the draft passes' column (its square) that cannot be made of the target's columns: about 0.3 for runs of K = 0 and K = 3, and 0 but for
+/// rounding where every step drafted as much. By least squares, `noise` over the root of this share and of the number of steps is the standard error of
+/// the draft's share of a step.
+fn own_share(rows: &[StepRow]) -> f64 {
+    if rows.is_empty() {
+        return 0.0;
+    }
+    let bends = bends(rows);
+    let of = |j: usize| DVector::from_fn(rows.len(), |i, _| column(&rows[i], &bends, j) / rows[i].elapsed_s);
+    let mut passes = of(draft_columns(&bends) + 2);
+    let whole = passes.norm_squared();
+    // Gram and Schmidt: what is left of the passes once each of the target's columns is taken out.
+    let mut basis: Vec<DVector<f64>> = Vec::new();
+    for mut column in (0..draft_columns(&bends)).map(of) {
+        let length = column.norm();
+        // Twice, for rounding.
+        for _ in 0..2 {
+            basis.iter().for_each(|b| column -= b * b.dot(&column));
+        }
+        if column.norm() > 1e-6 * length {
+            basis.push(column.normalize());
+        }
+    }
+    basis.iter().for_each(|b| passes -= b * b.dot(&passes));
+    if whole > 0.0 { passes.norm_squared() / whole } else { 0.0 }
+}
+
+/// A fit that is being made.
+struct Fitting<'a> {
+    rows: &'a [StepRow],
+    bends: &'a [u64],
+    costs: Costs,
+    /// The least time of a target pass, seconds.
+    least_s: f64,
+}
+
+impl Fitting<'_> {
+    /// Least squares of errors over what is expected of each step.
+    fn weighted(&self, expected: &[f64]) -> CostFit {
+        let Fitting { rows, bends, costs, least_s } = *self;
+        let drafts = draft_columns(bends);
+        let columns = if costs == Costs::Apart { drafts + 3 } else { drafts };
+        let part = |r: &StepRow| if costs == Costs::Apart { r.part } else { Part::Target };
+        let of = |i: usize, j: usize| column(&StepRow { part: part(&rows[i]), ..rows[i] }, bends, j);
+        let a = DMatrix::from_fn(rows.len(), columns, |i, j| of(i, j) / expected[i]);
+        // What is left to fit behind the least time of a target pass.
+        let rest = |i: usize| (rows[i].elapsed_s - least_s * of(i, 0)) / expected[i];
+        let mut x = nnls(&a, &DVector::from_fn(rows.len(), |i, _| rest(i)));
+        x[0] += least_s;
+        let mut at = x[0];
+        let mut batched = vec![(bends[0], at)];
+        for (i, &bend) in bends.iter().enumerate().skip(1) {
+            at += x[i];
+            batched.push((bend, at));
+        }
+        if bends[0] > 1 {
+            batched.insert(0, (1, x[0]));
+        }
+        let host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
+        CostFit {
+            batched,
+            alpha_s: x[bends.len()],
+            draft: match costs {
+                Costs::Apart => Coefficients { alpha_s: x[drafts], gamma_s: x[drafts + 1], delta_s: x[drafts + 2] },
+                Costs::Together => Coefficients::FREE,
+            },
+            host_s: host.iter().sum::<f64>() / host.len().max(1) as f64,
+            noise: 0.0,
+        }
+    }
+}
+
+/// Where the draft's columns begin: behind a constant, the target's ramps and its context. They are context, tokens and passes.
+fn draft_columns(bends: &[u64]) -> usize {
+    bends.len() + 1
 }
 
 fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
-    let ramps = bends.len() - 1;
+    let (ramps, drafts) = (bends.len() - 1, draft_columns(bends));
     match (j, r.part) {
-        (j, Part::Draft) if j <= ramps + 1 => 0.0,
-        (j, Part::Target) if j > ramps + 1 => 0.0,
+        (j, Part::Draft) if j < drafts => 0.0,
+        (j, Part::Target) if j >= drafts => 0.0,
         (0, _) => 1.0,
         (j, _) if j <= ramps => {
             // The last one goes on beyond its end.
@@ -127,9 +239,9 @@ fn column(r: &StepRow, bends: &[u64], j: usize) -> f64 {
             let share = (tokens(r) as f64 - from) / (to - from);
             if j == ramps { share.max(0.0) } else { share.clamp(0.0, 1.0) }
         }
-        (j, _) if j == ramps + 1 => r.context as f64,
-        (j, _) if j == ramps + 2 => draft_context(r),
-        (j, _) if j == ramps + 3 => draft_tokens(r),
+        (j, _) if j < drafts => r.context as f64,
+        (j, _) if j == drafts => draft_context(r),
+        (j, _) if j == drafts + 1 => draft_tokens(r),
         _ => passes(r),
     }
 }

@@ -59,8 +59,8 @@ pub fn error<'a>(fit: &CostFit, rows: impl Iterator<Item = &'a StepRow>) -> Erro
 }
 
 impl HeldOut {
-    /// Of the steps that a fit was made to.
-    pub fn of(fit: &CostFit, rows: &[StepRow]) -> HeldOut {
+    /// Of the steps that `fit` was made to, by `fit_to`.
+    pub fn of(fit: &CostFit, rows: &[StepRow], fit_to: fn(&[StepRow]) -> CostFit) -> HeldOut {
         let mut runs: Vec<usize> = rows.iter().map(|r| r.source).collect();
         runs.dedup();
         let mut by_run = Vec::new();
@@ -73,13 +73,13 @@ impl HeldOut {
                 (own, _) => own.is_none(),
             };
             if lengths.into_iter().all(covered) {
-                by_run.push((run, error(&CostFit::to(&others), own.iter())));
+                by_run.push((run, error(&fit_to(&others), own.iter())));
             }
         }
         let (first, second): (Vec<StepRow>, Vec<StepRow>) = rows.iter().partition(|r| r.when < 0.5);
         let by_time = match first.is_empty() || second.is_empty() {
             true => Error::default(),
-            false => error(&CostFit::to(&first), second.iter()),
+            false => error(&fit_to(&first), second.iter()),
         };
         let mut lengths: Vec<u32> = rows.iter().map(|r| r.k).collect();
         lengths.sort_unstable();
@@ -130,7 +130,7 @@ mod tests {
     fn a_server_that_keeps_to_the_model_is_predicted_where_nobody_looked() {
         let rows = rows();
         let fit = CostFit::to(&rows);
-        let held_out = HeldOut::of(&fit, &rows);
+        let held_out = HeldOut::of(&fit, &rows, CostFit::to);
         assert_eq!(held_out.by_run.len(), 4);
         for error in held_out.by_run.iter().map(|r| r.1).chain([held_out.by_time, held_out.fitted]) {
             assert!(error.mean_absolute < 1e-6 && error.bias.abs() < 1e-6, "{error:?}");
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_run_that_is_alone_with_its_length_is_not_guessed() {
         let rows: Vec<StepRow> = rows().into_iter().filter(|r| r.source < 3).collect();
-        let held_out = HeldOut::of(&CostFit::to(&rows), &rows);
+        let held_out = HeldOut::of(&CostFit::to(&rows), &rows, CostFit::to);
         assert_eq!(held_out.by_run.iter().map(|r| r.0).collect::<Vec<_>>(), [0, 1]);
     }
 }

@@ -5,6 +5,7 @@ use crate::calibration::Calibration;
 use crate::folder::{check_free, make, put};
 use crate::held_out::HeldOut;
 use crate::page;
+use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
 use foretoken_run::plan::Plan;
@@ -44,6 +45,8 @@ pub struct Found<'a> {
     pub steps: usize,
     /// How far the costs can be trusted.
     pub held_out: &'a HeldOut,
+    /// The same as a verdict.
+    pub verdict: Option<&'a Verdict>,
     /// Acceptance by position in a round.
     pub acceptance: &'a [Position],
     /// What the data cannot tell, and what spoils it.
@@ -110,6 +113,7 @@ impl Calibration {
             now: self.typical().1.and_then(|source| source.k),
             steps: self.rows.len(),
             held_out: &self.held_out,
+            verdict: self.verdict.as_ref(),
             acceptance: self.acceptance.as_ref().map_or(&[], |a| &a.positions),
             warnings: &self.warnings,
         };
@@ -228,6 +232,8 @@ pub struct Kept {
     pub engine: EngineConfig,
     /// The files that it was made from: what a prediction may not be of.
     pub inputs: Vec<Input>,
+    /// What its profile warns of: that it was edited, or is not trusted.
+    pub warnings: Vec<String>,
 }
 
 /// What is read back of `calibration.json`.
@@ -333,8 +339,10 @@ impl Kept {
         };
         let plan = Plan::load(&folder.join(EXPERIMENT), &[])?;
         let engine = plan.variants[0].experiment.engine.clone();
+        let edited = foretoken_run::profiled::changed(&profile.display().to_string(), &text);
+        let warnings = edited.into_iter().chain(cost.distrust.clone()).collect();
         let rates = found.acceptance.iter().map(|p| p.rate).collect();
-        Ok(Kept { cost, table, rates, engine, inputs: found.inputs })
+        Ok(Kept { cost, table, rates, engine, inputs: found.inputs, warnings })
     }
 
     /// Was the calibration made from this recording?

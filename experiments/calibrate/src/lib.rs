@@ -19,6 +19,8 @@ pub mod recommend;
 pub mod replay;
 pub mod source;
 mod spread;
+mod step_lengths;
+pub mod verdict;
 
 #[cfg(test)]
 mod synthetic;

@@ -2,6 +2,7 @@
 
 use crate::folder::put;
 use crate::kept::{FOUND, Input, PROFILE, ready};
+use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
 use foretoken_spec::problem::{Problem, Result};
@@ -28,6 +29,8 @@ pub struct LiveFound {
     pub passes: (u64, u64),
     /// Each run predicted by those of other cells; empty where all are of one.
     pub held_out: Vec<HeldOutRun>,
+    /// How far it may be trusted.
+    pub verdict: Verdict,
 }
 
 /// How far costs that were fitted to the runs of other cells are off on one.

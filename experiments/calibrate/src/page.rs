@@ -7,11 +7,12 @@ use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
 /// The page.
 pub fn page(c: &Calibration) -> Page {
-    let mut lead: Vec<Part> = c.warnings.iter().cloned().map(Part::Warning).collect();
-    lead.push(Part::Headline(match &c.cost {
-        Some(_) => format!("Steps it has not seen are predicted within {}.", c.held_out.by_time.in_words()),
+    let verdict = c.verdict.as_ref();
+    let mut lead = vec![Part::Headline(match verdict {
+        Some(verdict) => format!("The costs are {}.", verdict.in_words()),
         None => "What steps cost is not known.".to_owned(),
-    }));
+    })];
+    lead.extend(c.warnings.iter().cloned().map(Part::Warning));
     Page {
         title: "Calibration".into(),
         kind: "Foretoken calibration · observed".into(),
@@ -41,7 +42,13 @@ fn costs(c: &Calibration) -> Section {
     section.parts.push(Part::Facts(vec![
         ("a target pass by its tokens".into(), points.join(", ")),
         ("and a token of context".into(), format!("{:.4} µs", 1e6 * fit.alpha_s)),
-        ("a draft pass".into(), format!("{} and {:.2} µs a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s)),
+        (
+            "a draft pass".into(),
+            match c.separated {
+                true => format!("{} and {:.2} µs a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s),
+                false => "not told apart: the target pass has the time of the whole step".into(),
+            },
+        ),
         ("the host between steps".into(), ms(fit.host_s)),
         ("between client and scheduler, there and back".into(), ms(c.engine.frontend_s)),
         ("steps around the fit".into(), format!("{:.1} %", 100.0 * fit.noise)),

@@ -1,5 +1,6 @@
 //! What a calibration is made from: observed runs, each with the digest of its recording.
 
+use crate::step_lengths::step_lengths;
 use foretoken_observed::Unread;
 use foretoken_observed::findings::findings;
 use foretoken_observed::recording::{Recording, read_recording};
@@ -120,19 +121,23 @@ pub fn unread(e: Unread) -> Box<Problem> {
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run, where all its rounds had one: the last round of an answer may be shorter.
+/// The draft length of a run, where all its rounds and all its steps had one: the last round of an answer may be shorter. Rounds alone do not tell of
+/// steps without drafts.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
-    let mut lengths: Vec<u32> = Vec::new();
-    for rounds in run.answers.iter().filter_map(|a| a.rounds.as_ref()) {
-        lengths.extend(rounds.drafted.split_last().map_or(&[][..], |(_, before)| before));
+    let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
+    let rounds: Vec<u32> =
+        of_rounds.flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)).copied().collect();
+    let steps: Vec<u32> = step_lengths(run).into_iter().flatten().collect();
+    match (rounds.is_empty(), steps.is_empty()) {
+        (_, true) => one_length(&rounds),
+        (true, false) => one_length(&steps),
+        (false, false) => one_length(&rounds).filter(|&k| one_length(&steps) == Some(k)),
     }
-    if lengths.is_empty() {
-        // Without rounds the log tells: every decode has as many tokens beside its own.
-        let decodes = run.steps.iter().map(|s| s.logged).filter(|s| s.generation_requests > 0);
-        lengths.extend(decodes.map(|s| (s.generation_tokens / u64::from(s.generation_requests)) as u32 - 1));
-    }
+}
+
+/// The greatest of these lengths, where nearly all are the same; near the end of a context an engine drafts less.
+fn one_length(lengths: &[u32]) -> Option<u32> {
     let most = lengths.iter().max().copied().unwrap_or(0);
     let same = lengths.iter().filter(|&&k| k == most).count();
-    // Near the end of a context an engine drafts less.
     (same * 100 >= lengths.len() * 95).then_some(most)
 }

@@ -21,6 +21,38 @@ pub struct Law {
 
 pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s: 1e-3, rate: 0.7 };
 
+/// How long a server drafts.
+#[derive(Clone, Copy, Debug)]
+pub enum Lengths {
+    /// Always as long.
+    Fixed(u32),
+    /// Of a step with up to so many requests this long; the first range that holds. Behind a step without drafts the drafter runs once all the same,
+    /// as on vLLM's first model runner.
+    Table(&'static [(u32, u32)]),
+    /// The same on vLLM's second one, where a draft model makes all of its passes behind every step.
+    TableOnV2(&'static [(u32, u32)]),
+}
+
+impl Lengths {
+    /// The length behind a step of so many requests, and the draft passes.
+    fn behind(self, requests: u32) -> (u32, u32) {
+        let of = |table: &[(u32, u32)]| table.iter().find(|r| requests <= r.0).map_or(0, |r| r.1);
+        match self {
+            Lengths::Fixed(k) => (k, k),
+            Lengths::Table(table) => (of(table), of(table).max(1)),
+            Lengths::TableOnV2(table) => (of(table), table.iter().map(|r| r.1).max().unwrap_or(0)),
+        }
+    }
+
+    fn policy(self) -> String {
+        match self {
+            Lengths::Fixed(0) => "autoregressive".into(),
+            Lengths::Fixed(k) => format!("fixed-{k}"),
+            Lengths::Table(_) | Lengths::TableOnV2(_) => "vllm-dynamic".into(),
+        }
+    }
+}
+
 struct Running {
     request: u32,
     left: u32,
@@ -32,33 +64,51 @@ struct Running {
 impl Law {
     /// A closed loop of so many clients that ask `requests` times, each for 40 tokens behind a prompt of 60.
     pub fn closed(&self, k: u32, clients: u32, requests: u32, seed: u64) -> Recording {
+        self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
+    }
+
+    /// The same of a server that drafts by a table, whose clients become one more every ten requests, up to 8, and then one again.
+    pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
+        self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
+    }
+
+    fn serve(&self, lengths: Lengths, clients: impl Fn(u32) -> u32, requests: u32, seed: u64) -> Recording {
         const START: u64 = 1_700_000_000_000_000;
+        let version = match lengths {
+            Lengths::Fixed(_) => None,
+            Lengths::Table(_) => Some("0.32.0".to_owned()),
+            Lengths::TableOnV2(_) => Some("0.33.0".to_owned()),
+        };
         let asked = Asked { prompt_len: 60, output_len: 40, ..Asked::default() };
         let head = Head {
-            policy: if k == 0 { "autoregressive".into() } else { format!("fixed-{k}") },
+            policy: lengths.policy(),
             seed,
             url: "http://stub/".into(),
             model: "stub".into(),
-            server: Server { max_model_len: Some(512), ..Server::default() },
+            server: Server { max_model_len: Some(512), version, ..Server::default() },
             started_unix_us: START,
-            clients: Some(clients),
+            clients: Some(clients(0)),
             token_ids: true,
             categories: vec!["all".into()],
             asked: vec![asked; requests as usize],
             ..Head::default()
         };
         let (mut events, mut now, mut next, mut step) = (Vec::new(), 0.0, 0, 0u64);
+        // Drafts that each request holds from the step before.
+        let mut held = 0;
         let mut running: Vec<Running> = Vec::new();
         while next < requests || !running.is_empty() {
-            while running.len() < clients as usize && next < requests {
+            while running.len() < clients(next) as usize && next < requests {
                 events.push(Event::Sent { request: next, at: Time::from_s(now), attempt: 0 });
                 running.push(Running { request: next, left: 40, prompt: 60, drafted: vec![], accepted: vec![] });
                 next += 1;
             }
             let prompts: Vec<u32> = running.iter().filter(|r| r.prompt > 0).map(|r| r.prompt).collect();
             let decodes = running.len() as u32 - prompts.len() as u32;
-            let (context, generation) = (prompts.iter().sum::<u32>(), decodes * (k + 1));
-            let elapsed = self.target_s + self.token_s * f64::from(context + generation) + self.draft_s * f64::from(k);
+            let (context, generation) = (prompts.iter().sum::<u32>(), decodes * (held + 1));
+            let (behind, passes) = lengths.behind(running.len() as u32);
+            let elapsed =
+                self.target_s + self.token_s * f64::from(context + generation) + self.draft_s * f64::from(passes);
             now += elapsed + self.host_s;
             step += 1;
             let line = format!(
@@ -70,7 +120,8 @@ impl Law {
             );
             let at = Time::from_s(now);
             events.push(Event::Log { at, lines: vec![line] });
-            running.retain_mut(|r| self.advance(r, k, step, seed, at, &mut events));
+            running.retain_mut(|r| self.advance(r, held, step, seed, at, &mut events));
+            held = behind;
         }
         events.push(Event::End { at: Time::from_s(now), ending: Ending::Done });
         Recording { head, events, ending: Some(Ending::Done) }
@@ -93,7 +144,8 @@ impl Law {
         events.push(Event::Chunk { request, at, tokens: Tokens::Ids(vec![65; emitted as usize]) });
         if r.left == 0 {
             let rounds = serde_json::json!({ "per_step_drafted": r.drafted, "per_step_accepted": r.accepted });
-            let metrics = (k > 0).then(|| serde_json::json!({ "speculative_decoding": rounds }).to_string());
+            let metrics =
+                (!r.drafted.is_empty()).then(|| serde_json::json!({ "speculative_decoding": rounds }).to_string());
             let (prompt_tokens, completion_tokens) = (Some(60), Some(40));
             let reason = "length".into();
             let how = Ended::Finished { reason, prompt_tokens, completion_tokens, cached_tokens: None, metrics };
@@ -105,9 +157,14 @@ impl Law {
     /// The same on disk, as a lone recording.
     pub fn write(&self, folder: &Path, k: u32, clients: u32, seed: u64) -> std::path::PathBuf {
         let recording = self.closed(k, clients, 40 * clients, seed);
-        let path = folder.join(format!("k{k}-c{clients}-s{seed}.obs"));
-        let mut writer = foretoken_observed::recording::RecordingWriter::create(&path, &recording.head).unwrap();
-        writer.append(&recording.events).unwrap();
-        path
+        keep(&recording, folder, &format!("k{k}-c{clients}-s{seed}"))
     }
+}
+
+/// Writes a recording into a folder.
+pub fn keep(recording: &Recording, folder: &Path, name: &str) -> std::path::PathBuf {
+    let path = folder.join(format!("{name}.obs"));
+    let mut writer = foretoken_observed::recording::RecordingWriter::create(&path, &recording.head).unwrap();
+    writer.append(&recording.events).unwrap();
+    path
 }

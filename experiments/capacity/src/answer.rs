@@ -132,6 +132,9 @@ pub struct Answer {
     pub tolerance: f64,
     /// Of a load that changes in time, the seconds that count.
     pub window_s: Option<[f64; 2]>,
+    /// What the profiles of its costs warn of: that one was edited, or is not trusted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The capacities: swept values slowest, then policies.
     pub capacities: Vec<Capacity>,
 }

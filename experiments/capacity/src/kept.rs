@@ -106,7 +106,7 @@ fn page(answer: &Answer, figures: Vec<Figure>) -> Page {
         kind: format!("Foretoken capacity · {}", answer.source),
         lead: [Part::Headline(format!("{}.", answer.question()))]
             .into_iter()
-            .chain(notes.into_iter().map(Part::Warning))
+            .chain(answer.warnings.iter().cloned().chain(notes).map(Part::Warning))
             .collect(),
         sections: vec![section],
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),

@@ -76,6 +76,7 @@ pub fn run(plan: &Plan, spec: &CapacitySpec, folder: &Folder, flag: &AtomicBool)
         share: spec.share,
         tolerance: spec.tolerance,
         window_s: spec.window_s,
+        warnings: plan.warnings().into_iter().map(str::to_owned).collect(),
         capacities: found.into_iter().collect::<Result<_>>()?,
     })
 }

@@ -60,6 +60,9 @@ impl Answer {
         for note in self.of_the_load() {
             writeln!(text, "{note}").expect("a string grows");
         }
+        for warning in &self.warnings {
+            writeln!(text, "warning: {warning}").expect("a string grows");
+        }
         text
     }
 

@@ -27,7 +27,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Those of another run, during which passes of so many tokens took so many times as long as usual.
+    /// Adds a run's passes. `longer(role, tokens)` is how much slower than usual the machine was; times are divided by it.
     pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
         let mut last_end = Time::ZERO;
         for step in &tape.steps {
@@ -94,6 +94,7 @@ impl Learned {
             calibrated_version: CALIBRATED_VERSION,
             foretoken: env!("CARGO_PKG_VERSION").into(),
             server: device,
+            distrust: None,
             warnings,
             step_overhead_s: self.host.0 / self.host.1.max(1) as f64,
             noise_cv: self.target.noise_cv(),

@@ -99,15 +99,13 @@ pub fn run(
         let plan = experiment.plan()?;
         let plan = if regret { plan.with_regret()? } else { plan };
         let path = options.output.clone().unwrap_or_else(|| plan.usual_folder(""));
-        let mut warnings: Vec<String> = plan.warnings().into_iter().map(str::to_owned).collect();
         let figures = options.figures && plan.variants[0].experiment.output.figures;
         let how = How { mode, figures, check_settings };
         let complete = complete(&plan, path, how, &pool(options.threads, plan.cells())?)?;
-        let mut notes = Vec::new();
-        if let Some(made) = complete.made {
-            warnings.extend(made.results.comparison.warnings);
-            notes = made.notes;
-        }
+        let (warnings, notes) = match complete.made {
+            Some(made) => (made.results.comparison.warnings, made.notes),
+            None => (plan.warnings().into_iter().map(str::to_owned).collect(), Vec::new()),
+        };
         Ok((complete.folder.path().to_path_buf(), warnings, notes))
     })
 }

@@ -8,6 +8,7 @@ mod experiment;
 mod files;
 mod hooks;
 mod outside;
+mod passes;
 mod views;
 mod work;
 
@@ -63,6 +64,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<views::Drafts>()?;
     module.add_class::<views::Outcome>()?;
     module.add_class::<views::Tree>()?;
+    module.add_class::<passes::PassTimes>()?;
     module.add_class::<files::Profile>()?;
     module.add_function(wrap_pyfunction!(files::truth_table, module)?)
 }

@@ -2,6 +2,7 @@
 //! by which the factory is found again: results of other code are other results.
 
 use crate::hooks::{Running, throw};
+use crate::passes::{self, PassTimes};
 use foretoken_policies::{BadParameter, Belief, Definition, PolicyContext, register_again};
 use foretoken_sim::{Coefficients, Speculation};
 use pyo3::exceptions::PyValueError;
@@ -108,13 +109,16 @@ impl Outside {
         settings.remove(CODE);
         let settings = Value::Object(settings).to_string();
         let settings = py.import("json")?.call_method1("loads", (settings,))?;
-        let object = factory.bind(py).call((seen(py, context)?,), Some(&settings.cast_into::<PyDict>()?))?;
+        let settings = settings.cast_into::<PyDict>()?;
+        let object = passes::lend(py, context.profile, |profile| {
+            factory.bind(py).call((seen(py, context, profile)?,), Some(&settings))
+        })?;
         Running::new(py, told.name, &object, context.max_draft_len)
     }
 }
 
 /// What a policy is built with, as Python sees it.
-fn seen<'py>(py: Python<'py>, context: &PolicyContext) -> PyResult<Bound<'py, PyAny>> {
+fn seen<'py>(py: Python<'py>, context: &PolicyContext, profile: &Bound<'py, PassTimes>) -> PyResult<Bound<'py, PyAny>> {
     let policy = py.import("foretoken.policy")?;
     let model = |c: Coefficients| policy.getattr("Coefficients")?.call1((c.alpha_s, c.gamma_s, c.delta_s));
     let Belief { draft, target, context_reads, drafting } = context.belief;
@@ -124,7 +128,7 @@ fn seen<'py>(py: Python<'py>, context: &PolicyContext) -> PyResult<Bound<'py, Py
     let (reads, drafting) = (word(serde_json::to_value(context_reads)), word(serde_json::to_value(drafting)));
     let belief = policy.getattr("Belief")?.call1((model(draft)?, model(target)?, reads, drafting))?;
     let PolicyContext { max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps, .. } = *context;
-    let numbers = (belief, max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps);
+    let numbers = (belief, max_draft_len, max_num_seqs, max_num_batched_tokens, seed, staleness_steps, profile);
     policy.getattr("Context")?.call1(numbers)
 }
 

@@ -144,7 +144,24 @@ impl Plan {
             variants.push(Variant { choices: variant.choices, experiment, picked, derived, filled });
         }
         let first = &variants.first().expect("a document has at least one variant").experiment;
-        let (policies, baseline) = entrants(&first.policies);
+        let (mut policies, mut baseline) = entrants(&first.policies);
+        for variant in &variants {
+            for (i, policy) in first.policies.iter().enumerate() {
+                variant.filled.check_policy(&whole, i, policy)?;
+            }
+            if variant.filled.only.as_ref().is_some_and(|only| !only.contains(&0)) {
+                // The yardstick cannot be predicted: there is none.
+                policies.retain(|p| !p.implied);
+                baseline = 0;
+                if variant.experiment.slo.adaspec_scale.is_some() {
+                    let at = whole.problem_at(
+                        &Path::of("slo"),
+                        "slo.adaspec-scale is scaled from an autoregressive run, and the profile cannot predict one",
+                    );
+                    return Err(at.help("give the bound itself: slo.tpot_s"));
+                }
+            }
+        }
         let plan = Plan {
             name: first.name.clone(),
             seeds: first.seeds.clone(),

@@ -137,12 +137,15 @@ impl Plan {
         }
     }
 
-    /// The warnings of its profiles, each once.
-    pub fn warnings(&self) -> BTreeSet<&str> {
-        self.variants
-            .iter()
-            .flat_map(|v| v.filled.changed.as_deref().into_iter().chain(v.filled.warning.as_deref()))
-            .collect()
+    /// Which of its profiles are not what was measured or calibrated, each once: what every result that is made with them says.
+    pub fn edited(&self) -> BTreeSet<&str> {
+        self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
+    }
+
+    /// What its profiles warn of, each once: first that they were edited.
+    pub fn warnings(&self) -> Vec<&str> {
+        let others: BTreeSet<&str> = self.variants.iter().filter_map(|v| v.filled.warning.as_deref()).collect();
+        self.edited().into_iter().chain(others).collect()
     }
 
     /// The resolved experiment, with the paths in its workload, its acceptance and its profile renamed.
@@ -201,7 +204,8 @@ impl Plan {
 
     /// The default results folder; `prefix` tells other kinds of folder from runs.
     pub fn usual_folder(&self, prefix: &str) -> PathBuf {
-        PathBuf::from("results").join(format!("{prefix}{}-{}", self.name, &self.digest()[..8]))
+        let name = self.name.strip_prefix(prefix).unwrap_or(&self.name);
+        PathBuf::from("results").join(format!("{prefix}{name}-{}", &self.digest()[..8]))
     }
 
     /// Number of cells.

@@ -3,6 +3,7 @@
 //! The profile is put into the document's tree before the experiment is read, so that everything behind it knows latency
 //! models and coefficients only. What it filled in is taken out again where the experiment is written beside its results.
 
+use foretoken_policies::PolicySpec;
 use foretoken_profiler::{Calibrated, Profile, ProfileError, Range, Role, Truth};
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads, LatencyModel, PassShape, Time};
@@ -20,8 +21,12 @@ pub struct Filled {
     pub ranges: Option<(Range, Range)>,
     /// What users of the profile must know.
     pub warning: Option<String>,
-    /// Why it may not be what was measured.
+    /// Why it may not be what was measured: it was edited, or nothing tells whether it was.
     pub changed: Option<String>,
+    /// The only draft lengths that can be predicted with it. `None`: any.
+    pub only: Option<Vec<u32>>,
+    /// Is it calibrated to runs, so that the experiment around it describes a server?
+    pub calibrated: bool,
 }
 
 const PROFILE: &str = "hardware.profile";
@@ -53,6 +58,8 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
         ranges: Some(costs.ranges),
         warning: costs.distrust.as_ref().map(|why| format!("{given}: {why}")),
         changed: changed(given, &text),
+        only: costs.only,
+        calibrated: costs.calibrated,
     };
     let mut put = |document: &mut Document, path: Path, value: &toml::Value| {
         document.replace(&path, given, &value.to_string())?;
@@ -100,6 +107,59 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
     Ok(filled)
 }
 
+impl Filled {
+    /// Refuses a policy that the profile says nothing of. A calibration to runs of one draft length alone knows what whole steps of that length take;
+    /// with another length, its passes would be free.
+    ///
+    /// # Errors
+    /// The policy drafts another length, or chooses among several.
+    pub fn check_policy(&self, document: &Document, index: usize, policy: &PolicySpec) -> Result<()> {
+        let fixed = match policy {
+            PolicySpec::Fixed(p) => Some(p.k),
+            PolicySpec::Autoregressive(_) => Some(0),
+            _ => None,
+        };
+        match &self.only {
+            Some(only) if !fixed.is_some_and(|k| only.contains(&k)) => {
+                let at = document.problem_at(
+                    &Path::of(&format!("policies[{index}]")),
+                    format!("{} cannot be predicted: {}", policy.label(), cannot_be_told_apart(only)),
+                );
+                Err(at.help(observe_next(only)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a question about several draft lengths, where the profile knows one alone.
+    ///
+    /// # Errors
+    /// It does.
+    pub fn check_all_lengths(&self) -> Result<()> {
+        match &self.only {
+            None => Ok(()),
+            Some(only) => {
+                let message = format!("other draft lengths cannot be predicted: {}", cannot_be_told_apart(only));
+                Err(Problem::bad_input(message).help(observe_next(only)))
+            }
+        }
+    }
+}
+
+fn cannot_be_told_apart(only: &[u32]) -> String {
+    let lengths: Vec<String> = only.iter().map(u32::to_string).collect();
+    let at = lengths.join(", ");
+    match only {
+        [0] => "the profile is calibrated to runs without drafts, and what drafts cost is not known".to_owned(),
+        _ => format!("the profile is calibrated at K = {at} alone, where drafts and verification cannot be told apart"),
+    }
+}
+
+fn observe_next(only: &[u32]) -> String {
+    let next = if only.contains(&0) { 3 } else { 0 };
+    format!("observe K = {next} next, on the same server, and calibrate on all runs")
+}
+
 /// What a profile says, of either kind.
 pub struct Costs {
     /// What passes of target and draft cost, and what policies believe of them.
@@ -115,6 +175,10 @@ pub struct Costs {
     pub step_overhead_s: Option<f64>,
     /// Why it is not to be trusted.
     pub distrust: Option<String>,
+    /// The only draft lengths that can be predicted: those that were observed, where the cost of a draft pass cannot be told from the target's.
+    only: Option<Vec<u32>>,
+    /// Is it calibrated to runs?
+    calibrated: bool,
 }
 
 /// The costs of a profile's text, known to the user as `name`: the measured table where there is one.
@@ -138,6 +202,8 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
                 noise_cv: p.target.noise_cv,
                 step_overhead_s: None,
                 distrust: p.distrust(),
+                only: None,
+                calibrated: false,
             });
         }
     };
@@ -153,7 +219,9 @@ fn costs(document: &Document, name: &str, text: &str, truth: Truth) -> Result<Co
         ranges: (c.target.range, c.draft.range),
         noise_cv: c.noise_cv,
         step_overhead_s: Some(c.step_overhead_s),
-        distrust: c.warnings.first().cloned(),
+        only: (!c.separated).then_some(c.draft_lengths),
+        calibrated: true,
+        distrust: c.distrust.or_else(|| c.warnings.first().cloned()),
     })
 }
 

@@ -24,8 +24,10 @@ use std::sync::atomic::AtomicBool;
 pub struct Setting {
     /// The requests.
     pub workload: Workload,
-    /// Notes: requests that were left out of the trace, and a bad fit of the belief.
+    /// Notes: requests that were left out of the trace, and engine settings that differ from the release.
     pub notes: Vec<String>,
+    /// How badly the linear belief fits the true costs: for policies that see something.
+    pub belief_notes: Vec<String>,
     arrivals: Arrivals,
     plain: EngineConfig,
     with_drafter: EngineConfig,
@@ -64,6 +66,12 @@ impl Setting {
         })?;
         let mut notes = built.notes;
         let overridden = e.engine.overridden();
+        // A calibration knows which of the release's rules the server kept to: of its settings only changed ones are news.
+        let of_user = |key: &&str| {
+            let key = Path::of(&format!("engine.{key}"));
+            !variant.filled.calibrated || variant.document().is_overridden(&key)
+        };
+        let overridden: Vec<&str> = overridden.into_iter().filter(of_user).collect();
         if !overridden.is_empty() {
             let (version, keys) = (e.engine.version.name(), overridden.join(", "));
             notes.push(format!("the engine is not all of {version}: set by hand are {keys}"));
@@ -72,10 +80,12 @@ impl Setting {
             let say = "the file has [live]: drafts are made at the start of a step, and steps are synchronous, as on a device";
             notes.push(format!("{say}; {} does otherwise", e.engine.version.name()));
         }
-        let belief = Believed::new(&e.belief, &e.hardware, seed, &mut notes)?;
+        let mut belief_notes = Vec::new();
+        let belief = Believed::new(&e.belief, &e.hardware, seed, &mut belief_notes)?;
         let setting = Setting {
             workload: built.workload,
             notes,
+            belief_notes,
             arrivals: built.arrivals,
             plain,
             with_drafter: variant.engine(true)?,

@@ -16,6 +16,7 @@ impl Experiment {
     /// # Errors
     /// A key is unknown or missing, or a value is outside its range; the error points at it.
     pub fn read(document: &Document) -> Result<Experiment> {
+        check_costs(document)?;
         let experiment: Experiment = document.read_knowing(schema::settings_of)?;
         experiment.check(document)?;
         Ok(experiment)
@@ -190,6 +191,37 @@ impl SloSpec {
     }
 }
 
+/// Hardware needs the cost of both models' passes, or a profile of them.
+fn check_costs(doc: &Document) -> Result<()> {
+    let hardware = Path::of("hardware");
+    let is_table = doc.get(&hardware).is_some_and(|node| node.get_ref().is_table());
+    if !is_table || doc.get(&hardware.key("profile")).is_some() {
+        return Ok(());
+    }
+    let missing = ["target", "draft"].into_iter().find(|model| doc.get(&hardware.key(model)).is_none());
+    missing.map_or(Ok(()), |model| {
+        let message = format!("missing field `{model}`: hardware.{model} says what a {model} pass costs");
+        Err(doc
+            .problem_at(&hardware, message)
+            .help(format!("{}; or hardware.profile = \"FILE\" gives both", cost_help(model))))
+    })
+}
+
+/// How the cost of a model's passes is written.
+fn cost_help(model: &str) -> &'static str {
+    match model {
+        "draft" => DRAFT_COST,
+        _ => {
+            "write target = { roofline = { gpu = \"h100\", model = \"llama-3.1-8b\" } }, or a line: target = { linear = { alpha_s = 1e-8, gamma_s = 2e-5, delta_s = 6e-3 } }"
+        }
+    }
+}
+
+/// The cost of a draft model, and of a head, which has no preset. The numbers of the head are those of `experiments/papers/eagle3-walkthrough.toml`.
+const DRAFT_COST: &str = "a draft model: draft = { roofline = { gpu = \"h100\", model = \"llama-3.2-1b\" } }; an EAGLE or MTP head is given by a line, \
+     such as draft = { linear = { alpha_s = 1.5e-9, gamma_s = 0.0, delta_s = 0.589e-3 } } for EAGLE-3 of Llama-3.1-8B on an H100 (seconds a token of context, \
+     a token, a pass)";
+
 const ABOVE_0: &str = "expected a finite number above 0";
 
 fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
@@ -202,7 +234,7 @@ fn check_latency(doc: &Document, path: &str, spec: &LatencySpec) -> Result<()> {
     let path = format!("{path}.{name}");
     spec.check().map_err(|e| {
         let problem = doc.problem_at(&Path::of(&format!("{path}.{}", e.key)), format!("{path}.{e}"));
-        problem.help(preset_help(spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
+        problem.help(preset_help(&path, spec, &e.key).unwrap_or_else(|| "expected a finite number, 0 or more".into()))
     })
 }
 
@@ -229,14 +261,19 @@ fn check_memory(doc: &Document, path: &str, spec: &LatencySpec, target: &Latency
 }
 
 /// A help text that names the preset nearest to the one given, when `key` names presets.
-fn preset_help(spec: &LatencySpec, key: &str) -> Option<String> {
+fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
     let LatencySpec::Roofline(roofline) = spec else { return None };
     let near = match key {
         "gpu" => nearest(&roofline.gpu, GPUS.iter().map(|g| g.name)),
         "model" => nearest(&roofline.model, MODELS.iter().map(|m| m.name)),
         _ => return None,
     };
-    Some(near.map_or_else(|| "use one of these presets".into(), |near| format!("did you mean `{near}`?")))
+    Some(match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if key == "gpu" => "use one of these presets; on another GPU give costs: { linear = { alpha_s, gamma_s, delta_s } }, or calibrate to a server there (foretoken observe)".into(),
+        None if path.contains("draft") => format!("no other model is built in. {DRAFT_COST}"),
+        None => "no other model is built in: give its costs, { linear = { alpha_s, gamma_s, delta_s } }, or calibrate to a server of it (foretoken observe)".into(),
+    })
 }
 
 fn not_negative(doc: &Document, path: &str, value: f64) -> Result<()> {

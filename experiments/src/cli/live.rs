@@ -44,8 +44,8 @@ pub struct LiveArgs {
 pub const VALIDATE_EXAMPLES: &str = "Examples:
   foretoken validate experiments/validate-cpu.toml
   foretoken validate experiments/validate-cpu.toml --set validate.loads='[0.5]' -o results/half --format json
-  foretoken validate results/live-live-cpu-1a2b3c4d
-  foretoken validate results/live-live-cpu-1a2b3c4d --profile here.toml -o results/compared
+  foretoken validate results/live-cpu-1a2b3c4d
+  foretoken validate results/live-cpu-1a2b3c4d --profile here.toml -o results/compared
   foretoken validate --calibrated calibrated --observed results/k1 results/k2
 
 An experiment: each policy runs in a closed loop and at shares of the rate it sustained there, all of it in pieces that take turns:

@@ -4,9 +4,10 @@ use super::print;
 use crate::cli::{CalibrateArgs, Format};
 use foretoken_calibrate::calibration::Calibration;
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
+use foretoken_calibrate::verdict::Verdict;
 use foretoken_calibrate::{foreign, source};
 use foretoken_run::cells::TAPES;
-use foretoken_spec::problem::{Problem, Result};
+use foretoken_spec::problem::{Exit, Problem, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,20 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     if calibration.cost.is_some() {
         eprintln!("to simulate it: foretoken run {}", args.output.join(EXPERIMENT).display());
     }
-    Ok(())
+    calibration.verdict.as_ref().map_or(Ok(()), |verdict| judge(verdict, &args.output))
+}
+
+/// The exit code of a calibration that was written to `folder`.
+///
+/// # Errors
+/// It is not trusted.
+pub fn judge(verdict: &Verdict, folder: &Path) -> Result<()> {
+    if verdict.trusted != Some(false) {
+        return Ok(());
+    }
+    let message = format!("{} is written, but the calibration is {}", folder.display(), verdict.in_words());
+    Err(Problem::new(Exit::Negative, message)
+        .help("observe again on a machine on which nothing else runs, each load for longer, and calibrate on all runs"))
 }
 
 /// A folder, or a recording; everything else is another tool's.
@@ -66,7 +80,16 @@ fn in_words(c: &Calibration) -> String {
         let ms = |s: f64| format!("{:.2} ms", 1e3 * s);
         let points: Vec<String> = fit.batched.iter().map(|(b, s)| format!("{b}: {}", ms(*s))).collect();
         line(format!("target pass by tokens   {}", points.join(", ")));
-        line(format!("draft pass              {} + {:.1} us a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s));
+        line(match (c.separated, c.lengths().iter().all(|&k| k == 0)) {
+            (true, _) => {
+                format!("draft pass              {} + {:.1} us a token", ms(fit.draft.delta_s), 1e6 * fit.draft.gamma_s)
+            }
+            (false, true) => "draft pass              not known: nothing was drafted".to_owned(),
+            (false, false) => {
+                "draft pass              cannot be told apart: the target pass above has the time of the whole step"
+                    .to_owned()
+            }
+        });
         line(format!("host between steps      {}", ms(fit.host_s)));
         line(format!("client to scheduler     {}", ms(c.engine.frontend_s)));
         line(format!("error on later steps    {}", c.held_out.by_time.in_words()));
@@ -75,6 +98,7 @@ fn in_words(c: &Calibration) -> String {
             line(format!("error on {name:<15}{}", e.in_words()));
         }
     }
+    c.verdict.iter().for_each(|v| line(v.in_words()));
     if let Some(a) = &c.acceptance {
         let rates: Vec<String> =
             a.positions.iter().take_while(|p| !p.extrapolated).map(|p| format!("{:.3}", p.rate)).collect();

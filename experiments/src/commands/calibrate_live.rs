@@ -1,9 +1,11 @@
 //! `foretoken calibrate` of live runs: a profile from the times of the very passes that were served.
 
+use super::calibrate::judge;
 use super::print;
 use crate::cli::{CalibrateArgs, Format};
 use foretoken_calibrate::kept::{FOUND, Input, PROFILE};
 use foretoken_calibrate::live::{HeldOutRun, LiveCalibration, LiveFound};
+use foretoken_calibrate::verdict::Verdict;
 use foretoken_live::learned::Learned;
 use foretoken_live::validate::{Recording, Runs, Tapes, paces, usual_of, usual_passes};
 use foretoken_profiler::ProbedPass;
@@ -34,16 +36,19 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
         return Err(Problem::bad_input("these runs hold no step").help("give folders of runs that went on for a while"));
     };
     let fitted_to = runs.iter().map(|run| run.input.blake3.clone()).collect();
-    let profile = all.calibrated(first.device.clone(), probes, fitted_to).map_err(|e| {
+    let mut profile = all.calibrated(first.device.clone(), probes, fitted_to).map_err(|e| {
         Problem::bad_input(format!("these runs do not tell what passes cost: {e}"))
             .help("give runs of several loads and draft lengths: batches and contexts must vary")
     })?;
     let several = runs.iter().any(|run| run.cell != runs[0].cell);
     let held_out = if several { runs.iter().map(|run| held_out(run, &runs)).collect() } else { vec![] };
+    let verdict = Verdict::of_live(&held_out);
+    profile.distrust = verdict.distrust();
     let found = LiveFound {
         foretoken: env!("CARGO_PKG_VERSION").into(),
         passes: (all.target.len() as u64, all.draft.len() as u64),
         held_out,
+        verdict,
         inputs: runs.into_iter().map(|run| run.input).collect(),
     };
     let calibration = LiveCalibration { profile, found };
@@ -55,7 +60,7 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     calibration.profile.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
     eprintln!("calibration: {}", args.output.join(FOUND).display());
     eprintln!("to predict another run: foretoken validate DIR --profile {}", args.output.join(PROFILE).display());
-    Ok(())
+    judge(&calibration.found.verdict, &args.output)
 }
 
 /// The live runs of a folder, at the pace of `probes`, which are the first folder's that was probed.
@@ -120,10 +125,6 @@ fn in_words(c: &LiveCalibration) -> String {
             run.tape
         ));
     }
-    if c.found.held_out.is_empty() {
-        lines.push(
-            "one cell alone: nothing says how well it predicts another; `foretoken validate DIR --profile` does".into(),
-        );
-    }
+    lines.push(c.found.verdict.in_words());
     lines.join("\n") + "\n"
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 pub fn run(args: &CapacityArgs) -> Result<()> {
     let document = read_document(&args.file, &args.sets)?;
     let (plan, spec) = load(&document, args.file.parent().unwrap_or(Path::new("")))?;
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("capacity-"));
     let mode = match (args.overwrite, args.resume) {
         (true, _) => Mode::Overwrite,

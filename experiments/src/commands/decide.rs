@@ -83,9 +83,9 @@ pub fn decisions(name: &str, text: &str, explain: bool) -> Result<String> {
 fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: bool) -> Result<Decision> {
     let at = |message: String| Problem::bad_input(format!("{file}: policies[{index}]: {message}"));
     spec.check().map_err(|e| at(e.to_string()))?;
-    if spec.sees_hidden_truth() || matches!(spec, PolicySpec::Random(_)) {
+    if spec.sees_hidden_truth() {
         let problem = at(format!("`{}` needs the hidden truth, and a state has none", spec.label()));
-        return Err(problem.help("oracles, clairvoyants and random belong into an experiment: foretoken run"));
+        return Err(problem.help("oracles and clairvoyants belong into an experiment: foretoken run"));
     }
     let belief = state.belief();
     let columns = Columns::of(state);
@@ -95,7 +95,7 @@ fn decide(file: &str, state: &State, index: usize, spec: &PolicySpec, explain: b
         max_draft_len: state.max_draft_len,
         max_num_seqs: MAX_NUM_SEQS.max(state.requests.len() as u32),
         max_num_batched_tokens: MAX_NUM_BATCHED_TOKENS.max(state.requests.len() as u32 * (state.max_draft_len + 1)),
-        seed: 0,
+        seed: state.seed,
         staleness_steps: 0,
         told: Some(Told {
             acceptance_rate: state.acceptance_rate,

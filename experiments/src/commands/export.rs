@@ -43,6 +43,8 @@ pub fn vllm(args: &ExportVllmArgs) -> Result<()> {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));
     }
     let plan = Plan::load(&args.file, &args.sets)?;
+    plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
+    plan.variants.iter().try_for_each(|v| v.filled.check_all_lengths())?;
     let seeds = plan.seeds.clone();
     let variant = one_setting(plan, &args.file)?;
     let hardware = variant.experiment.hardware.clone();

@@ -10,7 +10,6 @@ use foretoken_run::plan::{Measured, Plan};
 use foretoken_run::{interrupt, table};
 use foretoken_spec::live::{required, with_device};
 use foretoken_spec::problem::Result;
-use std::path::PathBuf;
 
 /// Runs the command.
 pub fn run(args: &LiveArgs) -> Result<()> {
@@ -22,8 +21,7 @@ pub fn run(args: &LiveArgs) -> Result<()> {
     );
     plan.baseline_first();
     plan.measured = Some(Measured::Live);
-    let usual = || PathBuf::from("results").join(format!("live-{}-{}", plan.name, &plan.digest()[..8]));
-    let path = args.output.clone().unwrap_or_else(usual);
+    let path = args.output.clone().unwrap_or_else(|| plan.usual_folder("live-"));
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
     let (folder, _) = Folder::open(path, &plan, mode)?;
     let watch = interrupt::watch();

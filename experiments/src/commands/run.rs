@@ -105,7 +105,10 @@ fn run_plan(args: &RunArgs, plan: &Plan, path: PathBuf, pool: &ThreadPool) -> Re
         eprintln!("report: {}", page.display());
     }
     let Some(Made { results, notes, speed }) = made else { return Ok((folder, None)) };
-    results.comparison.warnings.iter().for_each(|w| eprintln!("warning: {w}"));
+    // What the profiles warn of was said before the run.
+    let said = plan.warnings();
+    let new = results.comparison.warnings.iter().filter(|w| !said.contains(&w.as_str()));
+    new.for_each(|w| eprintln!("warning: {w}"));
     notes.iter().for_each(|note| eprintln!("note: {note}"));
     eprintln!("results: {}\nsimulator: {speed}", folder.path().display());
     Ok((folder, Some(results)))

@@ -19,7 +19,7 @@ use foretoken_run::setting::Setting;
 use foretoken_spec::live::{LiveSpec, required, with_device};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use foretoken_spec::validate::ValidateSpec;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
@@ -128,8 +128,7 @@ fn live_and_compare(args: &ValidateArgs, path: &Path) -> Result<()> {
     let given = args.profile.as_deref().or(variant.experiment.hardware.profile.as_deref());
     let given = given.map(read_profile).transpose()?;
     let (watch, interrupt) = (interrupt::watch(), interrupt::flag());
-    let usual = || PathBuf::from("results").join(format!("validate-{}-{}", plan.name, &plan.digest()[..8]));
-    let to = args.output.clone().unwrap_or_else(usual);
+    let to = args.output.clone().unwrap_or_else(|| plan.usual_folder("validate-"));
     let mode = if args.overwrite { Mode::Overwrite } else { Mode::Fresh };
     let (folder, _) = Folder::open(to, &plan, mode)?;
     let begun = Instant::now();

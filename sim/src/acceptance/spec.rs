@@ -35,14 +35,14 @@ pub enum Rates {
     },
     /// Rates by output position: one for each stretch of `span` positions; the last one holds to the end.
     ByPosition {
-        /// Rates, [0, 1].
+        /// Rates, [0, 1]. The last one holds to the end of the output.
         rates: Vec<f64>,
         /// Number of positions for which a rate holds, at least 1.
         span: u32,
     },
     /// Conditional rates by draft depth (EAGLE family); the last one repeats.
     ByDepth {
-        /// Rates, [0, 1].
+        /// Rates by place in the draft, [0, 1]. The last one holds for all deeper places: 3 rates and drafts of 5 tokens use the third rate three times.
         rates: Vec<f64>,
     },
     /// Every request has its own rate, and its bits are autocorrelated.

@@ -27,6 +27,7 @@ mod tests;
 pub use crate::config::BatchRange;
 pub use collector::Collector;
 pub(crate) use draft_loop::draft_at_start;
+pub use draft_passes::passes_by_table;
 pub use drafter::{ByOracle, ByPolicy, Drafter, NoDraft};
 pub use kv_cache::{BlockId, TablesOf};
 pub use request::{RejectReason, RunningRequest, WaitingRequest};

@@ -27,7 +27,7 @@ pub(super) fn cell(kept: &Kept, fitted: &[Source], load: String, k: u32, repeats
     for source in repeats {
         let Some(observed) = Numbers::of(&source.run.run) else { continue };
         let own = if k == 0 { AcceptanceFrom::None } else { AcceptanceFrom::Own(&kept.rates) };
-        let own_cost = own_cost(source, &kept.cost);
+        let own_cost = own_cost(source, kept);
         let world = |cost, acceptance| World { cost, acceptance, engine: &kept.engine, seed: 1 };
         let predicted = mean(&world(&kept.cost, table), source, k)?;
         let with_own = mean(&world(&kept.cost, own), source, k)?;
@@ -90,11 +90,11 @@ fn mean(world: &World, source: &Source, k: u32) -> Result<Option<Numbers>> {
 }
 
 /// The calibrated costs with those of a run's own steps in their place. At one draft length draft passes are not told apart, and need not be.
-fn own_cost(source: &Source, calibrated: &Calibrated) -> Calibrated {
-    let rows = rows(std::slice::from_ref(source));
-    let mut own = calibrated.clone();
+fn own_cost(source: &Source, kept: &Kept) -> Calibrated {
+    let rows = rows(std::slice::from_ref(source), &kept.engine);
+    let mut own = kept.cost.clone();
     if !rows.is_empty() {
-        let fit = CostFit::to(&rows);
+        let fit = CostFit::together(&rows);
         (own.target.cost, own.draft.cost, own.step_overhead_s) = (fit.target(), fit.draft_model(), fit.host_s);
     }
     own

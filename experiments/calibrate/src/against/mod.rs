@@ -33,7 +33,7 @@ fn load(recording: &Recording) -> String {
 /// hand: what the simpler predictions are made from.
 pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Against> {
     let mut cells: BTreeMap<(String, u32), Vec<&Source>> = BTreeMap::new();
-    let mut warnings = Vec::new();
+    let mut warnings = kept.warnings.clone();
     for run in runs {
         let Some(k) = run.k else {
             warnings.push(format!("{}: it drafted several lengths, which no fixed length predicts", run.name()));

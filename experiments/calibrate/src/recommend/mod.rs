@@ -53,7 +53,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let drafting = candidates::best(all.iter().filter(|c| c.fixed && c.longest > 0)).map_or(1, |c| c.longest);
     let now = all.iter().find(|c| c.fixed && c.longest == ask.now);
     let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = plan.warnings().into_iter().map(str::to_owned).collect();
     let seen = ask.known.as_ref().map_or(u32::MAX, |k| k.positions);
     if let Some(best) = best.filter(|c| c.longest > seen) {
         warnings.push(format!(

@@ -94,7 +94,7 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     if figures {
         draw(plan, folder, cells)?;
     }
-    comparison.warnings = warnings.texts();
+    comparison.warnings = plan.warnings().into_iter().map(str::to_owned).chain(warnings.texts()).collect();
     Ok(Assembled { comparison, numbers })
 }
 

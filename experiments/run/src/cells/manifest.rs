@@ -23,6 +23,9 @@ pub struct Manifest {
     pub digest: String,
     /// blake3 of each file that was read, under the path the experiment gives.
     pub inputs: BTreeMap<String, String>,
+    /// Profiles among these files that are not what was measured or calibrated: why, in words. Left out where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<String>,
     /// Cells of the plan.
     pub cells: usize,
     /// Are all results here?
@@ -62,6 +65,7 @@ impl Manifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             digest: plan.digest(),
             inputs: plan.inputs.clone(),
+            edited: plan.edited().into_iter().map(str::to_owned).collect(),
             cells: plan.cells(),
             complete,
             files,
@@ -171,6 +175,7 @@ mod tests {
             version: "0.1.0".into(),
             digest: "d".repeat(64),
             inputs: BTreeMap::new(),
+            edited: vec![],
             cells: 4,
             complete: true,
             files: BTreeMap::from([("a.parquet".to_owned(), seal::digest(b"a")), ("b".to_owned(), seal::digest(b"b"))]),

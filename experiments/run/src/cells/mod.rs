@@ -235,7 +235,10 @@ pub fn play(setting: &Setting, policy: &PolicySpec, slo: Option<Slo>, interrupt:
     let unfit = setting.limits(&played, &run).into_keys();
     let unfit =
         unfit.map(|l| format!("requests that can never run were rejected: {}; to change that, {}", l.what, l.fix));
-    let warnings = setting.notes.iter().cloned().chain(run.warnings.iter().cloned()).chain(unfit).collect();
+    let believes = !policy.definition().is_blind() && !policy.sees_hidden_truth();
+    let belief = setting.belief_notes.iter().filter(|_| believes);
+    let notes = setting.notes.iter().chain(&run.warnings).cloned().chain(unfit);
+    let warnings = notes.chain(belief.cloned()).collect();
     Ok(Played { stored: Stored::of(run, summary, warnings), slo, engine })
 }
 

@@ -92,9 +92,16 @@ fn look_at(
     // Where one load's run gives the bound of others, only all loads together show an effect.
     let scaled = plan.variants.iter().any(|variant| variant.experiment.slo.adaspec_scale.is_some());
     let swept_bounds = plan.variants.len() > 1 && scaled;
+    let first = &plan.variants[0];
+    let document = first.document();
+    // A calibration's experiment describes a server and its requests: what the user did not change is no setting of theirs.
+    let described = |path: &Path| {
+        let whose = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
+        check == Check::Auto && first.filled.calibrated && whose && !document.is_overridden(path)
+    };
     let told = |path: &Path| {
-        let path = path.to_string();
-        !(of_claims(&path) || swept_bounds && path.starts_with("slo.reference"))
+        let text = path.to_string();
+        !(described(path) || of_claims(&text) || swept_bounds && text.starts_with("slo.reference"))
     };
     let Trials { trials, impossible } =
         Trials::of(plan, setting.workload.len() as u64, |path| wanted(path) && told(path));

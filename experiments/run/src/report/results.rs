@@ -68,7 +68,10 @@ impl Results {
                 return Err(problem.help("give the folder of a run; what a validation found is in its validation.html"));
             }
             // Tables that a killed run was writing are not entered: the cells are.
-            false => from_store(folder, &plan, &manifest)?,
+            false => {
+                let found = from_store(folder, &plan, &manifest)?;
+                Unfinished { warnings: [manifest.edited.clone(), found.warnings].concat(), ..found }
+            }
         };
         let partial = (!manifest.complete).then(|| {
             let finished = format!(

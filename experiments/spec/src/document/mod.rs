@@ -13,6 +13,7 @@ pub use path::{Path, Step};
 pub use sweep::{Choice, Picked};
 
 use crate::problem::{Problem, Result, nearest};
+use overrides::SET;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::ops::Range;
 use toml::Spanned;
@@ -111,6 +112,13 @@ impl Document {
         })
     }
 
+    /// Was the value at a path given on the command line (`--set`)?
+    pub fn is_overridden(&self, path: &Path) -> bool {
+        let Some(span) = self.get(path).map(Spanned::span) else { return false };
+        let source = self.sources.iter().rev().find(|s| s.base <= span.start);
+        source.is_some_and(|s| s.name.starts_with(SET))
+    }
+
     /// The string at a path.
     pub fn text_at(&self, path: &Path) -> Option<String> {
         match self.get(path)?.get_ref() {
@@ -189,6 +197,10 @@ fn explain(message: &str) -> (String, Option<String>) {
             // The help says in words what is expected.
             let given = m.split(", expected ").next().unwrap_or(m);
             return (given.to_owned(), expected(m));
+        }
+        m if m.starts_with("missing field") => {
+            let help = format!("add {given}; `foretoken settings` says of every key what may stand there");
+            return (m.to_owned(), Some(help));
         }
         m => return (m.to_owned(), expected(m)),
     };

@@ -6,10 +6,13 @@ use crate::problem::{Problem, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// How the name of a value's source begins that was given on the command line.
+pub(super) const SET: &str = "--set ";
+
 impl Document {
     /// Applies one `path=value` argument. The value is TOML; a bare word is taken as a string.
     pub fn set(&mut self, argument: &str) -> Result<()> {
-        let name = format!("--set {argument}");
+        let name = format!("{SET}{argument}");
         let wanted = "write --set path.to.key=value, for example --set engine.max_num_seqs=64";
         let Some((path, value)) = argument.split_once('=') else {
             return Err(Problem::bad_input(format!("--set {argument}: no `=`")).help(wanted));

@@ -1,0 +1,154 @@
+//! How far a calibration may be trusted: a verdict, as `foretoken profile` gives one.
+
+use crate::calibration::{Calibration, FEW};
+use crate::held_out::Error;
+use crate::live::HeldOutRun;
+use serde::{Deserialize, Serialize};
+
+/// Held-out steps may be off by this share. It is what `foretoken profile` allows its line, and a third of what a good draft length brings: costs
+/// that are further off decide wrongly. The sum of many steps is held to it, not each step: latencies and rates are sums.
+pub const TRUSTED: f64 = 0.10;
+
+/// What is said of a calibration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// May it be trusted? `None`: nothing was held out to judge it by.
+    pub trusted: Option<bool>,
+    /// What for, and how far; or why not.
+    pub why: String,
+}
+
+impl Verdict {
+    /// Of a calibration with costs.
+    pub fn of(c: &Calibration) -> Verdict {
+        if let Some(why) = c.asynchronous() {
+            return Verdict { trusted: Some(false), why };
+        }
+        if c.rows.len() < FEW {
+            let why = format!("the costs are fitted to {} steps, and {FEW} are needed to judge them", c.rows.len());
+            return Verdict { trusted: None, why };
+        }
+        let (later, runs) = (&c.held_out.by_time, &c.held_out.by_run);
+        let mut held: Vec<(String, Error)> = Vec::new();
+        if later.steps > 0 {
+            held.push(("later steps".into(), *later));
+        }
+        held.extend(runs.iter().map(|(run, e)| (format!("run {} by the others", c.name_of(*run)), *e)));
+        let off: Vec<String> = held
+            .iter()
+            .filter(|(_, e)| !within(e.bias))
+            .map(|(what, e)| format!("{what}: off by {}", share(e.bias)))
+            .collect();
+        if !off.is_empty() {
+            let why = format!("{} (at most {:.0} % is trusted)", off.join(", "), 100.0 * TRUSTED);
+            return Verdict { trusted: Some(false), why };
+        }
+        if held.is_empty() {
+            return Verdict { trusted: None, why: "nothing could be held out to judge the costs by".into() };
+        }
+        let worst = |errors: &mut dyn Iterator<Item = f64>| 100.0 * errors.map(f64::abs).fold(0.0, f64::max);
+        let mut parts = Vec::new();
+        if later.steps > 0 {
+            parts.push(format!("later steps within {:.1} %", worst(&mut [later.bias].into_iter())));
+        }
+        parts.push(match runs.len() {
+            0 => "no run could be held out".to_owned(),
+            _ => format!("runs it has not seen within {:.1} %", worst(&mut runs.iter().map(|(_, e)| e.bias))),
+        });
+        Verdict { trusted: Some(true), why: format!("{}: {}", c.covers(), parts.join(", ")) }
+    }
+
+    /// Of live runs that were predicted by the runs of other cells.
+    pub fn of_live(runs: &[HeldOutRun]) -> Verdict {
+        let parts = |r: &HeldOutRun| [("target", r.target), ("draft", r.draft)];
+        let all = || runs.iter().flat_map(|r| parts(r).map(|(part, e)| Some((r, part, e?)))).flatten();
+        let off: Vec<String> = all()
+            .filter(|(.., e)| !within(*e))
+            .map(|(r, part, e)| format!("{part} passes of {}: off by {}", r.policy, share(e)))
+            .collect();
+        if all().next().is_none() {
+            let why =
+                "one cell alone: nothing says how well it predicts another; `foretoken validate DIR --profile` does";
+            return Verdict { trusted: None, why: why.into() };
+        }
+        if !off.is_empty() {
+            let why = format!("{} (at most {:.0} % is trusted)", off.join(", "), 100.0 * TRUSTED);
+            return Verdict { trusted: Some(false), why };
+        }
+        let worst = |part: &str| 100.0 * all().filter(|a| a.1 == part).map(|a| a.2.abs()).fold(0.0, f64::max);
+        let drafts = match all().any(|a| a.1 == "draft") {
+            true => format!(", draft passes within {:.1} %", worst("draft")),
+            false => String::new(),
+        };
+        let why = format!("runs of cells it has not seen: target passes within {:.1} %{drafts}", worst("target"));
+        Verdict { trusted: Some(true), why }
+    }
+
+    /// In a line.
+    pub fn in_words(&self) -> String {
+        match self.trusted {
+            Some(true) => format!("trusted for {}", self.why),
+            Some(false) => format!("not trusted: {}", self.why),
+            None => format!("not judged: {}", self.why),
+        }
+    }
+
+    /// Why it is not to be trusted.
+    pub fn distrust(&self) -> Option<String> {
+        (self.trusted != Some(true)).then(|| format!("the calibration is {}", self.in_words()))
+    }
+}
+
+/// Is a number this near to what was measured? One that is no number is not.
+fn within(error: f64) -> bool {
+    error.abs() <= TRUSTED
+}
+
+fn share(error: f64) -> String {
+    format!("{:+.1} %", 100.0 * error)
+}
+
+impl Calibration {
+    /// What its costs are of: draft lengths, and the requests of a step.
+    fn covers(&self) -> String {
+        let lengths: Vec<String> = self.lengths().iter().map(u32::to_string).collect();
+        let alone = if self.separated { "" } else { " alone" };
+        let most = self.rows.iter().map(|r| r.decodes + r.prompts).max().unwrap_or(0);
+        let requests = if most == 1 { "1 request".to_owned() } else { format!("up to {most} requests") };
+        format!("K = {}{alone}, steps of {requests}", lengths.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(target: Option<f64>, draft: Option<f64>) -> HeldOutRun {
+        HeldOutRun { policy: "fixed-3".into(), tape: "a.tape".into(), target, draft }
+    }
+
+    #[test]
+    fn live_runs_far_off_are_not_trusted() {
+        let verdict = Verdict::of_live(&[run(Some(0.02), Some(-0.617)), run(Some(-0.03), None)]);
+        assert_eq!(
+            verdict.in_words(),
+            "not trusted: draft passes of fixed-3: off by -61.7 % (at most 10 % is trusted)"
+        );
+        let nan = Verdict::of_live(&[run(Some(f64::NAN), None)]);
+        assert_eq!(nan.trusted, Some(false));
+    }
+
+    #[test]
+    fn live_runs_near_enough_are_trusted() {
+        let verdict = Verdict::of_live(&[run(Some(0.02), Some(-0.05)), run(Some(-0.03), None)]);
+        let said = "trusted for runs of cells it has not seen: target passes within 3.0 %, draft passes within 5.0 %";
+        assert_eq!((verdict.in_words().as_str(), verdict.distrust()), (said, None));
+    }
+
+    #[test]
+    fn one_cell_alone_is_not_judged() {
+        let verdict = Verdict::of_live(&[]);
+        assert_eq!(verdict.trusted, None);
+        assert!(verdict.distrust().unwrap().starts_with("the calibration is not judged: one cell alone"));
+    }
+}
