@@ -30,7 +30,8 @@ pub struct State {
     /// The TPOT limit of every request.
     #[serde(default)]
     pub slo_tpot_s: Option<f64>,
-    /// The run's seed, for policies that draw: `random` draws by seed, step and request, and a state is step 0 of requests 0, 1, ….
+    /// The run's seed, for policies that draw: `random` draws by seed, step and request, and a state is step 0 of
+    /// requests 0, 1, ….
     #[serde(default)]
     pub seed: u64,
     /// Accepted draft counts of past verify batches, oldest first.

@@ -32,8 +32,8 @@ pub struct Calibrated {
     pub noise_cv: f64,
     /// Draft lengths that were observed.
     pub draft_lengths: Vec<u32>,
-    /// Whether draft passes and verification have separate costs. If not, the target has all of the cost, and only these draft lengths can be
-    /// predicted.
+    /// Whether draft passes and verification have separate costs. If not, the target has all of the cost, and only
+    /// these draft lengths can be predicted.
     pub separated: bool,
     /// How verification reads context. The fit counts it once.
     pub context_reads: ContextReads,

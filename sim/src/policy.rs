@@ -241,8 +241,9 @@ pub trait SpecPolicy: Send {
         drafts.nothing_to_decide();
     }
 
-    /// After every step that ran a pass: learns from its outcome. A step of prompts alone has an outcome without requests, and nothing was proposed
-    /// for it. The outcome may come some steps late, so use only the outcome, not what the policy remembers of the current step.
+    /// After every step that ran a pass: learns from its outcome. A step of prompts alone has an outcome without
+    /// requests, and nothing was proposed for it. The outcome may come some steps late, so use only the outcome, not
+    /// what the policy remembers of the current step.
     fn observe(&mut self, _outcome: &StepOutcome) {}
 
     /// A running request has ended: the policy may forget it. Called once, after the last outcome with this request was

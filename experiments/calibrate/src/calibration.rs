@@ -33,7 +33,8 @@ pub struct Calibration {
     pub engine: EngineConfig,
     /// The time between client and scheduler, seconds, where it could be seen.
     pub frontend: Option<f64>,
-    /// Are draft passes told apart from verification? If not, the target's passes have all of the cost, and only the observed lengths can be predicted.
+    /// Are draft passes told apart from verification? If not, the target's passes have all of the cost, and only the
+    /// observed lengths can be predicted.
     pub separated: bool,
     /// How far the costs may be trusted; `None` where nothing tells times of steps.
     pub verdict: Option<Verdict>,

@@ -26,7 +26,8 @@ pub struct StepRow {
     pub part: Part,
     /// Where in its run it lies, 0 to 1.
     pub when: f64,
-    /// Draft passes behind it; 0 is none. Each of them runs over a token of each request, the first one over the step's tokens as well.
+    /// Draft passes behind it; 0 is none. Each of them runs over a token of each request, the first one over the step's
+    /// tokens as well.
     pub k: u32,
     /// Requests that decode.
     pub decodes: u32,
@@ -51,8 +52,8 @@ const MOST_TOKENS: u64 = 1 << 20;
 /// Seconds.
 const LONGEST_S: f64 = 3600.0;
 
-/// The steps of all runs, on servers with these settings. The first step of a run, which warms up, is left out. So is a step of a run with
-/// several draft lengths after which the log does not tell what was drafted.
+/// The steps of all runs, on servers with these settings. The first step of a run, which warms up, is left out. So is a
+/// step of a run with several draft lengths after which the log does not tell what was drafted.
 pub fn rows(sources: &[Source], engine: &EngineConfig) -> Vec<StepRow> {
     let mut all = Vec::new();
     for (source, s) in sources.iter().enumerate() {
@@ -135,8 +136,9 @@ fn context_at(context: &[(Time, i64)], at: Time) -> u64 {
     after.checked_sub(1).map_or(0, |i| u64::try_from(context[i].1).unwrap_or(0))
 }
 
-/// Forgets the host's part of steps before which another process held the machine, or the server waited: host times above [`INTERRUPTED`] times
-/// the median of all. The steps themselves stay, whatever they took: an interrupted step is part of what the server does on average.
+/// Forgets the host's part of steps before which another process held the machine, or the server waited: host times
+/// above [`INTERRUPTED`] times the median of all. The steps themselves stay, whatever they took: an interrupted step is
+/// part of what the server does on average.
 fn forget_interruptions(rows: &mut [StepRow]) {
     let mut host: Vec<f64> = rows.iter().filter_map(|r| r.host_s).collect();
     host.sort_by(f64::total_cmp);

@@ -5,9 +5,9 @@
 //! pass runs over all tokens of the step and one slot a request, the others over a token a request. T is a line through points in
 //! b that never falls, and rises with context and with the prompts' tokens; D is α, γ, δ.
 //!
-//! Two things keep the fit from what the steps do not tell. Below the smallest step that was seen T is flat. And where the steps do not tell T from
-//! D (all of them drafted 3 tokens, say), T gets all of their time and D none ([`CostFit::together`]): such a fit predicts these draft lengths and
-//! no others.
+//! Two things keep the fit from what the steps do not tell. Below the smallest step that was seen T is flat. And where
+//! the steps do not tell T from D (all of them drafted 3 tokens, say), T gets all of their time and D none
+//! ([`CostFit::together`]): such a fit predicts these draft lengths and no others.
 
 use crate::costs::{Part, StepRow};
 use foretoken_profiler::nnls::nnls;
@@ -22,12 +22,13 @@ const BENDS: [u64; 9] = [1, 4, 8, 16, 32, 64, 128, 256, 1024];
 /// short by luck would otherwise count most, and the fit would lie below the mean.
 const ROUNDS: usize = 3;
 
-/// A target pass takes at least this share of the shortest step. A fit to few steps may otherwise give all of their time to context or to drafts,
-/// and a pass that takes no time makes runs that take none. A draft whose passes cost twenty times the target's would be of no use to anybody.
+/// A target pass takes at least this share of the shortest step. A fit to few steps may otherwise give all of their
+/// time to context or to drafts, and a pass that takes no time makes runs that take none. A draft whose passes cost
+/// twenty times the target's would be of no use to anybody.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Draft passes are told apart from the target's where the draft's share of a step is known within this (one standard error). Drafting pays or does
-/// not pay by some tens of per cent of a step.
+/// Draft passes are told apart from the target's where the draft's share of a step is known within this (one standard
+/// error). Drafting pays or does not pay by some tens of per cent of a step.
 const KNOWN: f64 = 0.10;
 
 /// Of a column this share may be left over by rounding alone.
@@ -144,15 +145,16 @@ fn bends(rows: &[StepRow]) -> Vec<u64> {
     all
 }
 
-/// Do the steps tell what a draft pass costs from what a target pass costs? `noise` is the root mean square of the relative errors of a fit of both.
+/// Do the steps tell what a draft pass costs from what a target pass costs? `noise` is the root mean square of the
+/// relative errors of a fit of both.
 pub fn tells_apart(rows: &[StepRow], noise: f64) -> bool {
     let own = own_share(rows);
     own > ROUNDING && noise / (own * rows.len() as f64).sqrt() <= KNOWN
 }
 
-/// The share of the draft passes' column (its square) that cannot be made of the target's columns: about 0.3 for runs of K = 0 and K = 3, and 0 but for
-/// rounding where every step drafted as much. By least squares, `noise` over the root of this share and of the number of steps is the standard error of
-/// the draft's share of a step.
+/// The share of the draft passes' column (its square) that cannot be made of the target's columns: about 0.3 for runs
+/// of K = 0 and K = 3, and 0 but for rounding where every step drafted as much. By least squares, `noise` over the root
+/// of this share and of the number of steps is the standard error of the draft's share of a step.
 fn own_share(rows: &[StepRow]) -> f64 {
     if rows.is_empty() {
         return 0.0;
@@ -222,7 +224,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Where the draft's columns begin: behind a constant, the target's ramps and its context. They are context, tokens and passes.
+/// Where the draft's columns begin: behind a constant, the target's ramps and its context. They are context, tokens and
+/// passes.
 fn draft_columns(bends: &[u64]) -> usize {
     bends.len() + 1
 }

@@ -121,8 +121,8 @@ pub fn unread(e: Unread) -> Box<Problem> {
     Problem::bad_input(e.to_string()).help(hint)
 }
 
-/// The draft length of a run, where all its rounds and all its steps had one: the last round of an answer may be shorter. Rounds alone do not tell of
-/// steps without drafts.
+/// The draft length of a run, where all its rounds and all its steps had one: the last round of an answer may be
+/// shorter. Rounds alone do not tell of steps without drafts.
 fn draft_length(run: &ObservedRun) -> Option<u32> {
     let of_rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
     let rounds: Vec<u32> =

@@ -1,13 +1,14 @@
-//! How many tokens were drafted for each request of a step, read from the step log: what a run with several draft lengths needs.
+//! How many tokens were drafted for each request of a step, read from the step log: what a run with several draft
+//! lengths needs.
 
 use foretoken_observed::run::ObservedRun;
 use foretoken_sim::MAX_SPEC_LEN;
 
 /// The draft length that each step of a run verified; `None` where nothing decoded.
 ///
-/// A step of `n` requests that decode schedules `n` tokens and their drafts, so that the log gives the mean length. Where that is not one of the
-/// lengths of the answers' rounds (requests of one step may have several), the next longer of these is taken: the longest draft decides how many
-/// passes there were.
+/// A step of `n` requests that decode schedules `n` tokens and their drafts, so that the log gives the mean length.
+/// Where that is not one of the lengths of the answers' rounds (requests of one step may have several), the next longer
+/// of these is taken: the longest draft decides how many passes there were.
 pub fn step_lengths(run: &ObservedRun) -> Vec<Option<u32>> {
     let mut known: Vec<u32> = run
         .answers

@@ -26,8 +26,8 @@ pub const LAW: Law = Law { target_s: 9e-3, token_s: 2e-4, draft_s: 3e-3, host_s:
 pub enum Lengths {
     /// Always as long.
     Fixed(u32),
-    /// Of a step with up to so many requests this long; the first range that holds. Behind a step without drafts the drafter runs once all the same,
-    /// as on vLLM's first model runner.
+    /// Of a step with up to so many requests this long; the first range that holds. Behind a step without drafts the
+    /// drafter runs once all the same, as on vLLM's first model runner.
     Table(&'static [(u32, u32)]),
     /// The same on vLLM's second one, where a draft model makes all of its passes behind every step.
     TableOnV2(&'static [(u32, u32)]),
@@ -67,7 +67,8 @@ impl Law {
         self.serve(Lengths::Fixed(k), |_| clients, requests, seed)
     }
 
-    /// The same of a server that drafts by a table, whose clients become one more every ten requests, up to 8, and then one again.
+    /// The same of a server that drafts by a table, whose clients become one more every ten requests, up to 8, and then
+    /// one again.
     pub fn rising(&self, lengths: Lengths, requests: u32, seed: u64) -> Recording {
         self.serve(lengths, |request| 1 + request / 10 % 8, requests, seed)
     }

@@ -104,7 +104,8 @@ fn steps_without_drafts_count_as_such() {
     assert_eq!(c.lengths().into_iter().collect::<Vec<_>>(), [1, 3]);
 }
 
-/// Where the drafter makes all its passes whatever the table says, a run tells what steps take and not what of it is drafting.
+/// Where the drafter makes all its passes whatever the table says, a run tells what steps take and not what of it is
+/// drafting.
 #[test]
 fn passes_are_those_of_the_release() {
     let c = by_table(Lengths::TableOnV2(&TABLE), &[]);

@@ -5,8 +5,9 @@ use crate::held_out::Error;
 use crate::live::HeldOutRun;
 use serde::{Deserialize, Serialize};
 
-/// Held-out steps may be off by this share. It is what `foretoken profile` allows its line, and a third of what a good draft length brings: costs
-/// that are further off decide wrongly. The sum of many steps is held to it, not each step: latencies and rates are sums.
+/// Held-out steps may be off by this share. It is what `foretoken profile` allows its line, and a third of what a good
+/// draft length brings: costs that are further off decide wrongly. The sum of many steps is held to it, not each step:
+/// latencies and rates are sums.
 pub const TRUSTED: f64 = 0.10;
 
 /// What is said of a calibration.

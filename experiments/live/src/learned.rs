@@ -27,7 +27,8 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Adds a run's passes. `longer(role, tokens)` is how much slower than usual the machine was; times are divided by it.
+    /// Adds a run's passes. `longer(role, tokens)` is how much slower than usual the machine was; times are divided by
+    /// it.
     pub fn add(&mut self, tape: &Tape, longer: impl Fn(Role, u64) -> f64) {
         let mut last_end = Time::ZERO;
         for step in &tape.steps {

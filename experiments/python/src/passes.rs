@@ -1,7 +1,7 @@
 //! What a policy in Python may time before serving starts: the passes that the presets with a cost table fill it from.
 //!
-//! The times are lent for as long as the policy is made. They cannot be kept, as in Rust: a policy that runs cannot look at the true costs. A thread
-//! of its own answers, since an object of Python cannot hold a borrowed profile.
+//! The times are lent for as long as the policy is made. They cannot be kept, as in Rust: a policy that runs cannot
+//! look at the true costs. A thread of its own answers, since an object of Python cannot hold a borrowed profile.
 
 use foretoken_policies::PassTimes as Timed;
 use foretoken_sim::{ContextReads, PassShape};

@@ -197,3 +197,113 @@ class Failing(FixedInPython):
     def observe(self, outcome):
         self.steps += 1
         self.steps / (0 if self.steps > 10 else 1)
+
+
+def captured_sizes(most):
+    """The batch sizes that SGLang captures: every one to 8, then ever fewer, and the largest."""
+    steps = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, most + 1, 16)]
+    sizes = [size for size in steps if size <= most]
+    return sizes if sizes[-1] == most else [*sizes, most]
+
+
+def uniform_pass(requests, each, context, reads):
+    """Batched tokens, context and query-key pairs of a pass: each request has ``each`` new tokens behind ``context``."""
+    tokens = requests * each
+    positions = tokens * context + requests * (each * (each - 1) // 2)
+    return tokens, requests * context if reads == "once" else positions, positions + tokens
+
+
+class ThroughputInPython(Policy):
+    """The length with the most expected tokens per timed round, as SGLang's throughput strategy has it."""
+
+    SLOTS = ((1, (1, 3, 5)), (8, (1, 3)))
+
+    def __init__(self, context, window=20, interval=10, kv=2048, initial=3):
+        self.sizes = captured_sizes(context.max_num_seqs)
+        self.table = {size: {k: self.round_s(context.profile, size, k, kv) for k in self.slot(size)} for size in self.sizes}
+        self.longest = max(k for _, candidates in self.SLOTS for k in candidates)
+        self.most, self.window, self.interval = context.max_draft_len, window, interval
+        self.rates = [[] for _ in range(self.longest)]
+        self.oldest = [0] * self.longest
+        self.steps, self.batches = initial, 0
+
+    @staticmethod
+    def round_s(profile, requests, steps, kv):
+        drafts = 0.0
+        for j in range(steps):
+            drafts += profile.draft_s(*uniform_pass(requests, 1, kv + j, "once"))
+        return drafts + profile.target_s(*uniform_pass(requests, steps + 1, kv, profile.context_reads))
+
+    def padded(self, batch_size):
+        return next((size for size in self.sizes if size >= batch_size), self.sizes[-1])
+
+    def slot(self, batch_size):
+        below = [candidates for key, candidates in self.SLOTS if key <= self.padded(batch_size)]
+        return below[-1] if below else self.SLOTS[0][1]
+
+    def due(self):
+        warm = all(len(rates) == self.window for rates in self.rates[: self.steps])
+        return self.batches > 0 and self.batches % self.interval == 0 and warm
+
+    def limit(self):
+        now = self.longest if self.due() else self.steps
+        return Limit(min(now, self.most), max_depth=min(self.longest, self.most))
+
+    def expected_tokens(self, steps):
+        total, first, last = 1.0, 0.0, 0.0
+        for j in range(steps):
+            known = self.rates[j]
+            if known:
+                rate = sum(known) / len(known)
+            elif j == 0:
+                return None
+            elif j == 1:
+                rate = last
+            elif first <= 0.0:
+                rate = 0.0
+            else:
+                rate = max(min(last, last * (last / first) ** (1.0 / (j - 1.0))), 0.0)
+            first = rate if j == 0 else first
+            last = rate
+            total += rate
+        return total
+
+    def propose(self, batch):
+        if self.due():
+            best, chosen = -math.inf, self.steps
+            for k in self.slot(len(batch)):
+                tokens = self.expected_tokens(k)
+                if tokens is not None and tokens / self.table[self.padded(len(batch))][k] > best:
+                    best, chosen = tokens / self.table[self.padded(len(batch))][k], k
+            if chosen < self.steps:
+                for j in range(chosen, self.longest):
+                    self.rates[j], self.oldest[j] = [], 0
+            self.steps = chosen
+        return min(self.steps, self.most)
+
+    def observe(self, outcome):
+        verified, accepted = outcome.verified.tolist(), outcome.accepted.tolist()
+        if not any(verified):
+            return
+        self.batches += 1
+        for j in range(min(self.steps, self.longest)):
+            tries = sum(v > j for v in verified)
+            if tries == 0:
+                return
+            rate = sum(a > j for a in accepted) / tries
+            if len(self.rates[j]) < self.window:
+                self.rates[j].append(rate)
+            else:
+                self.rates[j][self.oldest[j]] = rate
+                self.oldest[j] = (self.oldest[j] + 1) % self.window
+
+
+class KeepsTheProfile(FixedInPython):
+    """Asks what passes take while it runs, which no server can."""
+
+    def __init__(self, context, k=3):
+        super().__init__(context, k)
+        self.profile = context.profile
+
+    def propose(self, batch):
+        return 1 if self.profile.target_s(8) < 1.0 else 2

@@ -60,6 +60,80 @@ def test_a_policy_in_python_is_the_preset_bit_for_bit(experiment, ours, preset, 
     equal(results, names[2], names[1])
 
 
+# Passes on which a belief in lines is wrong, so that a table of other times would choose otherwise.
+MEASURED = {
+    "target": {"measured": {"batched": [[1, 0.011], [8, 0.0112], [16, 0.02], [64, 0.05]], "pairs": [[0, 0.0], [200000, 0.01]]}},
+    "draft": {"measured": {"batched": [[1, 0.001], [4, 0.0011], [16, 0.004]], "context": [[0, 0.0], [9000, 0.002]]}},
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hardware": MEASURED},
+        {"hardware": {**MEASURED, "context_reads": "per-position"}, "belief__noise_cv": 0.3, "belief__scale__draft": 2.0},
+        {"hardware": MEASURED, "belief__tables": "linear"},
+    ],
+    ids=["timed", "with-errors", "believed"],
+)
+def test_a_policy_in_python_fills_its_cost_table_as_the_preset_does(experiment, changes):
+    slots = [{"batch_size": size, "candidates": list(steps)} for size, steps in presets.ThroughputInPython.SLOTS]
+    preset = {"sglang-throughput": {"slots": slots}}
+    changes = {**changes, "workload__arrivals": {"poisson": {"rate": 8.0}}, "acceptance__source": {"constant": {"rate": 0.5}}}
+    results = foretoken.run(
+        experiment, figures=False, check_settings="never", policies=["autoregressive", preset, presets.ThroughputInPython], **changes
+    )  # fmt: skip
+    names = results.summary["policy"].unique(maintain_order=True).to_list()
+    equal(results, names[2], names[1])
+    lengths = results.steps.filter(polars.col("policy") == names[2])["drafted"].n_unique()
+    assert lengths > 1, "it chooses"
+
+
+def test_the_profile_of_a_belief_is_its_lines():
+    lines = foretoken.Belief(foretoken.Coefficients(1e-6, 2e-5, 3e-3), foretoken.Coefficients(0.0, 5e-5, 9e-3), "once", "autoregressive")
+    assert lines.draft_s(4, 100) == lines.draft.pass_s(100, 4)
+    assert lines.target_s(4, context=100, pairs=7) == lines.target.pass_s(100, 4)
+
+
+def test_passes_cannot_be_timed_while_it_runs(experiment):
+    with pytest.raises(BadInput, match="while the policy is made") as told:
+        foretoken.run(experiment, figures=False, policies=["autoregressive", presets.KeepsTheProfile])
+    assert "keep the numbers" in str(told.value)
+
+
+def test_a_policy_without_init_is_told_to_write_one(experiment):
+    class Bare(Policy):
+        def limit(self):
+            return 3
+
+        def propose(self, batch):
+            return 3
+
+    with pytest.raises(BadInput, match="Bare has no __init__") as told:
+        foretoken.run(experiment, policies=[Bare])
+    assert told.value.hint.startswith("write `def __init__(self, context)`")
+
+
+def test_every_step_is_observed_and_not_every_step_proposed_for(experiment):
+    calls = {"propose": 0, "observe": 0, "empty": 0}
+
+    class Counting(presets.FixedInPython):
+        def propose(self, batch):
+            calls["propose"] += 1
+            assert len(batch) > 0
+            return super().propose(batch)
+
+        def observe(self, outcome):
+            calls["observe"] += 1
+            calls["empty"] += len(outcome) == 0
+
+    results = foretoken.run(experiment, figures=False, check_settings="never", seeds=[1], policies=["autoregressive", Counting])
+    steps = results.steps.filter(polars.col("policy") != "autoregressive").height
+    assert calls["observe"] == steps
+    assert 0 < calls["empty"] < steps, "steps of prompts alone"
+    assert 0 < calls["propose"] < calls["observe"]
+
+
 def test_settings_and_names(experiment):
     """Several of one kind are told apart by what is set; a class may name itself."""
 

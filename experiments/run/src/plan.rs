@@ -137,7 +137,8 @@ impl Plan {
         }
     }
 
-    /// Which of its profiles are not what was measured or calibrated, each once: what every result that is made with them says.
+    /// Which of its profiles are not what was measured or calibrated, each once: what every result that is made with
+    /// them says.
     pub fn edited(&self) -> BTreeSet<&str> {
         self.variants.iter().filter_map(|v| v.filled.changed.as_deref()).collect()
     }

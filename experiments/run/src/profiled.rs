@@ -108,8 +108,8 @@ pub fn fill(document: &mut Document, given: &str, file: &FilePath) -> Result<Fil
 }
 
 impl Filled {
-    /// Refuses a policy that the profile says nothing of. A calibration to runs of one draft length alone knows what whole steps of that length take;
-    /// with another length, its passes would be free.
+    /// Refuses a policy that the profile says nothing of. A calibration to runs of one draft length alone knows what
+    /// whole steps of that length take; with another length, its passes would be free.
     ///
     /// # Errors
     /// The policy drafts another length, or chooses among several.
@@ -175,7 +175,8 @@ pub struct Costs {
     pub step_overhead_s: Option<f64>,
     /// Why it is not to be trusted.
     pub distrust: Option<String>,
-    /// The only draft lengths that can be predicted: those that were observed, where the cost of a draft pass cannot be told from the target's.
+    /// The only draft lengths that can be predicted: those that were observed, where the cost of a draft pass cannot be
+    /// told from the target's.
     only: Option<Vec<u32>>,
     /// Is it calibrated to runs?
     calibrated: bool,

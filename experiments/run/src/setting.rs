@@ -66,7 +66,8 @@ impl Setting {
         })?;
         let mut notes = built.notes;
         let overridden = e.engine.overridden();
-        // A calibration knows which of the release's rules the server kept to: of its settings only changed ones are news.
+        // A calibration knows which of the release's rules the server kept to: of its settings only changed ones are
+        // news.
         let of_user = |key: &&str| {
             let key = Path::of(&format!("engine.{key}"));
             !variant.filled.calibrated || variant.document().is_overridden(&key)

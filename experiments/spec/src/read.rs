@@ -217,8 +217,9 @@ fn cost_help(model: &str) -> &'static str {
     }
 }
 
-/// The cost of a draft model, and of a head, which has no preset. The numbers of the head are those of `experiments/papers/eagle3-walkthrough.toml`.
-const DRAFT_COST: &str = "a draft model: draft = { roofline = { gpu = \"h100\", model = \"llama-3.2-1b\" } }; an EAGLE or MTP head is given by a line, \
+/// The cost of a draft model, and of a head, which has no preset. The numbers of the head are those of
+/// `experiments/papers/eagle3-walkthrough.toml`.
+const DRAFT_COST: &str = "write draft = { roofline = { gpu = \"h100\", model = \"llama-3.2-1b\" } } for a draft model; an EAGLE or MTP head is given by a line, \
      such as draft = { linear = { alpha_s = 1.5e-9, gamma_s = 0.0, delta_s = 0.589e-3 } } for EAGLE-3 of Llama-3.1-8B on an H100 (seconds a token of context, \
      a token, a pass)";
 
@@ -271,7 +272,7 @@ fn preset_help(path: &str, spec: &LatencySpec, key: &str) -> Option<String> {
     Some(match near {
         Some(near) => format!("did you mean `{near}`?"),
         None if key == "gpu" => "use one of these presets; on another GPU give costs: { linear = { alpha_s, gamma_s, delta_s } }, or calibrate to a server there (foretoken observe)".into(),
-        None if path.contains("draft") => format!("no other model is built in. {DRAFT_COST}"),
+        None if path.contains("draft") => format!("no other model is built in: {DRAFT_COST}"),
         None => "no other model is built in: give its costs, { linear = { alpha_s, gamma_s, delta_s } }, or calibrate to a server of it (foretoken observe)".into(),
     })
 }

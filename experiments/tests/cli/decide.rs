@@ -66,6 +66,32 @@ fn whole() -> Value {
     })
 }
 
+/// `random` sees nothing, so that a state is enough: it draws by seed, step and request, and a state is step 0.
+#[test]
+fn random_draws_what_it_would_in_a_run() {
+    use foretoken_sim::{Luck, Stream};
+    let cost = json!({"alpha_s": 0.0, "gamma_s": 1e-5, "delta_s": 1e-3});
+    let request = json!({"context": 50, "confidences": [0.9, 0.8, 0.7, 0.6]});
+    let mut seen = [0; 5];
+    let mut differ = 0;
+    for seed in 0..100 {
+        let state = json!({
+            "draft": cost, "target": cost, "max_draft_len": 4, "seed": seed, "requests": [request, request],
+            "policies": [{"random": {}}, {"random": {"per_request": true}}],
+        });
+        let decided: Value = serde_json::from_str(&foretoken::decide("x", &state.to_string(), false).unwrap()).unwrap();
+        let lengths = |i: usize| [0, 1].map(|r| decided[i]["draft_len"][r].as_u64().unwrap());
+        let luck = Luck::new(seed, Stream::Policy, 0);
+        let drawn = (luck.unit(0) * 5.0) as u64;
+        assert_eq!(lengths(0), [drawn, drawn], "seed {seed}: one draw for the batch");
+        let each = luck.narrow(0);
+        assert_eq!(lengths(1), [0, 1].map(|id| (each.unit(id) * 5.0) as u64), "seed {seed}: a draw for each request");
+        seen[drawn as usize] += 1;
+        differ += usize::from(lengths(1)[0] != lengths(1)[1]);
+    }
+    assert!(seen.iter().all(|&n| n > 5) && differ > 50, "{seen:?}, {differ}");
+}
+
 #[test]
 fn every_policy_is_measured_alike() {
     let once = decide(&whole(), &[]);
@@ -341,7 +367,6 @@ fn a_bad_state_is_refused_at_its_field() {
         ("/policies/0/fixed/k", json!(-1), "policies[0].fixed.k"),
         ("/policies/0/fixed", json!({"kk": 1}), "policies[0].fixed.kk"),
         ("/policies/1", json!({"threshold": {"tau": 2}}), "policies[1]: threshold.tau: 2"),
-        ("/policies/0", json!({"random": {}}), "`random` needs the hidden truth"),
         ("/policies/0", json!({"oracle-goodput": {}}), "`oracle-goodput` needs the hidden truth"),
         ("/policies/0", json!({"oracle-length": {}}), "`oracle-length` needs the hidden truth"),
         ("/policies/0", json!({"clairvoyant-static": {}}), "`clairvoyant-static` needs the hidden truth"),

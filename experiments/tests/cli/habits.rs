@@ -205,7 +205,10 @@ fn presets_and_labels_that_are_nearly_right() {
     assert!(target("h100", "of-my-own-making").contains("no other model is built in: give its costs"));
     let draft = "hardware.draft={ roofline = { gpu = \"h100\", model = \"eagle-head\" } }";
     let error = place.fails(&["run", "x.toml", "--set", draft], 2);
-    assert!(error.contains("an EAGLE or MTP head is given by a line"), "{error}");
+    assert!(error.contains("an EAGLE or MTP head is given by"), "{error}");
+    let lacking = "hardware={ target = { linear = { alpha_s = 1e-8, gamma_s = 2e-5, delta_s = 6e-3 } } }";
+    let error = place.fails(&["run", "x.toml", "--set", lacking], 2);
+    assert!(error.contains("missing field `draft`") && error.contains("an EAGLE or MTP head is given by"), "{error}");
     for args in [
         &["policies", "show", "adaspek"][..],
         &["policies", "defaults", "adaspek"],

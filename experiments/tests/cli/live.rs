@@ -39,6 +39,21 @@ threads = 1
 warm_up_requests = 4
 "#;
 
+/// The folder of an experiment that is called after the command does not say it twice.
+#[test]
+fn results_of_live_cpu_are_named_live_cpu() {
+    let place = Place::holding(LIVE);
+    let args = ["live", "x.toml", "--no-figures", "--set", "name=live-cpu", "--set", "workload.requests=2"];
+    let output = place.foretoken().args(args).args(["--set", "policies=[{ autoregressive = {} }]"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names: Vec<String> = std::fs::read_dir(place.path("results"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(names.len(), 1);
+    assert!(names[0].starts_with("live-cpu-"), "{names:?}");
+}
+
 /// Runs `foretoken live x.toml -o out` with more arguments; it must succeed. Returns stdout and stderr.
 fn live(place: &Place, more: &[&str]) -> (String, String) {
     let output = place.foretoken().args(["live", "x.toml", "-o", "out"]).args(more).output().unwrap();

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod browser;
+mod calibrate;
 mod calibrate_live;
 mod capacity;
 mod commands;

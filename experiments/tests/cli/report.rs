@@ -37,8 +37,8 @@ fn what_was_noted_and_the_explorer_are_in_the_page() {
     place.run("out", &["--set", target, "--set", "engine.max_num_seqs=8"]);
     let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
     assert!(
-        page.contains("<li>every policy: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
-        "{page}"
+        page.contains("<li>adaspec: the policies&#x27; linear belief fits the target&#x27;s true cost badly"),
+        "fixed lengths and oracles have no use for it: {page}"
     );
     // Drafts of the policies that choose blindly are right seven times of ten, after the experiment.
     let state = page.split("href=\"explore.html#a=").nth(1).unwrap().split('"').next().unwrap();

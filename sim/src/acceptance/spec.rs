@@ -42,7 +42,8 @@ pub enum Rates {
     },
     /// Conditional rates by draft depth (EAGLE family); the last one repeats.
     ByDepth {
-        /// Rates by place in the draft, [0, 1]. The last one holds for all deeper places: 3 rates and drafts of 5 tokens use the third rate three times.
+        /// Rates by place in the draft, [0, 1]. The last one holds for all deeper places: 3 rates and drafts of 5
+        /// tokens use the third rate three times.
         rates: Vec<f64>,
     },
     /// Every request has its own rate, and its bits are autocorrelated.

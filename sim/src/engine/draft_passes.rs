@@ -46,8 +46,8 @@ pub struct DraftPasses {
     pub ends_early: Option<u32>,
 }
 
-/// The draft passes behind a step after which a server drafts `k` tokens for each request, when a table by batch size gives the length and the longest
-/// length of that table is `most`.
+/// The draft passes behind a step after which a server drafts `k` tokens for each request, when a table by batch size
+/// gives the length and the longest length of that table is `most`.
 pub fn passes_by_table(c: &EngineConfig, most: u32, k: u32) -> u32 {
     let spec = SpeculativeConfig { drafter: true, num_speculative_tokens: most, ..SpeculativeConfig::default() };
     let passes = DraftPasses::of(c, &spec);

@@ -14,7 +14,7 @@ from foretoken._native import Batch, Chunks, Drafts, Outcome, Tree, __version__
 from foretoken.errors import BadInput, Error
 from foretoken.experiment import ForetokenWarning, capacity, decide, merge, run, shard, state
 from foretoken.files import Profile, TruthTable
-from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, Policy
+from foretoken.policy import Beam, Belief, Coefficients, Context, Expansion, Limit, PassTimes, Policy
 from foretoken.results import Capacity, Results
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ForetokenWarning",
     "Limit",
     "Outcome",
+    "PassTimes",
     "Policy",
     "Profile",
     "Results",

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from foretoken import _native
 from foretoken._native import Batch, Drafts, Outcome
 from foretoken.errors import BadInput
 
-__all__ = ["Beam", "Belief", "Coefficients", "Context", "Expansion", "Limit", "Policy"]
+__all__ = ["Beam", "Belief", "Coefficients", "Context", "Expansion", "Limit", "PassTimes", "Policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,45 @@ class Belief:
     context_reads: str
     drafting: str
 
+    def draft_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
+        """Seconds of a draft pass: a belief is a :class:`PassTimes` of its own lines."""
+        return self.draft.pass_s(context, batched)
+
+    def target_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
+        """Seconds of a target pass."""
+        return self.target.pass_s(context, batched)
+
+
+class PassTimes(Protocol):
+    """What passes take, as an engine times them when it starts. Presets with a cost table fill it from this, and so can yours.
+
+    It answers while the policy is made, in ``__init__``; afterwards it raises ``ValueError``, since a server that runs cannot
+    time passes at will. Keep the numbers.
+    """
+
+    @property
+    def context_reads(self) -> str:
+        """How the context of a target pass is counted that is asked for: ``"once"`` or ``"per-position"``."""
+        ...
+
+    def draft_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
+        """Seconds of a draft pass.
+
+        Parameters
+        ----------
+        batched : int
+            New tokens of the pass, over all of its requests.
+        context : int
+            Tokens of KV that it reads, over all requests.
+        pairs : int
+            Query-key pairs of attention, over all requests: for each new token the tokens that it attends to.
+        """
+        ...
+
+    def target_s(self, batched: int, context: int = 0, pairs: int = 0) -> float:
+        """Seconds of a target pass, likewise; ``context`` is counted as ``context_reads`` says."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -81,6 +120,9 @@ class Context:
         The run's seed, for policies that draw.
     staleness_steps : int
         Steps after which ``observe`` is called; 0 is at the step's end.
+    profile : PassTimes
+        What passes take, to be asked in ``__init__``. It is timed where ``belief.tables = "profiled"`` (the default), and with
+        the errors of ``belief``. A policy of your own tests can be given ``profile=belief``.
     """
 
     belief: Belief
@@ -89,6 +131,7 @@ class Context:
     max_num_batched_tokens: int
     seed: int
     staleness_steps: int
+    profile: PassTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +196,9 @@ class Policy:
     """What a policy can have. Inheriting is a matter of taste: whatever has ``limit`` and ``propose`` is one.
 
     A policy is made afresh for each cell, by calling its class (or any other factory) with a :class:`Context` and its
-    settings: ``factory(context, **settings)``. It sees what a server sees, and is called in the order of this class's
-    methods. Arrays that it is given are read-only, and are good for the call: keep copies.
+    settings: ``factory(context, **settings)``. It sees what a server sees. Within a step hooks are called in the order of this
+    class's methods, and not all of them in every step: ``propose``, ``keep_drafting`` and ``select`` only where requests can be
+    drafted for, ``observe`` after every step. Arrays that it is given are read-only, and are good for the call: keep copies.
 
     Attributes
     ----------
@@ -199,6 +243,8 @@ class Policy:
 
     def propose(self, batch: Batch) -> int | Sequence[int] | Beam | Expansion:
         """How many tokens are drafted, before drafting.
+
+        Not called in a step without a request to draft for: where prompts run alone, or where every request is sure to end.
 
         Parameters
         ----------
@@ -248,7 +294,11 @@ class Policy:
         return None
 
     def observe(self, outcome: Outcome) -> None:
-        """What a step brought.
+        """What a step brought. Called after every step.
+
+        A step of prompts alone has an outcome of no requests (``len(outcome)`` is 0), and ``propose`` was not called for it. An
+        engine that drafts at the end of a step proposes for the next one first: what is observed may have been proposed one or
+        two steps ago, or, with ``belief.staleness_steps``, earlier. Do not rely on what was remembered in ``propose``.
 
         Parameters
         ----------
@@ -328,6 +378,11 @@ def registered(policy: Any) -> Registered:
             f"{policy!r} is no policy: give a name, a table of settings under a name, a class, or a factory of policies"
         )
     where = _called(factory)
+    if inspect.isclass(factory) and factory.__init__ is object.__init__ and factory.__new__ is object.__new__:
+        raise BadInput(
+            f"{where} has no __init__: a policy is made with a context and its settings by name",
+            hint="write `def __init__(self, context)`, and settings with defaults behind it: `def __init__(self, context, k=3)`",
+        )
     parameters = list(inspect.signature(factory).parameters.values())
     usual = parameters[1:]
     try:

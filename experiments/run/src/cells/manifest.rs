@@ -23,7 +23,8 @@ pub struct Manifest {
     pub digest: String,
     /// blake3 of each file that was read, under the path the experiment gives.
     pub inputs: BTreeMap<String, String>,
-    /// Profiles among these files that are not what was measured or calibrated: why, in words. Left out where there is none.
+    /// Profiles among these files that are not what was measured or calibrated: why, in words. Left out where there is
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
     /// Cells of the plan.

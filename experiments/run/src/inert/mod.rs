@@ -94,7 +94,8 @@ fn look_at(
     let swept_bounds = plan.variants.len() > 1 && scaled;
     let first = &plan.variants[0];
     let document = first.document();
-    // A calibration's experiment describes a server and its requests: what the user did not change is no setting of theirs.
+    // A calibration's experiment describes a server and its requests: what the user did not change is no setting of
+    // theirs.
     let described = |path: &Path| {
         let whose = ["engine", "workload", "acceptance"].iter().any(|top| path.is_below(&Path::of(top)));
         check == Check::Auto && first.filled.calibrated && whose && !document.is_overridden(path)
