@@ -207,7 +207,7 @@ def captured_sizes(most):
 
 
 def uniform_pass(requests, each, context, reads):
-    """Batched tokens, context and query-key pairs of a pass: each request has ``each`` new tokens behind ``context``."""
+    """Batched tokens, context and query-key pairs of a pass of ``each`` new tokens a request behind ``context``."""
     tokens = requests * each
     positions = tokens * context + requests * (each * (each - 1) // 2)
     return tokens, requests * context if reads == "once" else positions, positions + tokens
@@ -220,7 +220,8 @@ class ThroughputInPython(Policy):
 
     def __init__(self, context, window=20, interval=10, kv=2048, initial=3):
         self.sizes = captured_sizes(context.max_num_seqs)
-        self.table = {size: {k: self.round_s(context.profile, size, k, kv) for k in self.slot(size)} for size in self.sizes}
+        profile = context.profile
+        self.table = {size: {k: self.round_s(profile, size, k, kv) for k in self.slot(size)} for size in self.sizes}
         self.longest = max(k for _, candidates in self.SLOTS for k in candidates)
         self.most, self.window, self.interval = context.max_draft_len, window, interval
         self.rates = [[] for _ in range(self.longest)]

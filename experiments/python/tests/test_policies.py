@@ -62,7 +62,12 @@ def test_a_policy_in_python_is_the_preset_bit_for_bit(experiment, ours, preset, 
 
 # Passes on which a belief in lines is wrong, so that a table of other times would choose otherwise.
 MEASURED = {
-    "target": {"measured": {"batched": [[1, 0.011], [8, 0.0112], [16, 0.02], [64, 0.05]], "pairs": [[0, 0.0], [200000, 0.01]]}},
+    "target": {
+        "measured": {
+            "batched": [[1, 0.011], [8, 0.0112], [16, 0.02], [64, 0.05]],
+            "pairs": [[0, 0.0], [200000, 0.01]],
+        }
+    },
     "draft": {"measured": {"batched": [[1, 0.001], [4, 0.0011], [16, 0.004]], "context": [[0, 0.0], [9000, 0.002]]}},
 }
 
@@ -71,7 +76,11 @@ MEASURED = {
     "changes",
     [
         {"hardware": MEASURED},
-        {"hardware": {**MEASURED, "context_reads": "per-position"}, "belief__noise_cv": 0.3, "belief__scale__draft": 2.0},
+        {
+            "hardware": {**MEASURED, "context_reads": "per-position"},
+            "belief__noise_cv": 0.3,
+            "belief__scale__draft": 2.0,
+        },
         {"hardware": MEASURED, "belief__tables": "linear"},
     ],
     ids=["timed", "with-errors", "believed"],
@@ -79,10 +88,11 @@ MEASURED = {
 def test_a_policy_in_python_fills_its_cost_table_as_the_preset_does(experiment, changes):
     slots = [{"batch_size": size, "candidates": list(steps)} for size, steps in presets.ThroughputInPython.SLOTS]
     preset = {"sglang-throughput": {"slots": slots}}
-    changes = {**changes, "workload__arrivals": {"poisson": {"rate": 8.0}}, "acceptance__source": {"constant": {"rate": 0.5}}}
-    results = foretoken.run(
-        experiment, figures=False, check_settings="never", policies=["autoregressive", preset, presets.ThroughputInPython], **changes
-    )  # fmt: skip
+    changes = dict(changes)
+    changes["workload__arrivals"] = {"poisson": {"rate": 8.0}}
+    changes["acceptance__source"] = {"constant": {"rate": 0.5}}
+    policies = ["autoregressive", preset, presets.ThroughputInPython]
+    results = foretoken.run(experiment, figures=False, check_settings="never", policies=policies, **changes)
     names = results.summary["policy"].unique(maintain_order=True).to_list()
     equal(results, names[2], names[1])
     lengths = results.steps.filter(polars.col("policy") == names[2])["drafted"].n_unique()
@@ -90,7 +100,8 @@ def test_a_policy_in_python_fills_its_cost_table_as_the_preset_does(experiment, 
 
 
 def test_the_profile_of_a_belief_is_its_lines():
-    lines = foretoken.Belief(foretoken.Coefficients(1e-6, 2e-5, 3e-3), foretoken.Coefficients(0.0, 5e-5, 9e-3), "once", "autoregressive")
+    draft, target = foretoken.Coefficients(1e-6, 2e-5, 3e-3), foretoken.Coefficients(0.0, 5e-5, 9e-3)
+    lines = foretoken.Belief(draft, target, "once", "autoregressive")
     assert lines.draft_s(4, 100) == lines.draft.pass_s(100, 4)
     assert lines.target_s(4, context=100, pairs=7) == lines.target.pass_s(100, 4)
 
@@ -127,7 +138,8 @@ def test_every_step_is_observed_and_not_every_step_proposed_for(experiment):
             calls["observe"] += 1
             calls["empty"] += len(outcome) == 0
 
-    results = foretoken.run(experiment, figures=False, check_settings="never", seeds=[1], policies=["autoregressive", Counting])
+    policies = ["autoregressive", Counting]
+    results = foretoken.run(experiment, figures=False, check_settings="never", seeds=[1], policies=policies)
     steps = results.steps.filter(polars.col("policy") != "autoregressive").height
     assert calls["observe"] == steps
     assert 0 < calls["empty"] < steps, "steps of prompts alone"

@@ -72,10 +72,11 @@ class Belief:
 
 
 class PassTimes(Protocol):
-    """What passes take, as an engine times them when it starts. Presets with a cost table fill it from this, and so can yours.
+    """What passes take, as an engine times them when it starts. Presets with a cost table fill it from this; so can
+    yours.
 
-    It answers while the policy is made, in ``__init__``; afterwards it raises ``ValueError``, since a server that runs cannot
-    time passes at will. Keep the numbers.
+    It answers while the policy is made, in ``__init__``; afterwards it raises ``ValueError``, since a server that runs
+    cannot time passes at will. Keep the numbers.
     """
 
     @property
@@ -121,8 +122,8 @@ class Context:
     staleness_steps : int
         Steps after which ``observe`` is called; 0 is at the step's end.
     profile : PassTimes
-        What passes take, to be asked in ``__init__``. It is timed where ``belief.tables = "profiled"`` (the default), and with
-        the errors of ``belief``. A policy of your own tests can be given ``profile=belief``.
+        What passes take, to be asked in ``__init__``. Passes are timed where ``belief.tables = "profiled"`` (the
+        default), with the errors of ``belief``. A policy of your own tests can be given ``profile=belief``.
     """
 
     belief: Belief
@@ -196,9 +197,10 @@ class Policy:
     """What a policy can have. Inheriting is a matter of taste: whatever has ``limit`` and ``propose`` is one.
 
     A policy is made afresh for each cell, by calling its class (or any other factory) with a :class:`Context` and its
-    settings: ``factory(context, **settings)``. It sees what a server sees. Within a step hooks are called in the order of this
-    class's methods, and not all of them in every step: ``propose``, ``keep_drafting`` and ``select`` only where requests can be
-    drafted for, ``observe`` after every step. Arrays that it is given are read-only, and are good for the call: keep copies.
+    settings: ``factory(context, **settings)``. It sees what a server sees. Within a step hooks are called in the order of
+    this class's methods, and not all of them in every step: ``propose``, ``keep_drafting`` and ``select`` only where
+    requests can be drafted for, ``observe`` after every step. Arrays that it is given are read-only, and are good for the
+    call: keep copies.
 
     Attributes
     ----------
@@ -244,7 +246,8 @@ class Policy:
     def propose(self, batch: Batch) -> int | Sequence[int] | Beam | Expansion:
         """How many tokens are drafted, before drafting.
 
-        Not called in a step without a request to draft for: where prompts run alone, or where every request is sure to end.
+        Not called in a step without a request to draft for: where prompts run alone, or where every request is sure to
+        end.
 
         Parameters
         ----------
@@ -296,9 +299,10 @@ class Policy:
     def observe(self, outcome: Outcome) -> None:
         """What a step brought. Called after every step.
 
-        A step of prompts alone has an outcome of no requests (``len(outcome)`` is 0), and ``propose`` was not called for it. An
-        engine that drafts at the end of a step proposes for the next one first: what is observed may have been proposed one or
-        two steps ago, or, with ``belief.staleness_steps``, earlier. Do not rely on what was remembered in ``propose``.
+        A step of prompts alone has an outcome of no requests (``len(outcome)`` is 0), and ``propose`` was not called for
+        it. An engine that drafts at the end of a step proposes for the next step first: what is observed may have been
+        proposed one or two steps ago, or, with ``belief.staleness_steps``, earlier. Do not rely on what was remembered
+        in ``propose``.
 
         Parameters
         ----------
@@ -381,7 +385,7 @@ def registered(policy: Any) -> Registered:
     if inspect.isclass(factory) and factory.__init__ is object.__init__ and factory.__new__ is object.__new__:
         raise BadInput(
             f"{where} has no __init__: a policy is made with a context and its settings by name",
-            hint="write `def __init__(self, context)`, and settings with defaults behind it: `def __init__(self, context, k=3)`",
+            hint="write `def __init__(self, context)`, and settings behind it: `def __init__(self, context, k=3)`",
         )
     parameters = list(inspect.signature(factory).parameters.values())
     usual = parameters[1:]
