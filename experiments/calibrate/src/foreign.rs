@@ -51,6 +51,13 @@ pub fn read(path: &Path, index: usize, draft_length: Option<u32>) -> Result<Fore
     Ok(f)
 }
 
+impl Foreign {
+    /// Is it of the one format that does not say how many tokens were drafted?
+    pub fn takes_draft_length(&self) -> bool {
+        self.format == Format::SglangForward.to_string()
+    }
+}
+
 fn row(source: usize, part: Part, elapsed_s: f64) -> StepRow {
     StepRow {
         source,

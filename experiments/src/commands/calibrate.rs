@@ -3,10 +3,12 @@
 use super::print;
 use crate::cli::{CalibrateArgs, Format};
 use foretoken_calibrate::calibration::Calibration;
+use foretoken_calibrate::foreign::{self, Foreign};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
+use foretoken_calibrate::source;
 use foretoken_calibrate::verdict::Verdict;
-use foretoken_calibrate::{foreign, source};
 use foretoken_run::cells::TAPES;
+use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -26,10 +28,18 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
         return Err(Problem::bad_input("this program was built without live mode, and cannot read live runs")
             .help("build it with it: cargo run --release --features live -- calibrate …"));
     }
+    if let Some(k) = args.draft_length.filter(|k| *k > MAX_SPEC_LEN) {
+        return Err(Problem::bad_input(format!("--draft-length {k} is not a draft length from 0 to {MAX_SPEC_LEN}"))
+            .help("give what the server drafts a round: sglang:spec_num_steps; 0 without speculation"));
+    }
     let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = args.from.iter().cloned().partition(|path| is_ours(path));
     let sources = source::open_all(&ours)?;
     let foreign = others.iter().enumerate().map(|(i, path)| foreign::read(path, sources.len() + i, args.draft_length));
     let foreign = foreign.collect::<Result<Vec<_>>>()?;
+    if args.draft_length.is_some() && !foreign.iter().any(Foreign::takes_draft_length) {
+        return Err(Problem::bad_input("--draft-length does nothing here: all of these files say what was drafted")
+            .help("leave it out: it is for SGLang's forward-pass metrics"));
+    }
     let calibration = Calibration::of(sources, foreign)?;
     calibration.write(&args.output, args.overwrite)?;
     match args.format {

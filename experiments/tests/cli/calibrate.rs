@@ -138,3 +138,19 @@ fn an_untouched_calibration_is_not_called_edited() {
     assert!(!said.contains("edited"), "{said}");
     assert!(!text(&place, "run/manifest.json").contains("\"edited\""));
 }
+
+#[test]
+fn a_draft_length_that_cannot_be_or_does_nothing_is_refused() {
+    let place = Place::new();
+    let run = recording(3);
+    for (length, said) in [
+        ("33", "--draft-length 33 is not a draft length from 0 to 32"),
+        ("1000000000", "--draft-length 1000000000 is not a draft length from 0 to 32"),
+        ("3", "--draft-length does nothing here"),
+    ] {
+        let error = place.fails(&["calibrate", &run, "-o", "cal", "--draft-length", length], 2);
+        let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(error.contains(said), "{length}: {error}");
+    }
+    assert!(!place.path("cal").exists());
+}
