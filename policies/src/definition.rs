@@ -92,6 +92,11 @@ pub trait Definition {
         false
     }
 
+    /// True if the policy drafts trees, which `oracle-goodput` does not bound: it drafts chains.
+    fn drafts_trees(&self) -> bool {
+        false
+    }
+
     /// True if the policy stops speculating where a step would exceed the TPOT bound.
     fn stops_for_slo(&self) -> bool {
         false

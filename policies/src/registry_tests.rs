@@ -88,6 +88,16 @@ fn names_and_defaults_are_one_table() {
     }
 }
 
+/// oracle-goodput does not bound trees, so reports must know who drafts them: a tree has more tokens than levels.
+#[test]
+fn presets_that_draft_trees_say_so() {
+    for spec in PolicySpec::all() {
+        let Speculation::Policy(policy) = spec.build(&CONTEXT) else { continue };
+        let limits = policy.limits();
+        assert_eq!(spec.definition().drafts_trees(), limits.max_tree_tokens > limits.max_depth, "{}", spec.name());
+    }
+}
+
 #[test]
 fn every_preset_has_a_line_of_its_own() {
     let mut lines = HashSet::new();

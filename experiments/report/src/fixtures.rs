@@ -114,6 +114,8 @@ fn cell(policy: usize, rate: Option<f64>, scheduler: Option<&str>, seed: u64, re
             _ => Role::Contender,
         },
         blind: label == "autoregressive" || label == "random" || label.starts_with("fixed"),
+        trees: false,
+        stops_for_slo: label.starts_with("adaspec"),
         implied: false,
         bound: None,
     };

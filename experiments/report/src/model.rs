@@ -116,6 +116,10 @@ pub struct Entry {
     /// Does the policy choose lengths without looking at the requests? Then the gain of a length is the gain for any
     /// request, not only for the requests that the length was chosen for.
     pub blind: bool,
+    /// Does its policy draft trees? oracle-goodput drafts chains, so that it does not bound such a policy.
+    pub trees: bool,
+    /// Does its policy stop speculating where it expects a step to miss the TPOT bound?
+    pub stops_for_slo: bool,
     /// Was it added as the baseline, without being asked for? Then it is in the tables and not in the figures.
     pub implied: bool,
     /// Its TPOT bound, if that was scaled from an autoregressive run.
@@ -209,6 +213,12 @@ impl Cell {
         let own = |b: &ScaledBound| b.alone && b.scale == 1.0 && b.from == self.key().sweep;
         let attains = self.summary.slo_attainment.is_some_and(|share| (share - 0.9).abs() < 0.01);
         self.entry.role == Role::Baseline && attains && self.entry.bound.as_ref().is_some_and(own)
+    }
+
+    /// Does its policy stop speculating for a TPOT bound that was scaled from a run at other swept values? Then its row says what
+    /// that bound does to the policy, too.
+    pub fn stops_for_a_bound_of_another_load(&self) -> bool {
+        self.entry.stops_for_slo && self.entry.bound.as_ref().is_some_and(|b| b.from != self.key().sweep)
     }
 
     /// Mean end-to-end latency, seconds.

@@ -137,6 +137,6 @@ mod tests {
         let absent = refused(r#"{ at = { "workload.transform[0].rate-scale" = 3.0 } }"#);
         assert!(absent.contains("never takes 3.0") && absent.contains("it takes 2.0, 0.5, 1.0"), "{absent}");
         let Err(alone) = plan(&["slo={ reference = \"each-load\" }"]) else { panic!("a reference of nothing") };
-        assert!(alone.message().contains("there is none"), "{}", alone.message());
+        assert!(alone.message().contains("slo.adaspec-scale is not"), "{}", alone.message());
     }
 }

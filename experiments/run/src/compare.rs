@@ -5,7 +5,7 @@ use crate::inert::Inert;
 use crate::papers::PaperReport;
 use crate::plan::{Plan, Variant};
 use foretoken_report::Cell;
-use foretoken_sim::metrics::{Interval, Overload, Quantiles, Slo};
+use foretoken_sim::metrics::{Interval, Overload, Quantiles, RatioInterval, Slo};
 use foretoken_sim::{DraftKv, Summary};
 use foretoken_spec::document::Choice;
 use serde::Serialize;
@@ -107,9 +107,13 @@ pub struct PolicyResult {
     /// Mean end-to-end latency, seconds.
     pub e2e_mean_s: Option<Interval>,
     /// Mean E2E of autoregressive / mean E2E of this policy, per seed.
-    pub speedup: Option<Interval>,
+    pub speedup: Option<RatioInterval>,
     /// Mean E2E of this policy / mean E2E of oracle-goodput − 1, per seed, when that oracle is in the list.
-    pub regret_to_oracle_goodput: Option<Interval>,
+    pub regret_to_oracle_goodput: Option<RatioInterval>,
+    /// Does it draft trees? Then oracle-goodput, which drafts chains, does not bound it.
+    pub drafts_trees: bool,
+    /// Does it stop speculating for a TPOT bound that another load sets?
+    pub stops_for_a_bound_of_another_load: bool,
     /// Time to first token, seconds.
     pub ttft_mean_s: Option<Interval>,
     /// Time per output token, seconds.
@@ -193,7 +197,8 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
     let e2e = |c: &Cell| c.summary.e2e.map(|q| q.mean);
     let regret = oracle.and_then(|o| {
         let oracles = cells.iter().skip(o).step_by(n);
-        over_seeds(own.iter().zip(oracles).map(|(c, o)| e2e(c).zip(e2e(o)).map(|(c, o)| c / o - 1.0)))
+        let ratio = |(c, o): (&&Cell, &Cell)| e2e(c).zip(e2e(o)).map(|(c, o)| c / o);
+        ratio_over_seeds(own.iter().zip(oracles).map(ratio)).map(RatioInterval::excess)
     });
     let spec = &plan.policies[at].spec;
     PolicyResult {
@@ -205,8 +210,10 @@ fn policy(plan: &Plan, at: usize, oracle: Option<usize>, cells: &[Cell]) -> Poli
         speedup_over_overload: own.iter().any(|c| c.over_overload),
         attains_by_definition: own.iter().all(|c| c.attains_by_definition()),
         e2e_mean_s: quantile(|s| s.e2e, |q| q.mean),
-        speedup: over_seeds(own.iter().map(|c| c.speedup)),
+        speedup: ratio_over_seeds(own.iter().map(|c| c.speedup)),
         regret_to_oracle_goodput: regret,
+        drafts_trees: spec.definition().drafts_trees(),
+        stops_for_a_bound_of_another_load: own.iter().any(|c| c.stops_for_a_bound_of_another_load()),
         ttft_mean_s: quantile(|s| s.ttft, |q| q.mean),
         tpot_p50_s: quantile(|s| s.tpot, |q| q.p50),
         tpot_p90_s: quantile(|s| s.tpot, |q| q.p90),
@@ -238,6 +245,11 @@ fn fell_behind(cells: &[&Cell]) -> Option<FellBehind> {
 /// The interval over seeds; absent when any seed lacks the value, because a mean over fewer seeds is another number.
 fn over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<Interval> {
     values.collect::<Option<Vec<f64>>>().and_then(|v| Interval::of(&v))
+}
+
+/// The same of ratios of two runs of a seed.
+fn ratio_over_seeds(values: impl Iterator<Item = Option<f64>>) -> Option<RatioInterval> {
+    values.collect::<Option<Vec<f64>>>().and_then(|v| RatioInterval::of(&v))
 }
 
 #[cfg(test)]

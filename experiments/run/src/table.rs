@@ -3,17 +3,23 @@
 use crate::compare::{Comparison, PolicyResult, VariantResult};
 use crate::papers;
 use comfy_table::{CellAlignment, Table, presets};
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
 use std::fmt::Write;
 
 /// A column: its heading over two lines, and what it shows of a policy.
 type Column = (&'static str, fn(&PolicyResult) -> Option<String>);
 
 const COLUMNS: [Column; 16] = [
-    ("policy", |p| Some(format!("{}{}", p.policy, if p.overload.is_some() { " !" } else { "" }))),
+    ("policy", |p| {
+        let marks = [(p.overload.is_some(), " !"), (p.stops_for_a_bound_of_another_load, " ~")];
+        Some(marks.iter().filter(|m| m.0).fold(p.policy.clone(), |name, m| name + m.1))
+    }),
     ("E2E\nmean s", |p| shown(p.e2e_mean_s, 1.0, 3, true)),
-    ("speedup\n", |p| marked(shown(p.speedup, 1.0, 3, true), p.speedup_over_overload, "!")),
-    ("regret\n%", |p| shown(p.regret_to_oracle_goodput, 100.0, 1, false)),
+    ("speedup\n", |p| marked(p.speedup.map(ratio), p.speedup_over_overload, "!")),
+    ("regret\n%", |p| {
+        let regret = p.regret_to_oracle_goodput.map(|r| format!("{:.1}", 100.0 * r.mean));
+        marked(regret, p.drafts_trees, "^")
+    }),
     ("TTFT\nmean ms", |p| shown(p.ttft_mean_s, 1e3, 1, false)),
     ("TPOT ms\np50", |p| shown(p.tpot_p50_s, 1e3, 2, false)),
     ("\np90", |p| shown(p.tpot_p90_s, 1e3, 2, false)),
@@ -24,8 +30,8 @@ const COLUMNS: [Column; 16] = [
     ("accept\nlength", |p| shown(p.mean_acceptance_length, 1.0, 2, false)),
     ("draft\nlen", |p| shown(p.draft_len, 1.0, 2, false)),
     ("batch\nsize", |p| shown(p.batch_size, 1.0, 1, false)),
-    ("preem-\npted", |p| Some(p.preempted.to_string())),
-    ("reject-\ned", |p| Some(p.rejected.to_string())),
+    ("preem-\npted", |p| Some(p.preempted.to_string()).filter(|_| p.preempted > 0)),
+    ("reject-\ned", |p| Some(p.rejected.to_string()).filter(|_| p.rejected > 0)),
 ];
 
 /// The whole report. The implied baseline is shown when asked for.
@@ -51,7 +57,7 @@ fn heading(c: &Comparison) -> String {
     let seeds: Vec<String> = c.seeds.iter().map(u64::to_string).collect();
     let interval = match seeds.len() {
         1 => "one seed: no intervals".to_owned(),
-        n => format!("+- is the 95 % interval over {n} seeds"),
+        n => format!("+- and [ ] are 95 % intervals over {n} seeds"),
     };
     format!("{}: {} by Foretoken {}, seeds {}; {interval}\n", c.name, c.source, c.version, seeds.join(" "))
 }
@@ -124,7 +130,7 @@ fn kv(variants: &[VariantResult]) -> Option<(u32, Option<u32>, Option<u32>)> {
 
 fn table(v: &VariantResult, show_implied: bool) -> String {
     let rows: Vec<&PolicyResult> = v.policies.iter().filter(|p| show_implied || !p.implied).collect();
-    // A column that says nothing of anybody (no SLO, no oracle) is left out.
+    // A column that says nothing of any policy (no SLO, no oracle, no preemption) is left out.
     let columns: Vec<&Column> = COLUMNS.iter().filter(|(_, of)| rows.iter().any(|p| of(p).is_some())).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -132,6 +138,9 @@ fn table(v: &VariantResult, show_implied: bool) -> String {
     for p in &rows {
         table.add_row(columns.iter().map(|(_, of)| of(p).unwrap_or_else(|| "-".into())));
     }
+    table.column_iter_mut().for_each(|c| {
+        c.set_padding((1, 0));
+    });
     table.column_iter_mut().skip(1).for_each(|c| {
         c.set_cell_alignment(CellAlignment::Right);
     });
@@ -141,8 +150,16 @@ fn table(v: &VariantResult, show_implied: bool) -> String {
 fn legend(c: &Comparison) -> String {
     let mut text = String::from("\n");
     let mut say = |line: &str| writeln!(text, "{line}").expect("writing to a string cannot fail");
-    say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws; accept rate: accepted / drafted");
     let any = |f: fn(&PolicyResult) -> bool| c.variants.iter().flat_map(|v| &v.policies).any(f);
+    if any(|p| p.speedup.is_some()) {
+        say("speedup: mean E2E of autoregressive / mean E2E of the policy, same draws");
+    }
+    if any(|p| p.acceptance_rate.is_some()) {
+        say("accept rate: accepted / drafted");
+    }
+    if any(|p| p.preempted > 0 || p.rejected > 0) {
+        say("preempted, rejected: requests, over all seeds");
+    }
     if any(|p| p.overload.is_some()) {
         say(
             "!: overloaded, the queue grew while requests came: latencies measure how long the run was, and speedups over such a run",
@@ -153,7 +170,10 @@ fn legend(c: &Comparison) -> String {
         say("*: 90 % by definition: the bound is this very run's P90 TPOT");
     }
     if any(|p| p.regret_to_oracle_goodput.is_some()) {
-        say("regret: mean E2E over oracle-goodput's, in excess");
+        say("regret: mean E2E over that of oracle-goodput, the bound for chains of drafts, in excess");
+    }
+    if any(|p| p.drafts_trees && p.regret_to_oracle_goodput.is_some()) {
+        say("^: drafts trees, which oracle-goodput does not bound");
     }
     if any(|p| p.sees_hidden_truth) {
         say("oracles see hidden truth: bounds, not policies a server can run");
@@ -173,11 +193,24 @@ fn legend(c: &Comparison) -> String {
     if any(|p| p.stops_for_slo) && c.variants.iter().any(|v| v.slo.iter().any(|s| s.tpot_s.is_some())) {
         say("SLO: adaspec (slo = \"step\") does not speculate in a step that it expects to miss it");
     }
+    if any(|p| p.stops_for_a_bound_of_another_load) {
+        say(
+            "~: it does so for a bound that another load sets, the same at every load; slo.reference = \"each-load\" gives each load its own",
+        );
+    }
     text
 }
 
 fn marked(text: Option<String>, mark: bool, with: &str) -> Option<String> {
     text.map(|t| if mark { t + with } else { t })
+}
+
+/// A ratio with its interval, where that is known and not a point.
+fn ratio(r: RatioInterval) -> String {
+    match r.low.zip(r.high) {
+        Some((low, high)) if high > low => format!("{:.3} [{low:.3}, {high:.3}]", r.mean),
+        _ => format!("{:.3}", r.mean),
+    }
 }
 
 /// A mean in a unit, with its interval when wanted and known.

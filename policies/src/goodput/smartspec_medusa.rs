@@ -59,6 +59,10 @@ impl Definition for SmartspecMedusa {
         "SmartSpec (arXiv 2406.14066) 4.3, 4.4 Eq. 10 (corrected), 7.2.2"
     }
 
+    fn drafts_trees(&self) -> bool {
+        true
+    }
+
     fn sees(&self) -> &'static str {
         "batch size, contexts and limits; the depth that past trees were accepted to"
     }

@@ -71,6 +71,10 @@ impl Definition for Adaserve {
         "AdaServe (arXiv 2501.12162v2) Alg. 1 and 2, errata corrected; settings of its artefact for Llama-3.1-70B"
     }
 
+    fn drafts_trees(&self) -> bool {
+        true
+    }
+
     fn sees(&self) -> &'static str {
         "batch size; each request's TPOT limit, time since its first decode step and tokens emitted since; path probabilities"
     }

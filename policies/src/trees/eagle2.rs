@@ -51,6 +51,10 @@ impl Definition for Eagle2 {
         "EAGLE-2 (arXiv 2406.16858) 4.1 and 4.2; numbers of SGLang's automatic choice (5 steps, top 4, 8 draft tokens)"
     }
 
+    fn drafts_trees(&self) -> bool {
+        true
+    }
+
     fn sees(&self) -> &'static str {
         "the draft's probability of each node"
     }

@@ -55,6 +55,10 @@ impl Definition for Specinfer {
         "SpecInfer (arXiv 2305.09781) section 3; vector of FlexFlow's spec_infer: 1, 1, expansion_degree 3, then 1 to depth 8"
     }
 
+    fn drafts_trees(&self) -> bool {
+        self.expansion.iter().any(|&children| children > 1)
+    }
+
     fn sees(&self) -> &'static str {
         "nothing; where a tree does not fit a request's limit, the draft's path probabilities choose what is verified"
     }

@@ -27,6 +27,38 @@ impl Interval {
     }
 }
 
+/// A mean of ratios over replications with its 95 % interval. The interval is that of the mean logarithm, as ratios again: a ratio is
+/// never negative, and neither are the ends.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct RatioInterval {
+    /// The mean of the per-seed ratios.
+    pub mean: f64,
+    /// The lower end of the 95 % interval, at most the mean; `None` with one seed.
+    pub low: Option<f64>,
+    /// The upper end, at least the mean.
+    pub high: Option<f64>,
+    /// Replications.
+    pub n: usize,
+}
+
+impl RatioInterval {
+    /// The interval of per-seed ratios, which are above 0; `None` when there are none.
+    pub fn of(ratios: &[f64]) -> Option<RatioInterval> {
+        let mean = Interval::of(ratios)?.mean;
+        let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
+        let log = Interval::of(&logs)?;
+        let end = |sign: f64| log.half_width.map(|half| (log.mean + sign * half).exp()).filter(|end| end.is_finite());
+        let (low, high) = (end(-1.0).map(|low| low.min(mean)), end(1.0).map(|high| high.max(mean)));
+        Some(RatioInterval { mean, low, high, n: ratios.len() })
+    }
+
+    /// The same less 1: how much more than once, as a share.
+    pub fn excess(self) -> RatioInterval {
+        let less = |x: f64| x - 1.0;
+        RatioInterval { mean: less(self.mean), low: self.low.map(less), high: self.high.map(less), n: self.n }
+    }
+}
+
 /// The 97.5 % quantile of Student's t with `df` degrees of freedom, from the standard table. Between rows of the table
 /// the next smaller `df` is used, which never narrows an interval.
 pub fn student_t_975(df: usize) -> f64 {
@@ -56,5 +88,31 @@ mod tests {
         assert!((i.half_width.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-12);
         assert_eq!(Interval::of(&[5.0]).unwrap().half_width, None);
         assert_eq!(Interval::of(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_of_ratios_is_that_of_their_logarithms() {
+        let i = RatioInterval::of(&[0.5, 1.0, 2.0]).unwrap();
+        // ln 0.5, 0, ln 2: mean 0, s = ln 2; t(2) · s / sqrt 3.
+        let half = 4.303 * 2f64.ln() / 3f64.sqrt();
+        assert!((i.low.unwrap() - (-half).exp()).abs() < 1e-12 && (i.high.unwrap() - half.exp()).abs() < 1e-12);
+        assert!((i.mean - 3.5 / 3.0).abs() < 1e-12);
+        assert!((i.excess().mean - 0.5 / 3.0).abs() < 1e-12 && i.excess().low.unwrap() > -1.0);
+        let one = RatioInterval::of(&[1.5]).unwrap();
+        assert_eq!((one.mean, one.low, one.high, one.n), (1.5, None, None, 1));
+        assert_eq!(RatioInterval::of(&[]), None);
+    }
+
+    /// The speedups of an overloaded run: their arithmetic interval goes below zero.
+    #[test]
+    fn no_end_is_negative_and_the_mean_lies_between_them() {
+        let wild = [4.1, 8.0, 13.1];
+        let plain = Interval::of(&wild).unwrap();
+        assert!(plain.mean - plain.half_width.unwrap() < 0.0);
+        let i = RatioInterval::of(&wild).unwrap();
+        assert!(i.low.unwrap() > 0.0 && i.low.unwrap() < i.mean && i.mean < i.high.unwrap(), "{i:?}");
+        let skewed: Vec<f64> = (0..100).map(|seed| if seed == 0 { 1e6 } else { 1.0 }).collect();
+        let i = RatioInterval::of(&skewed).unwrap();
+        assert_eq!(i.high, Some(i.mean));
     }
 }

@@ -12,7 +12,7 @@ mod totals;
 
 pub use calibration::{Calibration, CalibrationBin};
 pub use gaps::Gaps;
-pub use interval::{Interval, student_t_975};
+pub use interval::{Interval, RatioInterval, student_t_975};
 pub use lengths::{LengthRow, LengthSums, Lengths};
 pub use overload::{Overload, overload, overload_of};
 pub use records::{Outcome, RequestRecords, StepRecord};

@@ -4,10 +4,9 @@ use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
 use super::page::{Page, Panel, columns};
 use super::style::{INK, RULE, TEXT};
-use super::view::{View, distinct, joined, with_unit, words};
+use super::view::{Mean, Scale, View, distinct, joined, with_unit, words};
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Swept};
-use foretoken_sim::metrics::Interval;
 
 /// A number of a cell that figures compare policies by.
 pub struct Quantity {
@@ -17,6 +16,8 @@ pub struct Quantity {
     pub axis: &'static str,
     /// The number, in the axis' unit.
     pub of: fn(&Cell) -> Option<f64>,
+    /// What its values are.
+    pub scale: Scale,
     /// Decimals when written out.
     pub decimals: usize,
     /// A value to mark with a line.
@@ -64,7 +65,7 @@ impl Quantity {
 
     /// An axis over the means and intervals; `None` without any. Two seeds can give an interval many times wider than
     /// the data: whiskers end at half the spread of the means beyond them, or the means would lie on one spot.
-    pub fn range(&self, of: &[Interval], ticks: usize) -> Option<Axis> {
+    pub fn range(&self, of: &[Mean], ticks: usize) -> Option<Axis> {
         let means = || of.iter().map(|i| i.mean).chain(self.reference);
         let (low, high) = (means().fold(f64::INFINITY, f64::min), means().fold(f64::NEG_INFINITY, f64::max));
         if of.is_empty() {
@@ -79,9 +80,9 @@ impl Quantity {
             });
         }
         let slack = ((high - low) * 0.5).max(high.abs() * 0.02);
-        let whisker = |sign: f64| of.iter().map(move |i| i.mean + sign * i.half_width.unwrap_or(0.0));
-        let lowest = whisker(-1.0).fold(low, f64::min).max(low - slack);
-        let highest = whisker(1.0).fold(high, f64::max).min(high + slack);
+        let ends = || of.iter().filter_map(|i| i.ends);
+        let lowest = ends().map(|e| e.0).fold(low, f64::min).max(low - slack);
+        let highest = ends().map(|e| e.1).fold(high, f64::max).min(high + slack);
         // A little air keeps the outermost markers off the frame.
         let air = (highest - lowest) * 0.03;
         // What is never below 0 needs none there.
@@ -97,7 +98,7 @@ pub fn draw(view: &View, quantity: &Quantity) -> Vec<(String, String)> {
 }
 
 /// A policy's line: swept value, number, and the mark that is on it and not on everybody's.
-type Line = (Look, Vec<(f64, Interval, &'static str)>);
+type Line = (Look, Vec<(f64, Mean, &'static str)>);
 
 fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let values = numbers(view, at)?;
@@ -105,7 +106,7 @@ fn draw_path(view: &View, quantity: &Quantity, at: usize) -> Option<String> {
     let panels: Vec<Vec<Line>> = others.iter().map(|other| lines(view, quantity, at, &values, other)).collect();
     let ticks = values.iter().map(|(x, label)| (*x, format!("{label}{}", tick_sign(view, quantity, at, *x))));
     let ticks: Vec<(f64, String)> = ticks.collect();
-    let shown: Vec<Interval> = panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.1)).collect();
+    let shown: Vec<Mean> = panels.iter().flatten().flat_map(|line| line.1.iter().map(|p| p.1)).collect();
     let page = Page {
         title: view.title(&format!("{} against {}", quantity.title, view.combinations[0][at].path)),
         source: quantity.source(view),
@@ -160,7 +161,7 @@ fn lines(view: &View, quantity: &Quantity, at: usize, values: &[(f64, String)], 
             let here = |s: &[Swept]| s[at].number == Some(v) && without(s, at) == other;
             let sign =
                 if tick_sign(view, quantity, at, v).is_empty() { quantity.sign(&view.cells(policy, here)) } else { "" };
-            Some((v, view.interval(policy, here, quantity.of)?, sign))
+            Some((v, view.mean(policy, here, quantity.of, quantity.scale)?, sign))
         };
         values.iter().filter_map(|v| point(v.0)).collect()
     };
@@ -171,8 +172,8 @@ fn draw_line(c: &Canvas, panel: &Panel, page: &Page, (look, points): &Line) {
     let path: Vec<_> = points.iter().map(|(x, i, _)| panel.at(*x, page.y.clamp(i.mean))).collect();
     c.line(&path, look.colour, 2.0, look.dash);
     for (&at, (x, i, sign)) in path.iter().zip(points) {
-        if let Some(half) = i.half_width {
-            let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+        if let Some((low, high)) = i.ends {
+            let ends = [low, high].map(|y| panel.at(*x, page.y.clamp(y)));
             c.line(&ends, look.colour, 1.2, Dash::Solid);
         }
         c.marker(at, *look);

@@ -5,20 +5,19 @@ use super::axis::Axis;
 use super::canvas::{Anchor, Canvas};
 use super::page::{Page, Panel};
 use super::style::{GREY, INK, RULE, TEXT};
-use super::view::{View, joined, words};
+use super::view::{Mean, View, joined, words};
 use crate::{Dash, Swept};
-use foretoken_sim::metrics::Interval;
 
 const ROW: f64 = 24.0;
 
 /// The figure, `None` when no cell has the number.
 pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
-    let rows: Vec<Vec<Option<Interval>>> = view
+    let rows: Vec<Vec<Option<Mean>>> = view
         .combinations
         .iter()
-        .map(|&c| view.policies.iter().map(|p| view.interval(p.0, |s| s == c, quantity.of)).collect())
+        .map(|&c| view.policies.iter().map(|p| view.mean(p.0, |s| s == c, quantity.of, quantity.scale)).collect())
         .collect();
-    let shown: Vec<Interval> = rows.iter().flatten().flatten().copied().collect();
+    let shown: Vec<Mean> = rows.iter().flatten().flatten().copied().collect();
     let alone = view.combinations.len() == 1;
     let labels: Vec<&str> = view.policies.iter().map(|p| p.0).collect();
     let page = Page {
@@ -38,9 +37,9 @@ pub fn draw(view: &View, quantity: &Quantity) -> Option<String> {
         if let Some(at) = quantity.reference {
             c.line(&[panel.at(at, page.y.start()), panel.at(at, page.y.end())], RULE, 1.5, Dash::Solid);
         }
-        for (row, interval) in rows[i].iter().enumerate() {
+        for (row, mean) in rows[i].iter().enumerate() {
             let sign = quantity.sign(&view.cells(view.policies[row].0, |s| s == view.combinations[i]));
-            draw_row(c, panel, &page, view, quantity, (row, *interval, sign), alone);
+            draw_row(c, panel, &page, view, quantity, (row, *mean, sign), alone);
         }
     }))
 }
@@ -56,23 +55,23 @@ fn draw_row(
     page: &Page,
     view: &View,
     quantity: &Quantity,
-    (row, interval, sign): (usize, Option<Interval>, &str),
+    (row, mean, sign): (usize, Option<Mean>, &str),
     with_interval: bool,
 ) {
     let y = row as f64;
     let text_at = (panel.to.0 + 8.0, panel.at(page.x.clamp(0.0), y).1);
-    let Some(i) = interval else {
+    let Some(i) = mean else {
         return c.text("none", text_at, Anchor::Start, TEXT, GREY);
     };
     let look = view.policies[row].1;
-    if let Some(half) = i.half_width {
-        let ends = [i.mean - half, i.mean + half].map(|x| panel.at(page.x.clamp(x), y));
+    if let Some((low, high)) = i.ends {
+        let ends = [low, high].map(|x| panel.at(page.x.clamp(x), y));
         c.line(&ends, look.colour, 2.0, Dash::Solid);
     }
     c.marker(panel.at(page.x.clamp(i.mean), y), look);
-    let text = match i.half_width {
-        Some(half) if with_interval && half > 0.0 => {
-            let [low, high] = [i.mean - half, i.mean + half].map(|x| quantity.say(quantity.bounded(x)));
+    let text = match i.ends {
+        Some((low, high)) if with_interval && high > low => {
+            let [low, high] = [low, high].map(|x| quantity.say(quantity.bounded(x)));
             format!("{} [{low}, {high}]", quantity.say(i.mean))
         }
         _ => quantity.say(i.mean),

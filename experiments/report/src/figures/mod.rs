@@ -26,7 +26,7 @@ pub(crate) mod view;
 pub use acceptance::{Accepted, acceptance_figures};
 pub use capacity::{Carried, capacity_figures};
 pub use gain::{GainAt, gain_figure};
-pub use predicted::{PredictedCell, PredictedNumber, predicted_figure};
+pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub use validation::{Told, Validated, ValidatedRun, validation_figures};
 
@@ -38,7 +38,7 @@ use latency::Latency;
 use over_time::Course;
 use std::path::Path;
 pub(crate) use style::{BEHIND, FONTS, GREY, GRID, INK, PAPER, RULE, Rgb};
-use view::View;
+use view::{Scale, View};
 
 /// What a figure is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,7 @@ const SPEEDUP: Quantity = Quantity {
     title: "Speedup over autoregressive",
     axis: "speedup in mean end-to-end latency (×)",
     of: |c| c.speedup,
+    scale: Scale::Ratio,
     decimals: 2,
     reference: Some(1.0),
     ends: None,
@@ -107,6 +108,7 @@ const ATTAINMENT: Quantity = Quantity {
     title: "SLO attainment",
     axis: "requests that met their SLO (%)",
     of: |c| c.summary.slo_attainment.map(|share| share * 100.0),
+    scale: Scale::Amount,
     decimals: 1,
     reference: None,
     ends: Some((0.0, 100.0)),
@@ -132,6 +134,7 @@ const REGRET: Quantity = Quantity {
     title: "Regret to oracle-goodput",
     axis: "mean end-to-end latency in excess of the oracle's (%)",
     of: |c| c.regret.map(|r| r * 100.0),
+    scale: Scale::Change,
     decimals: 1,
     reference: Some(0.0),
     ends: None,
@@ -143,6 +146,7 @@ const CHANGE: Quantity = Quantity {
     title: "Change in mean end-to-end latency",
     axis: "change of mean end-to-end latency (%; below 0: faster)",
     of: |c| c.change.map(|r| r * 100.0),
+    scale: Scale::Change,
     decimals: 1,
     reference: Some(0.0),
     ends: None,
@@ -154,6 +158,7 @@ const KV_USE: Quantity = Quantity {
     title: "Peak KV use",
     axis: "most KV blocks in use at once (% of those usable)",
     of: |c| Some(c.summary.kv_use_peak * 100.0),
+    scale: Scale::Amount,
     decimals: 1,
     reference: None,
     ends: Some((0.0, 100.0)),
@@ -165,6 +170,7 @@ const PREEMPTIONS: Quantity = Quantity {
     title: "Preemptions",
     axis: "preemptions per 1,000 requests",
     of: |c| Some(c.summary.preemptions as f64 * 1e3 / c.summary.requests as f64),
+    scale: Scale::Amount,
     decimals: 1,
     reference: Some(0.0),
     ends: None,

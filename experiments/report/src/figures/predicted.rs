@@ -38,8 +38,8 @@ const LOOKS: [(&str, Look); 3] = [
     ("interpolated", Look { colour: (0xe6, 0x9f, 0x00), dash: Dash::Dashed, marker: Marker::Triangle }),
     ("simulated", Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle }),
 ];
-/// Errors beyond this are drawn at the edge, %.
-const EDGE: f64 = 50.0;
+/// Errors beyond this are drawn as arrowheads at the edge, %.
+pub const PREDICTED_EDGE: f64 = 60.0;
 const ROW: f64 = 17.0;
 
 /// The figure `predicted.svg`; `None` without cells.
@@ -48,7 +48,7 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
     let labels: Vec<&str> = cells.iter().map(|c| c.label.as_str()).collect();
     let all = numbers.iter().flat_map(|n| &n.cells);
     let errors = all.flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]).flatten();
-    let most = (100.0 * errors.map(f64::abs).reduce(f64::max)?).clamp(12.0, EDGE);
+    let most = (100.0 * errors.map(f64::abs).reduce(f64::max)?).clamp(12.0, PREDICTED_EDGE);
     let page = Page {
         title: "Errors of predictions".to_owned(),
         source: source.to_owned(),
@@ -77,8 +77,15 @@ pub fn predicted_figure(numbers: &[PredictedNumber], source: &str) -> Option<Fig
                 c.line(&[x(-half), x(half)], RULE, 5.0, Dash::Solid);
             }
             for (error, (_, look)) in [cell.formula, cell.interpolated, Some(cell.simulated)].into_iter().zip(LOOKS) {
-                if let Some(error) = error {
+                let Some(error) = error else { continue };
+                let percent = 100.0 * error;
+                if page.x.clamp(percent) == percent {
                     c.marker(x(error), look);
+                } else {
+                    // An arrowhead: the error lies beyond the edge.
+                    let (tip, back) = (x(error), -5.0 * error.signum());
+                    let wings = [(tip.0 + back, tip.1 - 5.0), tip, (tip.0 + back, tip.1 + 5.0)];
+                    c.line(&wings, look.colour, 2.0, Dash::Solid);
                 }
             }
         }

@@ -199,12 +199,12 @@ fn bytes_of_the_other_kinds_stay() {
     assert_eq!(
         others.map(digest).collect::<Vec<_>>(),
         [
-            "aa91d891760d9417 speedup.workload.rate_scale.svg",
+            "3ff8f377809771ef speedup.workload.rate_scale.svg",
             "017c3db05b61c453 slo-attainment.workload.rate_scale.svg",
-            "5836b01f482005e6 regret.svg",
-            "af1e1603ed6afb18 regret.workload.rate_scale.svg",
-            "887a1c7be27faab6 change.svg",
-            "812ac526a4802fb2 change.workload.rate_scale.svg",
+            "1eae9c76152b1ce8 regret.svg",
+            "c342c4cdd84286a6 regret.workload.rate_scale.svg",
+            "73eb67d980979dba change.svg",
+            "33d73ea64b1166d6 change.workload.rate_scale.svg",
             "4aefb1c100129060 calibration.svg",
             "fbf31bb8ef8f803b kv-use.svg",
             "69346d9a6c4dad28 preemptions.svg",

@@ -2,7 +2,53 @@
 
 use crate::number::fixed;
 use crate::{Cell, Dash, Look, Marker, Report, Source, Swept};
-use foretoken_sim::metrics::{Interval, Slo};
+use foretoken_sim::metrics::{Interval, RatioInterval, Slo};
+
+/// A mean over seeds and the ends of its 95 % interval; no ends with one seed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    pub mean: f64,
+    pub ends: Option<(f64, f64)>,
+}
+
+impl From<RatioInterval> for Mean {
+    fn from(i: RatioInterval) -> Mean {
+        Mean { mean: i.mean, ends: i.low.zip(i.high) }
+    }
+}
+
+impl From<Interval> for Mean {
+    fn from(i: Interval) -> Mean {
+        Mean { mean: i.mean, ends: i.half_width.map(|half| (i.mean - half, i.mean + half)) }
+    }
+}
+
+/// What the values of a number are, which decides how their interval is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Amounts: the interval is around the mean.
+    Amount,
+    /// Ratios of two runs of a seed: the interval is that of their logarithms.
+    Ratio,
+    /// Such ratios less 1, in per cent.
+    Change,
+}
+
+impl Scale {
+    /// The mean of per-seed values; `None` without any.
+    pub fn mean(self, values: &[f64]) -> Option<Mean> {
+        match self {
+            Scale::Amount => Interval::of(values).map(Mean::from),
+            Scale::Ratio => RatioInterval::of(values).map(Mean::from),
+            Scale::Change => {
+                let ratios: Vec<f64> = values.iter().map(|percent| 1.0 + percent / 100.0).collect();
+                let i = Mean::from(RatioInterval::of(&ratios)?.excess());
+                let percent = |x: f64| 100.0 * x;
+                Some(Mean { mean: percent(i.mean), ends: i.ends.map(|(low, high)| (percent(low), percent(high))) })
+            }
+        }
+    }
+}
 
 /// The cells to draw; implied ones are left out.
 pub struct View<'a> {
@@ -39,16 +85,21 @@ impl<'a> View<'a> {
         self.cells.iter().copied().filter(|c| c.key().policy == policy && sweep(&c.key().sweep)).collect()
     }
 
-    /// The interval over seeds of a number; `None` when no cell has it (or only an infinite one).
-    pub fn interval(
+    /// The mean over seeds of a number; `None` when no cell has it (or only an infinite one).
+    pub fn mean(
         &self,
         policy: &str,
         sweep: impl FnMut(&[Swept]) -> bool,
         of: impl Fn(&Cell) -> Option<f64>,
-    ) -> Option<Interval> {
-        Interval::of(
-            &self.cells(policy, sweep).into_iter().filter_map(of).filter(|x| x.is_finite()).collect::<Vec<_>>(),
-        )
+        scale: Scale,
+    ) -> Option<Mean> {
+        let each: Vec<f64> = self.cells(policy, sweep).into_iter().filter_map(of).filter(|x| x.is_finite()).collect();
+        scale.mean(&each)
+    }
+
+    /// Has some policy run with this seed in a combination?
+    pub fn has_seed(&self, combination: &[Swept], seed: u64) -> bool {
+        self.cells.iter().any(|c| c.key().seed == seed && c.key().sweep == combination)
     }
 
     /// The cells of all policies whose swept values pass.

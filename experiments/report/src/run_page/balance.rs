@@ -1,12 +1,16 @@
 //! What was promised and whether the load could be served: the bounds in words, and who fell behind.
 
+use super::say;
 use crate::figures::view::{View, bounds, distinct, words};
 use crate::html::Part;
+use crate::number::fixed;
 use crate::{Cell, Report, ScaledBound, Swept};
 use foretoken_sim::metrics::Overload;
 
 /// Settings beyond which they are not listed one by one.
 const OPEN: usize = 6;
+/// Policies beyond which they are not all named.
+const FEW: usize = 3;
 
 /// The bounds for "What was asked"; `None` without any.
 pub fn asked(view: &View) -> Option<String> {
@@ -47,6 +51,28 @@ fn origin(view: &View, scaled: &[&ScaledBound]) -> String {
     }
 }
 
+/// Which policies stop speculating for a TPOT bound, and where that bound is from; `None` where none does.
+pub fn stops_for_slo(view: &View) -> Option<String> {
+    let stops: Vec<&Cell> = view.all(|_| true).into_iter().filter(|c| c.entry.stops_for_slo).collect();
+    let stops: Vec<&Cell> = stops.into_iter().filter(|c| c.summary.slo.tpot_s.is_some()).collect();
+    let names = distinct(stops.iter().map(|c| c.key().policy.as_str()), |a, b| a == b);
+    let first = stops.first()?;
+    let (does, it) = if names.len() == 1 { ("does", "it expects") } else { ("do", "they expect") };
+    let rule = format!("{} {does} not speculate in a step that {it} to miss the TPOT bound", names.join(", "));
+    let elsewhere = stops.iter().find(|c| c.stops_for_a_bound_of_another_load());
+    let from = elsewhere.and_then(|c| c.entry.bound.as_ref()).map(|b| {
+        let apart = |s: &&Swept| first.key().sweep.len() == 1 || view.combinations.iter().any(|c| !c.contains(s));
+        words(b.from.iter().filter(apart))
+    });
+    Some(match from {
+        None => rule + ".",
+        Some(at) => format!(
+            "{rule}. Where rows have a ~, the bound is that of {at}, not of the row's own load, and they may draft less for it; \
+             slo.reference = \"each-load\" gives each load a bound of its own."
+        ),
+    })
+}
+
 /// A warning for each setting in which somebody fell behind; those beyond a few are folded away.
 pub fn overloads(report: &Report) -> Vec<Part> {
     let settings = distinct(report.cells.iter().map(|c| c.key().sweep.as_slice()), |a, b| a == b);
@@ -62,20 +88,32 @@ fn overload(report: &Report, sweep: &[Swept]) -> Option<String> {
     let behind = cells.iter().filter_map(|c| Some((c.key().policy.as_str(), c.summary.overload?)));
     let behind: Vec<(&str, Overload)> = behind.collect();
     let names = distinct(behind.iter().map(|b| b.0), |a, b| a == b);
-    let one = |name: &&str| {
-        let own: Vec<&Overload> = behind.iter().filter(|b| b.0 == *name).map(|b| &b.1).collect();
-        let mean = |of: fn(&Overload) -> f64| own.iter().map(|o| of(o)).sum::<f64>() / own.len() as f64;
-        format!(
-            "{name} ({:.1} requests/s came, {:.1} were completed, {:.0} were waiting at the end)",
-            mean(|o| o.offered_req_s),
-            mean(|o| o.completed_req_s),
-            mean(|o| o.waiting[2] as f64)
-        )
-    };
     if names.is_empty() {
         return None;
     }
-    let said = names.iter().map(one).collect::<Vec<_>>().join(", ");
+    // Of each policy a mean over seeds; of several policies the least and the greatest.
+    let range = |of: fn(&Overload) -> f64, decimals: usize| {
+        let mean = |name: &&str| {
+            let own: Vec<f64> = behind.iter().filter(|b| b.0 == *name).map(|b| of(&b.1)).collect();
+            own.iter().sum::<f64>() / own.len() as f64
+        };
+        let means: Vec<f64> = names.iter().map(mean).collect();
+        let least = fixed(means.iter().copied().fold(f64::INFINITY, f64::min), decimals);
+        let most = fixed(means.iter().copied().fold(f64::NEG_INFINITY, f64::max), decimals);
+        if least == most { least } else { format!("{least} to {most}") }
+    };
+    let all = distinct(cells.iter().map(|c| c.key().policy.as_str()), |a, b| a == b).len();
+    let who = match names.len() {
+        n if n == all && n > FEW => format!("all {n} policies"),
+        n if n > FEW => format!("{n} of {all} policies, {}", say::few(&names)),
+        _ => names.join(", "),
+    };
+    let said = format!(
+        "{who} ({} requests/s came, {} were completed, {} were waiting at the end)",
+        range(|o| o.offered_req_s, 1),
+        range(|o| o.completed_req_s, 1),
+        range(|o| o.waiting[2] as f64, 0)
+    );
     let at = if sweep.is_empty() { String::new() } else { format!(" at {}", words(sweep)) };
     let mut text = format!(
         "Overloaded{at}: the queue grew while requests came, so latencies measure how long the run was: {said}."

@@ -2,11 +2,10 @@
 
 use super::results::swept_value;
 use super::say;
-use crate::figures::view::{View, count};
+use crate::figures::view::{Mean, Scale, View, count};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::{Cell, Figure, Key, Report, Swept};
 use foretoken_sim::Summary;
-use foretoken_sim::metrics::Interval;
 
 /// Other results that a report's cells are compared with.
 #[derive(Clone, Debug, Default)]
@@ -32,21 +31,36 @@ pub struct Pair {
     pub other: Summary,
 }
 
-/// What is compared: its heading, what it means, and the difference of two summaries in its unit; decimals.
-type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, usize);
+/// What is compared: its heading, what it means, the difference of two summaries in its unit, and what that is.
+type Measure = (&'static str, &'static str, fn(&Summary, &Summary) -> Option<f64>, Scale);
 
 const MEASURES: [Measure; 6] = [
-    ("E2E mean\n%", "change of the mean end-to-end latency", |a, b| relative(a.e2e?.mean, b.e2e?.mean), 1),
-    ("TTFT mean\n%", "change of the mean time to first token", |a, b| relative(a.ttft?.mean, b.ttft?.mean), 1),
-    ("TPOT p50\n%", "change of the median time per output token", |a, b| relative(a.tpot?.p50, b.tpot?.p50), 1),
-    ("TPOT p99\n%", "change of its 99th percentile", |a, b| relative(a.tpot?.p99, b.tpot?.p99), 1),
+    ("E2E mean\n%", "change of the mean end-to-end latency", |a, b| relative(a.e2e?.mean, b.e2e?.mean), Scale::Change),
+    (
+        "TTFT mean\n%",
+        "change of the mean time to first token",
+        |a, b| relative(a.ttft?.mean, b.ttft?.mean),
+        Scale::Change,
+    ),
+    (
+        "TPOT p50\n%",
+        "change of the median time per output token",
+        |a, b| relative(a.tpot?.p50, b.tpot?.p50),
+        Scale::Change,
+    ),
+    ("TPOT p99\n%", "change of its 99th percentile", |a, b| relative(a.tpot?.p99, b.tpot?.p99), Scale::Change),
     (
         "goodput\n%",
         "change of output tokens a second",
         |a, b| relative(a.token_goodput_tok_s, b.token_goodput_tok_s),
-        1,
+        Scale::Change,
     ),
-    ("SLO met\npoints", "change of the share of requests that met every bound, percentage points", points, 1),
+    (
+        "SLO met\npoints",
+        "change of the share of requests that met every bound, percentage points",
+        points,
+        Scale::Amount,
+    ),
 ];
 
 fn relative(own: f64, other: f64) -> Option<f64> {
@@ -73,7 +87,7 @@ pub fn section(report: &Report, compared: &Compared, figures: &[&Figure]) -> Sec
     section.parts.extend(compared.warnings.iter().cloned().map(Part::Warning));
     let text = format!(
         "With {}: {} with the same policy, swept values and seed. A change is this run over that one, less 1; below zero is \
-         faster. Intervals are 95 %, Student t over the seeds' paired changes.",
+         faster. Intervals are 95 %, Student t over the seeds' paired changes, of ratios over their logarithms.",
         compared.name,
         count(compared.pairs.len(), "pair"),
     );
@@ -113,10 +127,10 @@ fn table(report: &Report, compared: &Compared) -> Table {
             }
             let mut values = vec![Value::policy(policy, look)];
             values.extend(combination.iter().map(swept_value));
-            values.extend(MEASURES.iter().map(|&(_, _, of, decimals)| {
+            values.extend(MEASURES.iter().map(|&(_, _, of, scale)| {
                 let each: Option<Vec<f64>> = pairs.iter().map(|(own, other)| of(own, other)).collect();
-                match each.and_then(|v| Interval::of(&v)) {
-                    Some(i) => Value::number(i.mean, signed(&i, decimals)),
+                match each.and_then(|v| scale.mean(&v)) {
+                    Some(mean) => Value::number(mean.mean, signed(&mean)),
                     None => Value::none(),
                 }
             }));
@@ -139,7 +153,7 @@ fn pairs_of<'a>(
 }
 
 /// A change with its sign and interval.
-fn signed(i: &Interval, decimals: usize) -> String {
-    let sign = if i.mean > 0.0 { "+" } else { "" };
-    format!("{sign}{}", say::with_interval(i, 1.0, decimals))
+fn signed(mean: &Mean) -> String {
+    let sign = if mean.mean > 0.0 { "+" } else { "" };
+    format!("{sign}{}", say::with_interval(mean, "", 1))
 }

@@ -1,103 +1,132 @@
-//! The result in words: the best policy of each setting, its interval, who is as good, and how far the oracle is.
+//! The result in words: the best policy of each setting, the next one, who is as good, and how far the bound is.
 
-use super::say;
-use crate::figures::view::{View, count, distinct, words};
+use super::rank::{AS_GOOD, Ranking, rank};
+use super::{balance, say};
+use crate::figures::view::{Scale, View, count, distinct, words};
 use crate::html::Part;
-use crate::{Report, Role, Swept};
-use foretoken_sim::metrics::Interval;
+use crate::{Cell, Report, Swept};
 
 /// Settings beyond which the sentences are folded away.
 const OPEN: usize = 8;
 
 /// The sentences at the top of the page.
 pub fn parts(report: &Report, view: &View) -> Vec<Part> {
-    let said: Vec<(String, Option<Said>)> =
-        view.combinations.iter().map(|&c| (words(c), best(report, view, c))).collect();
-    if let [(_, said)] = said.as_slice() {
-        let text = said.as_ref().map_or_else(nothing, |s| s.text.clone());
-        return vec![Part::Headline(text)];
-    }
-    if said.is_empty() {
-        return vec![Part::Headline(nothing())];
-    }
-    let leaders = distinct(said.iter().filter_map(|(_, s)| s.as_ref().map(|s| s.leader.as_str())), |a, b| a == b);
-    let leads = |name: &str| said.iter().filter(|(_, s)| s.as_ref().is_some_and(|s| s.leader == name)).count();
-    let mut shares: Vec<(usize, &str)> = leaders.into_iter().map(|name| (leads(name), name)).collect();
-    shares.sort_by_key(|share| std::cmp::Reverse(share.0));
-    let shares: Vec<String> = shares.iter().map(|(n, name)| format!("{name} in {n}")).collect();
-    let headline = match shares.as_slice() {
-        [] => nothing(),
-        all => format!("Of {}, the fastest is {}.", count(said.len(), "setting"), all.join(", ")),
+    let ranked: Vec<(&[Swept], Option<Ranking>)> =
+        view.combinations.iter().map(|&c| (c, rank(report, view, c))).collect();
+    let said = |(c, r): &(&[Swept], Option<Ranking>)| r.as_ref().map_or_else(nothing, |r| sentence(view, c, r));
+    let mut parts = match ranked.as_slice() {
+        [] => vec![Part::Headline(nothing())],
+        [one] => vec![Part::Headline(said(one))],
+        all => {
+            let list = all.iter().map(|one| format!("{}: {}", words(one.0), said(one)));
+            let list = Part::List(list.collect());
+            let list = match all.len() {
+                n if n > OPEN => Part::More { title: "Setting by setting".into(), parts: vec![list] },
+                _ => list,
+            };
+            vec![Part::Headline(over_settings(view, all)), list]
+        }
     };
-    let list = said.iter().map(|(setting, s)| {
-        let text = s.as_ref().map_or_else(nothing, |s| s.text.clone());
-        format!("{setting}: {text}")
-    });
-    let list = Part::List(list.collect());
-    let list = match said.len() {
-        n if n > OPEN => Part::More { title: "Setting by setting".into(), parts: vec![list] },
-        _ => list,
-    };
-    vec![Part::Headline(headline), list]
+    parts.extend(balance::stops_for_slo(view).map(Part::Text));
+    parts
 }
 
 fn nothing() -> String {
     "No policy was compared with autoregressive here.".to_owned()
 }
 
-struct Said {
-    leader: String,
-    text: String,
+/// Which policy leads in how many settings, and which one is never far behind.
+fn over_settings(view: &View, ranked: &[(&[Swept], Option<Ranking>)]) -> String {
+    let rankings: Vec<&Ranking> = ranked.iter().filter_map(|(_, r)| r.as_ref()).collect();
+    let leaders = distinct(rankings.iter().map(|r| r.leader), |a, b| a == b);
+    let leads = |name: &str| rankings.iter().filter(|r| r.leader == name).count();
+    let mut shares: Vec<(usize, &str)> = leaders.into_iter().map(|name| (leads(name), name)).collect();
+    shares.sort_by_key(|share| std::cmp::Reverse(share.0));
+    let leads = match shares.as_slice() {
+        [] => return nothing(),
+        [(_, name)] => format!("Of {}, the fastest is {name} in all.", count(ranked.len(), "setting")),
+        all => {
+            let each: Vec<String> = all.iter().map(|(n, name)| format!("{name} in {n}")).collect();
+            format!("Of {}, the fastest is {}.", count(ranked.len(), "setting"), each.join(", "))
+        }
+    };
+    let worst = |name: &str| {
+        let each: Option<Vec<f64>> = rankings.iter().map(|r| r.behind(name)).collect();
+        each.map(|each| each.into_iter().fold(0.0, f64::max))
+    };
+    let mut all: Vec<(f64, &str)> = view.policies.iter().filter_map(|p| Some((worst(p.0)?, p.0))).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let slower = |behind: f64| format!("at most {:.1}\u{a0}% slower than the fastest", 100.0 * behind);
+    match all.as_slice() {
+        [] => leads,
+        _ if shares.len() == 1 => leads,
+        [(behind, name), ..] if *behind <= AS_GOOD => {
+            format!("{leads} {name} is never far behind: {}.", slower(*behind))
+        }
+        [(behind, name), others @ ..] => {
+            let next = others.first().map_or(String::new(), |(behind, name)| {
+                format!("; the next is {name} with {:.1}\u{a0}%", 100.0 * behind)
+            });
+            format!("{leads} None is close in all: {name} comes closest, {}{next}.", slower(*behind))
+        }
+    }
 }
 
-/// The best policy of a combination in words; `None` when nothing has a speedup.
-fn best(report: &Report, view: &View, combination: &[Swept]) -> Option<Said> {
-    let is_contender =
-        |name: &str| report.cells.iter().any(|c| c.key().policy == name && c.entry.role == Role::Contender);
-    let names: Vec<&str> = view.policies.iter().map(|p| p.0).filter(|name| is_contender(name)).collect();
-    let speedup = |name: &str| view.interval(name, |s| s == combination, |c| c.speedup);
-    let mut ranked: Vec<(&str, Interval)> = names.into_iter().filter_map(|n| Some((n, speedup(n)?))).collect();
-    ranked.sort_by(|a, b| b.1.mean.total_cmp(&a.1.mean));
-    let (leader, own) = *ranked.first()?;
-    let mut text = match own.mean {
+/// The best policy of a setting in words.
+fn sentence(view: &View, combination: &[Swept], ranking: &Ranking) -> String {
+    let leader = ranking.leader;
+    let here = |s: &[Swept]| s == combination;
+    let cells = view.cells(leader, here);
+    let speedup = view.mean(leader, here, |c| c.speedup, Scale::Ratio).expect("who is ranked has a speedup");
+    let mut text = match speedup.mean {
         m if m < 1.0 => format!("No policy beats autoregressive on average: the best, {leader}, gets "),
         _ => format!("{leader} "),
     };
-    text += &format!("{} over autoregressive", say::speedup(&own));
-    if view.cells(leader, |s| s == combination).iter().any(|c| c.over_overload) {
+    text += &format!("{} over autoregressive", say::speedup(&speedup));
+    if cells.iter().any(|c| c.over_overload) {
         text += " (!), which was overloaded: how large this ratio is hangs on the length of the run";
     }
-    let regret = view.interval(leader, |s| s == combination, |c| c.regret);
-    if let Some(regret) = regret {
-        let interval = regret.half_width.map_or(String::new(), |h| {
-            format!(" [{:.1}, {:.1}]", (regret.mean - h) * 100.0, (regret.mean + h) * 100.0)
-        });
-        let (side, share) = if regret.mean < 0.0 { ("below", -regret.mean) } else { ("above", regret.mean) };
-        let interval = if regret.mean < 0.0 { String::new() } else { interval };
-        text += &format!("; its mean latency is {:.1}\u{a0}%{interval} {side} the oracle's", share * 100.0);
-    }
-    let alike: Vec<&str> =
-        ranked[1..].iter().map(|r| r.0).filter(|name| !differs(view, combination, leader, name)).collect();
-    text += &match (view.seeds.len(), alike.as_slice()) {
-        (1, _) if ranked.len() < 2 => ". One seed: no interval.".to_owned(),
-        (_, []) if ranked.len() < 2 => ".".to_owned(),
-        (1, _) => ". One seed: no interval, and nothing is told apart.".to_owned(),
-        (_, []) => format!(". The next, {}, is told apart.", ranked[1].0),
-        (n, few) if few.len() <= 3 => format!(". Not told apart from it by {n} seeds: {}.", few.join(", ")),
-        (n, many) => {
-            format!(". Not told apart from it by {n} seeds: {} and {} more.", many[..3].join(", "), many.len() - 3)
-        }
+    text += &bound(view, combination, leader, &cells);
+    text += ".";
+    let Some(next) = ranking.others.first() else {
+        return text + if view.seeds.len() == 1 { " One seed: no interval." } else { "" };
     };
-    Some(Said { leader: leader.to_owned(), text })
+    text += &format!(" Next: {}, {} slower", next.policy, say::with_interval(&next.slower, "\u{a0}%", 1));
+    if view.seeds.len() == 1 {
+        return text + ". One seed: no interval, and nothing is told apart.";
+    }
+    let mut ties = ranking.ties();
+    if ties.contains(&next.policy) {
+        ties.retain(|name| *name != next.policy);
+        text += &format!(", not told apart by {}", count(view.seeds.len(), "seed"));
+    }
+    text += ".";
+    if !ties.is_empty() {
+        let percent = 100.0 * AS_GOOD;
+        text += &format!(" Not told apart either, and within {percent:.0}\u{a0}%: {}.", say::few(&ties));
+    }
+    let noisy = ranking.noisy();
+    if !noisy.is_empty() {
+        text += &format!(" Too noisy to say: {}; add seeds.", say::few(&noisy));
+    }
+    text
 }
 
-/// Do the speedups of two policies differ, paired by seed?
-fn differs(view: &View, combination: &[Swept], one: &str, other: &str) -> bool {
-    let of = |name: &str| {
-        let cells = view.cells(name, |s| s == combination);
-        cells.into_iter().filter_map(|c| Some((c.key().seed, c.speedup?))).collect::<Vec<_>>()
-    };
-    let others = of(other);
-    let pair = |(seed, a): (u64, f64)| others.iter().find(|o| o.0 == seed).map(|o| a - o.1);
-    Interval::of(&of(one).into_iter().filter_map(pair).collect::<Vec<_>>()).is_some_and(|d| say::told_apart(&d))
+/// How far the best policy is from oracle-goodput, named for what that one bounds.
+fn bound(view: &View, combination: &[Swept], leader: &str, cells: &[&Cell]) -> String {
+    if cells.iter().any(|c| c.entry.trees) && cells.iter().any(|c| c.regret.is_some()) {
+        return "; it drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound".to_owned();
+    }
+    let regret = |c: &Cell| c.regret.map(|r| 100.0 * r);
+    let Some(regret) = view.mean(leader, |s| s == combination, regret, Scale::Change) else { return String::new() };
+    match regret.mean < 0.0 {
+        false => format!(
+            "; its mean latency is {} above that of oracle-goodput, the bound for chains of drafts",
+            say::with_interval(&regret, "\u{a0}%", 1)
+        ),
+        true => format!(
+            "; its mean latency is {:.1}\u{a0}% below that of oracle-goodput, which is best step by step and not over a whole run",
+            -regret.mean
+        ),
+    }
 }

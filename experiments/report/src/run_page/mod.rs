@@ -3,6 +3,8 @@
 mod balance;
 mod compared;
 mod headline;
+mod matrix;
+mod rank;
 mod results;
 mod say;
 
@@ -56,9 +58,10 @@ pub fn run_page(report: &Report, run: &RunFacts) -> Page {
     let pick = |kinds: &[Kind]| figures.iter().filter(|f| kinds.contains(&f.kind)).collect::<Vec<_>>();
     let mut sections = vec![asked(report, &view, run)];
     sections.extend(run.compared.as_ref().map(|c| compared::section(report, c, &pick(&[Kind::Change]))));
+    sections.extend(matrix::section(report, &view));
     sections.push(results::section(report, &view));
     sections.extend(shown(&view, pick));
-    sections.extend(run.explorer.as_ref().map(explore));
+    sections.extend(explore(run.explorer.as_ref(), report.source));
     sections.push(warnings(run));
     sections.push(speed(report.source));
     Page {
@@ -219,15 +222,25 @@ fn parts(figures: &[&Figure], caption: &str) -> Vec<Part> {
     parts
 }
 
-fn explore(explorer: &Explorer) -> Section {
+/// The link to the explorer beside the page, or for a server that was observed what is needed to have one.
+fn explore(explorer: Option<&Explorer>, source: Source) -> Option<Section> {
     let mut section = Section::new("explore", "Break-even explorer");
+    let Some(explorer) = explorer else {
+        section.parts.push(Part::Missing(
+            "What a pass costs on this server is not known, so there is no explorer. `foretoken observe` with --step-log records \
+             the times of steps, `foretoken calibrate` fits the costs to them, and `foretoken explore --profile \
+             calibrated/profile.toml` makes the explorer."
+                .into(),
+        ));
+        return (source == Source::Observed).then_some(section);
+    };
     let link = format!("{}#{}", explorer.file, explorer.state).replace('&', "&amp;").replace('"', "&quot;");
     section.parts.push(Part::Html(format!(
         "<p><a href=\"{link}\">Where does speculation stop paying?</a> The explorer lies beside this page and opens at this run's \
          hardware, its acceptance and its mean batch size; sliders change them. Its numbers are predicted by the simulator's \
          formulas for one decode step of equal requests, without prompts and queues.</p>"
     )));
-    section
+    Some(section)
 }
 
 fn warnings(run: &RunFacts) -> Section {

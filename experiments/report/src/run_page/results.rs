@@ -1,11 +1,10 @@
 //! The table of results: one row a policy and combination.
 
 use super::say;
-use crate::figures::view::View;
+use crate::figures::view::{Scale, View};
 use crate::html::{Part, Row, Section, Table, Value};
 use crate::number::fixed;
 use crate::{Cell, Report, Swept};
-use foretoken_sim::metrics::Interval;
 
 /// Rows beyond which the table is folded away.
 const OPEN: usize = 60;
@@ -17,6 +16,7 @@ struct Column {
     of: fn(&Cell) -> Option<f64>,
     unit: f64,
     decimals: usize,
+    scale: Scale,
     interval: bool,
 }
 
@@ -27,16 +27,23 @@ const fn column(
     unit: f64,
     decimals: usize,
 ) -> Column {
-    Column { name, meaning, of, unit, decimals, interval: false }
+    Column { name, meaning, of, unit, decimals, scale: Scale::Amount, interval: false }
 }
 
 const COLUMNS: [Column; 18] = [
     Column {
         interval: true,
+        scale: Scale::Ratio,
         ..column("speedup\n×", "mean E2E of autoregressive / mean E2E of the policy, same draws", |c| c.speedup, 1.0, 2)
     },
     column("E2E mean\ns", "mean end-to-end latency", |c| c.e2e_mean_s(), 1.0, 3),
-    column("regret\n%", "mean E2E over oracle-goodput's, in excess", |c| c.regret, 100.0, 1),
+    column(
+        "regret\n%",
+        "mean E2E over that of oracle-goodput, the bound for chains of drafts, in excess",
+        |c| c.regret,
+        100.0,
+        1,
+    ),
     column("TTFT mean\nms", "mean time to first token", |c| c.summary.ttft.map(|q| q.mean), 1e3, 1),
     column("TTFT p99\nms", "99th percentile of the time to first token", |c| c.summary.ttft.map(|q| q.p99), 1e3, 1),
     column("TPOT p50\nms", "median time per output token after the first", |c| c.summary.tpot.map(|q| q.p50), 1e3, 2),
@@ -84,6 +91,14 @@ pub fn section(report: &Report, view: &View) -> Section {
             report.cells.iter().any(Cell::attains_by_definition),
             " *: 90 % by definition, the bound is this run's own P90 TPOT.",
         ),
+        (
+            report.cells.iter().any(|c| c.entry.trees && c.regret.is_some()),
+            " ^: drafts trees, which oracle-goodput, the bound for chains of drafts, does not bound.",
+        ),
+        (
+            report.cells.iter().any(Cell::stops_for_a_bound_of_another_load),
+            " ~: does not speculate in a step that it expects to miss the bound, which another load sets.",
+        ),
     ];
     let marks: String = marks.into_iter().filter_map(|(there, says)| there.then_some(says)).collect();
     let note = "Means over seeds. A heading sorts; it says what it means when the pointer rests on it. Grey: yardsticks and \
@@ -129,6 +144,13 @@ fn mark(values: &mut [Value], headings: &[(String, String)], cells: &[&Cell]) {
         if name.starts_with("speedup") && cells.iter().any(|c| c.over_overload) {
             value.text += " !";
         }
+        if name.starts_with("regret") && cells.iter().any(|c| c.entry.trees && c.regret.is_some()) {
+            value.text += " ^";
+        }
+        let stops = cells.iter().any(|c| c.stops_for_a_bound_of_another_load());
+        if (name.starts_with("speedup") || name.starts_with("regret")) && stops && value.by.is_some() {
+            value.text += " ~";
+        }
         if name.starts_with("SLO met") && cells.iter().any(|c| c.attains_by_definition()) {
             value.text += " *";
         }
@@ -146,9 +168,9 @@ pub fn swept_value(swept: &Swept) -> Value {
 fn value(column: &Column, cells: &[&Cell]) -> Value {
     // A mean over fewer seeds is another number.
     let each: Option<Vec<f64>> = cells.iter().map(|c| (column.of)(c).filter(|x| x.is_finite())).collect();
-    match each.and_then(|v| Interval::of(&v)) {
+    match each.and_then(|v| column.scale.mean(&v)) {
         None => Value::none(),
-        Some(i) if column.interval => Value::number(i.mean, say::with_interval(&i, column.unit, column.decimals)),
-        Some(i) => Value::number(i.mean, fixed(i.mean * column.unit, column.decimals)),
+        Some(m) if column.interval => Value::number(m.mean, say::with_interval(&m, "", column.decimals)),
+        Some(m) => Value::number(m.mean, fixed(m.mean * column.unit, column.decimals)),
     }
 }

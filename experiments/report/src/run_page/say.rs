@@ -1,8 +1,8 @@
 //! Numbers in words.
 
 use crate::Source;
+use crate::figures::view::Mean;
 use crate::number::fixed;
-use foretoken_sim::metrics::Interval;
 
 /// Where the numbers come from, in words.
 pub fn source(source: Source) -> &'static str {
@@ -25,40 +25,45 @@ pub fn source(source: Source) -> &'static str {
 pub fn interval(seeds: usize) -> String {
     match seeds {
         0 | 1 => "none: one seed".to_owned(),
-        n => format!("95 %, Student t over {n} seeds, differences paired by seed"),
+        n => format!("95 %, Student t over {n} seeds, paired by seed; those of ratios are of their logarithms"),
     }
 }
 
-/// A mean with its interval in a unit: `1.31 [1.28, 1.34]`.
-pub fn with_interval(i: &Interval, unit: f64, decimals: usize) -> String {
-    let say = |value: f64| fixed(value * unit, decimals);
-    match i.half_width {
-        Some(half) => format!("{} [{}, {}]", say(i.mean), say(i.mean - half), say(i.mean + half)),
-        None => say(i.mean),
+/// A mean in a unit with its sign and its interval: `1.31 [1.28, 1.34]`, `9.5 % [8.3, 10.8]`.
+pub fn with_interval(mean: &Mean, unit: &str, decimals: usize) -> String {
+    let say = |value: f64| fixed(value, decimals);
+    match mean.ends {
+        Some((low, high)) => format!("{}{unit} [{}, {}]", say(mean.mean), say(low), say(high)),
+        None => format!("{}{unit}", say(mean.mean)),
     }
 }
 
 /// A speedup: `1.31× [1.28, 1.34]`.
-pub fn speedup(i: &Interval) -> String {
-    with_interval(i, 1.0, 2).replacen(' ', "× ", 1) + if i.half_width.is_none() { "×" } else { "" }
+pub fn speedup(mean: &Mean) -> String {
+    with_interval(mean, "×", 2)
 }
 
-/// Can a difference be told from zero?
-pub fn told_apart(difference: &Interval) -> bool {
-    difference.half_width.is_some_and(|half| difference.mean.abs() > half)
+/// A few of many: `a, b, c and 2 more`.
+pub fn few(names: &[&str]) -> String {
+    match names.len() {
+        0..=4 => names.join(", "),
+        n => format!("{} and {} more", names[..3].join(", "), n - 3),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::view::Scale;
 
     #[test]
     fn intervals_in_words() {
-        let i = Interval::of(&[1.30, 1.31, 1.32]).unwrap();
-        assert_eq!(speedup(&i), "1.31× [1.29, 1.33]");
-        assert_eq!(speedup(&Interval::of(&[1.3]).unwrap()), "1.30×");
-        assert_eq!(with_interval(&i, 100.0, 0), "131 [129, 133]");
-        assert!(told_apart(&i) && !told_apart(&Interval::of(&[1.0, -1.0]).unwrap()));
-        assert!(!told_apart(&Interval::of(&[1.0]).unwrap()), "one seed tells nothing apart");
+        let i = Scale::Ratio.mean(&[1.30, 1.31, 1.32]).unwrap();
+        assert_eq!(speedup(&i), "1.31× [1.29, 1.34]");
+        assert_eq!(speedup(&Scale::Ratio.mean(&[1.3]).unwrap()), "1.30×");
+        let percent = Scale::Change.mean(&[9.0, 10.0, 11.0]).unwrap();
+        assert_eq!(with_interval(&percent, "\u{a0}%", 0), "10\u{a0}% [8, 13]");
+        assert_eq!(few(&["a", "b", "c", "d"]), "a, b, c, d");
+        assert_eq!(few(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
     }
 }

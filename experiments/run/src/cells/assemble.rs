@@ -113,6 +113,8 @@ pub fn entries(plan: &Plan) -> Vec<Entry> {
                 _ => Role::Contender,
             },
             blind: entrant.spec.definition().is_blind(),
+            trees: entrant.spec.definition().drafts_trees(),
+            stops_for_slo: entrant.spec.definition().stops_for_slo(),
             implied: entrant.implied,
             bound: bounds[id.variant].clone(),
         }

@@ -1,0 +1,53 @@
+//! Where settings are swept: how far each policy is behind the fastest one of each setting, and what it promises there.
+
+use super::rank::rank;
+use crate::figures::view::{View, words};
+use crate::html::{Part, Row, Section, Table, Value};
+use crate::number::fixed;
+use crate::{Report, Swept};
+use foretoken_sim::metrics::Interval;
+
+/// Settings beyond which a row would be wider than a page.
+const MOST: usize = 12;
+
+/// The section; `None` where one setting was run, or more than a table can hold.
+pub fn section(report: &Report, view: &View) -> Option<Section> {
+    if !(2..=MOST).contains(&view.combinations.len()) {
+        return None;
+    }
+    let rankings: Vec<_> = view.combinations.iter().map(|&c| rank(report, view, c)).collect();
+    let mut columns = vec![("policy".to_owned(), String::new())];
+    columns.extend(view.combinations.iter().map(|&c| (words(c), String::new())));
+    columns.push(("at most\n%".to_owned(), "the largest number of the row".to_owned()));
+    let mut table = Table { caption: "Behind the fastest".into(), columns, rows: Vec::new() };
+    for &(policy, look) in &view.policies {
+        let behind: Vec<Option<f64>> = rankings.iter().map(|r| r.as_ref()?.behind(policy)).collect();
+        let Some(worst) = behind.iter().flatten().copied().reduce(f64::max) else { continue };
+        let mut values = vec![Value::policy(policy, look)];
+        values.extend(view.combinations.iter().zip(&behind).map(|(&c, behind)| match behind {
+            Some(share) => Value::number(*share, fixed(100.0 * share, 1) + &met(view, policy, c)),
+            None => Value::none(),
+        }));
+        values.push(match behind.iter().all(Option::is_some) {
+            true => Value::number(worst, fixed(100.0 * worst, 1)),
+            false => Value::none(),
+        });
+        table.rows.push(Row::of(values));
+    }
+    let mut section = Section::new("settings", "Setting by setting");
+    section.parts.push(Part::Text(
+        "How much longer the mean latency is than that of the fastest policy of the setting, %; in brackets the requests that met \
+         every bound, %. Yardsticks and oracles are left out."
+            .into(),
+    ));
+    section.parts.push(Part::Table(table));
+    Some(section)
+}
+
+/// The share of requests that met every bound, in brackets; nothing without bounds.
+fn met(view: &View, policy: &str, combination: &[Swept]) -> String {
+    let cells = view.cells(policy, |s| s == combination);
+    let shares: Option<Vec<f64>> = cells.iter().map(|c| c.summary.slo_attainment).collect();
+    let mean = shares.and_then(|s| Interval::of(&s));
+    mean.map_or(String::new(), |m| format!(" ({})", fixed(100.0 * m.mean, 1)))
+}

@@ -1,0 +1,117 @@
+//! Who is the fastest in a setting, and what can be said of the others: paired by seed, in logarithms of mean end-to-end latencies.
+
+use crate::figures::view::{Mean, Scale, View};
+use crate::{Report, Role, Swept};
+use foretoken_sim::metrics::Interval;
+
+/// A policy counts as good as the best one within this share of its mean latency, if the seeds do not tell the two apart.
+pub const AS_GOOD: f64 = 0.05;
+
+/// The policies that a server can run, the fastest first.
+pub struct Ranking<'a> {
+    /// The fastest.
+    pub leader: &'a str,
+    /// The others, the faster ones first.
+    pub others: Vec<Behind<'a>>,
+}
+
+/// A policy behind the fastest one.
+pub struct Behind<'a> {
+    pub policy: &'a str,
+    /// Its mean latency over the leader's less 1, per cent.
+    pub slower: Mean,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Within [`AS_GOOD`] of the leader, and not told apart from it.
+    Tied,
+    /// Slower, by the interval or in every seed.
+    Slower,
+    /// Further behind than [`AS_GOOD`] on average, but not in every seed, and the interval holds 0.
+    Noisy,
+}
+
+impl Ranking<'_> {
+    /// The policies that are as good as the leader.
+    pub fn ties(&self) -> Vec<&str> {
+        self.who_are(Standing::Tied)
+    }
+
+    /// The policies of which more seeds would say something.
+    pub fn noisy(&self) -> Vec<&str> {
+        self.who_are(Standing::Noisy)
+    }
+
+    fn who_are(&self, standing: Standing) -> Vec<&str> {
+        self.others.iter().filter(|b| b.standing == standing).map(|b| b.policy).collect()
+    }
+
+    /// How far a policy's mean latency is behind the leader's, as a share; `None` when it is not ranked.
+    pub fn behind(&self, policy: &str) -> Option<f64> {
+        match policy == self.leader {
+            true => Some(0.0),
+            false => self.others.iter().find(|b| b.policy == policy).map(|b| b.slower.mean / 100.0),
+        }
+    }
+}
+
+/// The contenders of a setting that have a speedup in every seed; `None` when there are none.
+pub fn rank<'a>(report: &Report, view: &View<'a>, combination: &[Swept]) -> Option<Ranking<'a>> {
+    let is_contender =
+        |name: &str| report.cells.iter().any(|c| c.key().policy == name && c.entry.role == Role::Contender);
+    let names = view.policies.iter().map(|p| p.0).filter(|name| is_contender(name));
+    let mut all: Vec<(&str, Vec<f64>)> = names.filter_map(|n| Some((n, logs(view, combination, n)?))).collect();
+    let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
+    all.sort_by(|a, b| mean(&b.1).total_cmp(&mean(&a.1)));
+    let ((leader, best), others) = all.split_first()?;
+    let behind = |(policy, own): &(&'a str, Vec<f64>)| {
+        let differences: Vec<f64> = best.iter().zip(own).map(|(best, own)| best - own).collect();
+        let percent: Vec<f64> = differences.iter().map(|d| 100.0 * d.exp_m1()).collect();
+        Some(Behind { policy, slower: Scale::Change.mean(&percent)?, standing: standing(&differences) })
+    };
+    Some(Ranking { leader, others: others.iter().filter_map(behind).collect() })
+}
+
+/// What differences of logarithms, one a seed, say of the slower policy.
+fn standing(differences: &[f64]) -> Standing {
+    let Some(i) = Interval::of(differences) else { return Standing::Slower };
+    let Some(half) = i.half_width else { return Standing::Slower };
+    match () {
+        () if i.mean > half => Standing::Slower,
+        () if i.mean <= AS_GOOD.ln_1p() => Standing::Tied,
+        () if differences.iter().all(|d| *d > 0.0) => Standing::Slower,
+        () => Standing::Noisy,
+    }
+}
+
+/// The logarithms of a policy's speedups, seed by seed; `None` where a seed has none.
+fn logs(view: &View, combination: &[Swept], policy: &str) -> Option<Vec<f64>> {
+    let cells = view.cells(policy, |s| s == combination);
+    let of = |seed: &u64| {
+        let speedup = cells.iter().find(|c| c.key().seed == *seed)?.speedup?;
+        Some(speedup.ln()).filter(|log| log.is_finite())
+    };
+    let seeds: Vec<u64> = view.seeds.iter().copied().filter(|s| view.has_seed(combination, *s)).collect();
+    let all: Option<Vec<f64>> = seeds.iter().map(of).collect();
+    all.filter(|all| !all.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_tied_slower_or_too_noisy() {
+        for (name, differences, wanted) in [
+            ("a little slower, not told apart", &[0.010, -0.005, 0.012][..], Standing::Tied),
+            ("a little slower in every seed, told apart", &[0.020, 0.021, 0.022], Standing::Slower),
+            ("much slower in every seed, though the interval is wide", &[0.23, 0.68, 1.4], Standing::Slower),
+            ("much slower on average, faster in one seed", &[0.9, -0.1, 0.8], Standing::Noisy),
+            ("one seed", &[0.01], Standing::Slower),
+        ] {
+            assert_eq!(standing(differences), wanted, "{name}");
+        }
+    }
+}
