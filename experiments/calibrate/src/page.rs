@@ -1,26 +1,77 @@
 //! A calibration as a page: what it is made from, what it cannot tell, the fit and what is left over.
 
+use crate::against::load;
 use crate::calibration::Calibration;
 use crate::costs::StepRow;
+use crate::held_out::Error;
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 
 /// The page.
 pub fn page(c: &Calibration) -> Page {
-    let verdict = c.verdict.as_ref();
-    let mut lead = vec![Part::Headline(match verdict {
-        Some(verdict) => format!("The costs are {}.", verdict.in_words()),
-        None => "What steps cost is not known.".to_owned(),
-    })];
+    let mut lead = vec![Part::Headline(headline(c))];
+    // The verdict is on sums of steps, which hide errors of single ones: it comes second.
+    lead.extend(c.verdict.as_ref().map(|v| Part::Text(format!("In sums of many steps the costs are {}.", v.in_words()))));
     lead.extend(c.warnings.iter().cloned().map(Part::Warning));
     Page {
         title: "Calibration".into(),
         kind: "Foretoken calibration · observed".into(),
         lead,
-        sections: vec![costs(c), acceptance(c), made_from(c)],
+        sections: vec![costs(c), acceptance(c), made_from(c), next(c)],
         foot: format!("Made by Foretoken {} from observed runs.", env!("CARGO_PKG_VERSION")),
         ..Page::default()
     }
+}
+
+/// How well runs are predicted that were left out, the worst one by name.
+fn headline(c: &Calibration) -> String {
+    if c.cost.is_none() {
+        return "What steps cost is not known.".to_owned();
+    }
+    let by_size = |a: &&(usize, Error), b: &&(usize, Error)| a.1.mean_absolute.total_cmp(&b.1.mean_absolute);
+    let runs = &c.held_out.by_run;
+    let (Some(best), Some(worst)) = (runs.iter().min_by(by_size), runs.iter().max_by(by_size)) else {
+        return format!(
+            "No run could be left out and predicted by the others. Second halves of the same runs are predicted by the first \
+             halves: their steps are off by {} on average.",
+            percent(c.held_out.by_time.mean_absolute)
+        );
+    };
+    let name = |run: &(usize, Error)| run_name(c, run.0);
+    match runs.len() {
+        1 => format!(
+            "Steps of a run that it has not seen, {}, are off by {} on average.",
+            name(worst),
+            percent(worst.1.mean_absolute)
+        ),
+        n => format!(
+            "Steps of runs that it has not seen are off by {} to {} on average: {n} runs, each predicted by the others, worst {}, best {}.",
+            percent(best.1.mean_absolute).trim_end_matches(" %"),
+            percent(worst.1.mean_absolute),
+            name(worst),
+            name(best)
+        ),
+    }
+}
+
+/// A share as a percentage without a sign.
+fn percent(x: f64) -> String {
+    format!("{:.1} %", 100.0 * x)
+}
+
+/// A share that may be above or below as a percentage with its sign.
+fn signed(x: f64) -> String {
+    // Without this a small negative share reads "-0.0 %".
+    let x = if x.abs() < 5e-4 { 0.0 } else { x };
+    format!("{:+.1} %", 100.0 * x)
+}
+
+/// A run's name with its draft length and its load, which tell runs of one name apart.
+fn run_name(c: &Calibration, run: usize) -> String {
+    let name = c.name_of(run);
+    let Some(source) = c.sources.get(run) else { return name };
+    let k = source.k.map_or_else(|| "several K".to_owned(), |k| format!("K = {k}"));
+    format!("{name} ({k}, {})", load(&source.recording))
 }
 
 const REGIONS: [&str; 4] = ["decode", "with drafts", "with prompts", "prompts alone"];
@@ -62,24 +113,33 @@ fn costs(c: &Calibration) -> Section {
             ("bias", "sum of predicted over sum of observed, less 1"),
         ],
     );
-    let mut push = |name: String, e: &crate::held_out::Error| {
-        let share = |x: f64| Value::number(x, format!("{:+.1} %", 100.0 * x));
+    let mut push = |name: String, e: &Error| {
         table.rows.push(Row::of([
             Value::text(name),
             Value::number(e.steps as f64, e.steps.to_string()),
-            share(e.mean_absolute),
-            share(e.bias),
+            Value::number(e.mean_absolute, percent(e.mean_absolute)),
+            Value::number(e.bias, signed(e.bias)),
         ]));
     };
-    push("fitted to".into(), &c.held_out.fitted);
-    push("second halves, by the first halves".into(), &c.held_out.by_time);
     for (run, e) in &c.held_out.by_run {
-        push(format!("{}, by the others", c.name_of(*run)), e);
+        push(format!("{}, by the others", run_name(c, *run)), e);
     }
+    push("second halves of all runs, by the first halves".into(), &c.held_out.by_time);
+    push("fitted to".into(), &c.held_out.fitted);
     for (k, e) in &c.held_out.by_length {
         push(format!("fitted to, K = {k}"), e);
     }
     section.parts.push(Part::Table(table));
+    let left_in: Vec<String> = (0..c.sources.len())
+        .filter(|run| c.rows.iter().any(|r| r.source == *run) && c.held_out.by_run.iter().all(|(held, _)| held != run))
+        .map(|run| run_name(c, run))
+        .collect();
+    if !left_in.is_empty() {
+        section.parts.push(Part::Text(format!(
+            "Not left out, since no other run has their draft length with batches as small and as large: {}.",
+            left_in.join("; ")
+        )));
+    }
     let passes = c.rows.iter().map(|r| ProfiledPass {
         region: region(r),
         batched: r.verified + r.prompt_tokens,
@@ -114,7 +174,7 @@ fn acceptance(c: &Calibration) -> Section {
             ("reached", "rounds that drafted it and accepted all before it"),
             ("accepted", ""),
             ("rate", "P(accepted | reached)"),
-            ("", ""),
+            ("from", "observed, or extrapolated beyond the longest draft"),
         ],
     );
     let deepest = a.positions.iter().filter(|p| !p.extrapolated).count() + 3;
@@ -130,16 +190,52 @@ fn acceptance(c: &Calibration) -> Section {
         ]));
     }
     section.parts.push(Part::Table(table));
-    section.parts.push(Part::Text(format!("{} answers are known round by round, of {} some rounds are missing. A round that accepted everything is censored: what would have followed is not known.", a.whole, a.broken)));
+    let missing = match a.broken {
+        0 => String::new(),
+        n => format!("; of {n} others some rounds are missing"),
+    };
+    section.parts.push(Part::Text(format!(
+        "{} answers are known round by round{missing}. A round that accepted everything is censored: what would have followed is not \
+         known.",
+        a.whole
+    )));
+    if a.positions.iter().take(deepest).any(|p| p.extrapolated) {
+        let seen = a.positions.iter().filter(|p| !p.extrapolated).count();
+        section.parts.push(Part::Text(format!(
+            "Beyond position {seen} nothing was observed: what is predicted of longer drafts rests on a guess."
+        )));
+    }
     section
 }
 
 fn made_from(c: &Calibration) -> Section {
     let mut section = Section::new("inputs", "Made from");
+    if let Some(profile) = c.profile() {
+        section.parts.push(Part::Facts(vec![("server".into(), profile.server)]));
+    }
     let mut table = Table::new("Inputs", &[("file", ""), ("what", ""), ("BLAKE3", "")]);
     for input in c.inputs() {
         table.rows.push(Row::of([Value::text(input.path), Value::text(input.what), Value::text(&input.blake3[..16])]));
     }
     section.parts.push(Part::Table(table));
+    section
+}
+
+/// The commands that use a calibration.
+fn next(c: &Calibration) -> Section {
+    let mut section = Section::new("next", "What to do with it");
+    if c.cost.is_none() {
+        let text = "Nothing is simulated without costs: observe with --step-log, and calibrate again.";
+        section.parts.push(Part::Text(text.into()));
+        return section;
+    }
+    section.parts.push(Part::Text("DIR is the folder of this page.".into()));
+    let all = [
+        "foretoken validate --calibrated DIR --observed OTHER: how well other runs of the server are predicted",
+        "foretoken recommend DIR: what to draft",
+        "foretoken explore --profile DIR/profile.toml: from which batch size drafting does not pay",
+        "foretoken run DIR/experiment.toml: what was observed, simulated",
+    ];
+    section.parts.push(Part::List(all.map(str::to_owned).to_vec()));
     section
 }

@@ -21,7 +21,9 @@ pub struct Against {
     pub source: &'static str,
     /// The cells: a draft length at a load.
     pub cells: Vec<Cell>,
-    /// Mean absolute errors on decided cells that are held out, by what predicted.
+    /// How many numbers of the held-out cells are predicted within 5 and 10 %, and the one that is predicted worst.
+    pub held_out: HeldOutNumbers,
+    /// Mean absolute errors on held-out cells, by what predicted.
     pub mean_absolute: Vec<(String, Vec<(String, f64)>)>,
     /// The order of the draft lengths at a load, observed and predicted.
     pub order: Vec<Order>,
@@ -29,6 +31,63 @@ pub struct Against {
     pub replayed: Vec<Replayed>,
     /// What whoever reads it should know.
     pub warnings: Vec<String>,
+}
+
+/// The judged numbers of the cells that the calibration was not made from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeldOutNumbers {
+    /// How many numbers there are: those of [`JUDGED`] in each cell.
+    pub numbers: usize,
+    /// Of these, those with an error of at most 5 %.
+    pub within_5_percent: usize,
+    /// Of these, those with an error of at most 10 %.
+    pub within_10_percent: usize,
+    /// The number with the largest error.
+    pub worst: Option<Worst>,
+}
+
+/// The number with the largest error, and what the error is made of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Worst {
+    /// Which number.
+    pub metric: String,
+    /// The draft length of its cell.
+    pub k: u32,
+    /// The load of its cell.
+    pub load: String,
+    /// Predicted over observed, less 1: the sum of the three parts.
+    pub error: f64,
+    /// The part of calibrated acceptance.
+    pub of_acceptance: f64,
+    /// The part of calibrated costs.
+    pub of_cost: f64,
+    /// The rest.
+    pub of_schedule: f64,
+}
+
+impl HeldOutNumbers {
+    /// Of the cells that are held out.
+    pub fn of(cells: &[Cell]) -> HeldOutNumbers {
+        let held = cells.iter().filter(|c| !c.fitted);
+        let all: Vec<(&Cell, &Row)> =
+            held.flat_map(|c| JUDGED.iter().filter_map(move |(metric, _)| Some((c, c.row(metric)?)))).collect();
+        let within = |bound: f64| all.iter().filter(|(_, r)| r.error.abs() <= bound).count();
+        let worst = all.iter().max_by(|a, b| a.1.error.abs().total_cmp(&b.1.error.abs()));
+        HeldOutNumbers {
+            numbers: all.len(),
+            within_5_percent: within(0.05),
+            within_10_percent: within(0.10),
+            worst: worst.map(|(cell, row)| Worst {
+                metric: row.metric.clone(),
+                k: cell.k,
+                load: cell.load.clone(),
+                error: row.error,
+                of_acceptance: row.of_acceptance,
+                of_cost: row.of_cost,
+                of_schedule: row.of_schedule,
+            }),
+        }
+    }
 }
 
 /// A draft length at a load, with its repeats.

@@ -1,12 +1,15 @@
 //! The folder of a comparison: JSON, the tables as text, a page and its figures.
 
 use super::comparison::{Against, Cell, JUDGED};
-use super::words::apart;
+use super::words::{apart, name_of};
 use crate::folder::{make, put};
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
-use foretoken_report::{PredictedCell, PredictedNumber, predicted_figure};
+use foretoken_report::{PREDICTED_EDGE as EDGE, PredictedCell, PredictedNumber, predicted_figure};
 use foretoken_spec::problem::Result;
 use std::path::Path;
+
+/// Rows beyond which the table is folded away.
+const OPEN: usize = 40;
 
 impl Against {
     /// Writes `validation.json`, `validation.txt`, `validation.html` and `predicted.svg` into a folder, over those that are there.
@@ -32,7 +35,7 @@ impl Against {
     fn figure(&self) -> Option<String> {
         let cell = |c: &Cell, metric: &str| {
             c.row(metric).map(|r| PredictedCell {
-                label: label(c),
+                label: self.label(c),
                 spread: r.spread,
                 simulated: r.error,
                 interpolated: r.interpolated,
@@ -40,12 +43,24 @@ impl Against {
             })
         };
         let number = |&(metric, bound): &(&str, f64)| PredictedNumber {
-            title: metric.to_owned(),
+            title: name_of(metric).to_owned(),
             bound,
             cells: self.cells.iter().filter_map(|c| cell(c, metric)).collect(),
         };
         let numbers: Vec<PredictedNumber> = JUDGED.iter().map(number).collect();
-        let source = format!("{}; grey: distance of repeats; dashed: bounds; *: fitted to, ?: undecided", self.source);
+        // The legend names what is drawn, and nothing else.
+        let repeated = self.cells.iter().any(|c| c.repeats > 1);
+        let beyond = numbers.iter().flat_map(|n| &n.cells).flat_map(|c| [Some(c.simulated), c.interpolated, c.formula]);
+        let beyond = beyond.flatten().any(|error| 100.0 * error.abs() > EDGE);
+        let legend = [
+            (true, "dashed: bounds"),
+            (repeated, "grey: distance of repeats"),
+            (beyond, "arrowheads: beyond the edge"),
+            (self.cells.iter().any(|c| c.fitted), "*: fitted to"),
+            (self.marks_undecided(), "?: undecided"),
+        ];
+        let legend: Vec<&str> = legend.into_iter().filter_map(|(there, says)| there.then_some(says)).collect();
+        let source = format!("{}; {}", self.source, legend.join("; "));
         Some(predicted_figure(&numbers, &source)?.svg)
     }
 
@@ -55,13 +70,19 @@ impl Against {
             svg,
             caption: "Each row is a draft length at a load. Blue is the simulation; orange and pink are the simpler predictions.".into(),
         }));
-        errors.parts.push(Part::Table(self.table()));
+        let table = self.table();
+        errors.parts.push(match table.rows.len() {
+            n if n > OPEN => Part::More { title: format!("All {n} numbers"), parts: vec![Part::Table(table)] },
+            _ => Part::Table(table),
+        });
         let mut verdict = Section::new("verdict", "What comes of it");
         verdict.parts.push(Part::List(self.verdict().lines().map(str::to_owned).collect()));
         Page {
             title: "Predictions against a server".into(),
             kind: format!("Foretoken validation · {}", self.source),
-            lead: self.warnings.iter().cloned().map(Part::Warning).collect(),
+            lead: std::iter::once(Part::Headline(self.headline()))
+                .chain(self.warnings.iter().cloned().map(Part::Warning))
+                .collect(),
             sections: vec![verdict, errors],
             foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
             ..Page::default()
@@ -70,7 +91,7 @@ impl Against {
 
     fn table(&self) -> Table {
         let columns = [
-            ("cell", "* fitted to, ? undecided"),
+            ("cell", "* fitted to, ? undecided: observe again"),
             ("number", ""),
             ("repeats apart", "the least distance within which two thirds of them lie"),
             ("error", "simulated / observed − 1"),
@@ -87,8 +108,8 @@ impl Against {
                 let Some(r) = cell.row(metric) else { continue };
                 let maybe = |x: Option<f64>| x.map_or_else(|| Value::text(""), share);
                 table.rows.push(Line::of([
-                    Value::text(label(cell)),
-                    Value::text(metric),
+                    Value::text(self.label(cell)),
+                    Value::text(name_of(metric)),
                     Value::number(r.spread, apart(r.spread)),
                     share(r.error),
                     share(r.of_acceptance),
@@ -101,14 +122,16 @@ impl Against {
         }
         table
     }
-}
 
-fn label(c: &Cell) -> String {
-    let sign = match (c.fitted, c.decided) {
-        (true, true) => " *",
-        (true, false) => " *?",
-        (false, true) => "",
-        (false, false) => " ?",
-    };
-    format!("K = {}, {}{sign}", c.k, c.load)
+    /// Are some cells decided and others not? Where none is, a mark on each would say nothing.
+    fn marks_undecided(&self) -> bool {
+        self.cells.iter().any(|c| c.decided) && self.cells.iter().any(|c| !c.decided)
+    }
+
+    fn label(&self, c: &Cell) -> String {
+        let marks = [(c.fitted, "*"), (!c.decided && self.marks_undecided(), "?")];
+        let marks: String = marks.into_iter().filter_map(|(there, mark)| there.then_some(mark)).collect();
+        let marks = if marks.is_empty() { marks } else { format!(" {marks}") };
+        format!("K = {}, {}{marks}", c.k, c.load)
+    }
 }

@@ -8,7 +8,7 @@ mod order;
 mod simpler;
 mod words;
 
-pub use comparison::{Against, BOUND, BOUND_TTFT, Cell, DECIDED, JUDGED, Order, Row};
+pub use comparison::{Against, BOUND, BOUND_TTFT, Cell, DECIDED, HeldOutNumbers, JUDGED, Order, Row, Worst};
 
 use crate::kept::Kept;
 use crate::replay::replay;
@@ -18,7 +18,7 @@ use foretoken_spec::problem::Result;
 use std::collections::BTreeMap;
 
 /// The load of a run, in words: what its repeats share.
-fn load(recording: &Recording) -> String {
+pub(crate) fn load(recording: &Recording) -> String {
     match recording.head.clients {
         Some(clients) => format!("closed {clients}"),
         None => {
@@ -27,6 +27,13 @@ fn load(recording: &Recording) -> String {
             format!("open {rate:.2} req/s, seed {}", recording.head.seed)
         }
     }
+}
+
+/// Where a load stands among others: closed loops by their clients, open traffic by its rate.
+fn place(load: &str) -> (&str, f64) {
+    let (kind, rest) = load.split_once(' ').unwrap_or((load, ""));
+    let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or("");
+    (kind, number.parse().unwrap_or(f64::INFINITY))
 }
 
 /// Compares observed runs with what a calibration predicts of them. `fitted` are the runs that the calibration was made from, where they are at
@@ -57,20 +64,25 @@ pub fn compare(kept: &Kept, runs: &[Source], fitted: &[Source]) -> Result<Agains
     if all.iter().any(|c| c.k > deeper) && deeper > 0 {
         warnings.push(format!("acceptance beyond position {deeper} of a round is extrapolated"));
     }
-    let mean_absolute = mean_absolute(&all);
+    all.sort_by(|a, b| {
+        let ((kind, number), (other, others)) = (place(&a.load), place(&b.load));
+        kind.cmp(other).then(number.total_cmp(&others)).then(a.load.cmp(&b.load)).then(a.k.cmp(&b.k))
+    });
+    let (held_out, mean_absolute) = (HeldOutNumbers::of(&all), mean_absolute(&all));
     Ok(Against {
         source: "observed against simulated on a calibration",
         order: order::orders(&all),
         replayed,
         cells: all,
+        held_out,
         mean_absolute,
         warnings,
     })
 }
 
-/// Mean absolute errors on decided cells that are held out.
+/// Mean absolute errors on held-out cells.
 fn mean_absolute(cells: &[Cell]) -> Vec<(String, Vec<(String, f64)>)> {
-    let held: Vec<&Cell> = cells.iter().filter(|c| c.decided && !c.fitted).collect();
+    let held: Vec<&Cell> = cells.iter().filter(|c| !c.fitted).collect();
     let of = |error: &dyn Fn(&Row) -> Option<f64>| {
         let metric = |&(metric, _): &(&str, f64)| {
             let errors: Vec<f64> = held.iter().filter_map(|c| error(c.row(metric)?)).map(f64::abs).collect();
@@ -83,4 +95,17 @@ fn mean_absolute(cells: &[Cell]) -> Vec<(String, Vec<(String, f64)>)> {
         .filter(|(_, all)| !all.is_empty())
         .map(|(name, all)| (name.to_owned(), all))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_in_the_order_of_their_numbers() {
+        let mut loads = ["open 10.50 req/s, seed 1", "closed 12", "closed 4", "open 3.00 req/s, seed 1", "closed 1"];
+        loads.sort_by(|a, b| place(a).0.cmp(place(b).0).then(place(a).1.total_cmp(&place(b).1)));
+        let wanted = ["closed 1", "closed 4", "closed 12", "open 3.00 req/s, seed 1", "open 10.50 req/s, seed 1"];
+        assert_eq!(loads, wanted);
+    }
 }

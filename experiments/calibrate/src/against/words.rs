@@ -4,7 +4,19 @@ use super::comparison::{Against, Cell, DECIDED, JUDGED};
 use crate::replay::Replayed;
 
 fn percent(x: f64) -> String {
+    // Without this a small negative share reads "-0.0 %".
+    let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
+}
+
+/// A number as tables and figures call it.
+pub fn name_of(metric: &str) -> &str {
+    match metric {
+        "tpot mean" => "mean TPOT",
+        "ttft mean" => "mean TTFT",
+        "e2e mean" => "mean E2E latency",
+        other => other,
+    }
 }
 
 /// How far apart repeats are; nothing for one of them.
@@ -13,9 +25,32 @@ pub fn apart(spread: f64) -> String {
 }
 
 impl Against {
-    /// The comparison in words: means and whose their errors are, percentiles, and what comes of it.
+    /// The comparison in words: how good it is, means and whose their errors are, percentiles, and what comes of it.
     pub fn in_words(&self) -> String {
-        format!("{}\n\n{}\n\n{}", self.means(), self.percentiles(), self.verdict())
+        let verdict = self.verdict();
+        format!("{}\n\n{}\n\n{}\n\n{verdict}", self.headline(), self.means(), self.percentiles())
+    }
+
+    /// How many held-out numbers are predicted well, and where and why the worst one is not.
+    pub fn headline(&self) -> String {
+        let h = &self.held_out;
+        let Some(worst) = &h.worst else {
+            return "No run is held out: the calibration was made from each of these.".to_owned();
+        };
+        format!(
+            "{} of {} held-out numbers are predicted within 5 %, {} within 10 %. The largest error is {} of {} at K = {}, {}: {} of \
+             acceptance, {} of cost, {} of schedule.",
+            h.within_5_percent,
+            h.numbers,
+            h.within_10_percent,
+            percent(worst.error),
+            name_of(&worst.metric),
+            worst.k,
+            worst.load,
+            percent(worst.of_acceptance),
+            percent(worst.of_cost),
+            percent(worst.of_schedule)
+        )
     }
 
     fn means(&self) -> comfy_table::Table {
@@ -52,7 +87,7 @@ impl Against {
                 table.add_row([
                     if i == 0 { cell.k.to_string() } else { String::new() },
                     if i == 0 { cell.load.clone() } else { String::new() },
-                    (*metric).to_owned(),
+                    name_of(metric).to_owned(),
                     number(r.median()),
                     format!("{} of {}", apart(r.spread), r.observed.len()),
                     number(r.predicted),
@@ -93,14 +128,17 @@ impl Against {
         let held: Vec<&Cell> = self.cells.iter().filter(|c| !c.fitted).collect();
         let decided = held.iter().filter(|c| c.decided).count();
         let kept = held.iter().filter(|c| c.decided && c.beyond().is_empty()).count();
-        text += &format!(
-            "held out: {} cells, {decided} decided (repeats within {:.0} %), {kept} of these within all bounds\n",
-            held.len(),
-            100.0 * DECIDED
-        );
         for (name, errors) in &self.mean_absolute {
-            let words: Vec<String> = errors.iter().map(|(metric, e)| format!("{metric} {:.1} %", 100.0 * e)).collect();
-            text += &format!("mean absolute error there, {name}: {}\n", words.join(", "));
+            let words: Vec<String> =
+                errors.iter().map(|(metric, e)| format!("{} {:.1} %", name_of(metric), 100.0 * e)).collect();
+            text += &format!("mean absolute error on held-out cells, {name}: {}\n", words.join(", "));
+        }
+        if decided > 0 {
+            text += &format!(
+                "decided (repeats within {:.0} % of each other): {decided} of {} held-out cells, {kept} of these within all bounds\n",
+                100.0 * DECIDED,
+                held.len()
+            );
         }
         for o in &self.order {
             let words = |k: &[u32]| k.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
@@ -130,7 +168,7 @@ impl Against {
         }
         for cell in self.cells.iter().filter(|c| c.decided) {
             if let Some(cause) = cell.cause {
-                let which: Vec<&str> = cell.beyond().iter().map(|r| r.metric.as_str()).collect();
+                let which: Vec<&str> = cell.beyond().iter().map(|r| name_of(&r.metric)).collect();
                 text += &format!(
                     "beyond its bound: K = {}, {}: {} (mostly {cause})\n",
                     cell.k,
@@ -138,6 +176,15 @@ impl Against {
                     which.join(", ")
                 );
             }
+        }
+        if decided < held.len() {
+            text += &format!(
+                "footnote: {} of {} held-out cells are undecided, as they were observed once or their repeats lie further than \
+                 {:.0} % apart: observe again\n",
+                held.len() - decided,
+                held.len(),
+                100.0 * DECIDED
+            );
         }
         text
     }
