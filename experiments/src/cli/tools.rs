@@ -11,7 +11,7 @@ pub const EXPLORE_EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub struct ExploreArgs {
-    /// A measured profile to explore beside the presets
+    /// A profile to explore beside the presets: of `foretoken profile` or of `foretoken calibrate`
     #[arg(long, value_name = "FILE.toml")]
     pub profile: Option<PathBuf>,
     /// Folder for the page

@@ -1,12 +1,17 @@
 //! The explorer's page, driven in a browser: its numbers are the library's.
 
 use crate::browser::{Opened, attribute_of, open, text_of};
+use crate::pages::calibrated;
 use crate::support::Place;
 use foretoken_policies::expected_tokens;
+use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
+use foretoken_run::profiled::costs_of;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::latency::hardware::GPUS;
 use foretoken_sim::latency::models::MODELS;
-use foretoken_sim::{BatchView, ChunkTotals, ContextReads, Drafting, LatencyModel, PassShape, Time, shape};
+use foretoken_sim::{
+    BatchView, ChunkTotals, Coefficients, ContextReads, Drafting, LatencyModel, PassShape, Time, shape,
+};
 use itertools::Itertools;
 use serde_json::{Value, json};
 
@@ -78,6 +83,11 @@ fn any_point(draws: &mut Draws) -> Point {
         let said: Vec<String> = names.iter().zip_eq(&c).map(|(name, x)| format!("{name}={x}")).collect();
         (linear(&c[..3]), linear(&c[3..]), format!("hw=linear&{}", said.join("&")))
     };
+    any_load(draws, target, draft, &machine)
+}
+
+/// Any load on a machine that a hash names.
+fn any_load(draws: &mut Draws, target: LatencySpec, draft: LatencySpec, machine: &str) -> Point {
     let mut point = Point {
         hash: String::new(),
         target,
@@ -190,7 +200,9 @@ fn compare(page: &Value, point: &Point) {
     let pays = (1..=LONGEST).rev().find(|&k| library.speedup(a, n, k) > 1.0).unwrap_or(0);
     assert_eq!(page["break_even_length"], json!(pays), "{}", point.hash);
     if k > 0 {
-        let stops = (1..=MOST).find(|&n| library.speedup(a, n, k) <= 1.0);
+        // One more than the largest batch at which it pays; none where that is the largest of all.
+        let pays_last = (1..=MOST).rev().find(|&n| library.speedup(a, n, k) > 1.0).unwrap_or(0);
+        let stops = (pays_last < MOST).then_some(pays_last + 1);
         assert_eq!(page["break_even_batch"], json!(stops), "{}", point.hash);
         match page["break_even_acceptance"].as_f64() {
             None => assert!(library.speedup(1.0, n, k) < 1.0, "{}", point.hash),
@@ -230,13 +242,97 @@ fn silent(opened: &Opened) {
 fn the_pages_numbers_are_the_librarys() {
     let (_place, page) = explorer(&[]);
     let mut draws = Draws(6);
-    let points: Vec<Point> = (0..100).map(|_| any_point(&mut draws)).collect();
+    compare_all(&page, &(0..100).map(|_| any_point(&mut draws)).collect::<Vec<_>>());
+}
+
+/// A measured model with every feature: a first size above 1, flat pieces, bends, curves of pairs and of context that begin above 0, and
+/// a draft that is one point. All of it is read beyond its ends.
+fn every_feature() -> String {
+    let target = json!({ "measured": {
+        "batched": [[4, 2e-3], [16, 2e-3], [17, 3.5e-3], [256, 9e-3], [512, 9e-3], [2048, 40e-3]],
+        "pairs": [[100, 1e-5], [10_000, 3e-4], [1_000_000, 3e-4], [2_000_000, 2e-3]],
+        "context": [[64, 1e-6], [4096, 5e-5], [50_000, 1e-3], [60_000, 5e-3]],
+    } });
+    let model = |cost: Value| CalibratedModel {
+        cost: spec(cost),
+        belief: Coefficients::FREE,
+        range: Range { requests: 8, batched: 2048, context: 60_000, pairs: 0 },
+    };
+    let calibrated = Calibrated {
+        calibrated_version: CALIBRATED_VERSION,
+        foretoken: "0.1.0".into(),
+        server: "a server of a test".into(),
+        warnings: vec!["a warning of the calibration".into()],
+        step_overhead_s: 4e-4,
+        noise_cv: 0.0,
+        draft_lengths: vec![0, 3],
+        separated: true,
+        context_reads: ContextReads::PerPosition,
+        probes: vec![],
+        fitted_to: vec![],
+        target: model(target),
+        draft: model(json!({ "measured": { "batched": [[1, 3e-4]], "context": [[1, 0.0], [1000, 2e-4]] } })),
+    };
+    calibrated.to_toml()
+}
+
+/// The costs of `explore --profile`, number by number: the profile that is shipped, one that `calibrate` wrote, and one with every
+/// feature of a measured model.
+#[test]
+fn measured_costs_are_the_librarys_on_every_kind_of_profile() {
+    let Some(calibration) = calibrated() else { return };
+    let place = Place::new();
+    std::fs::write(place.path("every.toml"), every_feature()).unwrap();
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/tiny-cpu.toml");
+    let profiles = [
+        ("shipped", shipped, "profile tiny-target + tiny-draft on AMD EPYC"),
+        ("calibrated", calibration.path("cal/profile.toml"), "calibrated to stub"),
+        ("every feature", place.path("every.toml"), "calibrated to a server of a test"),
+    ];
+    for (name, file, called) in profiles {
+        let given = file.display().to_string();
+        let costs = costs_of(&given, &std::fs::read_to_string(&file).unwrap()).unwrap();
+        let (_place, page) = explorer(&["--profile", &given]);
+        let opened = open(&page, "").unwrap();
+        silent(&opened);
+        assert!(opened.dom.contains(called), "{name} is called otherwise");
+        assert!(!opened.dom.contains("it was edited or damaged"), "{name}: its seal does not fit");
+        let shown = |id: &str| attribute_of(&opened.dom, id, "data-value").parse::<f64>().unwrap();
+        assert!(shown("step_s") > shown("plain_step_s") && shown("plain_step_s") > 0.0, "{name}");
+        let [target, draft] = costs.models.map(|m| m.0);
+        let mut draws = Draws(7);
+        let any = |_| any_load(&mut draws, target.clone(), draft.clone(), "hw=profile");
+        compare_all(&page, &(0..40).map(any).collect::<Vec<_>>());
+    }
+}
+
+/// The settings of the profile are those that the page opens with.
+#[test]
+fn a_profile_gives_the_host_time_and_the_reading_of_context() {
+    let place = Place::new();
+    std::fs::write(place.path("every.toml"), every_feature()).unwrap();
+    let (_place, page) = explorer(&["--profile", place.path("every.toml").to_str().unwrap()]);
+    let point = |hash: &str| {
+        let opened = open(&page, hash)?;
+        silent(&opened);
+        Some(attribute_of(&opened.dom, "step_s", "data-value"))
+    };
+    let Some(usual) = point("") else { return };
+    assert_eq!(point("#over=0.4&reads=per-position"), Some(usual.clone()));
+    assert_ne!(point("#over=0.5"), Some(usual.clone()));
+    assert_ne!(point("#reads=once"), Some(usual));
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("a warning of the calibration"));
+}
+
+/// Every number of the page at these points against the library.
+fn compare_all(page: &std::path::Path, points: &[Point]) {
     let hashes: Vec<&str> = points.iter().map(|p| p.hash.as_str()).collect();
-    let Some(opened) = open(&page, &format!("#check={}", escaped(&json!(hashes).to_string()))) else { return };
+    let Some(opened) = open(page, &format!("#check={}", escaped(&json!(hashes).to_string()))) else { return };
     silent(&opened);
     let all: Vec<Value> = serde_json::from_str(&text_of(&opened.dom, "checked")).unwrap();
     assert_eq!(all.len(), points.len());
-    all.iter().zip(&points).for_each(|(page, point)| compare(page, point));
+    all.iter().zip(points).for_each(|(page, point)| compare(page, point));
 }
 
 #[test]
@@ -269,12 +365,45 @@ fn the_hash_is_the_state_of_the_page() {
 }
 
 #[test]
-fn a_hash_that_makes_no_sense_changes_nothing() {
+fn a_hash_that_makes_no_sense_changes_nothing_and_the_page_says_so() {
     let (_place, page) = explorer(&[]);
-    let of = |hash: &str| open(&page, hash).inspect(silent).map(|o| attribute_of(&o.dom, "speedup", "data-value"));
-    let Some(usual) = of("") else { return };
-    assert_eq!(of("#hw=a9000&a=x&k=&n=NaN&zzz=1&%"), Some(usual.clone()));
-    assert_ne!(of("#n=1024&k=16&a=0"), Some(usual));
+    let of = |hash: &str| {
+        let opened = open(&page, hash).inspect(silent)?;
+        Some((attribute_of(&opened.dom, "speedup", "data-value"), text_of(&opened.dom, "link")))
+    };
+    let Some((usual, nothing)) = of("") else { return };
+    assert_eq!(nothing, "");
+    let (speedup, said) = of("#hw=a9000&a=x&k=&n=many&zzz=1&%").unwrap();
+    assert_eq!(speedup, usual);
+    for part in [
+        "The link does not fit this page.",
+        "hw = \"a9000\" is not known here: it stays h100. Known are ",
+        "a = \"x\" is not a number: it stays 0.7.",
+        "k = \"\" is not a number",
+        "n = \"many\" is not a number",
+        "There is no setting \"zzz\".",
+        "There is no setting \"%\".",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (_, said) = of("#k=99&n=7.6").unwrap();
+    assert!(said.contains("k = 99 becomes 16.") && said.contains("n = 7.6 becomes 8."), "{said}");
+    let (other, said) = of("#n=1024&k=16&a=0").unwrap();
+    assert!(other != usual && said.is_empty(), "{said}");
+}
+
+/// Costs of zero would be 0 / 0 in every ratio.
+#[test]
+fn a_target_without_a_cost_is_said_to_have_none() {
+    let (_place, page) = explorer(&[]);
+    let Some(opened) = open(&page, "#hw=linear&ta=0&tg=0&td=0&da=0&dg=0&dd=0") else { return };
+    silent(&opened);
+    assert!(
+        text_of(&opened.dom, "headline").contains("Give the target a cost"),
+        "{}",
+        text_of(&opened.dom, "headline")
+    );
+    crate::pages::sound("a target without a cost", &opened.dom);
 }
 
 #[test]
@@ -285,4 +414,10 @@ fn a_page_that_cannot_be_written_and_a_profile_that_is_none() {
     assert!(place.fails(&["explore", "--profile", "none.toml"], 2).contains("cannot read the profile"));
     let error = place.fails(&["explore", "--profile", "x.toml"], 2);
     assert!(error.contains("x.toml") && error.contains("foretoken profile"), "{error}");
+    let mut free: toml::Table = every_feature().parse().unwrap();
+    let nothing = toml::toml! { linear = { alpha_s = 0.0, gamma_s = 0.0, delta_s = 0.0 } };
+    free["target"]["cost"] = toml::Value::Table(nothing);
+    std::fs::write(place.path("free.toml"), toml::to_string(&free).unwrap()).unwrap();
+    let error = place.fails(&["explore", "--profile", "free.toml"], 2);
+    assert!(error.contains("a target pass over one token takes no time"), "{error}");
 }

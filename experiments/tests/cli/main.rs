@@ -16,9 +16,12 @@ mod habits;
 mod hostile;
 mod inert;
 mod interrupted;
+#[path = "../../calibrate/src/synthetic.rs"]
+mod law;
 mod live;
 mod observe;
 mod overload;
+mod pages;
 mod papers;
 mod perfetto;
 mod policies;

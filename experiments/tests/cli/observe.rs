@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-const EXPERIMENT: &str = r#"name = "seen"
+pub const EXPERIMENT: &str = r#"name = "seen"
 seeds = [1]
 policies = [{ fixed = { k = 3 } }]
 
@@ -21,7 +21,7 @@ requests = 10
 warm_up_requests = 1
 "#;
 
-fn observe(place: &Place, url: &str, more: &[&str]) -> Output {
+pub fn observe(place: &Place, url: &str, more: &[&str]) -> Output {
     place.foretoken().args(["observe", url, "x.toml", "-o", "out"]).args(more).output().unwrap()
 }
 
@@ -30,12 +30,12 @@ fn stderr(output: &Output) -> String {
 }
 
 /// A stub that answers completions so.
-fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
+pub fn stub(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
     Stub::start(move |r| aside(r, "").unwrap_or_else(|| say(r)))
 }
 
 /// What a vLLM server with K = 3 answers to a request for 8 tokens: 1, then 4 and 3 by rounds.
-fn speculating(request: &Request) -> Completion {
+pub fn speculating(request: &Request) -> Completion {
     let rounds = json!({ "per_step_drafted": [3, 3], "per_step_accepted": [3, 2] });
     Completion {
         chunks: vec![1, 4, 3],

@@ -37,20 +37,28 @@
   for (const s of [...SLIDERS, ...LINEAR]) USUAL[s.key] = s.usual;
   if (presets.profile) USUAL.over = presets.profile.step_overhead_s * 1e3;
 
-  // What a hash says; what it does not say, or says wrongly, is as usual.
+  // What a hash says, and a sentence for each setting of it that this page does not have: that one is as usual, or at the nearest
+  // end of its range.
   const parse = (hash) => {
-    const state = { ...USUAL };
+    const [state, wrong] = [{ ...USUAL }, []];
     for (const [key, value] of new URLSearchParams(hash)) {
       const slider = [...SLIDERS, ...LINEAR].find((s) => s.key === key);
       const number = Number(value);
       if (slider && value.trim() !== "" && Number.isFinite(number)) {
         const inside = Math.min(Math.max(number, slider.least), slider.most);
         state[key] = ["k", "n", "c"].includes(key) ? Math.round(inside) : inside;
+        if (state[key] !== number) wrong.push(`${key} = ${value} becomes ${state[key]}.`);
+      } else if (slider) {
+        wrong.push(`${key} = "${value}" is not a number: it stays ${state[key]}.`);
       } else if (CHOICES[key]?.includes(value)) {
         state[key] = value;
+      } else if (CHOICES[key]) {
+        wrong.push(`${key} = "${value}" is not known here: it stays ${state[key]}. Known are ${CHOICES[key].join(", ")}.`);
+      } else if (key !== "check") {
+        wrong.push(`There is no setting "${key}".`);
       }
     }
-    return state;
+    return { state, wrong };
   };
   const write = (state) => {
     const said = Object.keys(USUAL).filter((key) => state[key] !== USUAL[key]);
@@ -83,7 +91,7 @@
     gb: (b) => `${fixed(b / 1e9, 1)} GB`,
   };
 
-  let state = parse(location.hash.slice(1));
+  let { state, wrong } = parse(location.hash.slice(1));
 
   const numbersOf = (p) => [
     ["expected_tokens", "Tokens a round, expected", p.expected_tokens, format.count],
@@ -94,16 +102,20 @@
     ["token_goodput_tok_s", "Tokens a second, all requests", p.token_goodput_tok_s, (x) => fixed(x, 0)],
     ["speedup", "Speedup", p.speedup, format.speedup],
     ["best_length", "Best length here", p.best_length, (x) => `${x} (${format.speedup(p.best_speedup)})`],
-    ["break_even_batch", "Stops paying at batch size", p.break_even_batch, (x) => (x === 1 ? "1: never pays" : String(x))],
+    ["break_even_batch", "Does not pay from batch size", p.break_even_batch, (x) => (x === 1 ? "1: never pays" : String(x))],
     ["break_even_acceptance", "Pays from acceptance", p.break_even_acceptance, (x) => fixed(x, 3)],
     ["break_even_length", "Pays up to length", p.break_even_length, (x) => (x === 0 ? "none pays" : x === LONGEST ? `${x} or more` : String(x))],
   ];
   const missing = (key) => {
     if (state.k === 0) return "nothing is drafted";
-    return key === "break_even_batch" ? `pays up to ${MOST}` : "none: not even at 1";
+    return key === "break_even_batch" ? `pays at ${MOST}` : "none: not even at 1";
   };
 
+  // Without a cost of the target nothing can be compared: ratios of times would be 0 / 0.
+  const costsNothing = (p) => p.step_s === 0 || p.plain_step_s === 0;
+
   const headline = (p) => {
+    if (costsNothing(p)) return "A step without drafting takes no time here, so there is nothing to compare. Give the target a cost.";
     if (state.k === 0) {
       return p.best_length === 0
         ? "Nothing is drafted, and that is best here."
@@ -138,6 +150,10 @@
     const warning = warningOf(p);
     byId("warning").textContent = warning;
     byId("warning").hidden = warning === "";
+    byId("link").textContent = wrong.length === 0 ? "" : `The link does not fit this page. ${wrong.join(" ")}`;
+    byId("link").hidden = wrong.length === 0;
+    byId("computed").hidden = costsNothing(p);
+    if (costsNothing(p)) return;
     byId("numbers").replaceChildren(...numbersOf(p).map(([key, name, value, shown]) => {
       const box = document.createElement("div");
       const [dt, dd] = [document.createElement("dt"), document.createElement("dd")];
@@ -180,7 +196,7 @@
   const field = (s, ranged) => {
     const label = Object.assign(document.createElement("label"), { htmlFor: s.key, textContent: s.label });
     const number = Object.assign(document.createElement("input"), { type: "number", id: s.key, min: s.least, max: s.most, step: "any" });
-    number.addEventListener("change", () => change(parse(write({ ...state, [s.key]: number.value }))));
+    number.addEventListener("change", () => change(parse(write({ ...state, [s.key]: number.value })).state));
     if (!ranged) return [label, number];
     const range = Object.assign(document.createElement("input"), {
       type: "range", id: `${s.key}-range`, min: s.log ? 0 : s.least, max: s.log ? 1000 : s.most, step: s.log ? 1 : s.step,
@@ -227,7 +243,7 @@
 
   let drawing = 0;
   const change = (some) => {
-    state = { ...state, ...some };
+    [state, wrong] = [{ ...state, ...some }, []];
     cancelAnimationFrame(drawing);
     drawing = requestAnimationFrame(() => {
       history.replaceState(null, "", `#${write(state)}`);
@@ -242,12 +258,12 @@
     if (window.innerWidth !== width) draw();
     width = window.innerWidth;
   });
-  window.addEventListener("hashchange", () => { state = parse(location.hash.slice(1)); show(); });
+  window.addEventListener("hashchange", () => { ({ state, wrong } = parse(location.hash.slice(1))); show(); });
 
   // For tests: `#check=[hash, …]` writes every number of those states into the page.
   const check = new URLSearchParams(location.hash.slice(1)).get("check");
   if (check) {
-    const all = JSON.parse(check).map((hash) => Model.at(pointOf(parse(hash)), presets, LONGEST, MOST));
+    const all = JSON.parse(check).map((hash) => Model.at(pointOf(parse(hash).state), presets, LONGEST, MOST));
     document.body.append(Object.assign(document.createElement("pre"), { id: "checked", textContent: JSON.stringify(all) }));
   }
 })();

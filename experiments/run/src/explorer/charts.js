@@ -100,7 +100,7 @@ const Charts = (() => {
     const highest = Math.max(1.2, ...rows.map((row) => Math.max(row.chosen, row.best)));
     const y = (s) => bottom - ((bottom - top) * Math.min(s, highest)) / highest;
     const x = (b) => LEFT + (inner * Math.log(b)) / Math.log(most);
-    const stops = length === 0 ? "" : even === null ? `pays up to batch ${most}` : `stops paying at batch ${even}`;
+    const stops = length === 0 ? "" : even === null ? `pays at batch ${most}` : `does not pay from batch ${even}`;
     begin(svg, `Speedup against batch size: length ${length} ${stops}`);
     const inner = innerOf(svg);
     element(svg, "rect", { x: LEFT, y: r(y(1)), width: inner, height: r(bottom - y(1)), class: "loses" });
@@ -117,7 +117,7 @@ const Charts = (() => {
       const at = x(even);
       element(svg, "line", { x1: r(at), x2: r(at), y1: top, y2: bottom, class: "even" });
       const side = at > LEFT + inner * 0.7 ? "end" : "start";
-      element(svg, "text", { x: r(at + (side === "end" ? -6 : 6)), y: top + 10, "text-anchor": side }, `stops paying at ${even}`);
+      element(svg, "text", { x: r(at + (side === "end" ? -6 : 6)), y: top + 10, "text-anchor": side }, `does not pay from ${even}`);
     }
     end(svg, 8 + legend(svg, bottom + 56, [
       [26, lineKey(svg, "chosen"), `length ${length}`],

@@ -62,8 +62,8 @@ const Model = (() => {
   };
 
   const measured = (s) => {
-    const [batched, pairs, alpha] = [lines(s.batched), lines(s.pairs), ps(s.alpha_s)];
-    return (shape) => batched(shape.batched) + pairs(shape.pairs) + alpha * shape.context;
+    const [batched, pairs, context] = [lines(s.batched), lines(s.pairs), lines(s.context)];
+    return (shape) => batched(shape.batched) + pairs(shape.pairs) + context(shape.context);
   };
 
   const BF16 = 2;
@@ -107,7 +107,8 @@ const Model = (() => {
     if (spec.linear) return linear(spec.linear);
     if (spec.staircase) return staircase(spec.staircase);
     if (spec.measured) return measured(spec.measured);
-    return roofline(spec.roofline, presets);
+    if (spec.roofline) return roofline(spec.roofline, presets);
+    throw new Error(`no latency model is called ${Object.keys(spec)}`);
   };
 
   // Bytes of KV that fit beside the weights, and bytes a token takes; null where the model does not say.
@@ -176,12 +177,13 @@ const Model = (() => {
       return high;
     };
 
-    // The first batch size from which drafting `length` tokens stops paying; null: it pays up to `most`.
+    // The batch size from which drafting `length` tokens never pays, up to `most`: 1 if it pays at none; null if it pays at `most`.
+    // With several experts drafting may pay at 8 requests though it does not at 1.
     const breakEvenBatch = (a, context, length, most) => {
-      for (let batch = 1; batch <= most; batch++) {
-        if (speedup(a, batch, context, length) <= 1) return batch;
-      }
-      return null;
+      if (speedup(a, most, context, length) > 1) return null;
+      let batch = most;
+      while (batch > 1 && speedup(a, batch - 1, context, length) <= 1) batch--;
+      return batch;
     };
 
     // The longest draft that still pays; 0: none does.

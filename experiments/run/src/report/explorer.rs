@@ -3,10 +3,16 @@
 use crate::explorer::{Machine, PAGE, page};
 use crate::plan::Plan;
 use foretoken_report::{Cell, Explorer, Role};
+use foretoken_sim::{PassShape, Time};
 
-/// The page's text, and what the report says of it.
-pub fn of(plan: &Plan, cells: &[Cell]) -> (String, Explorer) {
+/// The page's text, and what the report says of it. `None` where the costs of passes are not known, as of a server that was observed:
+/// an explorer of costs of zero would divide zero by zero.
+pub fn of(plan: &Plan, cells: &[Cell]) -> Option<(String, Explorer)> {
     let hardware = &plan.variants[0].experiment.hardware;
+    let one_token = PassShape { batched: 1, context: 1, pairs: 1 };
+    if hardware.target.build().pass(one_token) == Time::ZERO {
+        return None;
+    }
     let profile = hardware.profile.as_ref().map(|p| p.display().to_string());
     let mut note = match &profile {
         Some(file) => format!("Measured: {file}."),
@@ -25,7 +31,7 @@ pub fn of(plan: &Plan, cells: &[Cell]) -> (String, Explorer) {
         measured: profile.is_some(),
         note,
     };
-    (page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) })
+    Some((page(Some(&machine)), Explorer { file: PAGE.to_owned(), state: state(cells) }))
 }
 
 /// The page's state: the chance that the next draft is right and the mean batch size, over the policies that see no hidden truth;

@@ -28,7 +28,7 @@ pub fn make_in(folder: &Path) -> Result<PathBuf> {
 pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<PathBuf> {
     let compared = baseline.map(|other| pairing::compare(&results, other)).transpose()?;
     let timing = results.timing();
-    let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells);
+    let (explorer_page, explorer) = explorer::of(&results.plan, &results.cells).unzip();
     let Results { manifest, mut cells, warnings, partial, config, source, .. } = results;
     if let Some(compared) = &compared {
         compared.set_changes(&mut cells);
@@ -39,9 +39,14 @@ pub fn write(results: Results, baseline: Option<Results>, to: &Path) -> Result<P
     ];
     facts.extend(manifest.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let run = RunFacts { facts, config, warnings, partial, compared, explorer: Some(explorer), version };
+    let run = RunFacts { facts, config, warnings, partial, compared, explorer, version };
     let page = run_page(&Report { name: manifest.name, source, cells }, &run);
-    keep(to, &[(TIMING, &timing), (PAGE, &explorer_page), (INDEX, &page.html())])
+    let html = page.html();
+    let mut files = vec![(TIMING, timing.as_str())];
+    files.extend(explorer_page.as_deref().map(|text| (PAGE, text)));
+    // The page is written last.
+    files.push((INDEX, &html));
+    keep(to, &files)
 }
 
 fn keep(to: &Path, files: &[(&str, &str)]) -> Result<PathBuf> {

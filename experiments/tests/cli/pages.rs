@@ -1,0 +1,141 @@
+//! Every kind of page that the program makes: opened in a browser, it says no NaN, undefined or Infinity, and nothing on the console.
+
+use crate::browser::open;
+use crate::law::LAW;
+use crate::observe;
+use crate::support::Place;
+use std::path::Path;
+
+/// A folder with recordings `k*-c*-s1.obs` of a server that keeps to a known law, and `cal`, a calibration of those with K = 0 and 3.
+/// `None` where there is no browser to open what is made of it.
+pub fn calibrated() -> Option<Place> {
+    let place = Place::new();
+    let browser = place.path("empty.html");
+    std::fs::write(&browser, "<p id=\"p\"></p>").unwrap();
+    open(&browser, "")?;
+    let files: Vec<String> = [(0, 1), (0, 4), (0, 8), (3, 1), (3, 4), (3, 8), (2, 4)]
+        .into_iter()
+        .map(|(k, clients)| LAW.write(&place.path(""), k, clients, 1).display().to_string())
+        .collect();
+    let mut calibrate = place.foretoken();
+    let out = calibrate.arg("calibrate").args(&files[..6]).args(["-o", "cal"]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(place)
+}
+
+/// Panics where a page says what no page may say.
+pub fn sound(name: &str, dom: &str) {
+    let mut shown = String::new();
+    let mut rest = dom;
+    // Scripts and styles are not what a reader sees.
+    while let Some(at) = ["<script", "<style"].iter().filter_map(|tag| rest.find(tag)).min() {
+        shown += &rest[..at];
+        let end = if rest[at..].starts_with("<script") { "</script>" } else { "</style>" };
+        rest = rest[at..].split_once(end).map_or("", |(_, after)| after);
+    }
+    shown += rest;
+    for word in ["NaN", "undefined", "Infinity", "\u{221e}"] {
+        if let Some(at) = shown.find(word) {
+            let around: String = shown[..at].chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect();
+            panic!("{name} says {word} behind: {around}");
+        }
+    }
+}
+
+/// Opens a page of a place, with what follows its name in the URL.
+fn check(place: &Place, path: &str, after: &str) -> String {
+    let opened = open(&place.path(path), after).expect("there was a browser before");
+    assert!(opened.console.is_empty(), "{path} complains: {:#?}", opened.console);
+    sound(path, &opened.dom);
+    opened.dom
+}
+
+/// Runs a command that must end with one of these codes.
+fn does(place: &Place, args: &[&str], codes: &[i32]) {
+    let out = place.foretoken().args(args).output().unwrap();
+    let code = out.status.code().unwrap();
+    assert!(codes.contains(&code), "{args:?} ends with {code}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// What the run page links to, behind the name of its file.
+fn link(dom: &str) -> String {
+    let after = dom.split("href=\"explore.html").nth(1).expect("a link to the explorer");
+    after.split('"').next().unwrap().replace("&amp;", "&")
+}
+
+#[test]
+fn what_no_page_may_say_is_seen() {
+    sound("scripts may", "<p>fine</p><script>NaN</script><style>/* undefined */</style><p>fine</p>");
+    for page in ["<p>NaN ms</p>", "<script>x</script><path d=\"M0 NaN\"/>", "<p>undefined</p>"] {
+        assert!(std::panic::catch_unwind(|| sound("a page", page)).is_err(), "{page}");
+    }
+}
+
+#[test]
+fn pages_of_a_calibrated_server_say_only_numbers() {
+    let Some(place) = calibrated() else { return };
+    let calibration = check(&place, "cal/calibration.html", "");
+    assert!(calibration.contains("Steps of runs that it has not seen are off by"), "the headline");
+    does(&place, &["run", "cal/experiment.toml", "-o", "simulated", "--set", "seeds=[1, 2]"], &[0]);
+    let page = check(&place, "simulated/report/index.html", "");
+    let explorer = check(&place, "simulated/report/explore.html", &link(&page));
+    assert!(explorer.contains("hardware of the run"));
+    does(&place, &["recommend", "cal", "-o", "advice", "--longest", "3"], &[0]);
+    check(&place, "advice/recommendation.html", "");
+    let held_out = ["validate", "--calibrated", "cal", "--observed", "k2-c4-s1.obs", "-o", "against"];
+    does(&place, &held_out, &[0, 3]);
+    let page = check(&place, "against/validation.html", "");
+    assert!(page.contains("held-out numbers are predicted within 5 %"), "the headline");
+}
+
+#[test]
+fn pages_of_measured_hardware_and_of_a_sweep_say_only_numbers() {
+    let place = Place::new();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiled.toml");
+    let small = ["--set", "seeds=[1, 2]", "--set", "workload.requests=40"];
+    does(&place, &[&["run", file.to_str().unwrap(), "-o", "profiled"][..], &small].concat(), &[0]);
+    if open(&place.path("profiled/report/index.html"), "").is_none() {
+        return;
+    }
+    let page = check(&place, "profiled/report/index.html", "");
+    check(&place, "profiled/report/explore.html", &link(&page));
+    place.run("out", &[]);
+    let page = check(&place, "out/report/index.html", "");
+    assert!(page.contains("Setting by setting"), "the matrix of a sweep");
+    check(&place, "out/report/explore.html", &link(&page));
+}
+
+#[test]
+fn a_page_of_capacities_says_only_numbers() {
+    let place = Place::holding(
+        &crate::support::EXPERIMENT
+            .replace("max_num_seqs = { sweep = [8, 64] }", "max_num_seqs = 8")
+            .replace("requests = 200\n", "")
+            .replace(
+                "adaspec-scale = 1.0",
+                "ttft_s = 0.5\ntpot_s = 0.05\n\n[capacity]\nrequests = 200\ntolerance = 0.1",
+            ),
+    );
+    does(&place, &["capacity", "x.toml", "-o", "carried"], &[0]);
+    let page = place.path("carried/capacity.html");
+    if let Some(opened) = open(&page, "") {
+        assert!(opened.console.is_empty(), "{:?}", opened.console);
+        sound("capacity.html", &opened.dom);
+    }
+}
+
+/// A server of which nothing is known but what was seen has no explorer, whose costs would all be zero.
+#[test]
+fn the_page_of_a_server_with_unknown_costs_has_no_explorer() {
+    let place = Place::holding(observe::EXPERIMENT);
+    let server = observe::stub(|r| observe::speculating(r).reply(r));
+    let out = observe::observe(&place, &server.url("127.0.0.1"), &[]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let page = std::fs::read_to_string(place.path("out/report/index.html")).unwrap();
+    assert!(!page.contains("href=\"explore.html"), "a link to an explorer of nothing");
+    assert!(page.contains("What a pass costs on this server is not known"));
+    assert!(!place.path("out/report/explore.html").exists());
+    if let Some(opened) = open(&place.path("out/report/index.html"), "") {
+        sound("an observed run", &opened.dom);
+    }
+}
