@@ -58,7 +58,7 @@ fn regret_adds_the_oracle_once() {
     let document = json(&place, "out", &["--regret"]);
     assert!(mean(&document, "adaspec", "regret_to_oracle_goodput") > 0.0);
     let text = place.run("table", &["--regret", "--no-figures"]);
-    assert!(text.contains("regret: mean E2E over oracle-goodput's"), "{text}");
+    assert!(text.contains("regret: mean E2E over that of oracle-goodput"), "{text}");
     let document = json(&Place::new(), "out", &["--regret"]);
     let policies = document["variants"][0]["policies"].as_array().unwrap();
     assert_eq!(policies.iter().filter(|p| p["policy"] == "oracle-goodput").count(), 1);

@@ -6,11 +6,11 @@
 //! docs/model.md 7.6. After each verification, with x = WVIR · SF:
 //!
 //! - WVIR, the weighted variance intensity ratio, is the variance of the newest third of a request's divergences over
-//! the variance of its whole history. Newer divergences weigh more. WVIR is 20 if the history hardly varies, 0 with
-//! fewer than two divergences.
+//!   the variance of its whole history. Newer divergences weigh more. WVIR is 20 if the history hardly varies, 0 with
+//!   fewer than two divergences.
 //! - SF = exp(2 · mean divergence of the step / temperature) − 1; a temperature of 0 is left out.
 //! - k = ⌈(k_max − k_min)(1 − x) + k_min⌉ while x ≤ 1, else k_min, and at most the mean of the batch's lengths, rounded
-//! up.
+//!   up.
 //!
 //! A new request doubles its length on full acceptance until its history is full. The history then fixes its k_max and
 //! k_min.

@@ -6,7 +6,7 @@
 //! drafting. Tokens are dropped by a whole graph bucket or not at all. No SLO is enforced: that code is commented out.
 //! Its mistakes are kept, because the published measurements have them:
 //! - the request with the least promising last token loses all its tokens before the next request loses one, because
-//! the list of confidences is never shortened;
+//!   the list of confidences is never shortened;
 //! - a size that is a capture size already is still lowered by a full bucket;
 //! - after a predicted stop, elimination uses the draft time of one pass more than ran.
 
