@@ -11,7 +11,9 @@ use foretoken_report::{Profiled, ProfiledFit, ProfiledPass, profile_figures};
 pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
     // The verdict is on sums of steps, which hide errors of single ones: it comes second.
-    lead.extend(c.verdict.as_ref().map(|v| Part::Text(format!("In sums of many steps the costs are {}.", v.in_words()))));
+    lead.extend(
+        c.verdict.as_ref().map(|v| Part::Text(format!("In sums of many steps the costs are {}.", v.in_words()))),
+    );
     lead.extend(c.warnings.iter().cloned().map(Part::Warning));
     Page {
         title: "Calibration".into(),

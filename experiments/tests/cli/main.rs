@@ -16,6 +16,7 @@ mod habits;
 mod hostile;
 mod inert;
 mod interrupted;
+#[allow(dead_code, reason = "the laws of other tests")]
 #[path = "../../calibrate/src/synthetic.rs"]
 mod law;
 mod live;
