@@ -12,7 +12,9 @@ pub fn page(c: &Calibration) -> Page {
     let mut lead = vec![Part::Headline(headline(c))];
     // The verdict is on sums of steps, which hide errors of single ones: it comes second.
     lead.extend(
-        c.verdict.as_ref().map(|v| Part::Text(format!("In sums of many steps the costs are {}.", v.in_words()))),
+        c.verdict
+            .as_ref()
+            .map(|v| Part::Text(format!("The costs are {}. This is of sums of many steps.", v.in_words()))),
     );
     lead.extend(c.warnings.iter().cloned().map(Part::Warning));
     Page {

@@ -31,7 +31,10 @@ fn machine(file: &Path) -> Result<Machine> {
     changed.iter().for_each(|why| eprintln!("warning: {why}"));
     let (mut machine, range, warnings) = match profiled::read_either(&name, &text)? {
         Either::Measured(profile) => (timed(&profile), profile.target.range, profile.distrust().into_iter().collect()),
-        Either::Calibrated(server) => (observed(&server), server.target.range, server.warnings),
+        Either::Calibrated(server) => {
+            let warnings = server.distrust.iter().chain(&server.warnings).cloned().collect::<Vec<_>>();
+            (observed(&server), server.target.range, warnings)
+        }
     };
     let one_token = PassShape { batched: 1, context: 1, pairs: 1 };
     if machine.target.build().pass(one_token) == Time::ZERO {

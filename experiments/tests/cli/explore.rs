@@ -262,6 +262,7 @@ fn every_feature() -> String {
         calibrated_version: CALIBRATED_VERSION,
         foretoken: "0.1.0".into(),
         server: "a server of a test".into(),
+        distrust: None,
         warnings: vec!["a warning of the calibration".into()],
         step_overhead_s: 4e-4,
         noise_cv: 0.0,
