@@ -31,6 +31,10 @@ pub enum Reply {
     Text(u16, Vec<String>, String),
     /// A stream of events, each after a wait; without `[DONE]` it breaks off.
     Events(Vec<(Duration, String)>),
+    /// A body of these pieces again and again, without end: content type, piece.
+    Endless(&'static str, String),
+    /// Nothing, and the connection stays open.
+    Silent,
     /// Nothing, and the connection is closed.
     Close,
 }
@@ -235,6 +239,20 @@ fn read(stream: &mut impl BufRead, asked: &AtomicUsize) -> Option<Request> {
 fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()> {
     match reply {
         Reply::Close => None,
+        Reply::Silent => {
+            while !over.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(20));
+            }
+            None
+        }
+        Reply::Endless(kind, piece) => {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+            stream.write_all(head.as_bytes()).ok()?;
+            while !over.load(Ordering::Relaxed) {
+                stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).ok()?;
+            }
+            None
+        }
         Reply::Text(status, headers, body) => {
             let headers: String = headers.iter().map(|h| format!("{h}\r\n")).collect();
             let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len());

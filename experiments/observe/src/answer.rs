@@ -1,5 +1,6 @@
 //! One request: sent, and its answer read chunk by chunk as it comes.
 
+use crate::bounded::{self, beginning, too_long};
 use crate::client::chain;
 use eventsource_stream::{EventStreamError, Eventsource};
 use foretoken_observed::recording::{Ended, Failure, Tokens};
@@ -7,8 +8,15 @@ use futures_util::StreamExt;
 use reqwest::{RequestBuilder, Response};
 use serde::Deserialize;
 
-/// Sends a request and reads its answer; `chunk` gets its parts as they come.
-pub async fn ask(request: RequestBuilder, mut chunk: impl FnMut(Tokens)) -> Ended {
+/// Why the bytes of an answer ended before its end.
+#[derive(Debug)]
+enum Broken {
+    Transport(reqwest::Error),
+    TooLong,
+}
+
+/// Sends a request for `tokens` tokens and reads its answer; `chunk` gets its parts as they come.
+pub async fn ask(request: RequestBuilder, tokens: u32, mut chunk: impl FnMut(Tokens)) -> Ended {
     let response = match request.send().await {
         Ok(response) => response,
         Err(e) => return failed(if e.is_connect() { Failure::Connect } else { Failure::Cut }, chain(&e)),
@@ -20,7 +28,14 @@ pub async fn ask(request: RequestBuilder, mut chunk: impl FnMut(Tokens)) -> Ende
     if !kind.starts_with("text/event-stream") {
         return failed(Failure::Garbled, format!("the answer is no stream of events but `{}`", short(&kind)));
     }
-    let mut events = response.bytes_stream().eventsource();
+    let most = bounded::ANSWER + tokens as usize * bounded::ANSWER_TOKEN;
+    let mut room = most;
+    let limited = response.bytes_stream().map(move |piece| {
+        let piece = piece.map_err(Broken::Transport)?;
+        room = room.checked_sub(piece.len()).ok_or(Broken::TooLong)?;
+        Ok(piece)
+    });
+    let mut events = limited.eventsource();
     let mut answer = Answer::default();
     while let Some(event) = events.next().await {
         match event {
@@ -30,8 +45,12 @@ pub async fn ask(request: RequestBuilder, mut chunk: impl FnMut(Tokens)) -> Ende
                 Ok(None) => {}
                 Err(ended) => return ended,
             },
-            Err(EventStreamError::Transport(e)) => return failed(Failure::Cut, chain(&e)),
-            Err(e) => return failed(Failure::Garbled, e.to_string()),
+            Err(EventStreamError::Transport(Broken::Transport(e))) => return failed(Failure::Cut, chain(&e)),
+            Err(EventStreamError::Transport(Broken::TooLong)) => {
+                return failed(Failure::Garbled, format!("{} for {tokens} tokens", too_long(most)));
+            }
+            Err(EventStreamError::Utf8(e)) => return failed(Failure::Garbled, e.to_string()),
+            Err(EventStreamError::Parser(e)) => return failed(Failure::Garbled, e.to_string()),
         }
     }
     match answer.reason.is_some() {
@@ -47,7 +66,7 @@ fn failed(why: Failure, said: String) -> Ended {
 async fn refused(response: Response) -> Ended {
     let status = response.status().as_u16();
     let after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse::<f64>().ok());
-    let text = response.text().await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&beginning(response, bounded::PAGE).await).into_owned();
     let said = serde_json::from_str::<Said>(&text).ok().and_then(Said::message).unwrap_or(text);
     Ended::Refused { status, said: short(&said), retry_after_s: after.filter(|s| s.is_finite() && *s >= 0.0) }
 }

@@ -1,8 +1,9 @@
 //! The connection to a server: its address, its key, and what can be asked of it besides completions.
 
+use crate::bounded::{self, whole};
 use foretoken_observed::recording::{Sample, Server};
 use foretoken_spec::problem::{Problem, Result};
-use reqwest::{Certificate, RequestBuilder, Response, Url};
+use reqwest::{Certificate, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a server may take to say what it is, or what its metrics are.
 const ASIDE: Duration = Duration::from_secs(10);
+
+const CERTIFICATES: &str = "give a file of certificates in PEM: each begins with -----BEGIN CERTIFICATE-----";
 
 /// A server that can be asked.
 #[derive(Clone, Debug)]
@@ -31,11 +34,21 @@ impl Client {
         if let Some(path) = ca {
             let bad = |what: String| Problem::bad_input(format!("--ca {}: {what}", path.display()));
             let pem = fs_err::read(path).map_err(|e| bad(e.to_string()))?;
-            for certificate in Certificate::from_pem_bundle(&pem).map_err(|e| bad(chain(&e)))? {
+            let certificates = Certificate::from_pem_bundle(&pem).map_err(|e| bad(chain(&e)))?;
+            if certificates.is_empty() {
+                return Err(bad("it holds no certificate".into()).help(CERTIFICATES));
+            }
+            for certificate in certificates {
                 http = http.add_root_certificate(certificate);
             }
         }
-        let http = http.build().map_err(|e| Problem::failed(format!("no HTTP client: {}", chain(&e))))?;
+        let http = http.build().map_err(|e| match ca {
+            Some(path) => {
+                let what = format!("--ca {}: no certificate that can be trusted: {}", path.display(), chain(&e));
+                Problem::bad_input(what).help(CERTIFICATES)
+            }
+            None => Problem::failed(format!("no HTTP client: {}", chain(&e))),
+        })?;
         Ok(Client { http, base, key })
     }
 
@@ -53,11 +66,11 @@ impl Client {
         self.with_key(post.header("x-request-id", id).body(body))
     }
 
-    /// What the server says of itself.
+    /// What the server says of itself, and why its metrics cannot be used where it has some.
     ///
     /// # Errors
     /// It cannot be reached, or does not know `/v1/models`.
-    pub async fn server(&self) -> Result<Server> {
+    pub async fn server(&self) -> Result<(Server, Option<String>)> {
         let models = self.get("v1/models").await.map_err(|e| self.unreachable(&e))?;
         let status = models.status();
         if !status.is_success() {
@@ -77,12 +90,16 @@ impl Client {
             }
             _ => None,
         };
-        Ok(Server {
+        let metrics = self.metrics().await;
+        let server = Server {
             version,
-            max_model_len: models.data.iter().find_map(|m| m.max_model_len),
+            max_model_len: models.data.iter().find_map(ModelCard::max_model_len),
             models: models.data.into_iter().map(|m| m.id).collect(),
-            metrics: self.metrics().await.is_ok(),
-        })
+            metrics: metrics.is_ok(),
+        };
+        // Many servers have no metrics.
+        let none = format!("/metrics answers {}", StatusCode::NOT_FOUND);
+        Ok((server, metrics.err().filter(|why| *why != none)))
     }
 
     /// The server's metrics about serving.
@@ -94,8 +111,8 @@ impl Client {
         if !response.status().is_success() {
             return Err(format!("/metrics answers {}", response.status()));
         }
-        let text = response.text().await.map_err(|e| chain(&e))?;
-        crate::scrape::samples(&text)
+        let bytes = whole(response, bounded::METRICS).await.map_err(|what| format!("/metrics: {what}"))?;
+        crate::scrape::samples(&String::from_utf8_lossy(&bytes))
     }
 
     async fn get(&self, path: &str) -> reqwest::Result<Response> {
@@ -166,7 +183,7 @@ trait Json {
 
 impl Json for Response {
     async fn json_of<T: for<'a> Deserialize<'a>>(self) -> std::result::Result<T, String> {
-        let bytes = self.bytes().await.map_err(|e| chain(&e))?;
+        let bytes = whole(self, bounded::PAGE).await?;
         serde_json::from_slice(&bytes).map_err(|e| e.to_string())
     }
 }
@@ -179,7 +196,14 @@ struct Models {
 #[derive(Deserialize)]
 struct ModelCard {
     id: String,
-    max_model_len: Option<u32>,
+    max_model_len: Option<serde_json::Value>,
+}
+
+impl ModelCard {
+    /// The length, where it is a number that a length can be.
+    fn max_model_len(&self) -> Option<u32> {
+        self.max_model_len.as_ref()?.as_u64().and_then(|n| u32::try_from(n).ok())
+    }
 }
 
 #[derive(Deserialize)]

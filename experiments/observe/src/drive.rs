@@ -3,26 +3,32 @@
 use crate::answer::ask;
 use crate::client::Client;
 use crate::recorder::Recorder;
+use crate::waiting::asked;
 use foretoken_observed::recording::{Ended, Ending, Event, Failure, Sample};
 use foretoken_sim::Arrivals;
 use foretoken_spec::observe::ObserveSpec;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{interval, sleep, timeout};
 
-/// So many requests in a row without a connection: then there is no server any more.
+/// After this many requests in a row without a connection the server is lost.
 const LOST: u32 = 5;
+/// Time for the last reading of the metrics once the run was interrupted.
+const LAST_METRICS: Duration = Duration::from_millis(300);
 
 /// What a run sends, and how.
 pub struct Load {
     /// The bodies of the requests.
     pub bodies: Vec<String>,
+    /// Tokens that each asks for.
+    pub tokens: Vec<u32>,
     /// When each is due, from the start; not used in a closed loop.
     pub due: Vec<Duration>,
     /// How they come in.
@@ -39,42 +45,42 @@ struct Shared {
     recorder: Recorder,
     load: Load,
     spec: ObserveSpec,
+    /// Requests that were sent and have not ended.
+    running: RefCell<BTreeSet<u32>>,
     /// Requests in a row that got no connection.
     unconnected: Cell<u32>,
-    /// Why nothing more is sent, once that is so.
-    ending: RefCell<Option<Ending>>,
+    /// Set where the server is lost, with its last words.
+    lost: RefCell<Option<String>>,
     stop: Notify,
 }
 
 impl Shared {
-    fn end(&self, ending: Ending) {
-        self.ending.borrow_mut().get_or_insert(ending);
-        self.stop.notify_waiters();
-    }
-
-    fn ended(&self) -> bool {
-        self.ending.borrow().is_some()
-    }
-
     /// May a request still be sent?
     fn open(&self) -> bool {
-        let in_time = self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s);
-        in_time && !self.ended()
+        self.spec.run_s.is_none_or(|s| self.recorder.now().as_s() < s)
     }
 
-    fn saw(&self, request: usize, how: Ended) {
+    fn sent(&self, request: u32, attempt: u32) {
+        self.running.borrow_mut().insert(request);
+        self.recorder.saw(Event::Sent { request, at: self.recorder.now(), attempt });
+    }
+
+    fn ended(&self, request: u32, how: Ended) {
         let none = matches!(how, Ended::Failed { why: Failure::Connect, .. });
         self.unconnected.set(if none { self.unconnected.get() + 1 } else { 0 });
         if let Ended::Failed { said, .. } = &how
             && self.unconnected.get() >= LOST
         {
-            self.end(Ending::Lost(said.clone()));
+            self.lost.borrow_mut().get_or_insert_with(|| said.clone());
+            self.stop.notify_one();
         }
-        self.recorder.saw(Event::Ended { request: request as u32, at: self.recorder.now(), how });
+        self.running.borrow_mut().remove(&request);
+        self.recorder.saw(Event::Ended { request, at: self.recorder.now(), how });
     }
 }
 
-/// Drives the server until every request has ended, or `interrupt` is set. To be called within a [`tokio::task::LocalSet`].
+/// Drives the server until every request has ended, the server is lost, or `interrupt` is set. Whatever is waited for
+/// then is given up. To be called within a [`tokio::task::LocalSet`].
 pub async fn drive(
     client: Client,
     recorder: Recorder,
@@ -87,23 +93,44 @@ pub async fn drive(
         recorder,
         load,
         spec,
+        running: RefCell::default(),
         unconnected: Cell::new(0),
-        ending: RefCell::default(),
+        lost: RefCell::default(),
         stop: Notify::new(),
     });
-    let watch = spawn_local(watch_interrupt(shared.clone(), interrupt));
     let metrics = spawn_local(watch_metrics(shared.clone()));
-    match shared.load.arrivals {
-        Arrivals::Open => open_loop(&shared).await,
-        Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
-    }
-    watch.abort();
+    let requests = async {
+        match shared.load.arrivals {
+            Arrivals::Open => open_loop(&shared).await,
+            Arrivals::Closed { clients } => closed_loop(&shared, clients).await,
+        }
+    };
+    // Dropping `requests` ends every task that it has started, wherever the task waits.
+    let mut ending = tokio::select! {
+        biased;
+        () = asked(&interrupt) => Ending::Interrupted,
+        () = shared.stop.notified() => Ending::Lost(shared.lost.borrow().clone().unwrap_or_default()),
+        () = requests => Ending::Done,
+    };
     metrics.abort();
-    // The last reading, once everything has ended.
-    if shared.load.metrics && !matches!(*shared.ending.borrow(), Some(Ending::Lost(_))) {
-        read_metrics(&shared, &mut Vec::new()).await;
+    for request in shared.running.take() {
+        let how = Ended::Failed { why: Failure::Abandoned, said: "the run was ended".into() };
+        shared.recorder.saw(Event::Ended { request, at: shared.recorder.now(), how });
     }
-    let ending = shared.ending.borrow_mut().take().unwrap_or(Ending::Done);
+    let mut last = Vec::new();
+    let reading = async {
+        if shared.load.metrics {
+            read_metrics(&shared, &mut last).await;
+        }
+    };
+    match ending {
+        Ending::Lost(_) => {}
+        Ending::Interrupted => drop(timeout(LAST_METRICS, reading).await),
+        Ending::Done => tokio::select! {
+            () = reading => {}
+            () = asked(&interrupt) => ending = Ending::Interrupted,
+        },
+    }
     shared.recorder.saw(Event::End { at: shared.recorder.now(), ending: ending.clone() });
     ending
 }
@@ -114,16 +141,8 @@ async fn open_loop(shared: &Rc<Shared>) {
     let mut due = pace(shared.recorder.started(), due);
     let places = Arc::new(Semaphore::new(shared.spec.max_in_flight.map_or(Semaphore::MAX_PERMITS, |n| n as usize)));
     let mut running = JoinSet::new();
-    while !shared.ended() {
-        let next = tokio::select! {
-            next = due.recv() => next,
-            () = shared.stop.notified() => None,
-        };
-        let Some(request) = next else { break };
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place,
-            () = shared.stop.notified() => break,
-        };
+    while let Some(request) = due.recv().await {
+        let place = places.clone().acquire_owned().await;
         let own = shared.clone();
         running.spawn_local(async move {
             one(&own, request).await;
@@ -175,28 +194,21 @@ async fn closed_loop(shared: &Rc<Shared>, clients: u32) {
 
 /// Sends a request, and again where that is asked for; writes down what comes.
 async fn one(shared: &Rc<Shared>, request: usize) {
+    let id = request as u32;
+    let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
     for attempt in 0..=shared.spec.retries {
-        if shared.ended() {
-            return;
-        }
-        let id = request as u32;
         let post =
             shared.client.completion(shared.load.bodies[request].clone(), &format!("{}-{request}", shared.load.name));
-        shared.recorder.saw(Event::Sent { request: id, at: shared.recorder.now(), attempt });
-        let answer = ask(post, |tokens| {
+        shared.sent(id, attempt);
+        let answer = ask(post, shared.load.tokens[request], |tokens| {
             shared.recorder.saw(Event::Chunk { request: id, at: shared.recorder.now(), tokens });
         });
-        let allowed = Duration::from_secs_f64(shared.spec.timeout_s);
-        let how = tokio::select! {
-            how = timeout(allowed, answer) => how.unwrap_or_else(|_| Ended::Failed {
-                why: Failure::Timeout,
-                said: format!("no end after {} s", shared.spec.timeout_s),
-            }),
-            () = shared.stop.notified() => Ended::Failed { why: Failure::Abandoned, said: "the run was ended".into() },
-        };
-        let again = attempt < shared.spec.retries && !shared.ended();
-        let wait = wait_before(&how, attempt).filter(|_| again);
-        shared.saw(request, how);
+        let how = timeout(allowed, answer).await.unwrap_or_else(|_| Ended::Failed {
+            why: Failure::Timeout,
+            said: format!("no end after {} s", shared.spec.timeout_s),
+        });
+        let wait = wait_before(&how, attempt).filter(|_| attempt < shared.spec.retries);
+        shared.ended(id, how);
         match wait {
             Some(wait) => sleep(wait).await,
             None => return,
@@ -214,16 +226,6 @@ fn wait_before(how: &Ended, attempt: u32) -> Option<Duration> {
         _ => None,
     }
     .map(|s| Duration::from_secs_f64(s.min(LONGEST_S)))
-}
-
-async fn watch_interrupt(shared: Rc<Shared>, interrupt: Arc<AtomicBool>) {
-    let mut often = interval(Duration::from_millis(50));
-    loop {
-        often.tick().await;
-        if interrupt.load(Ordering::Relaxed) {
-            return shared.end(Ending::Interrupted);
-        }
-    }
 }
 
 async fn watch_metrics(shared: Rc<Shared>) {

@@ -7,6 +7,7 @@ macro_rules! eprintln {
 
 mod answer;
 mod body;
+mod bounded;
 pub mod client;
 mod drive;
 mod progress;
@@ -15,3 +16,4 @@ mod recorder;
 pub mod run;
 mod scrape;
 mod tail;
+mod waiting;

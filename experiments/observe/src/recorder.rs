@@ -1,11 +1,13 @@
-//! Who writes down what is seen: a thread of its own, so that a slow disk delays nothing that is timed. Once a second it takes what
-//! was seen, reads what is new in the server's step log, and appends both to the recording.
+//! Writes down what is seen, on a thread of its own, so that a slow disk delays nothing that is timed. Once a second it
+//! takes what was seen, reads what is new in the server's step log, and appends both to the recording.
 
 use crate::progress::Progress;
 use crate::tail::Tail;
 use foretoken_observed::recording::{Event, RecordingWriter};
 use foretoken_sim::Time;
 use foretoken_spec::problem::{Problem, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,10 +29,15 @@ pub struct Recorder {
 
 impl Recorder {
     /// Starts to record now. The handle gives the recording's fate when all clones of the recorder are gone.
-    pub fn start(writer: RecordingWriter, log: Option<Tail>, progress: Progress) -> (Recorder, JoinHandle<Result<()>>) {
+    pub fn start(
+        writer: RecordingWriter,
+        log: Option<Tail>,
+        progress: Progress,
+        interrupt: Arc<AtomicBool>,
+    ) -> (Recorder, JoinHandle<Result<()>>) {
         let start = Instant::now();
         let (events, seen) = channel();
-        let thread = std::thread::spawn(move || write(writer, log, progress, &seen, start));
+        let thread = std::thread::spawn(move || write(writer, log, progress, &seen, start, &interrupt));
         (Recorder { start, events }, thread)
     }
 
@@ -61,6 +68,7 @@ fn write(
     mut progress: Progress,
     seen: &Receiver<Event>,
     start: Instant,
+    interrupt: &AtomicBool,
 ) -> Result<()> {
     let mut batch: Vec<Event> = Vec::new();
     let mut next = start + EVERY;
@@ -86,9 +94,12 @@ fn write(
         }
         next = Instant::now() + EVERY;
         let lines = log.as_mut().map(Tail::new_lines).unwrap_or_default();
+        // The end stays the last thing that a recording says.
+        let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
+        if !open && let Some(text) = log.as_ref().and_then(Tail::doubts) {
+            batch.insert(end, Event::Note { at: since(start), text });
+        }
         if !lines.is_empty() {
-            // The end stays the last thing that a recording says.
-            let end = batch.iter().position(|e| matches!(e, Event::End { .. })).unwrap_or(batch.len());
             batch.insert(end, Event::Log { at: since(start), lines });
         }
         progress.show(since(start));
@@ -101,15 +112,15 @@ fn write(
         batch.clear();
     }
     progress.clear();
-    last(&mut writer)
+    last(&mut writer, interrupt)
 }
 
-/// Writes what is left, and waits for room where there is none.
-fn last(writer: &mut RecordingWriter) -> Result<()> {
+/// Writes what is left. A full disk is tried again for [`PATIENCE`], or until `interrupt` is set.
+fn last(writer: &mut RecordingWriter, interrupt: &AtomicBool) -> Result<()> {
     let given_up = Instant::now() + PATIENCE;
     loop {
         let Err(e) = writer.append(&[]) else { return Ok(()) };
-        if Instant::now() > given_up {
+        if Instant::now() > given_up || interrupt.load(Ordering::Relaxed) {
             let message = format!("cannot write the recording {}: {e}", writer.path().display());
             let help = format!(
                 "the last {} seconds or so are lost, what came before can be read; free some space or choose another folder with -o",

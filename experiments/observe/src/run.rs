@@ -7,11 +7,13 @@ use crate::progress::Progress;
 use crate::prompts::{Prompt, prompts};
 use crate::recorder::Recorder;
 use crate::tail::Tail;
+use crate::waiting::Waiting;
 use foretoken_observed::findings::{findings, late_p99};
 use foretoken_observed::recording::{
     Asked, Ended, Ending, Event, Head, Recording, RecordingWriter, Server, read_recording,
 };
 use foretoken_observed::run::ObservedRun;
+use foretoken_observed::stated;
 use foretoken_run::cells::{CellId, Folder, RECORDINGS, Speed, Store, Stored};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
@@ -24,8 +26,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::runtime::Runtime;
-use tokio::task::LocalSet;
 
 /// What `observed.json` says: what only an observed run knows.
 #[derive(Debug, Serialize)]
@@ -102,17 +102,28 @@ pub fn observe(
     folder: &Folder,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Observed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| Problem::failed(format!("no runtime for connections: {e}")))?;
-    let server = runtime.block_on(site.client.server())?;
+    // A step log that cannot be read is refused before anything is asked.
+    site.step_log.as_deref().map(Tail::open).transpose()?;
+    let waiting = Waiting::new(interrupt)?;
+    let (server, no_metrics) = waiting.on(site.client.server())??;
+    let no_metrics = no_metrics.map(|why| format!("{why}: the run has no metrics of the server"));
+    no_metrics.iter().for_each(|why| eprintln!("warning: {why}"));
     let model = model(spec, &server)?;
     let store = Store::open(folder, &plan.digest())?;
     std::fs::create_dir_all(folder.path().join(RECORDINGS))
         .map_err(|e| Problem::failed(format!("cannot make the folder {RECORDINGS}: {e}")))?;
+    for variant in &plan.variants {
+        // A run may take an hour: this is said before it, too.
+        let version = variant.experiment.engine.version;
+        if let Some(other) = stated::release(version, server.version.as_deref()) {
+            eprintln!("warning: {other}");
+            break;
+        }
+    }
     let report =
         ObserveReport { url: site.client.url(), server: server.version.clone(), model: model.clone(), cells: vec![] };
     let mut observed = Observed { report, speed: Speed::default(), cells: 0, ended: None };
-    let runner = Runner { plan, spec, site, folder, interrupt, runtime, server, model };
+    let runner = Runner { plan, spec, site, folder, waiting, server, no_metrics, model };
     let started = Instant::now();
     for variant in 0..plan.variants.len() {
         for seed in 0..plan.seeds.len() {
@@ -124,6 +135,7 @@ pub fn observe(
             observed.speed.cells += 1;
             observed.speed.request_steps += stored.summary.request_steps;
             observed.report.cells.push(cell);
+            let ended = ended.or_else(|| runner.waiting.is_asked().then(interrupted));
             if stored.summary.finished > 0 {
                 store.save(id, &stored)?;
                 observed.cells += 1;
@@ -162,9 +174,10 @@ struct Runner<'a> {
     spec: &'a ObserveSpec,
     site: &'a Site,
     folder: &'a Folder,
-    interrupt: &'a Arc<AtomicBool>,
-    runtime: Runtime,
+    waiting: Waiting,
     server: Server,
+    /// Why the server's metrics are not read, where it has some.
+    no_metrics: Option<String>,
     model: String,
 }
 
@@ -224,7 +237,10 @@ impl Runner<'_> {
         let setting = Setting::new(&self.plan.variants[id.variant], self.plan.seeds[id.seed])?;
         let run = ObservedRun::of(recording);
         let mut warnings = findings(recording, &run);
-        let block_size = run.metrics.block_size.unwrap_or(setting.engine(false).block_size);
+        let engine = setting.engine(false);
+        warnings.extend(stated::release(engine.version, recording.head.server.version.as_deref()));
+        warnings.extend(self.no_metrics.clone());
+        let block_size = run.metrics.block_size.unwrap_or(engine.block_size);
         let own = &run.workload.slo_tpot_s;
         let (of, slo) = (&run.run, setting.slo(None));
         let mut summary = Summary::new(&of.records, &of.totals, slo, own, of.usable_blocks, block_size);
@@ -291,6 +307,11 @@ impl Runner<'_> {
             _ => None,
         });
         let any = recording.events.iter().any(|e| matches!(e, Event::Ended { how: Ended::Finished { .. }, .. }));
+        for event in &recording.events {
+            if let Event::Note { text, .. } = event {
+                eprintln!("warning: while warming up: {text}");
+            }
+        }
         match (ending, refused) {
             (Ending::Interrupted, _) => Err(interrupted()),
             (_, Some(how)) if !any => Err(self.refusal(how)),
@@ -322,7 +343,8 @@ impl Runner<'_> {
         let lengths = asked.iter().zip(&setting.workload.output_len).take(most);
         let bodies = lengths.map(|(prompt, &n)| body(self.spec, &self.model, prompt, n)).collect::<Result<_>>()?;
         let due = setting.workload.arrival.iter().take(most).map(|at| Duration::from_nanos(at.0 / 1000)).collect();
-        Ok(Load { bodies, due, arrivals: setting.arrivals(), name, metrics: self.server.metrics })
+        let tokens = setting.workload.output_len.iter().take(most).copied().collect();
+        Ok(Load { bodies, tokens, due, arrivals: setting.arrivals(), name, metrics: self.server.metrics })
     }
 
     fn head(&self, setting: &Setting, seed: u64) -> Head {
@@ -361,10 +383,11 @@ impl Runner<'_> {
             Problem::failed(format!("cannot write the recording {}: {e}", path.display()))
                 .help("free some space or choose another folder with -o")
         })?;
-        let (recorder, writing) = Recorder::start(writer, log, progress);
-        let run = drive(self.site.client.clone(), recorder, load, self.spec.clone(), self.interrupt.clone());
-        let ending = LocalSet::new().block_on(&self.runtime, run);
-        writing.join().map_err(|_| Problem::failed("whoever wrote the recording ended early"))??;
+        let interrupt = self.waiting.interrupt();
+        let (recorder, writing) = Recorder::start(writer, log, progress, interrupt.clone());
+        let run = drive(self.site.client.clone(), recorder, load, self.spec.clone(), interrupt.clone());
+        let ending = self.waiting.on_local(run);
+        self.waiting.on_thread(writing)??;
         Ok(ending)
     }
 

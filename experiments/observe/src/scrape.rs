@@ -3,12 +3,16 @@
 use foretoken_observed::metrics::KEPT;
 use foretoken_observed::recording::Sample;
 use prometheus_parse::{Scrape, Value};
+use std::collections::HashMap;
+
+/// Most values that are kept of a reading. vLLM has some hundred.
+const MOST_SAMPLES: usize = 10_000;
 
 /// The counters and gauges of a text in Prometheus' format that are about serving. Histograms are left out: what they are of is
 /// measured request by request.
 ///
 /// # Errors
-/// It is not such a text.
+/// It is not such a text, or has more than [`MOST_SAMPLES`] values.
 pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
     // The parser knows no names with a colon, and passes over them without a word.
     let known = |line: &str| KEPT.iter().fold(line.to_owned(), |line, prefix| line.replace(prefix, &stand_in(prefix)));
@@ -28,7 +32,11 @@ pub fn samples(text: &str) -> Result<Vec<Sample>, String> {
             Sample { name: metric + &labels, value }
         })
     };
-    Ok(scrape.samples.into_iter().filter_map(kept).collect())
+    let samples: Vec<Sample> = scrape.samples.into_iter().filter_map(kept).collect();
+    match samples.len() {
+        n if n > MOST_SAMPLES => Err(format!("/metrics has {n} values, and at most {MOST_SAMPLES} are kept")),
+        _ => Ok(samples),
+    }
 }
 
 /// A prefix of names as the parser can read it.
@@ -38,7 +46,8 @@ fn stand_in(prefix: &str) -> String {
 
 /// The samples that are not what they were: what is kept of every reading but the first.
 pub fn changed(before: &[Sample], now: &[Sample]) -> Vec<Sample> {
-    now.iter().filter(|s| before.iter().find(|b| b.name == s.name) != Some(s)).cloned().collect()
+    let before: HashMap<&str, f64> = before.iter().map(|b| (b.name.as_str(), b.value)).collect();
+    now.iter().filter(|s| before.get(s.name.as_str()) != Some(&s.value)).cloned().collect()
 }
 
 #[cfg(test)]

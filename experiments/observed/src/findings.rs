@@ -1,8 +1,11 @@
 //! What whoever uses an observed run should know of it: what the server did not tell, and what spoils its numbers.
 
+use crate::bounds::{answer_tokens, doubts};
 use crate::recording::{Ended, Ending, Event, Failure, Recording};
 use crate::request::Answer;
 use crate::run::ObservedRun;
+use crate::stated;
+use crate::steps::{PlacedStep, written_twice};
 use foretoken_sim::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +18,11 @@ pub fn findings(recording: &Recording, run: &ObservedRun) -> Vec<String> {
     ended(recording, run, &mut all);
     answers(&run.answers, &mut all);
     sending(recording, &run.answers, &mut all);
+    all.extend(stated::drafts(&recording.head.policy, run));
     speculation(run, &mut all);
     log(recording, run, &mut all);
     server(recording, run, &mut all);
+    all.extend(doubts(recording, &run.metrics));
     all
 }
 
@@ -72,6 +77,28 @@ fn answers(answers: &[Answer], all: &mut Vec<String>) {
         all.push(format!(
             "the server does not say how many tokens a chunk has: those of {guessed} answers are spread evenly over their chunks"
         ));
+    }
+    counts(answers, all);
+}
+
+/// Tokens that came beside what was asked for and what the server's usage says.
+fn counts(answers: &[Answer], all: &mut Vec<String>) {
+    let finished = || answers.iter().filter(|a| a.finished() && a.counted && !a.chunks.is_empty());
+    let other =
+        |a: &&Answer| a.usage().is_some_and(|n| n != a.tokens() && answer_tokens(n, a.asked.output_len).is_some());
+    if let Some(first) = finished().find(other) {
+        let (n, came, said) = (finished().filter(other).count(), first.tokens(), first.usage().unwrap_or(0));
+        all.push(format!("the usage of {n} answers disagrees with the tokens that came ({came} came, usage says {said}): what came counts"));
+    }
+    let long = |a: &&Answer| a.tokens() > a.asked.output_len;
+    if let Some(first) = finished().find(long) {
+        let (n, came, asked) = (finished().filter(long).count(), first.tokens(), first.asked.output_len);
+        let twice = if came == 2 * asked { ": does something send every event twice?" } else { "" };
+        all.push(format!("{n} answers have more tokens than were asked for ({came} for {asked}){twice}"));
+    }
+    let without = finished().filter(|a| a.ids.is_empty()).count();
+    if without > 0 {
+        all.push(format!("{without} answers came without token ids: their tokens are counted by their usage"));
     }
 }
 
@@ -165,6 +192,10 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
             "{lines} steps of the log cannot be placed: their times are not seconds since 1970 with a fraction, or of another clock; start the server with the shipped logging configuration"
         ));
     }
+    if written_twice(recording) {
+        all.push("the step log has each step several times: several handlers of the server's logger write to it; each step counts once".into());
+    }
+    others(run, all);
     // Tokens that the steps scheduled, and what came.
     let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
     let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
@@ -181,6 +212,53 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
         .filter(|c| run.steps.first().is_none_or(|s| s.end > c.0 + Time(50_000_000_000)));
     if early.count() > 0 {
         all.push("tokens came before the log's first step: the server's clock and this one's disagree".into());
+    }
+}
+
+/// A step's line may be written this much before or after the client sees what the step did.
+const APART: Time = Time(50_000_000_000);
+
+/// Steps with more requests than were in flight, and answered requests without a step.
+fn others(run: &ObservedRun, all: &mut Vec<String>) {
+    let until = |a: &Answer| a.ended.as_ref().map_or(Time::MAX, |(at, _)| *at + APART);
+    let mut changes: Vec<(Time, i64)> =
+        run.answers.iter().flat_map(|a| [(a.sent.saturating_sub(APART), 1), (until(a), -1)]).collect();
+    changes.sort_unstable_by_key(|&(at, change)| (at, -change));
+    // The most in flight at any instant of a step.
+    let (mut next, mut now, mut worst, mut beyond) = (0, 0i64, (0, 0), 0);
+    let requests = |s: &PlacedStep| i64::from(s.logged.generation_requests) + i64::from(s.logged.context_requests);
+    for step in &run.steps {
+        while next < changes.len() && changes[next].0 <= step.start {
+            now += changes[next].1;
+            next += 1;
+        }
+        let mut most = now;
+        while next < changes.len() && changes[next].0 <= step.end {
+            now += changes[next].1;
+            most = most.max(now);
+            next += 1;
+        }
+        if requests(step) > most {
+            beyond += 1;
+            worst = worst.max((requests(step), most));
+        }
+    }
+    let (steps, (of, most)) = (run.steps.len(), worst);
+    if beyond > 0 {
+        all.push(format!(
+            "{beyond} of {steps} steps have more requests than were in flight ({of} where {most} were): is it the log of this server, and was nobody else served?"
+        ));
+    }
+    let finished = || run.answers.iter().filter(|a| a.finished() && !a.chunks.is_empty());
+    let has_step = |a: &Answer| {
+        let first = run.steps.partition_point(|s| s.end < a.sent.saturating_sub(APART));
+        run.steps.get(first).is_some_and(|s| s.start <= until(a))
+    };
+    let (none, n) = (finished().filter(|a| !has_step(a)).count(), finished().count());
+    if none > 0 {
+        all.push(format!(
+            "{none} of {n} answered requests have no step in the log while they ran: is it the log of this server, and are the clocks the same?"
+        ));
     }
 }
 

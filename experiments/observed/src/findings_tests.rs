@@ -24,7 +24,13 @@ fn line(end_ms: u64, prompts: (u32, u32), answers: (u32, u32)) -> String {
 /// A request sent at 0 with a prompt of 100 tokens, answered by chunks of these sizes, 10 ms apart, from 20 ms on; the log of it.
 fn recording(chunks: &[u32]) -> Recording {
     let asked = Asked { prompt_len: 100, output_len: chunks.iter().sum(), ..Asked::default() };
-    let head = Head { started_unix_us: STARTED, clients: Some(1), asked: vec![asked], ..Head::default() };
+    let head = Head {
+        started_unix_us: STARTED,
+        clients: Some(1),
+        asked: vec![asked],
+        policy: "autoregressive".into(),
+        ..Head::default()
+    };
     let mut events = vec![Event::Sent { request: 0, at: ms(1), attempt: 0 }];
     let mut lines = Vec::new();
     for (i, &n) in (0u64..).zip(chunks) {
@@ -74,7 +80,8 @@ fn the_log_of_another_server_is_told_by_its_prompts() {
     only(&other, "prefilled 31 tokens and the answered prompts have 100");
     let mut shared = recording(&[1, 1, 1]);
     lines(&mut shared)[0] = line(20, (3, 9000), (0, 0));
-    only(&shared, "was nobody else served?");
+    let said = said(&shared);
+    assert!(said.len() == 2 && said.iter().all(|s| s.contains("was nobody else served?")), "{said:?}");
 }
 
 #[test]
@@ -94,7 +101,7 @@ fn a_log_without_microseconds_is_of_no_use() {
 #[test]
 fn several_steps_in_a_chunk_are_noticed() {
     only(&recording(&[1, 5, 5, 5]), "--stream-interval above 1");
-    let mut speculating = recording(&[1, 4, 4]);
+    let mut speculating = of_policy(recording(&[1, 4, 4]), "fixed-3");
     for l in &mut lines(&mut speculating)[1..] {
         *l = l.replace("1 generation tokens", "4 generation tokens");
     }
@@ -147,4 +154,143 @@ fn a_prompt_that_the_server_counts_otherwise_is_told() {
     let mut r = recording(&[1, 1]);
     r.head.asked[0].prompt_len = 90;
     only(&r, "1 prompts have another length for the server");
+}
+
+/// The recording with the policy that the experiment names.
+fn of_policy(mut recording: Recording, policy: &str) -> Recording {
+    recording.head.policy = policy.into();
+    recording
+}
+
+/// The recording with these rounds in the server's metrics of the request.
+fn with_rounds(mut recording: Recording, drafted: &str, accepted: &str) -> Recording {
+    for event in &mut recording.events {
+        if let Event::Ended { how: Ended::Finished { metrics, .. }, .. } = event {
+            let rounds = format!("{{\"per_step_drafted\": {drafted}, \"per_step_accepted\": {accepted}}}");
+            *metrics = Some(format!("{{\"speculative_decoding\": {rounds}}}"));
+        }
+    }
+    recording
+}
+
+#[test]
+fn another_policy_than_the_experiments_is_told_by_rounds_counters_and_steps() {
+    let fives = || with_rounds(recording(&[1, 6, 6, 1]), "[5, 5, 5]", "[5, 5, 0]");
+    let drafts = "vllm:spec_decode_num_drafts_total";
+    let tokens = "vllm:spec_decode_num_draft_tokens_total";
+    let counted = |n: f64| {
+        let mut r = recording(&[1, 1, 1]);
+        r.events.insert(0, metrics(0, &[(drafts, 0.0), (tokens, 0.0)]));
+        r.events.insert(1, metrics(300, &[(drafts, 2.0), (tokens, 2.0 * n)]));
+        r
+    };
+    let mut silent = recording(&[1, 1, 1]);
+    silent.events.retain(|e| !matches!(e, Event::Log { .. }));
+    for (r, policy, expected) in [
+        (fives(), "fixed-3", "the server runs fixed-3, and it drafted 5 tokens a round"),
+        (fives(), "autoregressive", "the server runs autoregressive, and it drafted 5 tokens a round"),
+        (recording(&[1, 1, 1]), "fixed-3", "the server runs fixed-3, and it drafted nothing"),
+        (recording(&[1, 1, 1]), "adaspec", "the server runs adaspec, and it drafted nothing"),
+        (counted(5.0), "fixed-3", "its counters have 5.0 drafts a round in the mean"),
+        (silent, "fixed-3", "nothing that the server says shows drafts"),
+    ] {
+        let all = said(&of_policy(r, policy));
+        assert!(all.iter().any(|s| s.contains(expected)), "{expected}: {all:?}");
+    }
+    for (r, policy) in [(fives(), "fixed-5"), (fives(), "adaspec"), (counted(3.0), "fixed-3")] {
+        let all = said(&of_policy(r, policy));
+        assert!(!all.iter().any(|s| s.contains("the experiment says")), "{all:?}");
+    }
+}
+
+#[test]
+fn a_step_with_more_requests_than_were_in_flight_is_told() {
+    let mut other = recording(&[1, 1, 1]);
+    lines(&mut other)[1] = line(30, (0, 0), (64, 64));
+    only(&other, "1 of 3 steps have more requests than were in flight (64 where 1 were)");
+}
+
+#[test]
+fn requests_without_a_step_are_told() {
+    let mut other = recording(&[1, 1, 1]);
+    let late: Vec<String> = lines(&mut other).iter().map(|l| l.replacen("1700000000.", "1700000900.", 1)).collect();
+    *lines(&mut other) = late;
+    let all = said(&other);
+    assert!(all.iter().any(|s| s.contains("1 of 1 answered requests have no step in the log")), "{all:?}");
+}
+
+#[test]
+fn a_log_with_each_step_twice_is_told_and_each_step_counts_once() {
+    let mut twice = recording(&[1, 1, 1]);
+    let all: Vec<String> = lines(&mut twice).iter().flat_map(|l| [l.clone(), l.replace("INFO x", "INFO y")]).collect();
+    *lines(&mut twice) = all;
+    only(&twice, "the step log has each step several times");
+    assert_eq!(ObservedRun::of(&twice).steps.len(), 3);
+}
+
+#[test]
+fn usage_that_disagrees_with_what_came_is_told() {
+    let usage = |n: Option<u32>, output_len: u32| {
+        let mut r = recording(&[1, 4, 3]);
+        r.events.retain(|e| !matches!(e, Event::Log { .. }));
+        r.head.asked[0].output_len = output_len;
+        for event in &mut r.events {
+            if let Event::Ended { how: Ended::Finished { completion_tokens, .. }, .. } = event {
+                *completion_tokens = n;
+            }
+        }
+        r
+    };
+    only(&usage(Some(7), 8), "the usage of 1 answers disagrees with the tokens that came (8 came, usage says 7)");
+    let all = said(&usage(Some(4), 4));
+    for expected in ["(8 came, usage says 4)", "(8 for 4): does something send every event twice?"] {
+        assert!(all.iter().any(|s| s.contains(expected)), "{expected}: {all:?}");
+    }
+    let most = usage(Some(u32::MAX), 8);
+    only(&most, "the usage of 1 answers has more tokens than were asked for (4294967295 of at most 8): not believed");
+    let mut unknown = most;
+    for event in &mut unknown.events {
+        if let Event::Chunk { tokens, .. } = event {
+            *tokens = Tokens::SoFar(u32::MAX);
+        }
+    }
+    assert_eq!(ObservedRun::of(&unknown).answers[0].tokens(), 3, "a token a chunk");
+    for event in &mut unknown.events {
+        if let Event::Chunk { tokens, .. } = event {
+            *tokens = Tokens::SoFar(2);
+        }
+    }
+    let all = said(&unknown);
+    assert!(all.iter().any(|s| s.contains("1 answers came without token ids")), "{all:?}");
+}
+
+#[test]
+fn numbers_that_cannot_be_are_named_and_not_believed() {
+    for (drafted, accepted, expected) in [
+        ("[1000]", "[3]", "a round of 1000 tokens, where 0 to 32 are possible"),
+        ("[4294967295]", "[0]", "a round of 4294967295 tokens"),
+        ("[1e300]", "[0]", "a round of 1e+300 tokens"),
+        ("[3, 3, 3, 3]", "[0, 0, 0, 0]", "4 rounds for 3 tokens"),
+        ("[3]", "[4]", "a round accepted 4 tokens of 3"),
+        ("[3]", "[1, 1]", "1 rounds drafted, and 2 accepted"),
+        ("7", "[1]", "per_step_drafted is no list"),
+    ] {
+        let r = with_rounds(recording(&[1, 1, 1]), drafted, accepted);
+        only(&r, &format!("the rounds of 1 answers are not believed: {expected}"));
+        assert_eq!(ObservedRun::of(&r).answers[0].rounds, None);
+    }
+    for (from, to, expected) in [
+        ("10.00 ms", "1e300 ms", "a step of 1e297 s elapsed time, where 0 to 2592000 are possible"),
+        ("10.00 ms", "9e7 ms", "a step of 9e4 s began before the run did"),
+        ("1 generation tokens", "18446744073709551615 generation tokens", "a step of 18446744073709551615 generation"),
+    ] {
+        let mut r = recording(&[1, 1, 1]);
+        lines(&mut r)[1] = lines(&mut r)[1].replace(from, to);
+        only(&r, &format!("1 lines of the step log are not believed: {expected}"));
+        assert_eq!(ObservedRun::of(&r).steps.len(), 2);
+    }
+    let mut r = recording(&[1, 1, 1]);
+    r.head.server.max_model_len = Some(u32::MAX);
+    only(&r, "the server says max_model_len = 4294967295: not believed");
+    assert_eq!(crate::bounds::max_model_len(&r), None);
 }

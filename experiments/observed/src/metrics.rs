@@ -3,8 +3,11 @@
 //! Names are vLLM's (0.32 and 0.33: `v1/metrics/loggers.py`, `v1/spec_decode/metrics.py`). Drafted tokens by position are not
 //! exported: acceptance by position given that a position was drafted follows from them only where all rounds are of one length.
 
+use crate::bounds::{MOST_BLOCK_SIZE, MOST_BLOCKS, MOST_COUNT};
 use crate::recording::{Event, Recording, Sample};
+use foretoken_sim::MAX_SPEC_LEN;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// What the metrics say of a run. `None` where the server does not have them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +32,8 @@ pub struct Metrics {
     pub block_size: Option<u32>,
     /// Did a counter fall while it ran? Then the server was started again, and nothing can be said of the growth.
     pub reset: bool,
+    /// Values that cannot be, each in words. They count as not said.
+    pub doubts: Vec<String>,
 }
 
 const PER_POS: &str = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
@@ -59,15 +64,23 @@ impl Metrics {
             Some((end - of(&first, wanted).unwrap_or(0.0)).max(0.0).round() as u64)
         };
         let growth = |name: &str| growth_of(&|n| base(n) == name);
-        let config = |wanted: &str| {
+        let mut doubts = Vec::new();
+        let mut config = |wanted: &str, range: RangeInclusive<u64>| {
             let info = last.keys().find(|n| base(n) == "vllm:cache_config_info")?;
-            label(info, wanted)?.parse().ok()
+            let n = label(info, wanted)?.parse::<u64>().ok()?;
+            if !range.contains(&n) {
+                doubts.push(format!("{wanted} = {n}, where {} to {} are possible", range.start(), range.end()));
+                return None;
+            }
+            Some(n as u32)
         };
-        let per_pos = (0..).map_while(|position: usize| {
+        let num_gpu_blocks = config("num_gpu_blocks", 2..=MOST_BLOCKS.into());
+        let block_size = config("block_size", 1..=MOST_BLOCK_SIZE.into());
+        let per_pos = (0..MAX_SPEC_LEN).map_while(|position| {
             let at = position.to_string();
             growth_of(&|n| base(n) == PER_POS && label(n, "position") == Some(at.as_str()))
         });
-        Metrics {
+        let mut metrics = Metrics {
             drafts: growth("vllm:spec_decode_num_drafts_total"),
             draft_tokens: growth("vllm:spec_decode_num_draft_tokens_total"),
             accepted_tokens: growth("vllm:spec_decode_num_accepted_tokens_total"),
@@ -75,22 +88,68 @@ impl Metrics {
             preemptions: growth("vllm:num_preemptions_total"),
             prefix_queries: growth("vllm:prefix_cache_queries_total"),
             prefix_hits: growth("vllm:prefix_cache_hits_total"),
-            num_gpu_blocks: config("num_gpu_blocks"),
-            block_size: config("block_size"),
+            num_gpu_blocks,
+            block_size,
             reset,
+            doubts,
+        };
+        metrics.leave_out_what_cannot_be(most_rounds(recording));
+        metrics
+    }
+
+    /// Takes back the counters that no run can have, with a word on each.
+    fn leave_out_what_cannot_be(&mut self, most_rounds: u64) {
+        let counters = [
+            ("preemptions", &mut self.preemptions),
+            ("tokens looked up in the prefix cache", &mut self.prefix_queries),
+            ("tokens found in the prefix cache", &mut self.prefix_hits),
+        ];
+        for (what, counter) in counters {
+            if let Some(n) = counter.filter(|n| *n > MOST_COUNT) {
+                self.doubts.push(format!("{n} {what}, where {MOST_COUNT} are the most"));
+                *counter = None;
+            }
         }
+        let rounds = self.drafts.unwrap_or(0);
+        let drafted = self.draft_tokens.unwrap_or(0);
+        let accepted = self.accepted_tokens.unwrap_or(0).max(self.accepted_per_pos.iter().copied().max().unwrap_or(0));
+        // A round has a token of its own beside those accepted: the answers bound the rounds.
+        let doubt = if rounds > most_rounds {
+            format!("{rounds} rounds of drafting, where the requests that were sent have at most {most_rounds}")
+        } else if drafted > rounds * u64::from(MAX_SPEC_LEN) {
+            format!("{drafted} drafted tokens in {rounds} rounds, where a round has at most {MAX_SPEC_LEN}")
+        } else if accepted > drafted {
+            format!("{accepted} accepted tokens of {drafted} drafted ones")
+        } else {
+            return;
+        };
+        self.doubts.push(doubt);
+        (self.drafts, self.draft_tokens, self.accepted_tokens) = (None, None, None);
+        self.accepted_per_pos.clear();
     }
 
     /// How many rounds accepted 0, 1, … K tokens, where all rounds drafted K. `None` where they did not, or nobody knows.
     pub fn rounds_of_one_length(&self) -> Option<Vec<u64>> {
         let (drafts, tokens) = (self.drafts?, self.draft_tokens?);
         let k = self.accepted_per_pos.len() as u64;
-        if self.reset || drafts == 0 || tokens != drafts * k {
+        if self.reset || drafts == 0 || drafts.checked_mul(k) != Some(tokens) {
             return None;
         }
         let at_least = |n: usize| if n == 0 { drafts } else { self.accepted_per_pos.get(n - 1).copied().unwrap_or(0) };
         Some((0..=self.accepted_per_pos.len()).map(|n| at_least(n).saturating_sub(at_least(n + 1))).collect())
     }
+}
+
+/// Most rounds of drafting during a run: twice those that its requests can have, and some, for others that the server
+/// serves besides.
+fn most_rounds(recording: &Recording) -> u64 {
+    const BESIDES: u64 = 10_000;
+    let sent = recording.events.iter().filter_map(|event| match event {
+        Event::Sent { request, .. } => recording.head.asked.get(*request as usize),
+        _ => None,
+    });
+    let tokens: u64 = sent.map(|asked| u64::from(asked.output_len)).sum();
+    2 * tokens + BESIDES
 }
 
 fn by_name(samples: &[Sample]) -> BTreeMap<&str, f64> {
@@ -148,5 +207,28 @@ mod tests {
     fn a_counter_that_falls_is_a_restart() {
         assert!(of(&[&[(DRAFTS, 10.0)], &[(DRAFTS, 3.0)], &[(DRAFTS, 30.0)]]).reset);
         assert_eq!(of(&[]), Metrics::default());
+    }
+
+    #[test]
+    fn values_that_cannot_be_count_as_not_said() {
+        const MOST: f64 = 4_294_967_295.0;
+        const HITS: &str = "vllm:prefix_cache_hits_total";
+        let blocks = |size, n| format!("vllm:cache_config_info{{block_size=\"{size}\",num_gpu_blocks=\"{n}\"}}");
+        let (none, many) = (blocks("0", "512"), blocks("16", "4294967295"));
+        let rounds = |drafts, tokens, first| vec![(DRAFTS, drafts), (TOKENS, tokens), (FIRST, first)];
+        for (last, said) in [
+            (vec![(none.as_str(), 1.0)], "block_size = 0, where 1 to 65536 are possible"),
+            (vec![(many.as_str(), 1.0)], "num_gpu_blocks = 4294967295, where 2 to 16777216 are possible"),
+            (rounds(MOST, 3.0 * MOST, 5.0), "4294967295 rounds of drafting, where the requests that were sent have at"),
+            (rounds(10.0, 10_000.0, 5.0), "10000 drafted tokens in 10 rounds, where a round has at most 32"),
+            (rounds(10.0, 10.0, 1e300), "18446744073709551615 accepted tokens of 10 drafted ones"),
+            (vec![(HITS, 1e300)], "18446744073709551615 tokens found in the prefix cache"),
+        ] {
+            let m = of(&[&[], &last]);
+            assert!(m.doubts.len() == 1 && m.doubts[0].contains(said), "{said}: {:?}", m.doubts);
+            assert_eq!((m.drafts, m.prefix_hits, m.rounds_of_one_length()), (None, None, None));
+        }
+        let half = of(&[&[], &[(none.as_str(), 1.0)]]);
+        assert_eq!((half.block_size, half.num_gpu_blocks), (None, Some(512)), "what can be is believed");
     }
 }

@@ -1,8 +1,10 @@
 //! What became of each request of a recording: its instants, its tokens, its rounds of drafting.
 
+use crate::bounds;
 use crate::recording::{Asked, Ended, Event, Recording, Tokens};
-use foretoken_sim::Time;
+use foretoken_sim::{MAX_SPEC_LEN, Time};
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A request that was sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,11 +60,20 @@ impl Answer {
         matches!(self.ended, Some((_, Ended::Finished { .. })))
     }
 
-    /// Tokens of its prompt: as the server counts them, or as planned.
+    /// Tokens of its prompt: as the server counts them, where that can be, or as planned.
     pub fn prompt_len(&self) -> u32 {
+        let counted = match self.ended {
+            Some((_, Ended::Finished { prompt_tokens, .. })) => prompt_tokens.and_then(bounds::prompt_tokens),
+            _ => None,
+        };
+        counted.unwrap_or(self.asked.prompt_len)
+    }
+
+    /// Tokens of the answer as the server's usage has them at its end, believed or not.
+    pub fn usage(&self) -> Option<u32> {
         match self.ended {
-            Some((_, Ended::Finished { prompt_tokens: Some(n), .. })) => n,
-            _ => self.asked.prompt_len,
+            Some((_, Ended::Finished { completion_tokens, .. })) => completion_tokens,
+            _ => None,
         }
     }
 
@@ -83,20 +94,53 @@ impl Answer {
     }
 }
 
-/// What vLLM puts beside a completion (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`; 0.32 and 0.33).
+/// What vLLM puts beside a completion (`--enable-per-request-metrics`, `--per-request-spec-decode-metrics detailed`; 0.32
+/// and 0.33). Values are checked one by one: one that cannot be must not hide the others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ServerMetrics {
-    time_to_first_token_ms: Option<f64>,
-    queue_time_ms: Option<f64>,
-    speculative_decoding: Option<Speculative>,
+pub(crate) struct ServerMetrics {
+    time_to_first_token_ms: Value,
+    queue_time_ms: Value,
+    speculative_decoding: Value,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Speculative {
-    per_step_accepted: Option<Vec<u32>>,
-    per_step_drafted: Option<Vec<u32>>,
+impl ServerMetrics {
+    /// Of the JSON that a server sent, if it did.
+    pub(crate) fn read(text: Option<&str>) -> ServerMetrics {
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+}
+
+/// The rounds of an answer of at most `asked` tokens; `None` where the server does not tell them.
+///
+/// # Errors
+/// They cannot be. In words.
+pub(crate) fn rounds(metrics: &ServerMetrics, asked: u32) -> Result<Option<Rounds>, String> {
+    let list = |key: &str| match &metrics.speculative_decoding[key] {
+        Value::Null => Ok(None),
+        value => value.as_array().map(Some).ok_or_else(|| format!("{key} is no list")),
+    };
+    let (Some(drafted), Some(accepted)) = (list("per_step_drafted")?, list("per_step_accepted")?) else {
+        return Ok(None);
+    };
+    if drafted.len() != accepted.len() {
+        return Err(format!("{} rounds drafted, and {} accepted", drafted.len(), accepted.len()));
+    }
+    if drafted.len() > asked as usize {
+        return Err(format!("{} rounds for {asked} tokens, and each brings a token", drafted.len()));
+    }
+    let numbers = |list: &[Value]| -> Result<Vec<u32>, String> {
+        let drafts = |v: &Value| {
+            let n = v.as_f64().and_then(bounds::drafts);
+            n.ok_or_else(|| format!("a round of {v} tokens, where 0 to {MAX_SPEC_LEN} are possible"))
+        };
+        list.iter().map(drafts).collect()
+    };
+    let (drafted, accepted) = (numbers(drafted)?, numbers(accepted)?);
+    match drafted.iter().zip(&accepted).find(|(d, a)| a > d) {
+        Some((d, a)) => Err(format!("a round accepted {a} tokens of {d}")),
+        None => Ok(Some(Rounds { drafted, accepted })),
+    }
 }
 
 /// The requests of a recording that were sent, in the order of their numbers.
@@ -131,12 +175,12 @@ pub fn answers(recording: &Recording) -> Vec<Answer> {
                         *so_far += ids.len() as u32;
                         ids.len() as u32
                     }
-                    Tokens::SoFar(all) => {
+                    Tokens::SoFar(all) if bounds::answer_tokens(*all, answer.asked.output_len).is_some() => {
                         let new = all.saturating_sub(*so_far);
                         *so_far = (*so_far).max(*all);
                         new
                     }
-                    Tokens::Unknown => {
+                    Tokens::SoFar(_) | Tokens::Unknown => {
                         answer.counted = false;
                         1
                     }
@@ -158,19 +202,16 @@ pub fn answers(recording: &Recording) -> Vec<Answer> {
 
 fn end(answer: &mut Answer, at: Time, how: &Ended) {
     if let Ended::Finished { completion_tokens, metrics, .. } = how {
-        if let Some(total) = completion_tokens.filter(|_| !answer.counted) {
+        let asked = answer.asked.output_len;
+        let total = completion_tokens.and_then(|n| bounds::answer_tokens(n, asked));
+        if let Some(total) = total.filter(|_| !answer.counted) {
             spread(&mut answer.chunks, total);
         }
-        let metrics = metrics.as_deref().and_then(|text| serde_json::from_str::<ServerMetrics>(text).ok());
-        let metrics = metrics.unwrap_or_default();
-        let seconds = |ms: Option<f64>| ms.filter(|ms| ms.is_finite() && *ms >= 0.0).map(|ms| ms / 1e3);
+        let metrics = ServerMetrics::read(metrics.as_deref());
+        let seconds = |ms: &Value| ms.as_f64().map(|ms| ms / 1e3).filter(|s| (0.0..=bounds::LONGEST_S).contains(s));
         answer.times =
-            ServerTimes { queue_s: seconds(metrics.queue_time_ms), ttft_s: seconds(metrics.time_to_first_token_ms) };
-        let rounds = metrics.speculative_decoding.unwrap_or_default();
-        answer.rounds = rounds.per_step_drafted.zip(rounds.per_step_accepted).and_then(|(drafted, accepted)| {
-            let fits = drafted.len() == accepted.len() && drafted.iter().zip(&accepted).all(|(d, a)| a <= d);
-            fits.then_some(Rounds { drafted, accepted })
-        });
+            ServerTimes { queue_s: seconds(&metrics.queue_time_ms), ttft_s: seconds(&metrics.time_to_first_token_ms) };
+        answer.rounds = rounds(&metrics, asked).unwrap_or_default();
     }
     answer.ended = Some((at, how.clone()));
 }

@@ -5,6 +5,8 @@
 //! its output, drafting included; with asynchronous scheduling it is only what was left to wait for. The time before a line is when
 //! the line was written: behind the step, by the server's front end.
 
+use crate::bounds::{LONGEST_S, MOST_COUNT, MOST_REQUESTS, MOST_TOKENS};
+use foretoken_sim::MAX_SPEC_LEN;
 use serde::{Deserialize, Serialize};
 
 /// A step, as its line has it.
@@ -30,7 +32,14 @@ pub struct LoggedStep {
 
 impl LoggedStep {
     /// Reads a line of a log. `None`: it is of something else, or of a step that ran for nothing (a dummy).
-    pub fn read(line: &str) -> Option<LoggedStep> {
+    ///
+    /// # Errors
+    /// It is of a step that cannot be. In words.
+    pub fn read(line: &str) -> Result<Option<LoggedStep>, String> {
+        LoggedStep::parse(line).map(|step| step.possible().map(|()| step)).transpose()
+    }
+
+    fn parse(line: &str) -> Option<LoggedStep> {
         let at = line.find("Iteration(")?;
         let (before, step) = line.split_at(at);
         if step.contains(" (dummy)") {
@@ -38,7 +47,12 @@ impl LoggedStep {
         }
         let (iteration, rest) = step.strip_prefix("Iteration(")?.split_once("): ")?;
         let mut parts = rest.split(", ");
-        let mut counted = |unit: &str| parts.next()?.strip_suffix(unit)?.trim_end().parse::<u64>().ok();
+        // A number of more than 64 bits is the largest one, which is not possible either.
+        let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() {
+            true => Some(digits.parse::<u64>().unwrap_or(u64::MAX)),
+            false => None,
+        };
+        let mut counted = |unit: &str| number(parts.next()?.strip_suffix(unit)?.trim_end());
         let context_requests = counted("context requests")?;
         let context_tokens = counted("context tokens")?;
         let generation_requests = counted("generation requests")?;
@@ -46,19 +60,48 @@ impl LoggedStep {
         let elapsed = parts.next()?.strip_prefix("iteration elapsed time: ")?.strip_suffix(" ms")?;
         let usage = parts.next()?.rsplit_once("KV cache usage: ")?.1.strip_suffix('%')?;
         let (elapsed, usage) = (elapsed.parse::<f64>().ok()?, usage.parse::<f64>().ok()?);
-        let sane = |x: f64| (x.is_finite() && x >= 0.0).then_some(x);
         Some(LoggedStep {
             written_unix_s: written(before),
-            iteration: iteration.parse().ok()?,
-            context_requests: u32::try_from(context_requests).ok()?,
+            iteration: number(iteration)?,
+            context_requests: u32::try_from(context_requests).unwrap_or(u32::MAX),
             context_tokens,
-            generation_requests: u32::try_from(generation_requests).ok()?,
+            generation_requests: u32::try_from(generation_requests).unwrap_or(u32::MAX),
             generation_tokens,
-            elapsed_s: sane(elapsed)? / 1e3,
-            kv_usage: sane(usage)? / 100.0,
+            elapsed_s: elapsed / 1e3,
+            kv_usage: usage / 100.0,
         })
     }
+
+    /// Can there be such a step?
+    fn possible(&self) -> Result<(), String> {
+        let LoggedStep { iteration, context_requests, context_tokens, generation_requests, generation_tokens, .. } =
+            *self;
+        let of_requests = |requests: u32, most: u64| u64::from(requests.min(MOST_REQUESTS)) * most;
+        let counts = [
+            ("iterations", iteration, MOST_COUNT),
+            ("context requests", context_requests.into(), MOST_REQUESTS.into()),
+            ("context tokens", context_tokens, of_requests(context_requests, MOST_TOKENS.into())),
+            ("generation requests", generation_requests.into(), MOST_REQUESTS.into()),
+            ("generation tokens", generation_tokens, of_requests(generation_requests, u64::from(MAX_SPEC_LEN) + 1)),
+        ];
+        if let Some((what, n, most)) = counts.into_iter().find(|(_, n, most)| n > most) {
+            return Err(format!("a step of {n} {what}, where {most} are the most"));
+        }
+        let numbers = [
+            ("elapsed time", self.elapsed_s, LONGEST_S, "s"),
+            ("KV cache usage", 100.0 * self.kv_usage, MOST_USAGE, "%"),
+        ];
+        match numbers.into_iter().find(|(_, x, most, _)| !(0.0..=*most).contains(x)) {
+            Some((what, x, most, unit)) => {
+                Err(format!("a step of {x:e} {unit} {what}, where 0 to {most} are possible"))
+            }
+            None => Ok(()),
+        }
+    }
 }
+
+/// A full cache, and what rounding adds, in per cent.
+const MOST_USAGE: f64 = 101.0;
 
 /// Seconds since 1970 at the start of a line, as the shipped logging configuration writes them (`%(created).6f`).
 fn written(before: &str) -> Option<f64> {
@@ -79,33 +122,53 @@ mod tests {
     fn lines_of_steps_are_read() {
         let line = "1763840000.123456 INFO vllm.v1.metrics.loggers Engine 000: Iteration(3): 0 context requests, 0 context tokens, \
                     1 generation requests, 4 generation tokens, iteration elapsed time: 19.35 ms, CPU KV cache usage: 0.4%";
-        let step = LoggedStep::read(line).unwrap();
+        let step = LoggedStep::read(line).unwrap().unwrap();
         assert_eq!(step.written_unix_s, Some(1763840000.123456));
         assert_eq!((step.iteration, step.context_requests, step.context_tokens), (3, 0, 0));
         assert_eq!((step.generation_requests, step.generation_tokens), (1, 4));
         assert!((step.elapsed_s - 0.01935).abs() < 1e-12 && (step.kv_usage - 0.004).abs() < 1e-12);
         let usual =
             line.replace("1763840000.123456 INFO vllm", "(APIServer pid=7) INFO 11-21 20:16:22 [loggers.py:199]");
-        assert_eq!(LoggedStep::read(&usual).unwrap().written_unix_s, None);
+        assert_eq!(LoggedStep::read(&usual).unwrap().unwrap().written_unix_s, None);
         let images = format!("{line}, encoder inputs: 1, encoder output embeddings: 5");
-        assert_eq!(LoggedStep::read(&images).map(|s| s.iteration), Some(3));
+        assert_eq!(LoggedStep::read(&images).unwrap().map(|s| s.iteration), Some(3));
     }
 
     #[test]
     fn other_lines_are_not() {
         let line = "1.5 Iteration(3): 0 context requests, 0 context tokens, 1 generation requests, 4 generation tokens, \
                     iteration elapsed time: 19.35 ms, CPU KV cache usage: 0.4%";
-        assert!(is_step(line) && LoggedStep::read(line).is_some());
+        assert!(is_step(line) && LoggedStep::read(line).unwrap().is_some());
         for (from, to) in [
             ("19.35 ms", "19.35 ms (dummy)"),
-            ("19.35", "NaN"),
-            ("19.35", "-1"),
             ("1 generation requests", "x generation requests"),
             ("Iteration(3)", "Iteration"),
             ("0.4%", "0.4"),
             (", 4 generation tokens", ""),
         ] {
-            assert_eq!(LoggedStep::read(&line.replace(from, to)), None, "{from} -> {to}");
+            assert_eq!(LoggedStep::read(&line.replace(from, to)), Ok(None), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn steps_that_cannot_be_are_named() {
+        let line = "1.5 Iteration(3): 1 context requests, 9 context tokens, 2 generation requests, 8 generation tokens, \
+                    iteration elapsed time: 19.35 ms, CPU KV cache usage: 0.4%";
+        assert!(LoggedStep::read(line).unwrap().is_some());
+        for (from, to, said) in [
+            ("19.35", "NaN", "a step of NaN s elapsed time"),
+            ("19.35", "-1", "a step of -1e-3 s elapsed time"),
+            ("19.35", "1e300", "a step of 1e297 s elapsed time"),
+            ("8 gen", "18446744073709551615 gen", "a step of 18446744073709551615 generation tokens, where 66 are"),
+            ("8 gen", "67 gen", "a step of 67 generation tokens"),
+            ("9 con", "99999999999999999999999 con", "a step of 18446744073709551615 context tokens"),
+            ("2 gen", "4294967296 gen", "a step of 4294967295 generation requests"),
+            ("1 con", "65537 con", "a step of 65537 context requests"),
+            ("0.4%", "4e9%", "KV cache usage"),
+            ("n(3", "n(18446744073709551615", "a step of 18446744073709551615 iterations"),
+        ] {
+            let why = LoggedStep::read(&line.replace(from, to)).unwrap_err();
+            assert!(why.contains(said), "{from} -> {to}: {why}");
         }
     }
 }

@@ -35,27 +35,62 @@ const ON_ITS_WAY: Time = Time(2_000_000_000);
 /// (`--step-log` and the shipped logging configuration) none can be placed.
 pub fn steps(recording: &Recording, answers: &[Answer]) -> Vec<PlacedStep> {
     let started = recording.head.started_unix_us as f64 / 1e6;
-    let lines = recording.events.iter().filter_map(|e| match e {
-        Event::Log { lines, .. } => Some(lines),
-        _ => None,
-    });
-    let logged = lines.flatten().filter_map(|line| LoggedStep::read(line));
     let placed = |logged: LoggedStep| {
         let end = logged.written_unix_s? - started;
-        (end >= 0.0).then(|| {
+        (end >= 0.0 && !started_before(recording, &logged)).then(|| {
             let end = Time::from_s(end);
             let start = end.saturating_sub(Time::from_s(logged.elapsed_s));
             PlacedStep { logged, start, end, emitted: 0, first_tokens: 0 }
         })
     };
-    let mut steps: Vec<PlacedStep> = logged.filter_map(placed).collect();
+    let mut steps: Vec<PlacedStep> = logged(recording).filter_map(placed).collect();
     steps.sort_by(|a, b| a.end.cmp(&b.end).then(a.logged.iteration.cmp(&b.logged.iteration)));
+    if written_twice(recording) {
+        steps.dedup_by(|b, a| same_step(&a.logged, &b.logged));
+    }
     // A line may be late; steps do not overlap.
     for i in 1..steps.len() {
         steps[i].start = steps[i].start.max(steps[i - 1].end.min(steps[i].end));
     }
     give_tokens(answers, &mut steps);
     steps
+}
+
+/// A step in flight when the run starts takes no longer than this.
+const IN_FLIGHT_S: f64 = 10.0;
+
+/// Began a step long before the run? Then its time is not one.
+pub(crate) fn started_before(recording: &Recording, step: &LoggedStep) -> bool {
+    let end = step.written_unix_s.map(|s| s - recording.head.started_unix_us as f64 / 1e6);
+    end.is_some_and(|end| end >= 0.0 && step.elapsed_s > end + IN_FLIGHT_S)
+}
+
+/// Lines of one step that two handlers of a logger write lie this close together, seconds.
+const TWICE_S: f64 = 1e-3;
+
+/// Are two lines of the log of one step?
+fn same_step(a: &LoggedStep, b: &LoggedStep) -> bool {
+    let near = match (a.written_unix_s, b.written_unix_s) {
+        (Some(a), Some(b)) => (a - b).abs() <= TWICE_S,
+        _ => true,
+    };
+    near && LoggedStep { written_unix_s: a.written_unix_s, ..*b } == *a
+}
+
+/// Does each step stand in the log twice or more often? Single pairs are of engines that work side by side.
+pub fn written_twice(recording: &Recording) -> bool {
+    let all: Vec<LoggedStep> = logged(recording).collect();
+    let again = all.windows(2).filter(|pair| same_step(&pair[0], &pair[1])).count();
+    all.len() >= 4 && again * 5 >= all.len() * 2
+}
+
+/// The steps of the log's lines, as far as they can be believed.
+fn logged(recording: &Recording) -> impl Iterator<Item = LoggedStep> {
+    let lines = recording.events.iter().filter_map(|e| match e {
+        Event::Log { lines, .. } => Some(lines),
+        _ => None,
+    });
+    lines.flatten().filter_map(|line| LoggedStep::read(line).ok().flatten())
 }
 
 /// The step whose tokens were read at `at`; `None` before the first.

@@ -166,6 +166,13 @@ impl Plan {
             return Err(at("policies", "a server runs one policy at a time, and the experiment has several")
                 .help("name what this server does: --set 'policies=[{ fixed = { k = 3 } }]'"));
         }
+        let oracle = self.policies.iter().find(|p| !p.implied && p.spec.sees_hidden_truth());
+        if let Some(oracle) = oracle {
+            let what = format!("`{}` sees what drafts will get right, which no server can", oracle.spec.label());
+            return Err(
+                at("policies", &what).help("name what this server does: --set 'policies=[{ fixed = { k = 3 } }]'")
+            );
+        }
         if self.variants.iter().any(|v| v.experiment.slo.adaspec_scale.is_some()) {
             return Err(at(
                 "slo",

@@ -44,6 +44,12 @@ pub struct ObserveSpec {
     pub extra: BTreeMap<String, toml::Value>,
 }
 
+/// Seconds that a run or an answer may be given: a millisecond to thirty days.
+const LEAST_S: f64 = 1e-3;
+const LONGEST_S: f64 = 30.0 * 86_400.0;
+/// A trace is played this many times as fast, or as slow, at most.
+const MOST_SCALE: f64 = 1e6;
+
 /// How prompts are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -81,10 +87,16 @@ impl ObserveSpec {
         let at = |key: &str, message: String| {
             doc.problem_at(&Path::of("observe").key(key), format!("observe.{key}: {message}"))
         };
-        let above = |x: f64| x > 0.0 && x.is_finite();
-        let spans = [("timeout_s", Some(self.timeout_s)), ("run_s", self.run_s), ("time_scale", Some(self.time_scale))];
-        if let Some((key, Some(x))) = spans.into_iter().find(|(_, x)| x.is_some_and(|x| !above(x))) {
-            return Err(at(key, format!("{x} is not above 0")).help("expected a finite number above 0"));
+        let spans = [
+            ("timeout_s", Some(self.timeout_s), LEAST_S..=LONGEST_S),
+            ("run_s", self.run_s, LEAST_S..=LONGEST_S),
+            ("time_scale", Some(self.time_scale), 1.0 / MOST_SCALE..=MOST_SCALE),
+        ];
+        for (key, given, range) in spans {
+            if let Some(x) = given.filter(|x| !range.contains(x)) {
+                let (least, most) = (range.start(), range.end());
+                return Err(at(key, format!("{x} is out of range")).help(format!("expected {least} to {most}")));
+            }
         }
         if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
             return Err(at("temperature", format!("{} is no temperature", self.temperature)).help("0 is greedy"));

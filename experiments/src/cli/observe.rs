@@ -26,9 +26,9 @@ pub struct ObserveArgs {
     /// The file that the server's output goes to, for the times of its steps
     #[arg(long, value_name = "FILE")]
     pub step_log: Option<PathBuf>,
-    /// The environment variable that holds the bearer token
-    #[arg(long, value_name = "NAME", default_value = "FORETOKEN_API_KEY")]
-    pub api_key_env: String,
+    /// The environment variable that holds the bearer token [default: FORETOKEN_API_KEY, where it is set]
+    #[arg(long, value_name = "NAME")]
+    pub api_key_env: Option<String>,
     /// Trust these certificates, too (PEM)
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub fn run(args: &ObserveArgs) -> Result<()> {
     let mut plan = Plan::load_to_observe(&args.file, &args.sets)?;
     let spec = plan.variants[0].experiment.observe.clone().unwrap_or_default();
-    let client = Client::new(&args.url, key(&args.api_key_env)?, args.ca.as_deref())?;
+    let client = Client::new(&args.url, key(args.api_key_env.as_deref())?, args.ca.as_deref())?;
     let site = Site { client, step_log: args.step_log.clone() };
     if site.step_log.is_some() {
         // The steps are what is asked for.
@@ -65,15 +65,21 @@ pub fn run(args: &ObserveArgs) -> Result<()> {
     seen.ended.map_or(Ok(()), Err)
 }
 
-/// The bearer token, if there is one.
-fn key(name: &str) -> Result<Option<String>> {
+/// The bearer token. A variable that was named must be set; the usual one may be missing.
+fn key(named: Option<&str>) -> Result<Option<String>> {
+    const HELP: &str = "set it to the server's bearer token, or leave --api-key-env out";
+    let name = named.unwrap_or("FORETOKEN_API_KEY");
+    let missing = |what: &str| match named {
+        Some(_) => Err(Problem::bad_input(format!("--api-key-env {name}: the environment variable {what}")).help(HELP)),
+        None => Ok(None),
+    };
     match std::env::var(name) {
-        Ok(key) if key.trim().is_empty() => Ok(None),
+        Ok(key) if key.trim().is_empty() => missing("is empty"),
         Ok(key) if key.bytes().all(|b| b.is_ascii_graphic()) => Ok(Some(key)),
         Ok(_) | Err(std::env::VarError::NotUnicode(_)) => Err(Problem::bad_input(format!(
             "{name} holds no bearer token: it has spaces or other characters that none has"
         ))),
-        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotPresent) => missing("is not set"),
     }
 }
 

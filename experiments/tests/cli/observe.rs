@@ -25,7 +25,7 @@ pub fn observe(place: &Place, url: &str, more: &[&str]) -> Output {
     place.foretoken().args(["observe", url, "x.toml", "-o", "out"]).args(more).output().unwrap()
 }
 
-fn stderr(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -44,7 +44,7 @@ pub fn speculating(request: &Request) -> Completion {
     }
 }
 
-fn summary(place: &Place) -> Value {
+pub fn summary(place: &Place) -> Value {
     let text = std::fs::read_to_string(place.path("out/report.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }
@@ -243,7 +243,7 @@ fn dying_at(n: usize) -> Stub {
     server
 }
 
-fn observed(place: &Place) -> Value {
+pub fn observed(place: &Place) -> Value {
     serde_json::from_slice(&std::fs::read(place.path("out/observed.json")).unwrap()).unwrap()
 }
 

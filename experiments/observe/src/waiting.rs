@@ -1,0 +1,129 @@
+//! Waiting that Ctrl-C ends. Everything that this crate waits for runs on one runtime, beside a look at the flag that
+//! Ctrl-C sets: connections, bodies, pauses before another try. Blocking look-ups of names run on threads of the
+//! runtime, and the end of the program does not wait for these threads.
+
+use foretoken_spec::problem::{Exit, Problem, Result};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+use tokio::time::sleep;
+
+/// Time between two looks at the flag.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Time that a thread gets to end once the flag is set.
+const LAST_WORK: Duration = Duration::from_millis(900);
+
+/// A runtime with the flag that Ctrl-C sets.
+pub struct Waiting {
+    runtime: Option<Runtime>,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// A new runtime.
+    ///
+    /// # Errors
+    /// The system has no room for one.
+    pub fn new(interrupt: &Arc<AtomicBool>) -> Result<Waiting> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Problem::failed(format!("no runtime for connections: {e}")))?;
+        Ok(Waiting { runtime: Some(runtime), interrupt: interrupt.clone() })
+    }
+
+    /// The result of `work`.
+    ///
+    /// # Errors
+    /// The flag was set before `work` ended.
+    pub fn on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        self.runtime().block_on(async {
+            tokio::select! {
+                biased;
+                () = asked(&self.interrupt) => Err(before_the_first_request()),
+                done = work => Ok(done),
+            }
+        })
+    }
+
+    /// The result of `work`, which looks at the flag by itself and spawns local tasks.
+    pub fn on_local<T>(&self, work: impl Future<Output = T>) -> T {
+        LocalSet::new().block_on(self.runtime(), work)
+    }
+
+    /// The result of a thread.
+    ///
+    /// # Errors
+    /// The thread panicked, or did not end soon enough after the flag was set.
+    pub fn on_thread<T>(&self, thread: JoinHandle<T>) -> Result<T> {
+        let mut end: Option<Instant> = None;
+        while !thread.is_finished() {
+            if self.is_asked() && Instant::now() > *end.get_or_insert_with(|| Instant::now() + LAST_WORK) {
+                return Err(Problem::new(Exit::Interrupted, "interrupted: the last second is not written".to_owned())
+                    .help("the disk or the step log does not answer; what was written before can be read"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        thread.join().map_err(|_| Problem::failed("the thread that writes the recording ended early"))
+    }
+
+    /// The flag.
+    pub fn interrupt(&self) -> &Arc<AtomicBool> {
+        &self.interrupt
+    }
+
+    /// Is the flag set?
+    pub fn is_asked(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is taken when it is dropped")
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // An ordinary drop waits for look-ups of names.
+        self.runtime.take().expect("it is dropped once").shutdown_background();
+    }
+}
+
+/// Returns when the flag is set.
+pub async fn asked(interrupt: &AtomicBool) {
+    while !interrupt.load(Ordering::Relaxed) {
+        sleep(LOOK).await;
+    }
+}
+
+fn before_the_first_request() -> Box<Problem> {
+    Problem::new(Exit::Interrupted, "interrupted before the first request was sent".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_never_ends_ends_with_the_flag() {
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting::new(&interrupt).unwrap();
+        assert_eq!(waiting.on(async { 7 }).unwrap(), 7);
+        let late = interrupt.clone();
+        let setter = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            late.store(true, Ordering::Relaxed);
+        });
+        let problem = waiting.on(std::future::pending::<()>()).unwrap_err();
+        assert_eq!(
+            (problem.exit, problem.message()),
+            (Exit::Interrupted, "interrupted before the first request was sent")
+        );
+        setter.join().unwrap();
+        let hangs = std::thread::spawn(|| std::thread::park_timeout(Duration::from_secs(30)));
+        assert!(waiting.on_thread(hangs).unwrap_err().message().contains("the last second is not written"));
+    }
+}

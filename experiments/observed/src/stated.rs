@@ -1,0 +1,140 @@
+//! An observed run beside what the experiment says of the server: what it drafts, and which release it is.
+
+use crate::run::ObservedRun;
+use foretoken_sim::config::Version;
+use std::collections::BTreeMap;
+
+/// What a server was seen to draft.
+#[derive(Clone, Debug, PartialEq)]
+enum Drafted {
+    /// Drafts a round, and in how many rounds. Without any, nothing was drafted.
+    Lengths(BTreeMap<u32, u64>),
+    /// Drafts a round in the mean.
+    Mean(f64),
+}
+
+/// What is to be said where a run drafted otherwise than the policy `label` of the experiment does.
+pub fn drafts(label: &str, run: &ObservedRun) -> Option<String> {
+    if label.is_empty() {
+        return None;
+    }
+    let says = format!("the experiment says that the server runs {label}");
+    let other = |seen: String| Some(format!("{says}, and {seen}; name what it does: --set 'policies=[…]'"));
+    let length = match label {
+        "autoregressive" => Some(0),
+        _ => label.strip_prefix("fixed-").and_then(|k| k.parse::<u32>().ok()),
+    };
+    // Prompts alone say nothing of drafts.
+    let decoded = run.answers.iter().any(|a| a.chunks.len() > 1);
+    match (drafted(run), length) {
+        (None, Some(0)) => None,
+        (None, _) if decoded => other(
+            "nothing that the server says shows drafts: no rounds in its answers, no \
+                                      counters in /metrics, no tokens of drafts in a step log"
+                .to_owned(),
+        ),
+        (None, _) => None,
+        (Some(Drafted::Mean(mean)), Some(k)) => match (mean - f64::from(k)).abs() > 0.5 {
+            true => other(format!("its counters have {mean:.1} drafts a round in the mean")),
+            false => None,
+        },
+        (Some(Drafted::Lengths(lengths)), stated) => {
+            let usual = lengths.iter().max_by_key(|(_, n)| **n).map_or(0, |(k, _)| *k);
+            match stated {
+                None if usual > 0 => None,
+                Some(k) if usual == k => None,
+                _ if usual == 0 => other("it drafted nothing".to_owned()),
+                _ => other(format!("it drafted {usual} tokens a round")),
+            }
+        }
+        (Some(Drafted::Mean(_)), None) => None,
+    }
+}
+
+/// What a run drafted: by its rounds, else by the server's counters, else by the step log; `None` where none of them
+/// tells.
+fn drafted(run: &ObservedRun) -> Option<Drafted> {
+    let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
+    let rounds = run.answers.iter().filter_map(|a| a.rounds.as_ref());
+    for &k in rounds.flat_map(|r| r.drafted.split_last().map_or(&[][..], |(_, before)| before)) {
+        *lengths.entry(k).or_default() += 1;
+    }
+    if !lengths.is_empty() {
+        return Some(Drafted::Lengths(lengths));
+    }
+    let m = &run.metrics;
+    if let (Some(rounds), Some(tokens)) = (m.drafts.filter(|n| *n > 0), m.draft_tokens) {
+        return Some(Drafted::Mean(tokens as f64 / rounds as f64));
+    }
+    for s in run.steps.iter().map(|s| s.logged).filter(|s| s.generation_requests > 0) {
+        let drafts = s.generation_tokens / u64::from(s.generation_requests);
+        *lengths.entry(drafts.saturating_sub(1) as u32).or_default() += 1;
+    }
+    // vLLM counts preemptions always, and rounds only where it drafts.
+    let counts = m.preemptions.is_some();
+    (counts || !lengths.is_empty()).then_some(Drafted::Lengths(lengths))
+}
+
+/// The release that a server's `/version` names, where its rules are known.
+pub fn release_of(server: &str) -> Option<Version> {
+    match series(server)? {
+        (0, 6) => Some(Version::V0),
+        (0, 32) => Some(Version::V0_32),
+        (0, 33) => Some(Version::V0_33),
+        _ => None,
+    }
+}
+
+/// The first two numbers of a version: `0.32.0+cpu` is of the series 0.32.
+pub fn series(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim().trim_start_matches('v').split('.').map(|n| n.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// What is to be said where a server is of another release than `engine.version`.
+pub fn release(stated: Version, server: Option<&str>) -> Option<String> {
+    let server = server?;
+    let stated_name = stated.name();
+    match release_of(server) {
+        Some(release) if release == stated => None,
+        Some(release) => Some(format!(
+            "the experiment says engine.version = \"{stated_name}\", and the server says that it is {server}: \
+             --set engine.version={}",
+            release.name()
+        )),
+        None => Some(format!(
+            "the server says that it is version {server}, whose rules Foretoken does not know (it knows 0.6, 0.32 and \
+             0.33): engine.version = \"{stated_name}\" stays"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_names_its_release() {
+        for (server, release) in [
+            ("0.32.0", Some(Version::V0_32)),
+            ("v0.33.1rc2.dev3+cpu", Some(Version::V0_33)),
+            ("0.6.3.post1", Some(Version::V0)),
+            ("0.34.0", None),
+            ("1.33.0", None),
+            ("0.0.stub", None),
+            ("", None),
+        ] {
+            assert_eq!(release_of(server), release, "{server}");
+        }
+    }
+
+    #[test]
+    fn another_release_and_an_unknown_one_are_named() {
+        assert_eq!(release(Version::V0_32, None), None);
+        assert_eq!(release(Version::V0_32, Some("0.32.1")), None);
+        let other = release(Version::V0_32, Some("0.33.0")).unwrap();
+        assert!(other.contains("engine.version = \"vllm-0.32\"") && other.contains("it is 0.33.0"), "{other}");
+        let unknown = release(Version::V0_33, Some("0.41.0")).unwrap();
+        assert!(unknown.contains("version 0.41.0, whose rules Foretoken does not know"), "{unknown}");
+    }
+}
