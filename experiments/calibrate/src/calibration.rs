@@ -6,10 +6,12 @@ use crate::fit::{CostFit, tells_apart};
 use crate::foreign::Foreign;
 use crate::frontend::frontend_s;
 use crate::held_out::HeldOut;
+use crate::one_server;
 use crate::source::Source;
 use crate::verdict::Verdict;
+use foretoken_observed::bounds::max_model_len;
 use foretoken_profiler::{CALIBRATED_VERSION, Calibrated, CalibratedModel, Range};
-use foretoken_sim::config::{DeliverAt, Version};
+use foretoken_sim::config::DeliverAt;
 use foretoken_sim::{ContextReads, EngineConfig};
 use foretoken_spec::problem::{Problem, Result};
 use std::collections::BTreeSet;
@@ -53,6 +55,7 @@ impl Calibration {
     /// # Errors
     /// They say neither what steps cost nor what drafts get right.
     pub fn of(sources: Vec<Source>, foreign: Vec<Foreign>) -> Result<Calibration> {
+        one_server::check(&sources)?;
         let mut engine = engine(&sources);
         let mut rows = rows(&sources, &engine);
         rows.extend(foreign.iter().flat_map(|f| f.rows.iter().copied()));
@@ -149,6 +152,7 @@ impl Calibration {
                 "{varying} runs drafted several lengths, and their answers do not tell their rounds: /metrics alone does not tell what such runs accepted by position; start vLLM with --per-request-spec-decode-metrics detailed"
             ));
         }
+        all.extend(one_server::release_doubt(&self.sources));
         for source in &self.sources {
             let name = source.name();
             all.extend(source.findings.iter().map(|f| format!("{name}: {f}")));
@@ -223,7 +227,8 @@ impl Calibration {
 /// What is known of the engine: as the first run's experiment has it, with what the server's metrics say and what was seen.
 fn engine(sources: &[Source]) -> EngineConfig {
     let stated = sources.iter().find_map(|s| s.engine.clone());
-    let mut engine = stated.unwrap_or_else(|| engine_of(sources));
+    let mut engine = stated.unwrap_or_default();
+    engine.version = one_server::release(sources).0;
     // What a log calls elapsed ends with the drafts, and the host follows: steps in a row, unless somebody knows better.
     engine.async_scheduling.get_or_insert(false);
     engine.deliver_at.get_or_insert(DeliverAt::Drafted);
@@ -235,20 +240,13 @@ fn engine(sources: &[Source]) -> EngineConfig {
         if let Some(size) = m.block_size {
             engine.block_size = size;
         }
-        if let Some(len) = source.recording.head.server.max_model_len {
+        if let Some(len) = max_model_len(&source.recording) {
             engine.max_model_len = len;
         }
         let seen = source.run.steps.iter().map(|s| s.logged.generation_requests + s.logged.context_requests).max();
         engine.max_num_seqs = engine.max_num_seqs.max(seen.unwrap_or(0));
     }
     engine
-}
-
-/// Of a server of which only its version is known.
-fn engine_of(sources: &[Source]) -> EngineConfig {
-    let version = sources.iter().find_map(|s| s.recording.head.server.version.as_deref()).unwrap_or("");
-    let version = if version.starts_with("0.32") { Version::V0_32 } else { EngineConfig::default().version };
-    EngineConfig { version, ..EngineConfig::default() }
 }
 
 /// A server that falls behind shows its queue, not its speed.

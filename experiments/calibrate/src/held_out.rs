@@ -72,7 +72,7 @@ impl HeldOut {
                 (Some((least, most)), Some(others)) => others.0 <= least && most <= others.1,
                 (own, _) => own.is_none(),
             };
-            if lengths.into_iter().all(covered) {
+            if !others.is_empty() && lengths.into_iter().all(covered) {
                 by_run.push((run, error(&fit_to(&others), own.iter())));
             }
         }

@@ -4,6 +4,7 @@ use crate::acceptance::Position;
 use crate::calibration::Calibration;
 use crate::folder::{check_free, make, put};
 use crate::held_out::HeldOut;
+use crate::one_server::{self, Server};
 use crate::page;
 use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
@@ -14,7 +15,7 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::truth::TruthTable;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The profile.
 pub const PROFILE: &str = "profile.toml";
@@ -35,6 +36,8 @@ pub struct Found<'a> {
     pub foretoken: &'static str,
     /// Every file that it is made from.
     pub inputs: Vec<Input>,
+    /// The server that was observed.
+    pub server: Option<Server>,
     /// Draft lengths of the steps with times.
     pub draft_lengths: Vec<u32>,
     /// Are draft passes told apart from verification?
@@ -97,6 +100,7 @@ impl Calibration {
         }
         if self.cost.is_some() {
             put(EXPERIMENT, self.experiment()?.as_bytes())?;
+            runs(folder)?;
         }
         put(PAGE, page::page(self).html().as_bytes())?;
         // Last: its presence says that all is there.
@@ -108,6 +112,7 @@ impl Calibration {
         let found = Found {
             foretoken: env!("CARGO_PKG_VERSION"),
             inputs: self.inputs(),
+            server: Server::of(&self.sources),
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,
             now: self.typical().1.and_then(|source| source.k),
@@ -153,6 +158,8 @@ impl Calibration {
         let mut text = String::from(
             "# What was observed, as an experiment: `foretoken run` simulates the server on the calibrated profile.\n",
         );
+        let (version, why) = one_server::release(&self.sources);
+        writeln!(text, "# engine.version is \"{}\": {why}.", version.name()).expect("a string grows");
         let policies: Vec<String> = self
             .lengths()
             .iter()
@@ -204,6 +211,26 @@ impl Calibration {
     }
 }
 
+/// Refuses a calibration whose experiment cannot run, and takes its files away.
+fn runs(folder: &Path) -> Result<()> {
+    let file = folder.join(EXPERIMENT);
+    Plan::load(&file, &[]).map(drop).map_err(|e| {
+        let place = e.place().unwrap_or_else(|| file.display().to_string());
+        let problem =
+            Problem::bad_input(format!("these runs make no experiment that can run: {} ({place})", e.message()));
+        take_away(folder);
+        problem.help("look at the runs' findings: foretoken report DIR; observe again what cannot be")
+    })
+}
+
+/// Removes the files of a calibration.
+fn take_away(folder: &Path) {
+    for name in [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE] {
+        drop(std::fs::remove_file(folder.join(name)));
+    }
+    drop(std::fs::remove_dir_all(folder.join(TRACES)));
+}
+
 fn trace_name(at: usize, name: &str) -> String {
     let fine = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     format!("{at:02}-{}", name.chars().map(fine).collect::<String>())
@@ -213,9 +240,7 @@ fn trace_name(at: usize, name: &str) -> String {
 pub(crate) fn ready(folder: &Path, overwrite: bool) -> Result<()> {
     check_free(folder, FOUND, "a calibration", overwrite)?;
     make(folder)?;
-    let ours: Vec<PathBuf> = [PROFILE, TRUTH, EXPERIMENT, FOUND, PAGE].iter().map(|n| folder.join(n)).collect();
-    ours.iter().for_each(|path| drop(std::fs::remove_file(path)));
-    drop(std::fs::remove_dir_all(folder.join(TRACES)));
+    take_away(folder);
     Ok(())
 }
 
@@ -234,12 +259,16 @@ pub struct Kept {
     pub inputs: Vec<Input>,
     /// What its profile warns of: that it was edited, or is not trusted.
     pub warnings: Vec<String>,
+    /// The server that was observed, where the calibration names it.
+    pub server: Option<Server>,
 }
 
 /// What is read back of `calibration.json`.
 #[derive(Deserialize)]
 struct FoundBack {
     inputs: Vec<Input>,
+    #[serde(default)]
+    server: Option<Server>,
     draft_lengths: Vec<u32>,
     separated: bool,
     now: Option<u32>,
@@ -342,7 +371,7 @@ impl Kept {
         let edited = foretoken_run::profiled::changed(&profile.display().to_string(), &text);
         let warnings = edited.into_iter().chain(cost.distrust.clone()).collect();
         let rates = found.acceptance.iter().map(|p| p.rate).collect();
-        Ok(Kept { cost, table, rates, engine, inputs: found.inputs, warnings })
+        Ok(Kept { cost, table, rates, engine, inputs: found.inputs, server: found.server, warnings })
     }
 
     /// Was the calibration made from this recording?

@@ -13,6 +13,7 @@ pub mod held_out;
 pub mod kept;
 pub mod live;
 pub mod numbers;
+pub mod one_server;
 mod page;
 pub mod predict;
 pub mod recommend;

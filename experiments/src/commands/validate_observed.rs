@@ -4,6 +4,7 @@ use super::print;
 use crate::cli::{Format, ValidateArgs};
 use foretoken_calibrate::against::compare;
 use foretoken_calibrate::kept::Kept;
+use foretoken_calibrate::one_server::check_whole;
 use foretoken_calibrate::source::{Source, open_all};
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::path::Path;
@@ -13,6 +14,8 @@ pub fn run(args: &ValidateArgs) -> Result<()> {
     let folder = args.calibrated.as_deref().expect("clap asks for it where something was observed");
     let kept = Kept::read(folder)?;
     let runs = open_all(&args.observed)?;
+    kept.server.as_ref().map_or(Ok(()), |server| server.check(&runs))?;
+    check_whole(&runs)?;
     let fitted = fitted(&kept);
     if fitted.is_empty() {
         eprintln!(
