@@ -98,6 +98,20 @@ fn a_run_with_several_lengths_agrees_with_runs_beside_it() {
     }
 }
 
+/// With steps that scatter by a tenth, a draft pass comes back within a tenth.
+#[test]
+fn noise_leaves_the_law_in_a_run_with_several_lengths() {
+    let mut rows = by_table(Lengths::Table(&TABLE), &[]).rows;
+    let luck = foretoken_sim::Luck::new(7, foretoken_sim::Stream::Request, 0);
+    for (i, row) in rows.iter_mut().enumerate() {
+        row.elapsed_s *= 0.9 + 0.2 * luck.unit(i as u64).round();
+    }
+    let fit = crate::fit::CostFit::to(&rows);
+    assert!((0.09..0.11).contains(&fit.noise) && crate::fit::tells_apart(&rows, fit.noise), "{fit:?}");
+    let off = fit.draft.delta_s / LAW.draft_s - 1.0;
+    assert!(off.abs() < 0.10, "off by {off}");
+}
+
 /// A table with a length of 0: the rounds of answers alone would say 3 throughout.
 #[test]
 fn steps_without_drafts_count_as_such() {
