@@ -1,7 +1,7 @@
 //! The folder of a comparison: JSON, the tables as text, a page and its figures.
 
 use super::comparison::{Against, Cell, JUDGED};
-use super::words::{apart, name_of};
+use super::words::{apart, name_of, percent};
 use crate::folder::{make, put};
 use foretoken_report::html::{Page, Part, Row as Line, Section, Table, Value};
 use foretoken_report::{PREDICTED_EDGE as EDGE, PredictedCell, PredictedNumber, predicted_figure};
@@ -102,7 +102,7 @@ impl Against {
             ("formula", "error of (1 − a^(k+1)) / (1 − a) in the fitted time of a step"),
         ];
         let mut table = Table::new("Means", &columns);
-        let share = |x: f64| Value::number(x, format!("{:+.1} %", 100.0 * x));
+        let share = |x: f64| Value::number(x, percent(x));
         for cell in &self.cells {
             for (metric, _) in JUDGED {
                 let Some(r) = cell.row(metric) else { continue };

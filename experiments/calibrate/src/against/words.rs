@@ -3,7 +3,8 @@
 use super::comparison::{Against, Cell, DECIDED, JUDGED};
 use crate::replay::Replayed;
 
-fn percent(x: f64) -> String {
+/// A share as a percentage with its sign.
+pub fn percent(x: f64) -> String {
     // Without this a small negative share reads "-0.0 %".
     let x = if x.abs() < 5e-4 { 0.0 } else { x };
     format!("{:+.1} %", 100.0 * x)
