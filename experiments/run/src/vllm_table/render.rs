@@ -1,123 +1,316 @@
-//! The rows for people, and what the JSON lacks.
+//! The table for people: rows, every length against the fastest, and warnings. ASCII alone, as in the comparison.
 
-use super::choose::AS_GOOD;
-use super::{Best, Row, best};
-use comfy_table::{CellAlignment, Table, presets};
-use foretoken_sim::Drafting;
-use foretoken_sim::latency::LatencySpec;
+use super::choose::{AS_GOOD, Choice, FEW, Held, Standing, over};
+use super::table::{Loop, Row, Table};
+use comfy_table::{CellAlignment, Table as Grid, presets};
 use foretoken_sim::metrics::Interval;
-use foretoken_spec::experiment::Hardware;
 
-/// The rows as a table; ASCII alone, like the comparison's.
-pub fn render(rows: &[Row], seeds: usize) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["batch\nsize", "reached\nsteps", "best\nlength", "tok/s\n", "against the next best\n"]);
-    for row in rows {
-        table.add_row(match row {
-            Row::NotReached { size, why } => {
-                [size.to_string(), "0".into(), "-".into(), "-".into(), format!("not reached: {why}")]
-            }
-            Row::Reached { size, lengths, without } => {
-                let best = best(lengths).expect("a row that was reached has a length");
-                let said = ahead(&best) + &missing(without);
-                [size.to_string(), best.steps.to_string(), best.k.to_string(), format!("{:.0}", best.tok_s), said]
-            }
-        });
+/// Lengths beside each other in the second table.
+const COLUMNS: usize = 10;
+const MORE_SEEDS: &str = "--set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'";
+
+impl Table {
+    /// The rows, every length against the fastest of its row, what the columns are, and the warnings.
+    pub fn in_words(&self) -> String {
+        let interval = match self.seeds {
+            1 => "One seed: no intervals, and every difference counts as it is".to_owned(),
+            n => format!("+- is half of the 95 % interval over {n} seeds, paired, one comparison each"),
+        };
+        let mut text = self.rows() + "\n" + &self.lengths();
+        text += &format!(
+            "clients: each has one request at the server at any time. scheduled: requests in the median step at the row's\n\
+             length, by which vLLM looks its table up; where it is less than clients, the others wait for memory or for the\n\
+             token budget. tok/s: output tokens over time, prompts included, simulated. Length 0 has the drafter loaded, as a\n\
+             server with a table has; \"no drafter\" is the plain engine. Of the lengths within {:.0} % of the fastest, or not told\n\
+             apart from it and within {:.0} %, the smallest is taken.\n{interval}.\n",
+            AS_GOOD * 100.0,
+            FEW * 100.0
+        );
+        self.warnings().iter().for_each(|warning| text += &format!("warning: {warning}\n"));
+        self.more_seeds().iter().for_each(|note| text += &format!("note: {note}\n"));
+        text
     }
-    table.column_iter_mut().take(4).for_each(|c| {
-        c.set_cell_alignment(CellAlignment::Right);
-    });
-    let interval = match seeds {
-        1 => "One seed: no intervals".to_owned(),
-        n => format!("[...] is the 95 % interval over {n} seeds, paired"),
-    };
-    let unsure = |row: &Row| matches!(row, Row::Reached { lengths, .. } if best(lengths).is_some_and(|b| b.as_good_as.is_some()));
-    let more = match rows.iter().any(unsure) || seeds == 1 {
-        true => "More seeds tell more lengths apart: --set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'.\n",
-        false => "",
-    };
-    let text = table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n");
-    format!(
-        "{text}batch size: requests scheduled in a step, as vLLM looks its table up; tok/s: output tokens of those steps over their \
-         time, simulated.\n{interval}; of lengths not told apart from the best, or within {:.0} % of it, the smallest is \
-         taken.\n{more}",
-        AS_GOOD * 100.0
-    )
-}
 
-fn ahead(best: &Best) -> String {
-    let Some((next, lead)) = &best.next else { return "no other length fits".into() };
-    let how_far = format!("{} against length {next}", percent(lead));
-    match best.as_good_as {
-        Some(top) => format!("{how_far}; not told from length {top}, or within {:.0} % of it", AS_GOOD * 100.0),
-        None => how_far,
+    fn rows(&self) -> String {
+        let mut grid = grid();
+        grid.set_header([
+            "clients\n",
+            "sched-\nuled",
+            "length\n",
+            "its\ntok/s",
+            "fastest\nalone",
+            "its\ntok/s",
+            "table's\ntok/s",
+            "no drafter\ntok/s",
+            "\n",
+        ]);
+        for row in &self.rows {
+            let mut cells = vec![row.clients.to_string()];
+            match &row.measured {
+                None => cells.extend((0..7).map(|_| "-".to_owned())),
+                Some(m) => cells.extend(numbers(m)),
+            }
+            cells.push(said(row, self.seeds));
+            grid.add_row(cells);
+        }
+        lines(&mut grid, 8)
     }
-}
 
-fn missing(without: &[u32]) -> String {
-    match without {
-        [] => String::new(),
-        all => {
-            let all: Vec<String> = all.iter().map(u32::to_string).collect();
-            format!("; over the token budget: length {}", all.join(", "))
+    /// Every length against the fastest of its row: alone, and on the table's server where that differs.
+    fn lengths(&self) -> String {
+        let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
+        let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.of_alone)).collect();
+        let again = measured().filter(|(_, m)| m.choice != m.of_alone);
+        let again: Vec<(u32, &Choice)> = again.map(|(clients, m)| (clients, &m.choice)).collect();
+        let longest = self.longest();
+        let again = match again.is_empty() {
+            true => String::new(),
+            false => {
+                format!("On a server for drafts of up to {longest}, as this table's is, %:\n{}\n", compared(&again))
+            }
+        };
+        format!("Each length against the fastest of its row, %:\n{}\n{again}", compared(&alone))
+    }
+
+    fn longest(&self) -> u32 {
+        self.ranges.iter().map(|range| range.2).max().unwrap_or(0)
+    }
+
+    /// What a user of the table should know: loops in which the table is behind a fixed length, rows that are too
+    /// noisy, and loops in which the server is faster without a drafter.
+    pub fn warnings(&self) -> Vec<String> {
+        let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
+        let mut all = Vec::new();
+        for (clients, m) in measured().filter(|(_, m)| m.table_is_behind()) {
+            let (table, behind) = (m.table.as_ref().expect("it was run"), m.table_over_fastest().expect("it was run"));
+            all.push(format!(
+                "{clients} clients: the table gives {:.0} tok/s, {} % against length {} alone ({:.0}): {}",
+                mean(&table.tok_s),
+                change(behind),
+                m.of_alone.fastest,
+                mean(&m.fastest().tok_s),
+                self.why_behind(m)
+            ));
+        }
+        let noisy = |(clients, m): (u32, &Loop)| {
+            m.choice.is_noisy().then(|| format!("{clients} clients (length {})", names(&m.choice, Standing::Noisy)))
+        };
+        let noisy: Vec<String> = measured().filter_map(noisy).collect();
+        if !noisy.is_empty() {
+            all.push(format!(
+                "too noisy to say at {}: over {:.0} % behind the fastest, and not told apart from it. The fastest is \
+                 taken; add seeds: {MORE_SEEDS}",
+                noisy.join(", "),
+                FEW * 100.0
+            ));
+        }
+        let plain = |(clients, m): (u32, &Loop)| {
+            let ahead = change(over(&m.plain.tok_s, &m.fastest().tok_s));
+            m.plain_is_ahead().then(|| format!("{clients} clients ({:.0} tok/s, {ahead} %)", mean(&m.plain.tok_s)))
+        };
+        let plain: Vec<String> = measured().filter_map(plain).collect();
+        if !plain.is_empty() {
+            all.push(format!("without a drafter the server is faster than with any length: at {}", plain.join(", ")));
+        }
+        all
+    }
+
+    /// How to tell more lengths apart.
+    fn more_seeds(&self) -> Option<String> {
+        let mut measured = self.rows.iter().filter_map(|row| row.measured.as_ref());
+        match self.seeds {
+            1 => Some(format!("several seeds tell which lengths differ: {MORE_SEEDS}")),
+            _ if measured.any(|m| m.choice.that_are(Standing::NotApart).next().is_some()) => {
+                Some(format!("more seeds tell more lengths apart: {MORE_SEEDS}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why the table is behind a length alone, and what to do.
+    fn why_behind(&self, m: &Loop) -> String {
+        let others = m.other_lengths(&self.ranges);
+        let longest = self.longest();
+        if others > 0.05 {
+            format!(
+                "{:.0} % of its steps schedule numbers of requests for which other rows have other lengths; try more \
+                 --batch-sizes near {}",
+                others * 100.0,
+                m.scheduled()
+            )
+        } else if longest > m.of_alone.fastest {
+            format!(
+                "a table's server is set up for its longest drafts, {longest} (vLLM's runner v2 then makes {longest} \
+                 passes of a draft model in every step); for a table without longer drafts: \
+                 --set engine.max_draft_len={}",
+                m.of_alone.fastest.max(1)
+            )
+        } else {
+            format!("the row has length {}, which counts as good", m.choice.k)
         }
     }
 }
 
-/// The logarithm of a ratio as a change in per cent.
-fn percent(lead: &Interval) -> String {
-    let say = |x: f64| format!("{:+.1}", x.exp_m1() * 100.0);
-    match lead.half_width {
-        Some(half) => format!("{} % [{}, {}]", say(lead.mean), say(lead.mean - half), say(lead.mean + half)),
-        None => format!("{} %", say(lead.mean)),
+/// Every length against the fastest of its row, a row for each number of clients.
+fn compared(rows: &[(u32, &Choice)]) -> String {
+    let Some((_, first)) = rows.first() else { return String::new() };
+    let lengths: Vec<u32> = first.all.iter().map(|held| held.k).collect();
+    let mut text = String::new();
+    for part in lengths.chunks(COLUMNS) {
+        let mut grid = grid();
+        grid.set_header(["clients".to_owned()].into_iter().chain(part.iter().map(|k| format!("length {k}"))));
+        for (clients, choice) in rows {
+            let held = choice.all.iter().filter(|held| part.contains(&held.k));
+            grid.add_row([clients.to_string()].into_iter().chain(held.map(against)));
+        }
+        text += &lines(&mut grid, part.len() + 1);
+    }
+    text
+}
+
+fn grid() -> Grid {
+    let mut grid = Grid::new();
+    grid.load_style(presets::NOTHING);
+    grid
+}
+
+/// The lines of a grid of which the first columns are numbers.
+fn lines(grid: &mut Grid, numbers: usize) -> String {
+    grid.column_iter_mut().take(numbers).for_each(|c| {
+        c.set_cell_alignment(CellAlignment::Right);
+    });
+    grid.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+fn numbers(m: &Loop) -> [String; 7] {
+    let rate = |rates: &[f64]| format!("{:.0}", mean(rates));
+    [
+        m.scheduled().to_string(),
+        m.choice.k.to_string(),
+        rate(&m.taken().tok_s),
+        m.of_alone.fastest.to_string(),
+        rate(&m.fastest().tok_s),
+        m.table.as_ref().map_or("-".into(), |table| rate(&table.tok_s)),
+        rate(&m.plain.tok_s),
+    ]
+}
+
+/// The lengths with a standing.
+fn names(choice: &Choice, standing: Standing) -> String {
+    choice.that_are(standing).map(|held| held.k.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// What is said of a row.
+fn said(row: &Row, seeds: usize) -> String {
+    let Some(m) = &row.measured else { return format!("not reached: {}", row.not_reached.as_deref().unwrap_or("")) };
+    let names = |standing| names(&m.choice, standing);
+    let mut all = Vec::new();
+    if let Some(why) = &row.not_reached {
+        all.push(format!("not reached: {why}"));
+    }
+    if m.choice.is_noisy() {
+        all.push(format!("too noisy to say: {}; add seeds", names(Standing::Noisy)));
+    }
+    let (near, not_apart) = (names(Standing::Near), names(Standing::NotApart));
+    if !near.is_empty() {
+        all.push(format!("within {:.0} % of {}: {near}", AS_GOOD * 100.0, m.choice.fastest));
+    }
+    if !not_apart.is_empty() {
+        all.push(format!("not told apart from {}: {not_apart}", m.choice.fastest));
+    }
+    if all.is_empty() {
+        all.push(next(m, seeds));
+    }
+    all.join("; ")
+}
+
+/// The next best length, where every other one is behind.
+fn next(m: &Loop, seeds: usize) -> String {
+    let behind = m.choice.that_are(Standing::Behind);
+    let next = behind.max_by(|a, b| a.over_fastest.mean.total_cmp(&b.over_fastest.mean));
+    match (next, seeds) {
+        (None, _) => "no other length fits".into(),
+        (Some(next), 1) => format!("next is {}: {} %", next.k, change(next.over_fastest)),
+        (Some(next), _) => format!("all others told apart; next is {}: {} %", next.k, change(next.over_fastest)),
     }
 }
 
-/// What to say when the JSON names no draft, with a `--method` that fits the experiment's.
-pub fn no_draft(hardware: &Hardware, method: Option<&str>, model: Option<&str>) -> Option<String> {
-    // vLLM's n-gram lookup has no model.
-    let wants_model = method.is_none_or(|m| !m.starts_with("ngram"));
-    let missing: Vec<&str> = [("method", method.is_none()), ("model", model.is_none() && wants_model)]
-        .into_iter()
-        .filter_map(|(key, missing)| missing.then_some(key))
-        .collect();
-    if missing.is_empty() {
-        return None;
+fn against(held: &Held) -> String {
+    match held.standing {
+        Standing::Fastest => "fastest".into(),
+        _ => change(held.over_fastest),
     }
-    let preset = match &hardware.draft {
-        LatencySpec::Roofline(r) => format!(" (the experiment's draft is the preset {})", r.model),
-        _ => String::new(),
-    };
-    let example = match (method, hardware.drafting) {
-        (Some(_), _) => "--model ORG/DRAFT",
-        (None, Drafting::Parallel) => "--method ngram, or --method medusa --model ORG/HEADS",
-        (None, _) => "--method draft_model --model ORG/DRAFT, --method eagle3 --model ORG/HEAD, or --method ngram",
-    };
-    Some(format!(
-        "note: the JSON names no {}{preset}: vLLM needs to know the draft. Give {example}",
-        missing.join(" and no ")
-    ))
+}
+
+/// The logarithm of a ratio as a change in per cent.
+fn change(over: Interval) -> String {
+    let change = over.mean.exp_m1() * 100.0;
+    match over.half_width {
+        Some(half) => format!("{change:+.1} +-{:.1}", over.mean.exp() * half * 100.0),
+        None => format!("{change:+.1}"),
+    }
+}
+
+fn mean(rates: &[f64]) -> f64 {
+    rates.iter().sum::<f64>() / rates.len() as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vllm_table::measure::Sums;
+    use crate::vllm_table::choose::choose;
+    use crate::vllm_table::loops::Measured;
 
-    fn sums(rates: &[u64]) -> Vec<Sums> {
-        rates.iter().map(|&r| Sums { steps: 200, tokens: r, time: 1_000_000_000_000 }).collect()
+    fn measured(tok_s: &[f64], sizes: &[(u32, u64)]) -> Measured {
+        Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
+    }
+
+    /// A row of 8 clients: lengths 0 and 1, the finished table, no drafter.
+    fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
+        let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
+        let choice = choose(&rates).unwrap();
+        let lengths: Vec<_> = rates.iter().map(|(k, rates)| (*k, measured(rates, &[(8, 10)]))).collect();
+        let row = Loop {
+            of_alone: choice.clone(),
+            alone: lengths.clone(),
+            choice,
+            lengths,
+            plain: measured(plain, &[(8, 10)]),
+            table: Some(table),
+        };
+        let rows = vec![
+            Row { clients: 8, measured: Some(row), not_reached: None },
+            Row { clients: 64, measured: None, not_reached: Some("engine.max_num_seqs = 32".into()) },
+        ];
+        Table { rows, ranges: vec![(1, 5, 3), (6, 8, 1)], seeds: rates[0].1.len() }
     }
 
     #[test]
-    fn what_was_not_reached_is_said_and_not_filled_in() {
-        let rows = [
-            Row::Reached { size: 8, lengths: vec![(0, sums(&[100, 100])), (3, sums(&[200, 202]))], without: vec![5] },
-            Row::NotReached { size: 64, why: "engine.max_num_seqs = 32".into() },
-        ];
-        let text = render(&rows, 2);
-        assert!(text.contains("against length 0; over the token budget: length 5"), "{text}");
+    fn a_good_table_has_no_warning_and_says_what_was_not_reached() {
+        let table = table([&[100.0, 100.0], &[200.0, 202.0]], measured(&[200.0, 201.0], &[(8, 10)]), &[90.0, 90.0]);
+        assert_eq!(table.warnings(), [""; 0]);
+        let text = table.in_words();
+        assert!(text.contains("all others told apart; next is 0: -50."), "{text}");
         assert!(text.contains("not reached: engine.max_num_seqs = 32") && text.contains("over 2 seeds"), "{text}");
-        assert!(text.is_ascii(), "{text}");
+        assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
+    fn a_table_that_is_behind_says_so_and_why() {
+        let lengths: [&[f64]; 2] = [&[100.0, 100.0], &[200.0, 202.0]];
+        let scattered = table(lengths, measured(&[180.0, 182.0], &[(4, 5), (8, 5)]), &[90.0, 90.0]).warnings();
+        assert!(scattered[0].starts_with("8 clients: the table gives 181 tok/s, -10."), "{scattered:?}");
+        assert!(scattered[0].contains("50 % of its steps") && scattered[0].ends_with("near 8"), "{scattered:?}");
+        let long = table(lengths, measured(&[180.0, 182.0], &[(8, 5)]), &[90.0, 90.0]).warnings();
+        assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=1"), "{long:?}");
+    }
+
+    #[test]
+    fn noise_and_a_faster_server_without_a_drafter_are_warned_of() {
+        let noisy = table([&[80.0, 110.0], &[100.0, 100.0]], measured(&[100.0, 100.0], &[(8, 1)]), &[120.0, 121.0]);
+        let [noise, plain] = &noisy.warnings()[..] else { panic!("{:?}", noisy.warnings()) };
+        assert!(noise.contains("too noisy to say at 8 clients (length 0)") && noise.contains("seeds=["), "{noise}");
+        assert!(plain.contains("without a drafter") && plain.contains("8 clients (120 tok/s, +20."), "{plain}");
+        assert!(noisy.in_words().contains("too noisy to say: 0; add seeds"), "{}", noisy.in_words());
     }
 }

@@ -1,0 +1,138 @@
+//! Rows against closed loops that run as ordinary experiments, one fixed length at a time.
+
+use super::Table;
+use super::choose::over;
+use super::table::{Loop, by_batch_size};
+use crate::cells::play;
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_policies::{Autoregressive, Fixed, PolicySpec};
+use foretoken_sim::metrics::Interval;
+use foretoken_sim::{Luck, Stream};
+use std::sync::atomic::AtomicBool;
+
+const LONGEST: u32 = 5;
+const CLIENTS: [u32; 2] = [3, 16];
+/// Requests that a client sends in an ordinary run: enough that filling and draining make little of it.
+const ROUNDS: u32 = 60;
+/// Fewest requests of an ordinary run.
+const FEWEST: u32 = 400;
+
+/// An experiment with linear costs whose numbers are drawn.
+fn drawn(number: u64) -> String {
+    let luck = Luck::new(number, Stream::Request, 0);
+    let one = |at: u64, of: &[&'static str]| of[(luck.unit(at) * of.len() as f64) as usize];
+    let lengths = [
+        "fixed = { prompt = 64, output = 16 }",
+        "fixed = { prompt = 256, output = 40 }",
+        "fixed = { prompt = 1500, output = 30 }",
+        "table = 'azure-code'",
+        "spec-bench = {}",
+    ];
+    format!(
+        "name = 'drawn'
+        seeds = [1, 2, 3]
+        policies = [{{ fixed = {{ k = 1 }} }}]
+        hardware.target.linear = {{ alpha_s = 1e-8, gamma_s = {}, delta_s = 10e-3 }}
+        hardware.draft.linear = {{ alpha_s = 0.0, gamma_s = {}, delta_s = {} }}
+        workload.lengths.{}
+        workload.arrivals.closed-loop = 1
+        workload.requests = 100
+        acceptance.source.constant.rate = {}
+        engine.version = '{}'
+        engine.max_draft_len = {LONGEST}",
+        one(0, &["10e-6", "60e-6", "300e-6"]),
+        one(1, &["1e-6", "10e-6"]),
+        one(2, &["0.0", "0.5e-3", "1.5e-3"]),
+        one(3, &lengths),
+        one(4, &["0.4", "0.7", "0.85", "1.0"]),
+        one(5, &["vllm-0.32", "vllm-0.33"]),
+    )
+}
+
+/// Output tokens a second of a policy in an ordinary closed loop, by seed.
+fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
+    let rate = |&seed: &u64| {
+        let setting = Setting::new(&plan.variants[0], seed).unwrap();
+        let played = play(&setting, spec, Some(setting.slo(None)), &AtomicBool::new(false)).unwrap();
+        played.stored.summary.token_goodput_tok_s
+    };
+    plan.seeds.iter().map(rate).collect()
+}
+
+/// The rates of a length alone, by seed.
+fn of(row: &Loop, k: u32) -> &[f64] {
+    &row.alone.iter().find(|(length, _)| *length == k).unwrap().1.tok_s
+}
+
+fn upper(over: Interval) -> f64 {
+    over.mean + over.half_width.unwrap()
+}
+
+/// The speedups over the plain engine that the row has for all lengths agree with ordinary runs, and the length that is
+/// fastest in ordinary runs is within 1 % of the row's length, or as far ahead as the row's own interval says.
+fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
+    let policy = |k: u32| match k {
+        0 => by_batch_size(vec![(1, 256, 0), (257, 257, 1)]),
+        k => PolicySpec::Fixed(Fixed { k }),
+    };
+    let fixed: Vec<Vec<f64>> = (0..=LONGEST).map(|k| ordinary(plan, &policy(k))).collect();
+    let plain = ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}));
+    for (k, rates) in (0..).zip(&fixed) {
+        let (here, there) = (over(of(row, k), &row.plain.tok_s).mean, over(rates, &plain).mean);
+        assert!(
+            (here - there).abs() < 0.04,
+            "{clients} clients, length {k}: {here} over plain, {there} in ordinary runs, in\n{experiment}"
+        );
+    }
+    let total = |rates: &[f64]| rates.iter().map(|r| r.ln()).sum::<f64>();
+    let (best, _) = (0..).zip(&fixed).max_by(|a, b| total(a.1).total_cmp(&total(b.1))).unwrap();
+    let taken = row.of_alone.k;
+    let ahead = over(&fixed[best as usize], &fixed[taken as usize]).mean;
+    let stated = upper(over(of(row, best), of(row, taken)));
+    assert!(
+        ahead <= 0.01f64.max(stated) + 0.002,
+        "{clients} clients: length {best} is {ahead} ahead of the row's {taken} ({stated} by the row), in\n{experiment}"
+    );
+}
+
+/// The finished table in the row's loop agrees with an ordinary run of it, too.
+fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
+    if table.ranges.iter().all(|range| range.2 == 0) {
+        return;
+    }
+    let plain = ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}));
+    let there = over(&ordinary(plan, &by_batch_size(table.ranges.clone())), &plain).mean;
+    let here = over(&row.table.as_ref().unwrap().tok_s, &row.plain.tok_s).mean;
+    assert!(
+        (here - there).abs() < 0.04,
+        "{clients} clients, the table: {here} over plain, {there} in ordinary runs, in\n{experiment}"
+    );
+}
+
+#[test]
+fn rows_are_what_ordinary_closed_loops_give() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml");
+    let mut taken = Vec::new();
+    for number in 0..8 {
+        let experiment = drawn(number);
+        std::fs::write(&file, &experiment).unwrap();
+        let table = Table::find(Plan::load(&file, &[]).unwrap(), &file, &CLIENTS, &AtomicBool::new(false)).unwrap();
+        for row in &table.rows {
+            let clients = row.clients;
+            let sets = [
+                format!("workload.arrivals={{ closed-loop = {clients} }}"),
+                format!("workload.requests={}", (ROUNDS * clients).max(FEWEST)),
+            ];
+            let plan = Plan::load(&file, &sets).unwrap();
+            let measured = row.measured.as_ref().unwrap();
+            check(measured, clients, &plan, &experiment);
+            check_table(&table, measured, clients, &plan, &experiment);
+            taken.push(measured.of_alone.k);
+        }
+    }
+    taken.sort_unstable();
+    taken.dedup();
+    assert!(taken.len() >= 3, "the settings differ: {taken:?}");
+}
