@@ -7,49 +7,46 @@ use crate::truth::is_truth_table;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The request-trace formats that can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum TraceFormat {
-    /// BurstGPT CSV, releases 1 to 3 (Wang et al., KDD 2025): times, lengths, model, log type.
-    #[serde(rename = "burstgpt")]
-    BurstGpt,
-    /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks.
-    Mooncake,
-    /// Azure LLM inference CSV, 2023 (Patel et al., ISCA 2024) and 2024: wall-clock times, lengths.
-    Azure,
-    /// AdaSpec arrival CSV (Huang et al., SoCC 2025): times only.
-    #[serde(rename = "adaspec")]
-    AdaSpec,
-    /// Spec-Bench requests (Xia et al., Findings of ACL 2024): CSV of lengths and categories, or JSON lines with
-    /// recorded acceptance; no times.
-    SpecBench,
-    /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
-    Lengths,
-    /// CSV of `t_s, input_tokens, output_tokens`, and `category` where the file has it.
-    Windows,
-    /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
-    #[serde(rename = "adaserve")]
-    AdaServe,
-    /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times.
-    TruthTable,
+/// Makes [`TraceFormat`] from one row a format: documentation, variant, name in TOML, and its signs. A sign is a set of
+/// columns that identifies a file of the format.
+macro_rules! formats {
+    ($($(#[doc = $says:literal])+ $format:ident, $name:literal, [$([$($column:literal),+]),*];)+) => {
+        /// The request-trace formats that can be read.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+        pub enum TraceFormat {
+            $($(#[doc = $says])+ #[serde(rename = $name)] $format,)+
+        }
+
+        /// Every format with its name in TOML.
+        const FORMATS: &[(&str, TraceFormat)] = &[$(($name, TraceFormat::$format)),+];
+
+        /// Every sign with its format.
+        const SIGNS: &[(&[&str], TraceFormat)] = &[$($((&[$($column),+], TraceFormat::$format),)*)+];
+    };
 }
 
-use TraceFormat::{AdaServe, AdaSpec, Azure, BurstGpt, Lengths, Mooncake, SpecBench, TruthTable, Windows};
-
-/// The columns that identify a format. The first entry with all columns present wins, so entries with more specific
-/// columns come first.
-const SIGNS: &[(&[&str], TraceFormat)] = &[
-    (&["hash_ids"], Mooncake),
-    (&["timestamp", "input_length", "output_length"], Mooncake),
-    (&["question_id", "bits"], SpecBench),
-    (&["question_id", "input_tokens", "output_tokens"], SpecBench),
-    (&["TIMESTAMP", "ContextTokens"], Azure),
-    (&["Timestamp", "Request tokens"], BurstGpt),
-    (&["t_s", "slo_ratio"], AdaServe),
-    (&["t_s", "input_tokens"], Windows),
-    (&["num_prefill_tokens"], Lengths),
-];
+formats! {
+    /// BurstGPT CSV, releases 1 to 3 (Wang et al., KDD 2025): times, lengths, model, log type.
+    BurstGpt, "burstgpt", [["Timestamp", "Request tokens"]];
+    /// Mooncake JSON lines (Qin et al., FAST 2025): times in ms, lengths, ids of 512-token prefix blocks.
+    Mooncake, "mooncake", [["hash_ids"], ["timestamp", "input_length", "output_length"]];
+    /// Azure LLM inference CSV, 2023 (Patel et al., ISCA 2024) and 2024: wall-clock times, lengths.
+    Azure, "azure", [["TIMESTAMP", "ContextTokens"]];
+    /// AdaSpec arrival CSV (Huang et al., SoCC 2025): times only. Its header is one column, `Timestamp`.
+    AdaSpec, "adaspec", [];
+    /// Spec-Bench requests (Xia et al., Findings of ACL 2024): CSV of lengths and categories, or JSON lines with
+    /// recorded acceptance; no times.
+    SpecBench, "spec-bench", [["question_id", "bits"], ["question_id", "input_tokens", "output_tokens"]];
+    /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
+    Lengths, "lengths", [["num_prefill_tokens"]];
+    /// CSV of `t_s, input_tokens, output_tokens`, and `category` where the file has it.
+    Windows, "windows", [["t_s", "input_tokens"]];
+    /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
+    AdaServe, "adaserve", [["t_s", "input_tokens", "slo_ratio"]];
+    /// The output of `foretoken profile-acceptance`: lengths, families and recorded acceptance; no times. Its
+    /// first bytes identify it.
+    TruthTable, "truth-table", [];
+}
 
 /// Columns of files that are tables of results or rates, not traces of requests.
 const NOT_TRACES: &[(&str, &str)] = &[
@@ -60,26 +57,25 @@ const NOT_TRACES: &[(&str, &str)] = &[
 
 impl TraceFormat {
     /// The name of every format, as written in TOML.
-    pub const NAMES: [&'static str; 9] =
-        ["burstgpt", "mooncake", "azure", "adaspec", "spec-bench", "lengths", "windows", "adaserve", "truth-table"];
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FORMATS.iter().map(|(name, _)| *name)
+    }
 
     /// The format's name, as written in TOML.
     pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        FORMATS.iter().find(|(_, format)| *format == self).expect("every format has a row").0
     }
 
     /// The format with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<TraceFormat> {
-        [BurstGpt, Mooncake, Azure, AdaSpec, SpecBench, Lengths, Windows, AdaServe, TruthTable]
-            .into_iter()
-            .find(|f| f.name() == name)
+        FORMATS.iter().find(|(of, _)| *of == name).map(|(_, format)| *format)
     }
 
     /// Detects the format by the file's header or first JSON object. If no format fits, the error lists the columns
     /// found.
     pub fn detect(path: &Path) -> Result<TraceFormat, TraceError> {
         if is_truth_table(path) {
-            return Ok(TruthTable);
+            return Ok(TraceFormat::TruthTable);
         }
         let mut lines = Lines::open(path)?;
         let (line, first) = lines.next()?.map(|(line, text)| (line, text.to_owned())).unwrap_or_default();
@@ -89,11 +85,13 @@ impl TraceFormat {
         }
         let columns = columns(first);
         let has = |name: &str| columns.iter().any(|c| c == name);
-        if let Some((_, format)) = SIGNS.iter().find(|(names, _)| names.iter().all(|n| has(n))) {
+        // The longest sign wins: AdaServe's file has the columns of a plain log, and one more.
+        let signs = SIGNS.iter().filter(|(sign, _)| sign.iter().all(|column| has(column)));
+        if let Some((_, format)) = signs.max_by_key(|(sign, _)| sign.len()) {
             return Ok(*format);
         }
         if columns == ["Timestamp"] {
-            return Ok(AdaSpec);
+            return Ok(TraceFormat::AdaSpec);
         }
         if let Some((_, what)) = NOT_TRACES.iter().find(|(name, _)| has(name)) {
             return Err(TraceError::file(path, format!("is a table of {what}, not a trace of requests"), ""));
@@ -105,7 +103,7 @@ impl TraceFormat {
         let hint = format!(
             "a log of your own is read as CSV with the header t_s,input_tokens,output_tokens (seconds from the start, tokens); \
                  known formats are {}; name one with format = \"...\" if this file is one",
-            Self::NAMES.join(", ")
+            Self::names().collect::<Vec<_>>().join(", ")
         );
         Err(TraceError::file(path, format!("is of no known format: its first line has the columns [{start}]"), hint))
     }
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn names_match_serde() {
-        for name in TraceFormat::NAMES {
+        for name in TraceFormat::names() {
             let format = TraceFormat::from_name(name).expect("every name has a format");
             assert_eq!(serde_json::to_string(&format).expect("serialises"), format!("\"{name}\""));
         }

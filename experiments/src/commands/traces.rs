@@ -68,9 +68,9 @@ fn write(out: &mut impl Write, all: impl Iterator<Item = Document>, format: Text
 
 fn format_named(name: &str) -> Result<TraceFormat> {
     TraceFormat::from_name(name).ok_or_else(|| {
-        let all = TraceFormat::NAMES.join(", ");
+        let all = TraceFormat::names().collect::<Vec<_>>().join(", ");
         let problem = Problem::bad_input(format!("no trace format is called `{name}`"));
-        match nearest(name, TraceFormat::NAMES) {
+        match nearest(name, TraceFormat::names()) {
             Some(near) => problem.help(format!("did you mean `{near}`? All formats: {all}")),
             None => problem.help(format!("all formats: {all}")),
         }
