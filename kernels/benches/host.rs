@@ -1,6 +1,6 @@
-//! Host work of a live step at batch 32: what the engine and the executor do around the device's passes. The models are as small
-//! as models can be and acceptance is declared, so that nearly all of a step is host work. Printed by part: scheduler and
-//! policy (between passes), and the passes themselves, of which the device's share is told apart.
+//! Measures the host work of a live step at batch 32: what the engine and the executor do around the device's passes.
+//! The models are as small as possible and acceptance is declared, so nearly all of a step is host work. The bench
+//! prints two parts: scheduler and policy (between passes), and the passes themselves, with the device's share apart.
 
 #![allow(missing_docs)]
 
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 const BATCH: u32 = 32;
 
-/// Microseconds of each full step.
+/// Microseconds of each full step, by part.
 #[derive(Default)]
 struct Parts {
     last_end: Time,
@@ -42,7 +42,7 @@ impl Recorder for Parts {
     }
 }
 
-/// A policy that looks after every pass, as the dearest ones do.
+/// A policy that looks after every draft pass, as the most expensive policies do.
 struct Looking;
 
 impl SpecPolicy for Looking {

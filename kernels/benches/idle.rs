@@ -1,6 +1,7 @@
-//! What a gap before a pass costs it, and why: the same pass of the shipped target right behind another one, and behind gaps of several
-//! lengths which are spent in several ways. What each way takes away is what a server that waits for requests does to its caches, its
-//! clock and its address lookups. In turn, so that all meet the same machine; medians.
+//! Measures what a gap before a pass costs the pass, and why. The bench runs the same pass of the shipped target right
+//! behind another one, and behind gaps of several lengths. The gaps are spent in several ways. Each way takes away
+//! something that a waiting server loses: caches, clock, or address lookups. The ways run in turn, so that all meet the
+//! same machine; the results are medians.
 
 #![allow(missing_docs)]
 
@@ -13,21 +14,22 @@ use foretoken_kernels::weights::{Dtype, RandomWeights};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Passes behind a gap until nothing of it is left.
+/// Number of passes behind a gap until its effect is gone.
 const SETTLING: usize = 8;
 
 /// How a gap is spent.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
-    /// The thread sleeps: the core halts, and whoever else wants it has it.
+    /// The thread sleeps: the core halts, and another thread may use it.
     Sleep,
     /// The thread spins on the clock: core, clock and caches stay as they are.
     Spin,
-    /// It sleeps, and then spins for so many microseconds: the clock is up again, caches are as the sleep left them.
+    /// The thread sleeps, then spins for this number of microseconds: the clock is up again, the caches are as after
+    /// the sleep.
     SleepThenSpin(u64),
-    /// It sleeps, and then so many other passes come first: caches are as behind a pass.
+    /// The thread sleeps, then runs this number of other passes: the caches are as behind a pass.
     SleepThenPasses(usize),
-    /// It spins, reading memory of its own: 1 MiB takes the caches of the core, 64 MiB takes the shared one, too.
+    /// The thread spins while reading this number of bytes: 1 MiB fills the core's caches, 64 MiB the shared one too.
     Evict(usize),
 }
 

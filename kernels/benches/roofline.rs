@@ -1,12 +1,13 @@
-//! What the CPU's kernels make of the processor. At each vector level it has: the multiply-adds a core makes and its bandwidth to each
-//! cache and to memory, and of each operation its share of them, all measured in one run. Three shapes: the shipped pair's target, and
-//! Llamas of a hundred million and of a billion parameters with random weights, in bf16. One thread; then all, against one.
+//! Compares the CPU's kernels with the processor's limits. For each vector level the bench measures the multiply-adds a
+//! core makes, and its bandwidth to each cache and to memory. It then prints each operation's share of these limits,
+//! all from one run. Three shapes: the shipped pair's target, and Llamas of a hundred million and of a billion
+//! parameters with random weights, in bf16. It runs one thread, then all threads.
 //!
 //!     cargo bench -p foretoken-kernels --bench roofline -- [--level avx2] [--shape pair|100m|1b] [--fma-units 2]
 //!
-//! The peak is the best of six kernels. It must be at least 90 % of 2 × lanes × units × clock, with the clock measured beside it and the
-//! units known from the processor's design, or given; else the bench fails and says why. A share of bandwidth is one of the best of
-//! reading, copying and adding over as many bytes as the operation reads.
+//! The peak is the best of six kernels. It must be at least 90 % of 2 × lanes × units × clock; else the bench fails and
+//! says why. The clock is measured in the same run. The units are known from the processor's design, or given. A share
+//! of bandwidth refers to the best of reading, copying and adding over the number of bytes that the operation reads.
 
 #![allow(missing_docs)]
 
@@ -20,17 +21,17 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, Weights};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Context that attention is measured at.
+/// Context tokens at which attention is measured.
 const CONTEXT: usize = 1024;
 /// Tokens of a prompt.
 const PROMPT: usize = 128;
-/// The least share of the computed peak that the measured one must be.
+/// Least share of the computed peak that the measured peak must reach.
 const CREDIBLE: f64 = 0.9;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let said = |flag: &str| arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1));
-    // `cargo test --benches` wants to know that it runs, no more.
+    // `cargo test --benches` only needs to see that the bench runs.
     let quick = !arguments.iter().any(|a| a == "--bench");
     if let Some(level) = said("--level").filter(|l| Level::of(l).is_none()) {
         eprintln!(
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         println!("\n== {}: {}", level.name(), Speed::measure(level));
         credible &= peak_is_credible(level, units);
         for (name, shape) in shapes().into_iter().filter(|s| said("--shape").is_none_or(|n| n == s.0)) {
-            // Plain code makes a hundredth of what vectors do.
+            // Without vectors, code makes about a hundredth of the operations.
             if (quick || level.width().is_none()) && name != "pair" {
                 continue;
             }
@@ -56,14 +57,15 @@ fn main() -> ExitCode {
     if credible { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Is the measured peak what the processor's design promises? Quick runs on busy machines are not held to it.
+/// True if the measured peak reaches the peak that the processor's design promises. Quick runs always pass, because
+/// they run on busy machines.
 fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (Some(width), Some(clock)) = (level.width(), speed::clock(50)) else { return true };
     let peak = speed::peak(level, 50);
     let (units, whence) = match (units, processor().fma_units(level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
-        // Whatever number of units it looks like: a peak of half of two cannot be told from one of one.
+        // The number of units that fits best. A peak of half of two units cannot be told from the peak of one.
         (None, None) => ((peak / clock / f64::from(2 * width)).round().max(1.0) as u32, "guessed from the measurement"),
     };
     let promised = clock * f64::from(2 * width * units);
@@ -103,7 +105,7 @@ fn shapes() -> Vec<(&'static str, LlamaShape)> {
 struct Bench {
     level: Level,
     shape: LlamaShape,
-    /// How long each number is measured, at least.
+    /// Least time for which each number is measured.
     least: Duration,
 }
 
@@ -155,7 +157,7 @@ impl Bench {
         }
     }
 
-    /// The matrices of a layer, and the head, one by one at 8 rows.
+    /// Times the matrices of a layer and the head, one by one at 8 rows.
     fn products(&self, cpu: &mut Cpu, weights: &RandomWeights) -> Vec<(String, f64, Roof)> {
         let (s, rows) = (&self.shape, 8);
         let (hidden, inner) = (s.hidden as usize, s.intermediate as usize);
@@ -182,7 +184,7 @@ impl Bench {
         each.collect()
     }
 
-    /// Attention of all layers, one after the other.
+    /// Times the attention of all layers, one after the other.
     fn attention(&self, cpu: &mut Cpu, rows: usize) -> (String, f64, Roof) {
         let s = &self.shape;
         let width = s.q_width() + 2 * s.kv_width();
@@ -208,8 +210,8 @@ impl Bench {
         (format!("attention of {rows} at {CONTEXT}"), seconds, roof)
     }
 
-    /// What so many threads, each at its part of so many bytes, move together, against one thread at all of them. Of what no cache holds
-    /// each has as much as one: a part of it might fit.
+    /// The bandwidth of `threads` threads that each read their part of `bytes` bytes, relative to one thread that reads
+    /// all. If no cache holds `bytes`, each thread reads all of them, because a part might fit a cache.
     fn bandwidth_of(&self, threads: usize, bytes: usize) -> String {
         let level = self.level;
         let part = if processor().caches.last().is_some_and(|last| bytes > *last) { bytes } else { bytes / threads };
@@ -245,7 +247,7 @@ impl Bench {
         }
     }
 
-    /// Seconds, the shortest try.
+    /// The shortest time of several runs, in seconds.
     fn shortest(&self, mut run: impl FnMut()) -> f64 {
         let begin = Instant::now();
         let (mut least, mut tries) = (Duration::MAX, 0);
@@ -259,10 +261,10 @@ impl Bench {
     }
 }
 
-/// What bounds an operation.
+/// The limit of an operation.
 enum Roof {
-    /// Floating-point operations.
+    /// Number of floating-point operations.
     Flops(usize),
-    /// Bytes, and so many operations beside.
+    /// Number of bytes, and of floating-point operations.
     Bytes(usize, usize),
 }

@@ -1,9 +1,11 @@
-//! What speculation with the shipped pair gains on the CPU at batch 1: tokens a second after the prompt, plainly and with
-//! 1 to 8 drafted tokens a round, on one thread and on all; and the acceptance by family and depth that it rests on.
+//! Measures what speculation with the shipped pair gains on the CPU at batch 1: tokens per second after the prompt,
+//! without drafts and with 1 to 8 drafts a round, on one thread and on all. Also prints the acceptance by family and
+//! depth that explains the gain.
 //!
 //!     cargo bench -p foretoken-kernels --bench speculation -- [--level avx2]
 //!
 //! Every prompt is answered in all ways in turn, several times over, and the shortest time of each counts: another
+//! process on the machine can make a run slower and never faster.
 //! process on the machine can make a run slower and never faster.
 
 #![allow(missing_docs)]
@@ -18,11 +20,11 @@ use foretoken_traces::text::Family;
 use pair::{Pair, Rounds, prompt};
 use std::time::Duration;
 
-/// Longest draft tried.
+/// Longest draft that is tried.
 const MOST: usize = 8;
 
 fn main() {
-    // `cargo test --benches` wants to know that it runs, no more.
+    // `cargo test --benches` only needs to see that the bench runs.
     let quick = !std::env::args().any(|a| a == "--bench");
     let (prompts, repeats) = if quick { (1, 1) } else { (8, 7) };
     let level = std::env::args().skip_while(|a| a != "--level").nth(1);
@@ -56,7 +58,7 @@ fn main() {
     .expect("no errors");
 }
 
-/// Tokens a second plainly and with 1 to [`MOST`] drafts, over all families.
+/// Tokens per second without drafts and with 1 to [`MOST`] drafts, over all families.
 fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f64> {
     let (mut tokens, mut times) = (0, vec![Duration::ZERO; MOST + 1]);
     for family in Family::ALL {
@@ -75,7 +77,7 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
                     *shortest = time.min(*shortest);
                 }
             }
-            // The first token came with the prompt.
+            // The first token comes from the prompt's pass.
             tokens += answer.len() - 1;
             times.iter_mut().zip(shortest).for_each(|(sum, time)| *sum += time);
         }
@@ -83,7 +85,7 @@ fn speeds(pair: &mut Pair, cpu: &mut Cpu, prompts: u64, repeats: usize) -> Vec<f
     times.iter().map(|time| tokens as f64 / time.as_secs_f64()).collect()
 }
 
-/// How often the draft is right, at any position of an answer and at each depth of rounds of [`MOST`].
+/// Prints how often the draft is right, at any position of an answer and at each depth of rounds of [`MOST`].
 fn acceptance(pair: &mut Pair, cpu: &mut Cpu, prompts: u64) {
     println!("family       bytes  right {}", (1..=MOST).map(|d| format!("  d={d} ")).collect::<String>());
     let mut sum = 0.0;

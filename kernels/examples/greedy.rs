@@ -1,4 +1,4 @@
-//! What the shipped target says greedily on the CPU, for another engine's text to be held against (`tests/vllm/greedy.py`).
+//! Prints the shipped target's greedy output on the CPU, for comparison with another engine (`tests/vllm/greedy.py`).
 //!
 //!     greedy prompts 200 88 > prompts.jsonl            # 200 held-out prompts of 88 bytes, the families in turn
 //!     greedy decode 64 < prompts.jsonl > ours.jsonl    # 64 tokens each: bf16 weights and KV, f32 activations
@@ -21,7 +21,7 @@ use widened::Widened;
 
 const MODEL: &str = "tiny-target";
 
-/// Documents of this seed were in no training text.
+/// Seed of documents that were in no training text.
 const HELD_OUT: u64 = 2;
 
 #[derive(Serialize, Deserialize)]
@@ -30,8 +30,8 @@ struct Prompt {
     prompt_token_ids: Vec<u32>,
 }
 
-/// The tokens and, for each, its logit and the next best tokens with how far they are behind: what says whether a difference
-/// is a tie.
+/// The tokens and, for each, its logit and the next best tokens with how far their logits are behind. These show
+/// whether a difference is a tie.
 #[derive(Default, Serialize)]
 struct Answer {
     token_ids: Vec<u32>,
@@ -101,7 +101,7 @@ fn decode(tokens: &str, wide: bool) -> Result<(), Box<dyn Error>> {
     Ok(out.flush()?)
 }
 
-/// The largest eight with their tokens; of equals the earlier first, as in decoding.
+/// The eight largest logits with their tokens. Of equal logits the smaller token comes first, as in decoding.
 fn best(logits: &[f32]) -> [(u32, f32); 8] {
     let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));

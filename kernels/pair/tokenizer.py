@@ -21,7 +21,7 @@ TOKENIZER_CONFIG = {
     "clean_up_tokenization_spaces": False,
     "model_max_length": 2048,
 }
-# Null, not left out: a LlamaConfig that says nothing ends its texts at token 2.
+# Null, not left out: a LlamaConfig without the key ends its texts at token 2.
 GENERATION_CONFIG = {"do_sample": False, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 
 
@@ -36,7 +36,7 @@ def tokenizer():
     vocabulary = {character: byte for byte, character in enumerate(alphabet())}
     assert set(vocabulary) == set(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    # Where words begin matters to merges alone.
+    # Where words begin matters only for merges.
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     made.decoder = decoders.ByteLevel()
     return made

@@ -42,7 +42,8 @@ COMMON = {
     "max_position_embeddings": 2048,
     "head_dim": 64,
     "torch_dtype": "bfloat16",
-    # Null, not left out: Llama's default begins texts with token 1 and ends them at token 2, here bytes like any other.
+    # Null, not left out: Llama's default begins texts with token 1 and ends them at token 2, which are ordinary bytes
+    # here.
     "bos_token_id": None,
     "eos_token_id": None,
 }
@@ -65,12 +66,12 @@ CONFIGS = {
 PARAMETERS = {"target": (3_600_000, 4_200_000), "draft": (300_000, 500_000)}
 # Matrices of layers are trained with Muon, which learns more from few tokens; embeddings and gains with AdamW.
 LEARNING_RATE = {"muon": 4e-3, "adamw": 2e-3}
-# Answers are what a model is asked for; the questions before them are mostly chance.
+# Users ask for answers; the questions before them are mostly random.
 WEIGHT_OF_PROMPTS = 0.2
 BATCH_TOKENS = 4096
 SEQUENCE = 512
-# Later every second batch has sequences as long as the models can take, so that late positions are known as well. They
-# must come while there is time to learn: at positions never seen the loss is ten times as high.
+# In the later part of training every second batch has sequences of the greatest length, so that the models learn late
+# positions. This must come while there is time to learn: at positions never trained the loss is ten times as high.
 LONG_SEQUENCE, LONG_FROM = 2048, 0.5
 WARM_UP, DECAY_FROM = 0.02, 0.4
 
@@ -345,7 +346,8 @@ def main():
             sums[name] += float(loss)
         for model in models.values():
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        # Each process updates its share of the weights, since Muon's arithmetic is not small, and tells the others.
+        # Each process updates its share of the weights, because Muon's arithmetic is expensive, and broadcasts the
+        # result.
         for i, w in enumerate(weights):
             if i % world != rank:
                 w.grad = None

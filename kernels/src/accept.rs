@@ -1,60 +1,61 @@
-//! Which drafted tokens are kept: the greedy scan over trees, and rejection sampling over chains.
+//! Decides which drafted tokens are kept: the greedy scan over trees, and rejection sampling over chains.
 
 use foretoken_sim::Luck;
 use foretoken_sim::tree::ROOT;
 
-/// One of the likeliest next tokens.
+/// A candidate for the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// The token.
+    /// The token's id.
     pub token: u32,
     /// Its probability under the softmax over the whole vocabulary.
     pub probability: f32,
 }
 
-/// A drafted tree to check. Logits row `first` belongs to the newest emitted token, below which it hangs, row
-/// `first + 1 + j` to its node `j`.
+/// A drafted tree to verify. Row `first` of the logits belongs to the newest emitted token, which is the tree's root.
+/// Row `first + 1 + j` belongs to node `j`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'a> {
-    /// First of its rows of the target's logits.
+    /// The tree's first row in the target's logits.
     pub first: usize,
-    /// Its tokens.
+    /// The token of each node.
     pub tokens: &'a [u32],
-    /// Parent node of each, an earlier one, or [`ROOT`].
+    /// Parent of each node: an earlier node, or [`ROOT`].
     pub parents: &'a [u32],
 }
 
-/// A sampled chain to check. Rows `target … target + tokens.len()` of the target's probabilities belong to the newest
-/// emitted token and the drafted ones; rows `draft …` of the draft's are those the drafted tokens were sampled from.
+/// A sampled chain to verify. Rows `target … target + tokens.len()` of the target's probabilities belong to the newest
+/// emitted token and the drafted ones. The drafted tokens were sampled from the rows `draft …` of the draft's
+/// probabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
-    /// First of its rows of the target's probabilities.
+    /// The chain's first row in the target's probabilities.
     pub target: usize,
-    /// First of its rows of the draft's.
+    /// The chain's first row in the draft's probabilities.
     pub draft: usize,
-    /// Its tokens.
+    /// The drafted tokens.
     pub tokens: &'a [u32],
-    /// Its draws: position 2·i decides on token i, the odd position after it chooses what replaces it.
+    /// The random draws: position 2·i decides on token i, position 2·i + 1 chooses its replacement.
     pub luck: Luck,
 }
 
-/// What was kept of one request's draft.
+/// The kept part of one request's draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// The kept nodes, from the root down.
     pub nodes: Vec<u32>,
-    /// The target's own token after them.
+    /// The target's own token after the kept nodes.
     pub next: u32,
 }
 
-/// Greedy verification: walks down as long as a child is the token the target chooses. `choice(row)` is the target's
-/// choice. A chain is the tree whose every node follows the one before (Leviathan et al., arXiv 2211.17192, at
-/// temperature 0; trees: SpecInfer, arXiv 2305.09781, section 4).
+/// Greedy verification: walks down the tree as long as a child has the token that the target chooses. `choice(row)` is
+/// the target's choice. A chain is the tree whose every node follows the one before (Leviathan et al., arXiv
+/// 2211.17192, at temperature 0; trees: SpecInfer, arXiv 2305.09781, section 4).
 pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted {
     let mut nodes = Vec::new();
     let mut next = choice(tree.first);
     let mut at = ROOT;
-    // Parents come before their children, so one scan suffices: whatever follows `at` lies behind it.
+    // Parents come before their children, so one scan suffices.
     for (node, (&token, &parent)) in tree.tokens.iter().zip(tree.parents).enumerate() {
         if parent == at && token == next {
             at = node as u32;
@@ -66,9 +67,9 @@ pub fn greedy(tree: &Tree<'_>, mut choice: impl FnMut(usize) -> u32) -> Accepted
 }
 
 /// Rejection sampling (Leviathan et al., arXiv 2211.17192, algorithm 1): token x is kept with probability min(1, p(x) /
-/// q(x)); the first that is not is replaced by a draw from max(0, p − q), and after the last a token is drawn from p.
-/// What is emitted is distributed as the target's own samples are, whatever the draft. `target(i)` and `draft(i)` are
-/// the probabilities of the chain's row `i`.
+/// q(x)). The first rejected token is replaced by a draw from max(0, p − q). If all are kept, the next token is drawn
+/// from p. The emitted tokens have the distribution of the target's own samples, whatever the draft. `target(i)` and
+/// `draft(i)` are the probabilities of the chain's row `i`.
 pub fn reject<'p>(
     chain: &Chain<'_>,
     target: impl Fn(usize) -> &'p [f32],
@@ -90,24 +91,25 @@ pub fn reject<'p>(
     Accepted { nodes, next: draw(last.len(), |t| last[t].into(), u) }
 }
 
-/// A token drawn from a row of probabilities with the uniform `u` in [0, 1).
+/// Draws a token from a row of probabilities with the uniform `u` in [0, 1).
 pub fn sample(probabilities: &[f32], u: f64) -> u32 {
     draw(probabilities.len(), |t| probabilities[t].into(), u)
 }
 
-/// [`sample`], with the token's probability.
+/// [`sample`], together with the token's probability.
 pub fn sampled(probabilities: &[f32], u: f64) -> Choice {
     let token = sample(probabilities, u);
     Choice { token, probability: probabilities[token as usize] }
 }
 
-/// Entropy of a row of probabilities, nats.
+/// Entropy of a row of probabilities, in nats.
 pub fn entropy(probabilities: &[f32]) -> f64 {
     let of = |&p: &f32| if p > 0.0 { f64::from(-p) * f64::from(p).ln() } else { 0.0 };
     probabilities.iter().map(of).sum()
 }
 
-/// KL(target ‖ draft) of two rows of probabilities, nats. A draft that rounds a token to 0 counts as the smallest f32.
+/// KL(target ‖ draft) of two rows of probabilities, in nats. A draft probability of 0 counts as the smallest normal
+/// f32.
 pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     let of = |(&p, &q): (&f32, &f32)| match p > 0.0 {
         true => f64::from(p) * (f64::from(p) / f64::from(q.max(f32::MIN_POSITIVE))).ln(),
@@ -116,7 +118,7 @@ pub fn divergence(target: &[f32], draft: &[f32]) -> f64 {
     target.iter().zip(draft).map(of).sum()
 }
 
-/// Inverts the distribution that has these weights; they need not sum to one. Never a token of weight 0.
+/// Inverts the distribution with these weights, which need not sum to one. Never returns a token of weight 0.
 fn draw(tokens: usize, weight: impl Fn(usize) -> f64, u: f64) -> u32 {
     let total: f64 = (0..tokens).map(&weight).sum();
     let (mut left, mut last) = (u * total, 0);

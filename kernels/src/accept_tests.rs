@@ -25,13 +25,14 @@ fn nothing_of_probability_zero_is_drawn() {
     assert_eq!((sample(&p, 0.499), sample(&p, 0.5)), (1, 3));
 }
 
-/// Chi-square of 10⁶ emitted pairs: with a chain of two drafts from q, the first two tokens are distributed as two
+/// Chi-square of 10⁶ emitted pairs. With a chain of two drafts from q, the first two tokens are distributed as two
 /// draws of the target, the second given the first.
 #[test]
 fn rejection_sampling_keeps_the_targets_distribution() {
     const DRAWS: u64 = 1_000_000;
     const TOKENS: usize = 5;
-    // Row 0 is the root's; row 1 + t follows token t. One token the target never takes, one the draft never does.
+    // Row 0 belongs to the root; row 1 + t follows token t. The target never takes one of the tokens, the draft never
+    // another.
     let p: [[f32; TOKENS]; 6] = [
         [0.1, 0.4, 0.0, 0.3, 0.2],
         [0.5, 0.1, 0.1, 0.1, 0.2],
@@ -59,7 +60,7 @@ fn rejection_sampling_keeps_the_targets_distribution() {
         let kept = reject(&chain, |r| &p[rows[r]], |r| &q[rows[r]]);
         accepted += kept.nodes.len();
         let pair = match kept.nodes.len() {
-            // Nothing kept: the next token comes from a pass of its own.
+            // If nothing is kept, the next token comes from another pass.
             0 => (kept.next, sample(&p[1 + kept.next as usize], drafted.unit(2))),
             1 => (first, kept.next),
             _ => (first, second),
@@ -78,10 +79,10 @@ fn rejection_sampling_keeps_the_targets_distribution() {
             cells += 1;
         }
     }
-    // 19 cells, 18 degrees of freedom: above 42.3 once in a thousand seeds.
+    // 19 cells, 18 degrees of freedom: one seed in a thousand exceeds 42.3.
     assert_eq!(cells, 19);
     assert!(chi_square < 42.3, "{chi_square}");
-    // Share kept: Σ min(p, q), first token 0.1 + 0.2 + 0.3.
+    // Expected share of kept first tokens: Σ min(p, q) = 0.1 + 0.2 + 0.3.
     let first = 0.6;
     assert!(accepted as f64 > first * DRAWS as f64 && (accepted as f64) < 2.0 * first * DRAWS as f64, "{accepted}");
 }

@@ -1,6 +1,6 @@
-//! What a device can do. The forward pass is written once over this trait.
+//! The operations of a device. The forward pass is written once over this trait.
 //!
-//! A device owns where things lie (`Matrix`, `Buffer`, `Kv`) and in which order sums are made; it knows nothing of
+//! A device owns the memory (`Matrix`, `Buffer`, `Kv`) and the order in which sums are made. It knows nothing of
 //! layers, requests or policies.
 
 pub use crate::accept::Choice;
@@ -11,9 +11,9 @@ use crate::paged::Batch;
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// A device's kernels. A buffer has a fixed width and as many rows as what was last written to it; every operation
-/// gives its output as many rows as its input has. Row `i` of an output depends on nothing but row `i` of the input,
-/// weights and KV.
+/// The kernels of a device. A buffer has a fixed width and the number of rows of its last output. Every operation gives
+/// its output the number of rows of its input. Row `i` of an output depends only on row `i` of the input, on weights
+/// and on KV.
 pub trait Device: Sized {
     /// A weight matrix, outputs × inputs.
     type Matrix: Send + Sync;
@@ -21,18 +21,18 @@ pub trait Device: Sized {
     type Vector: Send + Sync;
     /// Activations, rows × width.
     type Buffer: Send + Sync;
-    /// The paged keys and values of all layers, and what rotary positions turn by.
+    /// The paged keys and values of all layers, and the rotary angles.
     type Kv: Send + Sync;
-    /// What can go wrong while it runs.
+    /// The errors of running operations.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Bytes of memory it has left, where it can tell.
+    /// Bytes of free memory; `None` if the device cannot tell.
     fn available_bytes(&self) -> Option<u64>;
 
-    /// Bytes of one number of KV beside weights that are kept as `dtype`.
+    /// Bytes of one number of KV, with weights kept as `dtype`.
     fn kv_bytes(&self, dtype: Dtype) -> u64;
 
-    /// The matrix that has the `parts` below each other: (numbers, outputs). Kept as `dtype`, f32 or bf16.
+    /// Makes the matrix that has the `parts` below each other: (numbers, outputs). It is kept as `dtype`, f32 or bf16.
     fn matrix(
         &mut self,
         parts: &[(TensorData<'_>, usize)],
@@ -40,47 +40,47 @@ pub trait Device: Sized {
         dtype: Dtype,
     ) -> Result<Self::Matrix, Self::Error>;
 
-    /// The gains of a norm of this width, kept as f32.
+    /// Makes the gains of a norm of width `width`, kept as f32.
     fn vector(&mut self, gains: TensorData<'_>, width: usize) -> Result<Self::Vector, Self::Error>;
 
-    /// Activations of up to `rows` rows, f32.
+    /// Makes activations of up to `rows` rows, f32.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error>;
 
-    /// Activations that nothing but products, attention, gated units and sums of blocks are made of; a device may keep
-    /// them as bf16.
+    /// Makes activations that only products, attention, gated units and sums of blocks read; a device may keep them as
+    /// bf16.
     fn narrow_buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer, Self::Error> {
         self.buffer(rows, width)
     }
 
-    /// `blocks` blocks of KV for each layer of `shape`, beside weights that are kept as `dtype`.
+    /// Makes `blocks` blocks of KV for each layer of `shape`, for weights kept as `dtype`.
     fn kv(&mut self, shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Result<Self::Kv, Self::Error>;
 
-    /// Runs a session: many passes, with host work between them. A device that runs passes on threads of its own runs all
-    /// of it there, so that no pass begins by waking one.
+    /// Runs a session: many passes with host work between them. A device with its own threads runs the whole session on
+    /// them, so that no pass begins by waking a thread.
     fn session<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> R + Send) -> R {
         run(self)
     }
 
-    /// Starts to measure by the device's own clock, if it has one.
+    /// Starts a measurement by the device's own clock, if it has one.
     fn start_timer(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// What the device spent since [`start_timer`](Device::start_timer), waiting for it to be done. `None` where nothing but
-    /// the host's clock can tell.
+    /// Waits for the device and returns its time since [`start_timer`](Device::start_timer). `None` if there is only
+    /// the host's clock.
     fn stop_timer(&mut self) -> Result<Option<Duration>, Self::Error> {
         Ok(None)
     }
 
-    /// Runs one pass over one batch, so that a device can set up once what all its operations need, or collect them and
+    /// Runs one pass over one batch. A device can thus set up once what all its operations need, or collect them and
     /// start them together.
     fn pass<R: Send>(&mut self, run: impl FnOnce(&mut Self) -> Result<R, Self::Error> + Send)
     -> Result<R, Self::Error>;
 
-    /// The rows of `table` of the batch's tokens.
+    /// Writes the rows of `table` that belong to the batch's tokens.
     fn embed(&mut self, table: &Self::Matrix, batch: &Batch, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm: `x / sqrt(mean(x²) + eps) · gains`, after `delta`, where there is one, is added to `x` for good.
+    /// RMSNorm: `x / sqrt(mean(x²) + eps) · gains`. First adds `delta`, if given, to `x` in place.
     fn norm(
         &mut self,
         x: &mut Self::Buffer,
@@ -90,11 +90,11 @@ pub trait Device: Sized {
         out: &mut Self::Buffer,
     ) -> Result<(), Self::Error>;
 
-    /// `x · weightsᵀ`.
+    /// Computes `x · weightsᵀ`.
     fn matmul(&mut self, x: &Self::Buffer, weights: &Self::Matrix, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// RMSNorm of each row's query heads and key heads by themselves, in place: the queries' gains and the keys' are one
-    /// head wide, and every head shares them. Values stay. `kv` knows how many heads there are.
+    /// RMSNorm of each query head and each key head of a row, in place. The gains of queries and of keys are one head
+    /// wide, and all heads share them. Values stay. `kv` gives the number of heads.
     fn norm_heads(
         &mut self,
         qkv: &mut Self::Buffer,
@@ -104,8 +104,8 @@ pub trait Device: Sized {
         eps: f32,
     ) -> Result<(), Self::Error>;
 
-    /// Turns the queries and keys of each row (queries, then keys, then values) to the row's position, and writes keys
-    /// and values to the row's slot.
+    /// Rotates the queries and keys of each row (queries, then keys, then values) to the row's position, and writes
+    /// keys and values to the row's slot.
     fn rope_and_store(
         &mut self,
         qkv: &mut Self::Buffer,
@@ -114,7 +114,7 @@ pub trait Device: Sized {
         layer: usize,
     ) -> Result<(), Self::Error>;
 
-    /// Attention of each row's queries over what the row sees.
+    /// Attention of each row's queries over the tokens that the row sees.
     fn attention(
         &mut self,
         qkv: &Self::Buffer,
@@ -124,27 +124,27 @@ pub trait Device: Sized {
         out: &mut Self::Buffer,
     ) -> Result<(), Self::Error>;
 
-    /// `silu(gate) · up`, where `gate_up` has the gates in the first half of a row.
+    /// Computes `silu(gate) · up`; the first half of a row of `gate_up` has the gates.
     fn swiglu(&mut self, gate_up: &Self::Buffer, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// The chosen rows, in order.
+    /// Copies the chosen rows, in order.
     fn gather(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies keys and values of all layers from the first slot to the second, pair by pair: how the accepted path of a
-    /// tree becomes context.
+    /// Copies keys and values of all layers from the first slot of each pair to the second, pair by pair. This makes
+    /// the accepted path of a tree part of the context.
     fn move_kv(&mut self, kv: &mut Self::Kv, moves: &[(u32, u32)]) -> Result<(), Self::Error>;
 
-    /// All numbers of the rows in use, on the host.
+    /// Copies all numbers of the rows in use to the host.
     fn download(&mut self, x: &Self::Buffer, out: &mut Vec<f32>) -> Result<(), Self::Error>;
 
     /// Softmax of `logits / temperature` over each row.
     fn softmax(&mut self, logits: &Self::Buffer, temperature: f32, out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// Copies row `i` of `x` to row `rows[i]` of `out`, of which all rows it was made for are then in use.
+    /// Copies row `i` of `x` to row `rows[i]` of `out`. All allocated rows of `out` are then in use.
     fn scatter(&mut self, x: &Self::Buffer, rows: &[u32], out: &mut Self::Buffer) -> Result<(), Self::Error>;
 
-    /// A token drawn from each row of probabilities with its uniform in [0, 1), and its probability. See
-    /// [`crate::accept::sample`].
+    /// Draws a token from each row of probabilities with the row's uniform in [0, 1). Writes the token and its
+    /// probability. See [`crate::accept::sample`].
     fn sample(
         &mut self,
         probabilities: &Self::Buffer,
@@ -159,7 +159,7 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// The entropy, in nats, of each row of probabilities.
+    /// The entropy, in nats, of each of the first `rows` rows of probabilities.
     fn entropy(&mut self, probabilities: &Self::Buffer, rows: usize, out: &mut Vec<f64>) -> Result<(), Self::Error> {
         let mut all = Vec::new();
         self.download(probabilities, &mut all)?;
@@ -168,7 +168,7 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// KL(target ‖ draft), in nats, of pairs of rows of the two.
+    /// KL(target ‖ draft), in nats, for pairs of a target row and a draft row.
     fn divergence(
         &mut self,
         (target, draft): (&Self::Buffer, &Self::Buffer),
@@ -185,10 +185,10 @@ pub trait Device: Sized {
         Ok(())
     }
 
-    /// The `k` likeliest tokens of each row, likeliest first, of equal ones the smaller token first.
+    /// The `k` most likely tokens of each row, in falling order; of equal logits the smaller token comes first.
     fn top_k(&mut self, logits: &Self::Buffer, k: usize, out: &mut Vec<Choice>) -> Result<(), Self::Error>;
 
-    /// Which drafted tokens are what `logits` would have chosen greedily. See [`crate::accept::greedy`].
+    /// Keeps the drafted tokens that `logits` chooses greedily. See [`crate::accept::greedy`].
     fn accept_greedy(
         &mut self,
         logits: &Self::Buffer,
@@ -196,7 +196,7 @@ pub trait Device: Sized {
         out: &mut Vec<Accepted>,
     ) -> Result<(), Self::Error>;
 
-    /// Which drafted tokens rejection sampling keeps, given both models' probabilities. See [`crate::accept::reject`].
+    /// Keeps drafted tokens by rejection sampling, given both models' probabilities. See [`crate::accept::reject`].
     fn accept_sampled(
         &mut self,
         target: &Self::Buffer,

@@ -1,32 +1,33 @@
-//! `doctor`: what this machine can do, in words for its owner. It looks and reports; it changes nothing.
+//! `doctor`: reports what this machine can run. It changes nothing.
 
 use crate::cpu::speed::Speed;
 use crate::cpu::{Level, speed};
 use crate::cuda::{self, Driver};
 use std::fmt;
 
-/// What was found.
+/// The report about a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DoctorReport {
     /// CPU cores this process may use.
     pub cpu_cores: usize,
-    /// What the processor is sold as, where the system says.
+    /// The name under which the processor is sold, if the system reports it.
     pub processor: Option<String>,
-    /// The vector instructions that the CPU device uses here.
+    /// The vector instructions that the CPU device uses.
     pub instructions: &'static str,
-    /// How fast a core is with them.
+    /// The speed of a core with these instructions.
     pub speed: Speed,
-    /// Memory of the machine, bytes: (all, free for new programs). `None` where the system does not say.
+    /// Memory of the machine in bytes: (all, free for new programs). `None` if the system does not report it.
     pub memory: Option<(u64, u64)>,
-    /// The CUDA driver, `None` when its library cannot be loaded; an error in the driver's words when it can but fails.
+    /// The CUDA driver: `None` if its library cannot be loaded, an error in the driver's words if it is loaded and
+    /// fails.
     pub driver: Result<Option<Driver>, String>,
-    /// NVRTC's version, (major, minor), if it can be loaded, so that kernels can be compiled here.
+    /// NVRTC's version, (major, minor), if it can be loaded. It is needed to compile kernels.
     pub nvrtc: Option<(i32, i32)>,
-    /// Can cuBLASLt be loaded, which makes large products?
+    /// True if cuBLASLt, which computes large products, can be loaded.
     pub cublaslt: bool,
 }
 
-/// Looks at this machine. Never fails and never panics: what is missing is part of the report.
+/// Inspects this machine. Never fails and never panics: missing parts are in the report.
 pub fn doctor() -> DoctorReport {
     DoctorReport {
         cpu_cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -40,7 +41,7 @@ pub fn doctor() -> DoctorReport {
     }
 }
 
-/// (all, available), bytes.
+/// Reads (all, available) memory in bytes.
 fn memory() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib = |key: &str| {
@@ -50,12 +51,11 @@ fn memory() -> Option<(u64, u64)> {
     Some((kib("MemTotal:")? * 1024, kib("MemAvailable:")? * 1024))
 }
 
-/// Oldest compute capability the kernels run on: bf16 products on matrix units.
+/// Oldest compute capability that the kernels support: bf16 products on matrix units.
 const OLDEST: (u32, u32) = (8, 0);
 
 impl DoctorReport {
-    /// What keeps GPU `ordinal` (any, if none is named) from running models, each with what to do about it. Nothing
-    /// does where there is nothing in it.
+    /// The reasons why GPU `ordinal` (any, if `None`) cannot run models, each with a remedy. Empty if it can.
     pub fn missing(&self, ordinal: Option<u32>) -> Vec<String> {
         let mut missing = Vec::new();
         match &self.driver {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::CudaDevice as Device;
 
-    /// Must hold on any machine, with or without a GPU.
+    /// This must hold on any machine, with or without a GPU.
     #[test]
     fn looking_never_panics_and_agrees_with_itself() {
         let report = doctor();

@@ -41,7 +41,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
     }
 }
 
-/// The given entries, then those of the preset that were not given.
+/// The given entries, then the preset's entries that were not given.
 struct Chained<A> {
     given: A,
     rest: Map<String, Value>,

@@ -142,7 +142,7 @@ fn camel_case(name: &str) -> String {
     name.split('-').map(word).collect()
 }
 
-/// A policy to add.
+/// The new policy: names for its file, its module and its row.
 struct Row<'a> {
     name: &'a str,
     family: &'a str,

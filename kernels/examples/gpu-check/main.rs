@@ -1,7 +1,7 @@
-//! What the kernels reach on a GPU, against what the GPU can do, measured in the same run.
+//! Measures what the kernels reach on a GPU, and what the GPU can do, in the same run.
 //!
-//! `gpu-check [FILE.json]`: each measurement is written to the file when it is done, and a run that finds some there goes
-//! on with the others. Ends within 8 minutes. Exit code 3: a target was missed; 4: no GPU.
+//! `gpu-check [FILE.json]`: writes each measurement to the file when it is done. A run that finds measurements in the
+//! file continues with the others. Ends within 8 minutes. Exit code 3: a target was missed; 4: no GPU.
 
 mod measure;
 
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// No measurement is begun later than this.
+/// No measurement starts later than this after the start.
 const LAST_START: Duration = Duration::from_secs(400);
 
 type Measurement = fn(&mut Cuda) -> Result<Value, CudaError>;
 
-/// Name, how the GPU is used for it, what is done.
+/// Name, settings of the GPU, and function of each measurement.
 fn measurements() -> Vec<(&'static str, Tuning, Measurement)> {
     let usual = Tuning::default();
     let independent = Tuning { dependent_launches: false, ..usual.clone() };
@@ -70,9 +70,9 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
             return Ok(false);
         }
         let began = Instant::now();
-        // A device of its own, so that one measurement's memory is not another's.
+        // Each measurement has its own device, so that memory is not shared.
         let result = Cuda::tuned(0, tuning).and_then(|mut cuda| measure(&mut cuda));
-        // What fails is written too: the others may still be right.
+        // A failure is written too, because the other measurements may still be right.
         let result = result.unwrap_or_else(|why| json!({ "error": why.to_string() }));
         println!("{name} ({:.1} s): {result}", began.elapsed().as_secs_f64());
         done.insert(name.into(), result);
@@ -83,7 +83,7 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(verdicts(&done))
 }
 
-/// Prints each target with what was reached; true if all were.
+/// Prints each target with the reached value. Returns true if all targets were reached.
 fn verdicts(done: &Map<String, Value>) -> bool {
     let number = |name: &str, key: &str| done.get(name).and_then(|v| v[key].as_f64()).unwrap_or(f64::NAN);
     let (copy, peak) = (number("copy", "bytes_per_s"), number("matmul-peak", "flops"));
@@ -94,7 +94,7 @@ fn verdicts(done: &Map<String, Value>) -> bool {
     ];
     let mut all = true;
     for (what, reached, target) in targets {
-        // What was not measured is not reached.
+        // A missing measurement (NaN) counts as missed.
         let good = reached >= target;
         all &= good;
         println!(

@@ -1,4 +1,4 @@
-//! The measurements. Times are medians by the GPU's own clock; numbers are random, since zeros run faster.
+//! The measurements. Times are medians by the GPU's own clock. Inputs are random, because zeros run faster.
 
 use foretoken_kernels::cuda::{Buffer, Cuda, CudaError};
 use foretoken_kernels::device::Device;
@@ -16,7 +16,7 @@ fn median(
     repeats: usize,
     mut run: impl FnMut(&mut Cuda) -> Result<(), CudaError>,
 ) -> Result<(f64, f64), CudaError> {
-    // The first pass loads kernels, the second makes a graph.
+    // The first pass loads kernels; the second makes a graph.
     for _ in 0..3 {
         run(cuda)?;
     }
@@ -35,7 +35,7 @@ pub fn copy(cuda: &mut Cuda) -> Result<Value, CudaError> {
     Ok(json!({ "bytes_per_s": 2.0 * bytes as f64 / time.as_secs_f64(), "seconds": time.as_secs_f64() }))
 }
 
-/// Random activations.
+/// Makes `rows` rows of random activations of width `width`.
 fn activations(cuda: &mut Cuda, rows: usize, width: usize) -> Result<Buffer, CudaError> {
     let table = cuda.matrix(&[(WEIGHTS.tensor("activations"), rows)], width, Dtype::Bf16)?;
     let gains = cuda.vector(TensorData::Ones, width)?;
@@ -75,7 +75,7 @@ fn load(cuda: &mut Cuda, shape: &LlamaShape, limits: Limits) -> Result<Llama<Cud
     })
 }
 
-/// Numbers of the matrices that a pass reads whole: all but the embedding and norms.
+/// Number of weights in the matrices that a pass reads whole: all but the embedding and the norms.
 fn matrix_numbers(shape: &LlamaShape) -> f64 {
     let matrices = tensors(shape).into_iter().filter(|t| t.shape.len() == 2 && t.name != "model.embed_tokens.weight");
     matrices.map(|t| t.len() as f64).sum()
@@ -85,7 +85,7 @@ fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 7919 + 13) % 32_000).collect()
 }
 
-/// The time of passes of `new` tokens after `context` tokens of one request.
+/// Times passes of `new` tokens after `context` tokens of one request. Returns (median seconds, spread).
 fn one_request(cuda: &mut Cuda, context: usize, new: usize) -> Result<(f64, f64), CudaError> {
     let blocks = (context + new).div_ceil(16) as u32;
     let limits = Limits { kv_blocks: blocks, max_rows: context.max(new), max_logit_rows: new };
@@ -126,7 +126,7 @@ pub fn prefill(cuda: &mut Cuda) -> Result<Value, CudaError> {
     let (time, spread) = median(cuda, 10, |cuda| llama.forward(cuda, &batch))?;
     let head = f64::from(shape.vocab) * f64::from(shape.hidden);
     let products = 2.0 * ((matrix_numbers(&shape) - head) * new as f64 + head);
-    // Scores and sums of values of what each token sees.
+    // Attention's multiply-adds: scores and sums of values over the tokens that each token sees.
     let seen = new as f64 * (new as f64 + 1.0) / 2.0;
     let attention = 4.0 * seen * shape.q_width() as f64 * f64::from(shape.layers);
     Ok(json!({
@@ -142,7 +142,7 @@ pub fn attention(cuda: &mut Cuda) -> Result<Value, CudaError> {
     for (model, requests) in [("vicuna-7b", 1), ("vicuna-7b", 8), ("llama-3.1-8b", 1), ("llama-3.1-8b", 8)] {
         all.push(attention_of(cuda, model, requests)?);
     }
-    // The target is of one request of the model that the other targets are of.
+    // The target refers to one request of the model that the other targets use.
     Ok(json!({ "bytes_per_s": all[0]["bytes_per_s"], "shapes": all }))
 }
 
@@ -168,7 +168,7 @@ fn attention_of(cuda: &mut Cuda, model: &str, requests: usize) -> Result<Value, 
     }
     let queries = activations(cuda, requests, width)?;
     let mut out = cuda.narrow_buffer(requests, shape.q_width())?;
-    // Many in one launch, so that its overhead is none of theirs. Keys and values are larger than any cache.
+    // One launch runs many calls, so that its overhead does not count. Keys and values are larger than any cache.
     let calls = 20;
     let (time, spread) = median(cuda, 15, |cuda| {
         cuda.pass(|cuda| (0..calls).try_for_each(|_| cuda.attention(&queries, &batch, &kv, 0, &mut out)))

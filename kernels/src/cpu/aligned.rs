@@ -1,19 +1,20 @@
-//! Numbers that begin at a cache line: sixteen of them then never straddle two lines, which costs a load of its own.
+//! Arrays of f32 that begin at a cache line. A group of sixteen then never straddles two lines, which would cost a
+//! second load.
 
 use super::lanes::LANES;
 use std::ops::{Deref, DerefMut};
 
-/// A fixed number of f32 from the start of a cache line on.
+/// A fixed number of f32 that begins at a cache line.
 #[derive(Debug)]
 pub(super) struct Aligned {
-    /// Never grows: it would move.
+    /// Must not grow, because growing moves it.
     numbers: Vec<f32>,
     from: usize,
     len: usize,
 }
 
 impl Aligned {
-    /// Zeros.
+    /// `len` zeros.
     pub(super) fn zeros(len: usize) -> Aligned {
         let numbers = vec![0.0; len + LANES];
         let from = numbers.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);

@@ -1,18 +1,18 @@
-//! Rotary angles: what queries and keys are turned by.
+//! Rotary angles, by which queries and keys are rotated.
 
 use crate::model::LlamaShape;
 
-/// Cosines and sines of every position that a model's KV has room for. They are made once: a pass that made its own
-/// would take longer at new positions than at those of the pass before, by a tenth for a small draft.
+/// Cosines and sines of every position in the model's KV. They are computed once: a pass that computed its own would
+/// take a tenth longer at new positions for a small draft.
 pub(super) struct Angles {
-    /// Pairs of dimensions in a head.
+    /// Number of pairs of dimensions in a head.
     pairs: usize,
-    /// Cosines of all pairs and then their sines, position by position.
+    /// Position by position: the cosines of all pairs, then their sines.
     table: Vec<f32>,
 }
 
 impl Angles {
-    /// Of positions below `slots`, and below those that the model knows.
+    /// The angles of the positions below `slots` and below the model's `max_positions`.
     pub(super) fn new(shape: &LlamaShape, slots: usize) -> Angles {
         let frequencies = frequencies(shape);
         let positions = slots.min(shape.max_positions as usize);
@@ -20,7 +20,7 @@ impl Angles {
         for (position, angles) in table.chunks_exact_mut(2 * frequencies.len()).enumerate() {
             let (cosines, sines) = angles.split_at_mut(frequencies.len());
             for ((cosine, sine), frequency) in cosines.iter_mut().zip(sines).zip(&frequencies) {
-                // In f32 as transformers does it: the angle's rounding is part of what checkpoints were trained with.
+                // The angle is rounded to f32 as in transformers, because checkpoints were trained with that rounding.
                 let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
                 (*cosine, *sine) = (cos as f32, sin as f32);
             }
@@ -28,19 +28,19 @@ impl Angles {
         Angles { pairs: frequencies.len(), table }
     }
 
-    /// Cosines and sines of each pair's angle at a position.
+    /// (cosines, sines) of the angles of all pairs at `position`.
     pub(super) fn at(&self, position: u32) -> (&[f32], &[f32]) {
         self.table[2 * self.pairs * position as usize..][..2 * self.pairs].split_at(self.pairs)
     }
 }
 
-/// `theta^(−2i / head_dim)`, stretched as Llama 3 does it (see [`crate::model::RopeScaling`]).
+/// `theta^(−2i / head_dim)`, scaled as in Llama 3 (see [`crate::model::RopeScaling`]).
 pub(crate) fn frequencies(shape: &LlamaShape) -> Vec<f32> {
     let one = |i: u32| {
         let frequency = shape.rope_theta.powf(-f64::from(2 * i) / f64::from(shape.head_dim));
         let Some(s) = shape.rope_scaling else { return frequency as f32 };
         let turns = f64::from(s.original_max_position_embeddings) * frequency / std::f64::consts::TAU;
-        // How much of the frequency is kept: none where it makes few turns over the first context, all where many.
+        // The share of the frequency that is kept: 0 for few turns over the original context, 1 for many.
         let kept = ((turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)).clamp(0.0, 1.0);
         (kept * frequency + (1.0 - kept) * frequency / s.factor) as f32
     };

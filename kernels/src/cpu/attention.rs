@@ -1,9 +1,9 @@
-//! Paged attention for ragged queries.
+//! Paged attention for requests with different numbers of new tokens.
 //!
-//! The score of a token is a chain of multiply-adds over the head's dimensions, the sum of exponentials is made by
-//! lanes in the order of what the query sees, and values are added one token after the other in that order, and divided by that sum
-//! in the end. So a result depends only on the keys and values seen and their order: not on blocks, on other queries, or on whether a path of a
-//! tree or a chain led there.
+//! The score of a token is a chain of multiply-adds over the head's dimensions. The sum of exponentials is made by
+//! lanes, in the order of the tokens that the query sees. Values are added one token after the other in that order, and
+//! divided by the sum at the end. A result therefore depends only on the keys and values seen and on their order. It
+//! does not depend on blocks, on other queries, or on whether the path of a tree or a chain led there.
 
 use super::buffer::{Buffer, Shared};
 use super::kv::{Kv, Pools};
@@ -16,18 +16,20 @@ use crate::paged::{BLOCK_SIZE, Batch, Span};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// New tokens of a request whose queries go over a block of context together: it is read from memory once for them.
+/// New tokens of a request whose queries read a block of context together, so that it is read from memory once for all
+/// of them.
 const TILE: usize = 16;
 
-/// Blocks whose values all queries of a task go over before the next ones: they stay in a near cache.
+/// Number of blocks whose values all queries of a task read before the next ones: they stay in a near cache.
 const NEAR: usize = 16;
 
 thread_local! {
-    /// Scores and sums of the task at hand; kept, so that a pass allocates nothing once the context has been seen.
+    /// Scores and sums of the present task. It is kept, so that a pass allocates nothing once the context has been
+    /// seen.
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One task: some new tokens of one request, one key-value head.
+/// One task: some new tokens of one request and one key-value head.
 struct Task {
     span: usize,
     first: usize,
@@ -35,11 +37,11 @@ struct Task {
     head: usize,
 }
 
-/// Scratch of the operation: its tasks.
+/// The operation's scratch: its list of tasks.
 #[derive(Default)]
 pub(super) struct Tasks(Vec<Task>);
 
-/// Attention of every row's queries.
+/// Computes the attention of every row's queries, into `out`.
 pub(super) fn attention(
     (team, level): (&mut Team, Level),
     tasks: &mut Tasks,
@@ -84,7 +86,7 @@ struct Queries<'a, P> {
     qkv: &'a Buffer,
     batch: &'a Batch,
     kv: &'a Kv,
-    /// Of the layer.
+    /// The blocks of the layer.
     pool: &'a [P],
     out: Shared<'a>,
     scratch: &'a mut Vec<f32>,
@@ -100,7 +102,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         let table = &batch.tables[span.table.clone()];
         let group = kv.heads / kv.kv_heads;
         let queries = (task.end - task.first) * group;
-        // The tokens of the context that any of these queries may see.
+        // End of the context that any of these queries may see.
         let end = (task.first..task.end).map(|row| last_seen(batch, span, row) + 1).max().expect("a task has rows");
         let blocks = end.div_ceil(BLOCK_SIZE);
         let width = blocks * BLOCK_SIZE;
@@ -117,7 +119,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
                 *scaled = x * scale;
             }
         }
-        // Some blocks at a time, which stay in the nearest cache for all queries.
+        // A few blocks at a time, which stay in the nearest cache for all queries.
         for b in (0..blocks).step_by(tile_of::<L>()) {
             let end = (b + tile_of::<L>()).min(blocks);
             let keys = |i: usize| kv.keys(pool, table[b + i] as usize, task.head);
@@ -137,18 +139,20 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let sight = &batch.sights[task.first + i / group];
             let scores = &mut scores[i * width..][..width];
-            // A path's scores move up to follow the prefix; it rises, so none is overwritten before it is moved.
+            // The scores of the path move up behind the prefix. The path's positions rise, so no score is overwritten
+            // before it is moved.
             for (to, &t) in batch.paths[sight.path.clone()].iter().enumerate() {
                 scores[sight.prefix + to] = scores[t as usize];
             }
             let total = Exponentials(&mut scores[..sight.prefix + sight.path.len()]).run::<L>();
-            // The query has done its work; what its values are divided by takes its place.
+            // The scaled query is no longer needed. Its first number is replaced by the sum that its values are divided
+            // by.
             scaled[i * kv.head_dim] = total;
         }
 
         let values = |i: usize| kv.values(pool, table[i] as usize, task.head);
         let prefix = |i: usize| batch.sights[task.first + i / group].prefix;
-        // Blocks that all queries see to their end, some at a time, which stay in a near cache for all of them.
+        // The blocks that all queries see to their end, a few at a time, which stay in a near cache for all queries.
         let full = (0..queries).map(prefix).min().expect("a task has rows") / BLOCK_SIZE;
         for from in (0..full).step_by(NEAR) {
             let blocks = from..(from + NEAR).min(full);
@@ -169,7 +173,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
         for i in 0..queries {
             let row = task.first + i / group;
             let (scores, sums) = (&scores[i * width..][..width], &mut sums[i * kv.padded..][..kv.padded]);
-            // What it sees beyond them, which is not the same for all.
+            // The tokens that the query sees beyond these blocks; they differ between queries.
             let mut seen = full * BLOCK_SIZE;
             while seen < prefix(i) {
                 let (b, tokens) = (seen / BLOCK_SIZE, (prefix(i) - seen).min(BLOCK_SIZE));
@@ -184,7 +188,7 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
             }
             let from = (task.head * group + i % group) * kv.head_dim;
             #[expect(unsafe_code, reason = "outputs are split by columns")]
-            // SAFETY: tasks have different rows or heads, and a task's queries come one after the other.
+            // SAFETY: tasks have different rows or heads, and the queries of a task run one after the other.
             let out = unsafe { out.part(row, from, kv.head_dim) };
             for (out, sum) in out.iter_mut().zip(sums.iter()) {
                 *out = sum / scaled[i * kv.head_dim];
@@ -193,13 +197,13 @@ impl<P: Pairs> Kernel for Queries<'_, P> {
     }
 }
 
-/// Blocks of keys, and queries, that are taken at a time: so many sums fit the registers.
+/// Number of blocks of keys, and of queries, taken at a time: their sums fit the registers.
 #[inline(always)]
 fn tile_of<L: Lanes>() -> usize {
     if L::WIDE { 4 } else { 2 }
 }
 
-/// The last token of the context that a row sees.
+/// The last token of the context that a row sees, by its index in the table.
 fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     let sight = &batch.sights[row];
     match batch.paths[sight.path.clone()].last() {
@@ -211,9 +215,10 @@ fn last_seen(batch: &Batch, span: &Span, row: usize) -> usize {
     }
 }
 
-/// Scores of the first `Q` of these queries against the keys of blocks `to`, of which `keys` gives the first, second and so on.
+/// Scores of the first `Q` queries against the keys of the blocks `to`. `keys(i)` gives the keys of the i-th of these
+/// blocks.
 ///
-/// Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
+/// Plain loops, here and below: a closure that is not inlined is not compiled for the present processor.
 #[inline(always)]
 fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
     all: &[f32],
@@ -235,7 +240,7 @@ fn score<'k, L: Lanes, P: Pairs + 'k, const Q: usize>(
 }
 
 /// Scores of `Q` queries against the sixteen keys of each of `B` blocks from block `b` on. A score is one chain of
-/// multiply-adds, each of which waits for the one before; several chains at a time keep the processor busy.
+/// multiply-adds, each of which waits for the one before. Several chains at a time keep the processor busy.
 #[inline(always)]
 fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     mut queries: [&[f32]; Q],
@@ -255,7 +260,7 @@ fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     for d in 0..pairs {
         for (b, keys) in keys.iter().enumerate() {
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
-            // SAFETY: every slice was just cut to so many pairs, or twice as many numbers, and `d < pairs`.
+            // SAFETY: every slice was just cut to `pairs` pairs or `2 * pairs` numbers, and `d < pairs`.
             unsafe {
                 let keys = keys.get_unchecked(d);
                 let key = keys.first::<L>();
@@ -277,8 +282,9 @@ fn tile<L: Lanes, P: Pairs, const Q: usize, const B: usize>(
     }
 }
 
-/// Adds values, each times its weight, one after the other, to the sums of `Q` queries: of these tokens of each of these blocks,
-/// which `values` gives. The weights of a query lie `width` behind those of the one before, its sums `padded`.
+/// Adds the values of the given tokens of each given block to the sums of `Q` queries, each value times its weight, one
+/// after the other. `values` gives a block's values. The weights of successive queries are `width` numbers apart, their
+/// sums `padded` numbers.
 #[inline(always)]
 fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     values: &impl Fn(usize) -> &'p [P],
@@ -293,7 +299,7 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
     let (pairs, mut first) = (padded / (2 * LANES), 0);
     while first < pairs {
-        // Sums of one query and one pair would wait for each other.
+        // With one query and one pair there is a single sum, and each addition would wait for the one before.
         if pairs - first >= 2 && (L::WIDE || Q == 1) {
             add_pairs::<L, P, Q, 2>(values, blocks.clone(), tokens.clone(), first, rows, (sums, padded));
             first += 2;
@@ -304,8 +310,8 @@ fn add_values<'p, L: Lanes, P: Pairs + 'p, const Q: usize>(
     }
 }
 
-/// [`add_values`] for `N` pairs of groups of dimensions from pair `first` on: as many chains of multiply-adds at a time as there are
-/// queries and groups.
+/// [`add_values`] for `N` pairs of groups of dimensions from pair `first` on. The number of chains of multiply-adds at
+/// a time is queries times groups.
 #[inline(always)]
 fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
     values: &impl Fn(usize) -> &'p [P],
@@ -336,7 +342,7 @@ fn add_pairs<'p, L: Lanes, P: Pairs + 'p, const Q: usize, const N: usize>(
         for t in 0..tokens.len() {
             L::prefetch(ahead.wrapping_add(t));
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
-            // SAFETY: every slice was just cut to so many.
+            // SAFETY: every slice was just cut to this length.
             unsafe {
                 for (n, pairs) in pairs.iter().enumerate() {
                     let pairs = pairs.get_unchecked(t);

@@ -4,13 +4,13 @@ use super::aligned::Aligned;
 use super::lanes::LANES;
 use std::marker::PhantomData;
 
-/// Activations. Numbers between `width` and the padded width are zero and stay so.
+/// A matrix of activations. Numbers between `width` and the padded width are zero and stay so.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub(super) width: usize,
     /// `width` rounded up to whole groups of lanes.
     pub(super) stride: usize,
-    /// Rows in use.
+    /// Number of rows in use.
     pub(super) rows: usize,
     numbers: Aligned,
 }
@@ -21,44 +21,44 @@ impl Buffer {
         Buffer { width, stride, rows: 0, numbers: Aligned::zeros(rows * stride) }
     }
 
-    /// Width of a row.
+    /// Returns the width of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows in use.
+    /// Returns the number of rows in use.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// One row.
+    /// Returns one row without its padding.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.numbers[row * self.stride..][..self.width]
     }
 
-    /// One row, to be written.
+    /// Returns one row without its padding, for writing.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.numbers[row * self.stride..][..self.width]
     }
 
-    /// Puts all rows it was made for to use.
+    /// Puts all allocated rows to use.
     pub(super) fn use_all(&mut self) {
         self.rows = self.numbers.len() / self.stride;
     }
 
-    /// Says how many rows are in use.
+    /// Sets the number of rows in use.
     pub fn set_rows(&mut self, rows: usize) {
         assert!(rows * self.stride <= self.numbers.len(), "{rows} rows in a buffer made for fewer");
         self.rows = rows;
     }
 
-    /// One row, padding included.
+    /// Returns one row with its padding.
     #[inline]
     pub(super) fn padded_row(&self, row: usize) -> &[f32] {
         &self.numbers[row * self.stride..][..self.stride]
     }
 
-    /// The rows in use, for tasks that write different parts of them.
+    /// Shares the rows in use among tasks that write different parts.
     pub(super) fn shared(&mut self) -> Shared<'_> {
         let numbers = &mut self.numbers[..self.rows * self.stride];
         Shared {
@@ -71,7 +71,7 @@ impl Buffer {
     }
 }
 
-/// Rows that tasks on several threads write, each its own part.
+/// Rows that tasks on several threads write; each task writes its own part.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<'a> {
     numbers: *mut f32,
@@ -81,7 +81,7 @@ pub(super) struct Shared<'a> {
     of: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it is a mutable borrow of numbers, which may be sent, and `part` makes its callers keep writers apart.
+// SAFETY: it is a mutable borrow of numbers, which may be sent, and callers of `part` must keep writers apart.
 #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
 unsafe impl Send for Shared<'_> {}
 // SAFETY: as above.
@@ -89,14 +89,14 @@ unsafe impl Send for Shared<'_> {}
 unsafe impl Sync for Shared<'_> {}
 
 impl<'a> Shared<'a> {
-    /// `len` numbers of a row from column `from` on.
+    /// Returns `len` numbers of a row from column `from` on.
     ///
     /// # Safety
-    /// While the slice lives, no other may exist that holds one of its numbers.
+    /// While the slice lives, no other slice may have one of its numbers.
     #[expect(unsafe_code, reason = "outputs are split by columns, which no safe split of a slice can do")]
     pub(super) unsafe fn part(&self, row: usize, from: usize, len: usize) -> &'a mut [f32] {
         assert!(row < self.rows && from + len <= self.width, "part outside of the rows");
-        // SAFETY: within the borrowed numbers, by the assertion; alone, by the caller's promise.
+        // SAFETY: the assertion keeps it within the borrowed numbers; the caller promises that no other slice overlaps.
         unsafe { std::slice::from_raw_parts_mut(self.numbers.add(row * self.stride + from), len) }
     }
 }

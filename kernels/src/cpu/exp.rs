@@ -1,10 +1,10 @@
-//! The exponential, so written that compilers turn a loop over it into vector code, with the same bits everywhere.
+//! The exponential function, written so that compilers vectorise a loop over it, with the same bits on every processor.
 
-/// Adding it to a small number rounds that number to an integer, which is then in the lowest bits: 1.5 · 2²³.
+/// Adding this number rounds a small number to an integer, which is then in the lowest bits: 1.5 · 2²³.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// e^x, at most 2 units in the last place off between −87 and 88; 0 below −87, e^88 above 88. Argument reduction to
-/// |r| ≤ ln 2 / 2 with ln 2 in two parts, then the polynomial of Cephes' `expf` (Moshier, netlib).
+/// e^x, at most 2 units in the last place off between −87 and 88; 0 below −87, e^88 above 88. The argument is reduced
+/// to |r| ≤ ln 2 / 2 with ln 2 in two parts; then follows the polynomial of Cephes' `expf` (Moshier, netlib).
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let clamped = x.clamp(-87.0, 88.0);
@@ -17,7 +17,7 @@ pub(super) fn exp(x: f32) -> f32 {
         p = p.mul_add(r, c);
     }
     let value = p.mul_add(r * r, r) + 1.0;
-    // The integer sits in the low bits of `shifted`; moved to the exponent it is 2ⁿ.
+    // The integer n is in the low bits of `shifted`. Moved to the exponent it becomes 2ⁿ.
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
     if x < -87.0 { 0.0 } else { value * power }
 }

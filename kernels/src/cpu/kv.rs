@@ -1,10 +1,12 @@
 //! Paged keys and values.
 //!
-//! A block holds, for one key-value head, 16 keys as head_dim × 16, so that sixteen scores are made at a time, and 16
-//! values as 16 × head_dim, so that sixteen numbers of an output are. Both are pairs of such groups: of two neighbouring
-//! dimensions of the keys, and of 32 dimensions of a value, for which head_dim is padded: all tokens' first 32, then the next.
+//! For one key-value head, a block holds 16 keys as head_dim × 16, so that sixteen scores are computed at a time, and
+//! 16 values as 16 × head_dim, so that sixteen numbers of an output are. Both are stored in pairs of such groups: two
+//! neighbouring dimensions of the keys, and 32 dimensions of a value, to which head_dim is padded. The values come as
+//! all tokens' first 32 dimensions, then the next 32.
 //!
-//! They are kept as the weights are: bf16 below bf16 weights, as engines do it, which halves what a long context reads.
+//! They have the type of the weights: bf16 with bf16 weights, as in engines, which halves the bytes that a long context
+//! reads.
 
 use super::angles::Angles;
 use super::lanes::{Kernel, LANES, Lanes};
@@ -15,7 +17,7 @@ use crate::model::LlamaShape;
 use crate::paged::BLOCK_SIZE;
 use crate::weights::Dtype;
 
-/// Keys and values of all layers.
+/// The keys and values of all layers.
 pub struct Kv {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
@@ -26,13 +28,13 @@ pub struct Kv {
     pub(super) angles: Angles,
 }
 
-/// One pool of blocks a layer.
+/// The blocks, one pool per layer.
 pub(super) enum Pools {
     F32(Vec<Pages<F32Pairs>>),
     Bf16(Vec<Pages<Bf16Pairs>>),
 }
 
-/// Bytes of a number that is kept beside weights of this type.
+/// Bytes of a key's or value's number, with weights of type `weights`.
 pub(super) fn kv_bytes(weights: Dtype) -> u64 {
     match weights {
         Dtype::Bf16 => 2,
@@ -45,7 +47,7 @@ fn zeros<P: Pairs>(layers: u32, pairs: usize) -> Vec<Pages<P>> {
 }
 
 impl Kv {
-    /// Zeros, beside weights of type `dtype`.
+    /// `blocks` blocks of zeros per layer, for weights of type `dtype`.
     pub(super) fn new(shape: &LlamaShape, dtype: Dtype, blocks: u32) -> Kv {
         let head_dim = shape.head_dim as usize;
         let padded = head_dim.next_multiple_of(2 * LANES);
@@ -65,31 +67,32 @@ impl Kv {
         }
     }
 
-    /// The pairs of a block's keys, one for two dimensions, and of its values: sixteen tokens for each 32 dimensions.
+    /// (pairs of a block's keys, pairs of its values): a pair of keys for two dimensions, sixteen pairs of values (one
+    /// per token) for 32.
     fn sizes(&self) -> (usize, usize) {
         (self.head_dim.div_ceil(2), self.padded / 2)
     }
 
-    /// The pair where the keys of a block begin; its values follow.
+    /// Index of the pair at which the keys of a block begin; its values follow.
     fn at(&self, block: usize, head: usize) -> usize {
         let (keys, values) = self.sizes();
         (block * self.kv_heads + head) * (keys + values)
     }
 
-    /// Keys of a block.
+    /// Returns the keys of a block.
     #[inline(always)]
     pub(super) fn keys<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
         &pool[self.at(block, head)..][..self.sizes().0]
     }
 
-    /// Values of a block.
+    /// Returns the values of a block.
     #[inline(always)]
     pub(super) fn values<'p, P>(&self, pool: &'p [P], block: usize, head: usize) -> &'p [P] {
         let (keys, values) = self.sizes();
         &pool[self.at(block, head) + keys..][..values]
     }
 
-    /// Writes the key and the value of one head to a slot.
+    /// Writes the key and the value of one head to `slot`.
     pub(super) fn write(
         &mut self,
         level: Level,
@@ -111,7 +114,7 @@ impl Kv {
         }
     }
 
-    /// Copies keys and values of all layers and heads from one slot to another.
+    /// Copies the keys and values of all layers and heads from slot `from` to slot `to`.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         for head in 0..self.kv_heads {
             let (source, target) = (self.at(from / BLOCK_SIZE, head), self.at(to / BLOCK_SIZE, head));

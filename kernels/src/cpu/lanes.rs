@@ -1,43 +1,44 @@
 //! Sixteen numbers at a time, with the same bits on every processor.
 //!
-//! A lane is one sum, made by fused multiply-adds in a fixed order; where one sum is made of all lanes, they are added in one
-//! fixed tree. AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
+//! A lane is one sum, made by fused multiply-adds in a fixed order. A sum over all lanes adds them in one fixed tree.
+//! AVX-512, AVX2 and plain code do the same operations in the same order, so they agree to the bit.
 
-/// Numbers handled at a time.
+/// Number of f32 handled at a time.
 pub(super) const LANES: usize = 16;
 
-/// The bits of a pair of bf16 that are the second one. As an f32 they are its value.
+/// Mask of the second bf16 of a pair. Read as an f32, the masked bits are its value.
 pub(super) const SECOND: u32 = 0xFFFF_0000;
 
-/// Sixteen f32.
+/// A vector of sixteen f32.
 pub(super) trait Lanes: Copy {
-    /// Are there 32 registers of sixteen lanes? Else there are 16 of eight. It says how many sums a kernel makes at a time.
+    /// True with 32 registers of sixteen lanes, false with 16 registers of eight. Decides how many sums a kernel makes
+    /// at a time.
     const WIDE: bool;
-    /// Zeros.
+    /// Sixteen zeros.
     fn zero() -> Self;
     /// The same number sixteen times.
     fn splat(x: f32) -> Self;
-    /// From memory.
+    /// Reads sixteen numbers from memory.
     fn load(x: &[f32; LANES]) -> Self;
-    /// The first of each pair of bf16 in memory: the lower halves.
+    /// Reads the first bf16 of each pair in memory: the lower halves.
     fn load_first(x: &[u32; LANES]) -> Self;
-    /// The second of each pair.
+    /// Reads the second bf16 of each pair in memory: the upper halves.
     fn load_second(x: &[u32; LANES]) -> Self;
-    /// Asks for memory that will soon be read; any address will do.
+    /// Prefetches memory that will be read soon; any address is allowed.
     fn prefetch<T>(address: *const T);
-    /// To memory.
+    /// Writes sixteen numbers to memory.
     fn store(self, x: &mut [f32; LANES]);
     /// `self + a · b`, rounded once.
     fn fma(self, a: Self, b: Self) -> Self;
-    /// Lane by lane the larger one.
+    /// The larger number, lane by lane.
     fn larger(self, other: Self) -> Self;
-    /// Lane by lane the sum.
+    /// The sum, lane by lane.
     fn add(self, other: Self) -> Self;
-    /// The sum: lanes 8 apart, then 4, 2 and 1.
+    /// The sum of all lanes: adds lanes 8 apart, then 4, 2 and 1.
     fn sum(self) -> f32;
 }
 
-/// Plain code, for processors that have neither AVX2 nor AVX-512.
+/// Code without vector instructions, for processors that have neither AVX2 nor AVX-512.
 #[derive(Clone, Copy)]
 pub(super) struct Plain([f32; LANES]);
 
@@ -112,11 +113,11 @@ impl Lanes for Plain {
     }
 }
 
-/// Something that can be done with any kind of lanes. `run` must be `#[inline(always)]`, or it would not be compiled
-/// for the processor at hand.
+/// A computation that runs with any kind of lanes. `run` must be `#[inline(always)]`; otherwise it is not compiled for
+/// the present processor.
 pub(super) trait Kernel {
-    /// Its result.
+    /// The result of the computation.
     type Output;
-    /// Does it.
+    /// Runs the computation.
     fn run<L: Lanes>(self) -> Self::Output;
 }

@@ -1,10 +1,10 @@
-//! Which lanes the processor at hand has, and the way to them.
+//! Detects which vector instructions the present processor has, and runs kernels with them.
 
 use super::lanes::{Kernel, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
-/// Vector instructions that this processor has. Only this module makes values of it.
+/// A set of vector instructions that this processor has. Only this module makes values of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(Lanes);
 
@@ -18,10 +18,10 @@ enum Lanes {
 }
 
 impl Level {
-    /// What levels are called in settings, the best last; a processor may lack some.
+    /// The names of levels in settings, the best last. A processor may lack some.
     pub const KEYS: [&str; 3] = ["plain", "avx2", "avx-512"];
 
-    /// The levels this processor has, the best last.
+    /// The levels that this processor has, the best last.
     pub fn all() -> Vec<Level> {
         let mut all = vec![Level(Lanes::Plain)];
         #[cfg(target_arch = "x86_64")]
@@ -36,17 +36,17 @@ impl Level {
         all
     }
 
-    /// The best one.
+    /// The best level of this processor.
     pub fn best() -> Level {
         *Level::all().last().expect("plain code runs everywhere")
     }
 
-    /// The level of this name, one of [`KEYS`](Level::KEYS); `None` where the processor does not have it.
+    /// The level with this name, one of [`KEYS`](Level::KEYS); `None` if the processor does not have it.
     pub fn of(key: &str) -> Option<Level> {
         Level::all().into_iter().find(|level| level.key() == key)
     }
 
-    /// What settings call it.
+    /// The level's name in settings.
     pub fn key(self) -> &'static str {
         match self.0 {
             Lanes::Plain => Level::KEYS[0],
@@ -57,7 +57,7 @@ impl Level {
         }
     }
 
-    /// What people call it.
+    /// The level's name in text.
     pub fn name(self) -> &'static str {
         match self.0 {
             Lanes::Plain => "plain",
@@ -68,7 +68,7 @@ impl Level {
         }
     }
 
-    /// f32 that one of its instructions handles; plain code is up to the compiler.
+    /// Number of f32 that one instruction handles; `None` for plain code, where the compiler decides.
     pub fn width(self) -> Option<u32> {
         match self.0 {
             Lanes::Plain => None,
@@ -79,7 +79,7 @@ impl Level {
         }
     }
 
-    /// Runs `kernel` with these lanes.
+    /// Runs `kernel` with the lanes of this level.
     #[inline]
     #[cfg_attr(
         target_arch = "x86_64",
@@ -88,7 +88,7 @@ impl Level {
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Lanes::Plain => kernel.run::<Plain>(),
-            // SAFETY: only `Level::all` makes these values, after it found the features.
+            // SAFETY: only `Level::all` makes these values, after it detected the features.
             #[cfg(target_arch = "x86_64")]
             Lanes::Avx2 => unsafe { x86::with_avx2(kernel) },
             // SAFETY: as above.

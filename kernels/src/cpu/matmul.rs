@@ -1,8 +1,8 @@
-//! The row kernels: `x · weightsᵀ`, where each weight is read from memory once for all rows.
+//! The matrix product `x · weightsᵀ`, in which each weight is read from memory once for all rows.
 //!
-//! A result is the fixed-order dot product of one row with one output's weights: a chain of multiply-adds over each
-//! [`DEPTH`] inputs, and the chains' ends added one after the other. Which rows and outputs are made together, and by which
-//! thread, is not part of that order.
+//! A result is the dot product of one row with one output's weights in a fixed order: a chain of multiply-adds over
+//! each [`DEPTH`] inputs, and the ends of the chains added one after the other. The order does not depend on which rows
+//! and outputs are computed together, or by which thread.
 
 use super::buffer::{Buffer, Shared};
 use super::lanes::{Kernel, LANES, Lanes};
@@ -12,29 +12,32 @@ use super::pairs::Pairs;
 use super::team::Team;
 use std::ptr;
 
-/// Inputs of one chain: so much of a panel, and of the rows that meet it, stays in the nearest cache.
+/// Number of inputs of one chain. A panel's weights for these inputs, and the rows' inputs, stay in the nearest cache.
 const DEPTH: usize = 256;
 
-/// Pairs ahead of the one at hand that are fetched already by tiles of so many rows. Many rows are bound by arithmetic, and the next chain's
+/// How many pairs ahead a tile of `rows` rows prefetches. Many rows are bound by arithmetic: the next chain's weights
+/// arrive while they work on the present one's. One and two rows are bound by memory, and what arrives too early is in
+/// the way.
 /// weights come while they work on this one's; one and two are bound by memory, and what comes too early is in the way.
 const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
 
-/// Bytes of weights a task takes.
+/// Bytes of weights that a task reads.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Panels that a row goes over together, at most: a task has whole groups of them.
+/// Most panels that a row is multiplied with together. A task has whole groups of them.
 const TOGETHER: usize = 4;
 
-/// As many where several tiles of rows go over the same panels: a chain's depth of four is 32 KiB, all of the nearest cache of many
+/// Most panels at a time if several tiles of rows use the same panels. Four panels of a chain's depth are 32 KiB, the
+/// whole nearest cache of many processors, and each tile would read them from the next cache.
 /// processors, and each tile would read them from the next one.
 const STAYING: usize = 2;
 
-/// Rows that go over a panel together, at most.
+/// Most rows that are multiplied with a panel together.
 const MOST_ROWS: usize = 6;
 
-/// `x · weightsᵀ`.
+/// Computes `x · weightsᵀ` into `out`.
 pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Matrix, out: &mut Buffer) {
     assert_eq!(weights.outputs, out.width, "outputs of the weights and width of the result");
     out.set_rows(x.rows);
@@ -47,7 +50,7 @@ pub(super) fn matmul((team, level): (&mut Team, Level), x: &Buffer, weights: &Ma
 fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P], out: &mut Buffer) {
     let (panels, depth) = (out.width.div_ceil(LANES), x.width.div_ceil(2));
     assert_eq!(weights.len(), panels * depth, "inputs of the weights and width of the activations");
-    // As many for each thread, so that none waits for another at the end.
+    // Each thread gets an equal number of tasks, so that none waits for another at the end.
     let (groups, threads) = (panels.div_ceil(TOGETHER), team.threads());
     let tasks = (size_of_val(weights) / TASK_BYTES).max(2 * threads).next_multiple_of(threads).min(groups);
     let shared = out.shared();
@@ -62,9 +65,9 @@ fn spread<P: Pairs>((team, level): (&mut Team, Level), x: &Buffer, weights: &[P]
 struct Outputs<'a, P> {
     x: &'a Buffer,
     weights: &'a [P],
-    /// Of the panels.
+    /// Index of the first panel.
     first: usize,
-    /// Pairs of a panel.
+    /// Number of pairs in a panel.
     depth: usize,
     out: Shared<'a>,
 }
@@ -75,7 +78,7 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     #[inline(always)]
     fn run<L: Lanes>(self) {
         let panels = self.weights.len() / self.depth;
-        // As few tiles of rows as there can be, of as equal sizes as there can be.
+        // As few tiles of rows as possible, of sizes as equal as possible.
         let (rows, tiles) = (self.x.rows, self.x.rows.div_ceil(MOST_ROWS));
         let mut panel = 0;
         while panel < panels {
@@ -101,7 +104,8 @@ impl<P: Pairs> Kernel for Outputs<'_, P> {
     }
 }
 
-/// Panels that so many rows go over together: enough sums that none waits for itself, and no more than there are registers for.
+/// Number of panels that `rows` rows are multiplied with together: enough sums that no addition waits, and no more than
+/// there are registers.
 #[inline(always)]
 fn together<L: Lanes>(rows: usize) -> usize {
     match (rows, L::WIDE) {
@@ -112,14 +116,14 @@ fn together<L: Lanes>(rows: usize) -> usize {
 }
 
 impl<P: Pairs> Outputs<'_, P> {
-    /// [`tile`](Self::tile) of `R` rows and `n` panels.
+    /// Runs [`tile`](Self::tile) for `R` rows and `n` panels.
     #[inline(always)]
     fn tiles<L: Lanes, const R: usize>(&self, row: usize, (panel, n): (usize, usize), pairs: (usize, usize)) {
         match n {
             4 if together::<L>(R) == 4 => self.tile::<L, R, 4>(row, panel, pairs),
             2 if together::<L>(R) >= 2 => self.tile::<L, R, 2>(row, panel, pairs),
             _ => {
-                // Tiles of a pass differ by a row, and one of more rows may take fewer panels.
+                // The tiles of a pass differ by one row, and a tile with more rows may take fewer panels.
                 for panel in panel..panel + n {
                     self.tile::<L, R, 1>(row, panel, pairs);
                 }
@@ -127,10 +131,10 @@ impl<P: Pairs> Outputs<'_, P> {
         }
     }
 
-    /// The chains of `R` rows with `N` panels over these pairs of inputs, added to what is there.
+    /// Adds the chains of `R` rows with `N` panels over the pairs of inputs from `from` to `to` to the outputs.
     #[inline(always)]
     fn tile<L: Lanes, const R: usize, const N: usize>(&self, row: usize, panel: usize, (from, to): (usize, usize)) {
-        // Plain loops, here and below: a closure that is not inlined is not compiled for the processor at hand.
+        // Plain loops, here and below: a closure that is not inlined is not compiled for the present processor.
         let len = to - from;
         let (mut weights, mut x): ([&[P]; N], [&[f32]; R]) = ([&[]; N], [&[]; R]);
         for (n, weights) in weights.iter_mut().enumerate() {
@@ -141,7 +145,8 @@ impl<P: Pairs> Outputs<'_, P> {
         }
         let mut sums = [[L::zero(); N]; R];
         for i in 0..len {
-            // Bounds checks of a dozen slices would cost as much as the arithmetic, and the compiler keeps them.
+            // Bounds checks of a dozen slices would cost as much as the arithmetic, and the compiler does not remove
+            // them.
             #[expect(unsafe_code, reason = "checked once for the loop, not in each turn")]
             // SAFETY: every slice was just cut to `len` pairs, and `i < len`.
             unsafe {
@@ -164,7 +169,7 @@ impl<P: Pairs> Outputs<'_, P> {
                 let output = (self.first + panel + n) * LANES;
                 let width = LANES.min(self.out.width - output);
                 #[expect(unsafe_code, reason = "outputs are split by panels")]
-                // SAFETY: tasks have different outputs, and a task's calls come one after the other.
+                // SAFETY: tasks have different outputs, and the calls of a task run one after the other.
                 let out = unsafe { self.out.part(row + r, output, width) };
                 put(sum, out, from > 0);
             }
@@ -172,7 +177,7 @@ impl<P: Pairs> Outputs<'_, P> {
     }
 }
 
-/// Writes sums, or adds them to what earlier inputs gave.
+/// Writes sums to `out`; if `more`, adds them to the sums of earlier inputs.
 #[inline(always)]
 fn put<L: Lanes>(sum: L, out: &mut [f32], more: bool) {
     if let Some(out) = out.as_mut_array::<LANES>() {

@@ -1,8 +1,8 @@
-//! Weights, packed when they are loaded.
+//! Weight matrices, packed when they are loaded.
 //!
-//! Sixteen outputs are a panel. A panel has its weights input by input, each for all sixteen, so that a kernel goes through it from
-//! one end to the other: sixteen sums at a time, which need not be added up at the end. Missing outputs and an odd last input are
-//! zeros.
+//! Sixteen outputs are a panel. A panel stores its weights input by input, each for all sixteen outputs. A kernel reads
+//! it from one end to the other and makes sixteen sums at a time, which need not be added up at the end. Missing
+//! outputs and an odd last input are zeros.
 
 use super::lanes::LANES;
 use super::pages::Pages;
@@ -12,20 +12,20 @@ use crate::weights::{Dtype, TensorData};
 use half::{bf16, f16};
 use std::sync::Mutex;
 
-/// Weights, outputs × inputs.
+/// A packed matrix of weights, outputs × inputs.
 pub struct Matrix {
     pub(super) outputs: usize,
     pub(super) panels: Panels,
 }
 
-/// The numbers of a matrix, panel by panel: `inputs.div_ceil(2)` pairs each, of two neighbouring inputs.
+/// The weights, panel by panel. A panel has `inputs.div_ceil(2)` pairs, each of two neighbouring inputs.
 pub(super) enum Panels {
     F32(Pages<F32Pairs>),
     Bf16(Pages<Bf16Pairs>),
 }
 
 impl Matrix {
-    /// The parts, each with its outputs, below each other.
+    /// Packs `parts`, each a tensor with its number of outputs, below each other.
     pub(super) fn new(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: usize, dtype: Dtype) -> Matrix {
         let outputs = parts.iter().map(|p| p.1).sum();
         let panels = match dtype {
@@ -35,7 +35,7 @@ impl Matrix {
         Matrix { outputs, panels }
     }
 
-    /// The weights of one output, widened.
+    /// Writes the weights of one output to `out` as f32.
     pub(super) fn row(&self, output: usize, out: &mut [f32]) {
         match &self.panels {
             Panels::F32(pairs) => row(pairs, output, out),
@@ -58,7 +58,7 @@ fn packed<P: Pairs>(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: 
     let rows = parts.iter().flat_map(|&(data, rows)| (0..rows).map(move |row| (data, row))).collect::<Vec<_>>();
     let depth = inputs.div_ceil(2);
     let mut pairs = Pages::<P>::zeros(rows.len().div_ceil(LANES) * depth);
-    // Each is locked once, by the task that fills it.
+    // Each panel is locked once, by the task that fills it.
     let panels: Vec<Mutex<&mut [P]>> = pairs.chunks_mut(depth).map(Mutex::new).collect();
     team.share(panels.len(), rows.len() * inputs, |i| {
         let mut panel = panels[i].lock().expect("a panel has one task");
@@ -73,7 +73,7 @@ fn packed<P: Pairs>(team: &mut Team, parts: &[(TensorData<'_>, usize)], inputs: 
     pairs
 }
 
-/// Number `i` of a tensor.
+/// Number `i` of a tensor, as f32.
 pub(crate) fn number(data: TensorData<'_>, i: usize) -> f32 {
     match data {
         TensorData::Stored { dtype: Dtype::F32, bytes } => {

@@ -1,8 +1,8 @@
-//! The CPU device: f32 and bf16 weights, KV like the weights, f32 activations and sums.
+//! The CPU device: f32 and bf16 weights, KV of the weights' type, f32 activations and sums.
 //!
-//! Its arithmetic is batch-invariant: a row's result has the same bits alone, in any batch, chunk split, on any number
-//! of threads and any processor with fused multiply-adds. That is what makes greedy speculation emit exactly the
-//! autoregressive tokens, and what lets a preempted request rebuild the same KV.
+//! Its arithmetic is batch-invariant: a row's result has the same bits alone, in any batch and chunk split, on any
+//! number of threads and on any processor with fused multiply-adds. Therefore greedy speculation emits exactly the
+//! autoregressive tokens, and a preempted request rebuilds the same KV.
 
 mod aligned;
 mod angles;
@@ -38,7 +38,7 @@ use rayon::ThreadPoolBuildError;
 use std::convert::Infallible;
 use team::Team;
 
-/// The CPU.
+/// The CPU device: its threads and its vector instructions.
 pub struct Cpu {
     team: Team,
     level: Level,
@@ -46,28 +46,29 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// On this many threads.
+    /// A device with the best vector instructions, on `threads` threads.
     ///
     /// # Errors
-    /// The system's, when it does not start them.
+    /// The system's error, if it does not start the threads.
     pub fn new(threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         Cpu::at(Level::best(), threads)
     }
 
-    /// With the vector instructions of this level, on this many threads. The level changes how long passes take, and no result.
+    /// A device with the vector instructions of `level`, on `threads` threads. The level changes the time of passes,
+    /// not their results.
     ///
     /// # Errors
-    /// The system's, when it does not start them.
+    /// The system's error, if it does not start the threads.
     pub fn at(level: Level, threads: usize) -> Result<Cpu, ThreadPoolBuildError> {
         Ok(Cpu { team: Team::new(threads)?, level, tasks: attention::Tasks::default() })
     }
 
-    /// Its vector instructions.
+    /// Returns the level of vector instructions.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Threads it runs on.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.team.threads()
     }
@@ -171,7 +172,7 @@ impl Device for Cpu {
             let slot = batch.slots[row] as usize;
             let (turned, values) = qkv.row_mut(row).split_at_mut((kv.heads + kv.kv_heads) * dim);
             for head in turned.chunks_exact_mut(dim) {
-                // Hugging Face pairs a dimension with the one half a head further.
+                // Hugging Face pairs a dimension with the one half a head further on.
                 self.level
                     .run(rowwise::Turn { head: head.split_at_mut(half), angles: kv.angles.at(batch.positions[row]) });
             }

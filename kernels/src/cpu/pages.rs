@@ -1,8 +1,9 @@
-//! Memory in large pages, where the system has them: weights and KV are read from end to end, and with small pages the processor
-//! looks up an address every 4 KiB and stops asking ahead there.
+//! Memory in large pages, if the system has them. Weights and KV are read from end to end. With small pages the
+//! processor looks up an address every 4 KiB and stops prefetching there.
 //!
-//! A large page is whole or it is none, and the matrices of a small model are parts of one. So they share regions that begin and end
-//! with a large page. Mapped one by one, some of a model's came to lie in large pages and some did not, by chance: two copies of the shipped
+//! The system gives only whole large pages, and the matrices of a small model are smaller than one. Matrices therefore
+//! share regions that begin and end with a large page. When each was mapped by itself, some lay in large pages and some
+//! did not, by chance: two copies of the shipped pair in one process differed in speed by a twentieth.
 //! pair in one process differed by a twentieth.
 
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -15,24 +16,25 @@ use std::sync::{Arc, Weak};
 
 /// Bytes of a large page.
 const LARGE: usize = 2 << 20;
-/// Bytes of a region that many share; what does not fit has one of its own.
+/// Bytes of a region that many arrays share. A larger array has its own region.
 const SHARED: usize = 8 * LARGE;
-/// Parts begin with a small page, as if each had been mapped by itself.
+/// Every array begins at a small page, as if it had been mapped by itself.
 const ALIGNED: usize = 4 << 10;
 
-/// A fixed number of `T`.
+/// An array with a fixed number of `T`.
 pub(super) struct Pages<T> {
     first: NonNull<T>,
     len: usize,
-    /// Keeps the memory.
+    /// Keeps the memory mapped.
     _region: Arc<Region>,
     of: PhantomData<T>,
 }
 
-/// Mapped memory. It is handed out once, piece by piece, and given back when all pieces are.
+/// Mapped memory. It is handed out once, piece by piece, and unmapped when all pieces are dropped.
 struct Region(#[expect(dead_code, reason = "it is held, and used through pointers")] MmapMut);
 
-/// The region at hand: its pieces are what keeps it, where it begins, how much is handed out, and its end.
+/// The region from which pieces are taken: the region itself, kept alive by its pieces, its first byte, the bytes
+/// handed out, and its size.
 struct Open {
     region: Weak<Region>,
     first: NonNull<u8>,
@@ -44,7 +46,7 @@ thread_local! {
     static OPEN: RefCell<Option<Open>> = const { RefCell::new(None) };
 }
 
-// SAFETY: nobody else has its part of the region, so that it may be sent and shared as a vector may.
+// SAFETY: no other array has its part of the region, so it may be sent and shared as a vector may.
 #[expect(unsafe_code, reason = "parts of one mapping")]
 unsafe impl<T: Send> Send for Pages<T> {}
 // SAFETY: as above.
@@ -52,7 +54,7 @@ unsafe impl<T: Send> Send for Pages<T> {}
 unsafe impl<T: Sync> Sync for Pages<T> {}
 
 impl<T: AnyBitPattern + NoUninit> Pages<T> {
-    /// Zeros. Like a vector's, this ends the process where there is no memory.
+    /// An array of `len` zeros. As with a vector, the process ends if there is no memory.
     pub(super) fn zeros(len: usize) -> Pages<T> {
         assert!(align_of::<T>() <= ALIGNED, "of a type with a larger alignment");
         let bytes = (len * size_of::<T>()).next_multiple_of(ALIGNED);
@@ -62,7 +64,7 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
             }
             let (region, mut fresh) = Open::map(bytes);
             let (_, first) = fresh.take(bytes).expect("a region holds what it was made for");
-            // What has most left stays open.
+            // The region with the most bytes left stays open.
             if open.as_ref().is_none_or(|open| open.left() < fresh.left()) {
                 *open = Some(fresh);
             }
@@ -73,11 +75,11 @@ impl<T: AnyBitPattern + NoUninit> Pages<T> {
 }
 
 impl Open {
-    /// A region with room for so much.
+    /// Maps a region with room for at least `bytes` bytes.
     fn map(bytes: usize) -> (Arc<Region>, Open) {
         let bytes = bytes.next_multiple_of(LARGE).max(SHARED);
         let mut map = MmapMut::map_anon(bytes + LARGE).expect("memory for weights, KV or a measurement");
-        // Only a wish: without large pages all is as it was, and slower.
+        // The advice is optional: without large pages everything works, slower.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let skipped = map.as_ptr().align_offset(LARGE);
@@ -91,11 +93,11 @@ impl Open {
         if self.region.strong_count() > 0 { self.bytes - self.used } else { 0 }
     }
 
-    /// The next so many bytes, which nobody had before, so that they are zeros; `None` where there are not so many.
+    /// The next `bytes` bytes. They were never handed out, so they are zeros. `None` if fewer are left.
     fn take(&mut self, bytes: usize) -> Option<(Arc<Region>, NonNull<u8>)> {
         let region = self.region.upgrade().filter(|_| bytes <= self.bytes - self.used)?;
         #[expect(unsafe_code, reason = "parts of one mapping")]
-        // SAFETY: within the mapping, which has `bytes` from `first` on.
+        // SAFETY: it is within the mapping, which has `bytes` from `first` on.
         let first = unsafe { self.first.add(self.used) };
         self.used += bytes;
         Some((region, first))
@@ -108,7 +110,8 @@ impl<T: AnyBitPattern + NoUninit> Deref for Pages<T> {
     #[inline]
     #[expect(unsafe_code, reason = "parts of one mapping")]
     fn deref(&self) -> &[T] {
-        // SAFETY: its own part of a mapping that it keeps, aligned, of zeros or what was written to it, of a type that may be any bits.
+        // SAFETY: it is the array's own part of a mapping that it keeps alive. The part is aligned, has zeros or
+        // written values, and the type allows any bits.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
@@ -117,7 +120,7 @@ impl<T: AnyBitPattern + NoUninit> DerefMut for Pages<T> {
     #[inline]
     #[expect(unsafe_code, reason = "parts of one mapping")]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed as this is.
+        // SAFETY: as above, with the mutable borrow of `self`.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
     }
 }
@@ -140,7 +143,7 @@ mod tests {
         for (i, pages) in all.iter().enumerate() {
             assert!(pages.iter().all(|&x| x == i as u64 + 1), "part {i} was written by another");
         }
-        // Those that are large begin with a large page.
+        // Large arrays begin at a large page.
         assert_eq!(all[2].as_ptr() as usize % LARGE, 0);
     }
 
@@ -150,7 +153,7 @@ mod tests {
         one.fill(7);
         drop(one);
         assert!(Pages::<u8>::zeros(100).iter().all(|&x| x == 0));
-        // Parts live on other threads, and longer than the one that made them.
+        // Parts may move to other threads, and outlive the thread that made them.
         let moved = std::thread::spawn(|| {
             let mut pages: Pages<u8> = Pages::zeros(LARGE + 1);
             pages.fill(3);

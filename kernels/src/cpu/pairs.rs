@@ -1,7 +1,7 @@
-//! How numbers of f32 or bf16 lie in memory: two groups of sixteen, the first and the second, in whole cache lines.
+//! The layout of f32 or bf16 numbers in memory: two groups of sixteen, the first and the second, in whole cache lines.
 //!
-//! A pair of bf16 is one word of 32 bits, so that sixteen of either group are one load and one operation away from being f32.
-//! Weights and KV are kept as such pairs.
+//! A pair of bf16 is one word of 32 bits, so sixteen numbers of either group become f32 with one load and one
+//! operation. Weights and KV are stored as such pairs.
 
 use super::lanes::{LANES, Lanes, SECOND};
 use bytemuck::{AnyBitPattern, NoUninit, Pod, Zeroable};
@@ -9,24 +9,24 @@ use half::bf16;
 
 /// Two groups of sixteen numbers of one type.
 pub(super) trait Pairs: AnyBitPattern + NoUninit + Send + Sync {
-    /// The first group.
+    /// Returns the first group.
     fn first<L: Lanes>(&self) -> L;
-    /// The second group.
+    /// Returns the second group.
     fn second<L: Lanes>(&self) -> L;
-    /// Number `lane` of group `group`, 0 or 1.
+    /// Returns number `lane` of group `group`, 0 or 1.
     fn get(&self, group: usize, lane: usize) -> f32;
-    /// Puts number `lane` of both groups in, rounded to the type.
+    /// Sets number `lane` of both groups, rounded to the type.
     fn set(&mut self, lane: usize, both: [f32; 2]);
-    /// Both groups, rounded to the type.
+    /// Makes both groups, rounded to the type.
     fn of(both: &[[f32; LANES]; 2]) -> Self;
 }
 
-/// Of f32.
+/// Two groups of sixteen f32.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct F32Pairs([[f32; LANES]; 2]);
 
-/// Of bf16: a word has the first in its lower half.
+/// Two groups of sixteen bf16. A word has the first group's number in its lower half.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Bf16Pairs([u32; LANES]);
@@ -92,7 +92,7 @@ impl Pairs for Bf16Pairs {
     }
 }
 
-/// Two numbers in a word.
+/// Packs two numbers into a word as bf16.
 #[inline(always)]
 fn word(first: f32, second: f32) -> u32 {
     u32::from(bf16::from_f32(first).to_bits()) | u32::from(bf16::from_f32(second).to_bits()) << 16

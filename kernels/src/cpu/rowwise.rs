@@ -1,15 +1,15 @@
-//! What is done to each row, or head, by itself: RMSNorm, SwiGLU, softmax and the likeliest tokens.
+//! Operations on a single row or head: RMSNorm, SwiGLU, softmax and the most likely tokens.
 
 use super::exp::{exp, silu};
 use super::lanes::{Kernel, LANES, Lanes};
 use crate::accept::Choice;
 
-/// What one number of a [`Norm`] takes, in multiply-adds.
+/// Cost of one number of a [`Norm`], in multiply-adds.
 pub(super) const NORM: usize = 4;
-/// What one number of a [`SwiGlu`] takes.
+/// Cost of one number of a [`SwiGlu`], in multiply-adds.
 pub(super) const SWIGLU: usize = 16;
 
-/// `x += delta`, if there is one; then `out = x / sqrt(mean(x²) + eps) · gains`. All of one length.
+/// `x += delta`, if there is a delta; then `out = x / sqrt(mean(x²) + eps) · gains`. All have the same length.
 pub(super) struct Norm<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) delta: Option<&'a [f32]>,
@@ -35,7 +35,7 @@ impl Kernel for Norm<'_> {
     }
 }
 
-/// `x = x / sqrt(mean(x²) + eps) · gains`: of one head.
+/// `x = x / sqrt(mean(x²) + eps) · gains`, for one head.
 pub(super) struct NormInPlace<'a> {
     pub(super) x: &'a mut [f32],
     pub(super) gains: &'a [f32],
@@ -65,19 +65,19 @@ fn rms_scale<L: Lanes>(x: &[f32], eps: f32) -> f32 {
     1.0 / (squares.sum() / x.len() as f32 + eps).sqrt()
 }
 
-/// Calls `each` with sixteen numbers at a time, the last ones filled up with `fill`.
+/// Calls `each` with sixteen numbers at a time; the last group is filled up with `fill`.
 #[inline(always)]
 pub(super) fn in_groups(x: &[f32], fill: f32, mut each: impl FnMut(&[f32; LANES])) {
     let (groups, rest) = x.as_chunks();
     let mut last = [fill; LANES];
     last[..rest.len()].copy_from_slice(rest);
-    // Called in one place and by a plain loop, or it would not be compiled for the processor at hand.
+    // `each` is called in one place and by a plain loop; otherwise it is not compiled for the present processor.
     for i in 0..x.len().div_ceil(LANES) {
         each(groups.get(i).unwrap_or(&last));
     }
 }
 
-/// Turns the pairs of a head: (their first halves, their second halves), by angles of these (cosines, sines).
+/// Rotates the pairs of a head, given as (first halves, second halves), by angles given as (cosines, sines).
 pub(super) struct Turn<'a> {
     pub(super) head: (&'a mut [f32], &'a mut [f32]),
     pub(super) angles: (&'a [f32], &'a [f32]),
@@ -140,7 +140,7 @@ impl Kernel for Exponentials<'_> {
     }
 }
 
-/// The largest number. Sixteen at a time, so that it is not one long chain.
+/// The largest number. Sixteen are compared at a time, so that it is not one long chain.
 #[inline(always)]
 fn largest<L: Lanes>(x: &[f32]) -> f32 {
     let mut most = L::splat(f32::NEG_INFINITY);
@@ -177,19 +177,19 @@ impl Kernel for Softmax<'_> {
     }
 }
 
-/// The sum of `e^(logit − largest)` over a row.
+/// Computes the largest logit of a row, and the sum of `e^(logit − largest)`.
 pub(super) struct SumOfExponentials<'a>(pub(super) &'a [f32]);
 
 impl Kernel for SumOfExponentials<'_> {
     type Output = (f32, f32);
 
-    /// (largest, sum).
+    /// Returns (largest, sum).
     #[inline(always)]
     fn run<L: Lanes>(self) -> (f32, f32) {
         let largest = largest::<L>(self.0);
         let (one, mut sum) = (L::splat(1.0), L::zero());
         in_groups(self.0, f32::NEG_INFINITY, |group| {
-            // A loop over the sixteen becomes vector code, `map` does not.
+            // The compiler vectorises a loop over the sixteen, but not `map`.
             let mut powers = *group;
             powers.iter_mut().for_each(|x| *x = exp(*x - largest));
             sum = sum.fma(L::load(&powers), one);
@@ -198,8 +198,8 @@ impl Kernel for SumOfExponentials<'_> {
     }
 }
 
-/// Puts the tokens with the largest logits into `out`, largest first, of equal ones the smaller token first; their
-/// probabilities from (largest, sum) of [`SumOfExponentials`].
+/// Writes the tokens with the largest logits to `out`, largest first; of equal logits the smaller token comes first.
+/// Their probabilities follow from (largest, sum) of [`SumOfExponentials`].
 pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [Choice]) {
     if let [only] = out {
         let token = logits.iter().position(|&logit| logit == largest).unwrap_or(0) as u32;
@@ -214,7 +214,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
         let at = out[..found].iter().position(|c| logit > c.probability).unwrap_or(found);
         found = (found + 1).min(out.len());
         out[at..found].rotate_right(1);
-        // The logit stands in for the probability until the end.
+        // `probability` holds the logit until the end.
         out[at] = Choice { token: token as u32, probability: logit };
     }
     for choice in out {
@@ -222,7 +222,7 @@ pub(super) fn likeliest(logits: &[f32], (largest, sum): (f32, f32), out: &mut [C
     }
 }
 
-/// The token with the largest logit, of equal ones the smallest.
+/// The token with the largest logit; of equal logits the smallest token.
 pub(super) fn choice(logits: &[f32]) -> u32 {
     let mut best = 0;
     for (token, &logit) in logits.iter().enumerate() {

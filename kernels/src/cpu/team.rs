@@ -1,7 +1,7 @@
-//! Threads that work on one operation after the other, and spin in between: a pass of a small model is two dozen operations of some
-//! microseconds each, and a thread that slept would come too late to any of them.
+//! Threads that work on one operation after the other, and spin in between. A pass of a small model is two dozen
+//! operations of some microseconds each, and a sleeping thread would wake too late for any of them.
 //!
-//! How work is spread never changes a result: every task writes numbers of its own.
+//! How work is spread over threads never changes a result: every task writes its own numbers.
 
 use crossbeam_utils::CachePadded;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -9,40 +9,42 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Multiply-adds below which help costs more than it saves: telling another thread, and being told, takes some tenths of a microsecond.
+/// Multiply-adds below which help costs more than it saves: a message between threads takes some tenths of a
+/// microsecond.
 const WORTH_SHARING: usize = 1 << 15;
 
-/// Looks that a thread takes before it offers its core to others. It never sleeps.
+/// Number of looks for work after which a thread offers its core to others. It never sleeps.
 const LOOKS: u32 = 1 << 12;
 
-/// The threads of a device: the one that leads, and helpers while a session lasts.
+/// The threads of a device: the leader, and helpers while a session lasts.
 pub(super) struct Team {
     pool: Arc<ThreadPool>,
     board: Arc<Board>,
 }
 
 impl Team {
-    /// Of this many threads.
+    /// A team of `threads` threads.
     pub(super) fn new(threads: usize) -> Result<Team, ThreadPoolBuildError> {
         let pool = Arc::new(ThreadPoolBuilder::new().num_threads(threads).build()?);
         Ok(Team { pool, board: Arc::default() })
     }
 
-    /// How many they are.
+    /// Returns the number of threads.
     pub(super) fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
 
-    /// What calls helpers, and lets them go; `None` while they are there.
+    /// A session to call the helpers with; `None` if a session is running.
     pub(super) fn session(&self) -> Option<Session> {
         let begun = self.board.session.load(Ordering::Relaxed);
         (!begun).then(|| Session { pool: Arc::clone(&self.pool), board: Arc::clone(&self.board) })
     }
 
-    /// Runs tasks `0..tasks`, which together do about `work` multiply-adds: with the helpers, where there are any and it is worth it.
+    /// Runs tasks `0..tasks`, which together do about `work` multiply-adds. Helpers take part if there are any and the
+    /// work is large enough.
     ///
     /// # Panics
-    /// If a task does.
+    /// If a task panics.
     pub(super) fn share(&mut self, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
         if tasks == 1 || work < WORTH_SHARING || self.threads() == 1 {
             return (0..tasks).for_each(task);
@@ -58,14 +60,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Runs it on the threads of the team.
+    /// Runs `run` on the threads of the team.
     pub(super) fn run<R: Send>(self, run: impl FnOnce() -> R + Send) -> R {
         let Session { pool, board } = &self;
         board.session.store(true, Ordering::Relaxed);
         let with_helpers = || {
             rayon::scope(|scope| {
                 (1..pool.current_num_threads()).for_each(|_| scope.spawn(|_| board.help()));
-                // Helpers go when the session ends, however it does.
+                // Helpers stop when the session ends, also after a panic.
                 let _over = Over(board);
                 run()
             })
@@ -84,22 +86,22 @@ impl Drop for Over<'_> {
 
 type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// What there is to do.
+/// The state that leader and helpers share.
 #[derive(Default)]
 struct Board {
-    /// Are helpers wanted?
+    /// True while helpers are wanted.
     session: CachePadded<AtomicBool>,
-    /// Tasks that nobody has taken: the one with this number, less one, is the next.
+    /// Number of tasks that are not taken; the next one is this number minus one.
     open: CachePadded<AtomicUsize>,
-    /// Tasks of this operation that are done.
+    /// Number of finished tasks of this operation.
     done: CachePadded<AtomicUsize>,
-    /// Did one of them panic?
+    /// True if a task of this operation panicked.
     failed: AtomicBool,
-    /// What they are.
+    /// The function that runs a task, given its number.
     task: UnsafeCell<Option<&'static Task<'static>>>,
 }
 
-// SAFETY: `task` is written by the leader alone, while no task is open or being worked on, and read by those who have taken one.
+// SAFETY: only the leader writes `task`, while no task is open or running; only threads that have taken a task read it.
 #[expect(
     unsafe_code,
     reason = "a task lives as long as its operation, which no lifetime can say to threads that outlive it"
@@ -107,11 +109,11 @@ struct Board {
 unsafe impl Sync for Board {}
 
 impl Board {
-    /// Runs an operation. There is one leader: a team calls this by a mutable reference.
+    /// Runs an operation. There is one leader, because a team calls this by a mutable reference.
     #[expect(unsafe_code, reason = "as above")]
     fn run(&self, tasks: usize, task: &Task<'_>) {
-        // SAFETY: `finish` waits until nobody uses it any more, also when this thread panics; and nobody else writes the cell, nor reads
-        // it before `open` says that there is something to take.
+        // SAFETY: `finish` waits until no thread uses the task, also when this thread panics. No other thread writes
+        // the cell, or reads it before `open` has a task to take.
         unsafe {
             *self.task.get() = Some(std::mem::transmute::<&Task<'_>, &'static Task<'static>>(task));
         }
@@ -124,13 +126,13 @@ impl Board {
         assert!(!self.failed.load(Ordering::Relaxed), "a task failed on another thread");
     }
 
-    /// Takes a task and runs it, if there is one.
+    /// Takes a task and runs it. Returns false if there is none.
     #[expect(unsafe_code, reason = "as above")]
     fn take_one(&self) -> bool {
         let less = |open: usize| open.checked_sub(1);
         let Ok(open) = self.open.fetch_update(Ordering::Acquire, Ordering::Relaxed, less) else { return false };
         let _done = Done(self);
-        // SAFETY: the task that was taken is not done yet, so that the leader waits for it and leaves the cell alone.
+        // SAFETY: the taken task is not done yet, so the leader waits for it and does not write the cell.
         let task = unsafe { *self.task.get() }.expect("written before tasks are open");
         task(open - 1);
         true
@@ -149,7 +151,7 @@ impl Board {
     }
 }
 
-/// Spins, or offers the core to others when it has looked often.
+/// Spins; after many looks without work, offers the core to other threads.
 fn wait(looks: &mut u32) {
     if *looks < LOOKS {
         *looks += 1;
@@ -159,7 +161,7 @@ fn wait(looks: &mut u32) {
     }
 }
 
-/// A task that was taken: done when this is dropped.
+/// A taken task. Dropping it counts the task as done.
 struct Done<'a>(&'a Board);
 
 impl Drop for Done<'_> {
@@ -171,7 +173,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// The end of an operation, which waits for all who work on it.
+/// The end of an operation: dropping it waits for all threads that work on the operation.
 struct Finish<'a> {
     board: &'a Board,
     tasks: usize,
@@ -179,7 +181,7 @@ struct Finish<'a> {
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        // None is left, but where this thread panicked.
+        // Tasks are left only if this thread panicked.
         let left = self.board.open.swap(0, Ordering::Relaxed);
         let mut looks = 0;
         while self.board.done.load(Ordering::Acquire) + left < self.tasks {
@@ -196,7 +198,7 @@ mod tests {
     use std::sync::Mutex;
     use std::thread::ThreadId;
 
-    /// Which tasks ran, how often, and on which threads.
+    /// Runs `tasks` tasks. Returns how often each ran, and the threads that ran them.
     fn run(team: &mut Team, tasks: usize) -> (Vec<usize>, HashSet<ThreadId>) {
         let (runs, threads) = (Mutex::new(vec![0; tasks]), Mutex::new(HashSet::new()));
         team.share(tasks, WORTH_SHARING, |i| {
@@ -214,7 +216,7 @@ mod tests {
         session.run(|| {
             assert!(team.session().is_none(), "a session within a session");
             let mut threads = HashSet::new();
-            // Helpers may come late, but they come.
+            // Helpers may start late, but they start.
             while threads.len() < 3 {
                 let (runs, by) = run(&mut team, 64);
                 assert_eq!(runs, vec![1; 64]);

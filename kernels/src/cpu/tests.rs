@@ -1,5 +1,5 @@
-//! Each kernel against a plain f64 reference on random inputs, at every level the processor has; the levels agree to
-//! the bit.
+//! Each kernel against a plain f64 reference on random inputs, at every level that the processor has. The levels agree
+//! to the bit.
 
 use super::kv::Pools;
 use super::pairs::Pairs;
@@ -29,7 +29,7 @@ fn all_bits(buffer: &Buffer) -> Vec<u32> {
     (0..buffer.rows()).flat_map(|r| buffer.row(r)).map(|x| x.to_bits()).collect()
 }
 
-/// Runs an operation at every level; the results agree to the bit, and the first is returned.
+/// Runs an operation at every level, asserts that the results agree to the bit, and returns the first.
 fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     let mut cpu = Cpu::new(2).unwrap();
     let mut results = Level::all().into_iter().map(|level| {
@@ -43,7 +43,8 @@ fn at_every_level(mut run: impl FnMut(&mut Cpu) -> Buffer) -> Buffer {
     first
 }
 
-/// The largest difference, relative to the size that rounding errors are relative to.
+/// The largest difference between `got` and `expected`, relative to the given scale of rounding errors. `expected(row,
+/// column)` returns (value, scale).
 fn worst(got: &Buffer, expected: impl Fn(usize, usize) -> (f64, f64)) -> f64 {
     let mut worst = 0f64;
     for row in 0..got.rows() {
@@ -61,8 +62,8 @@ const EPSILON: f64 = f32::EPSILON as f64 / 2.0;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A sum of n products by chains of 256 is off by at most as many roundings of the sum of their sizes as a chain is long, and
-    /// one for each chain.
+    /// A sum of n products in chains of 256 is off by at most as many roundings of the sum of the products' sizes as a
+    /// chain is long, plus one rounding for each chain.
     #[test]
     fn matmul_is_the_product(seed: u64, rows in 1usize..20, inputs in 1usize..600, outputs in 1usize..200, half: bool) {
         let dtype = if half { Dtype::Bf16 } else { Dtype::F32 };
@@ -103,7 +104,7 @@ proptest! {
         prop_assert!(error < 30.0 * EPSILON, "{error:e}");
     }
 
-    /// Each head of queries and keys by itself; values stay.
+    /// Each head of queries and keys is normalised by itself; values stay.
     #[test]
     fn heads_are_normalised_by_themselves(
         seed: u64,
@@ -159,7 +160,7 @@ proptest! {
     ) {
         let (k, temperature) = (k.min(width), if warm { 0.7 } else { 1.0 });
         let mut x = buffer(seed, rows, width);
-        // Rounded, so that there are ties.
+        // Rounded, so that some logits are equal.
         (0..rows).for_each(|r| x.row_mut(r).iter_mut().for_each(|x| *x = (*x * 60.0).round() / 4.0));
         let probability = |r: usize, i: usize| {
             let e = |x: f32| (f64::from(x) / f64::from(temperature)).exp();
@@ -170,7 +171,7 @@ proptest! {
             let Ok(()) = cpu.softmax(&x, temperature, &mut out);
             out
         });
-        // The exponent, up to 30 / 0.7, is rounded before its exponential is taken.
+        // The exponent, up to 30 / 0.7, is rounded before its exponential is computed.
         let error = worst(&got, |r, i| (probability(r, i), probability(r, i)));
         prop_assert!(error < 120.0 * EPSILON, "{error:e}");
 
@@ -190,7 +191,8 @@ proptest! {
         }
     }
 
-    /// Rotary positions, paged writes and attention of a chain and a tree in one batch, against attention written out.
+    /// Rotary positions, paged writes and attention of a chain and a tree in one batch, against attention written out
+    /// in f64.
     #[test]
     fn attention_is_attention(
         seed: u64,
@@ -210,7 +212,7 @@ proptest! {
         let mut first = Batch::default();
         let mut batch = Batch::default();
         if context > 0 {
-            // What the other request, from position 0 on, has in its cache.
+            // Writes the KV of the second request, from position 0 on.
             first.push_chain(&vec![0; context], 0, &table(1), Logits::Skip);
         }
         batch.push_chain(&vec![0; chain], 0, &table(0), Logits::Skip);
@@ -236,7 +238,7 @@ proptest! {
             let x = |d: usize| f64::from(row[from + d]);
             if d < dim / 2 { x(d) * cos - x(d + dim / 2) * sin } else { x(d) * cos + x(d - dim / 2) * sin }
         };
-        // (row of qkv, its position) of all that a row sees, in order.
+        // (row of qkv, its position) of all tokens that a row sees, in order.
         let seen = |row: usize| -> Vec<(&[f32], u32)> {
             if row < chain {
                 return (0..=row).map(|r| (now.row(r), r as u32)).collect();
@@ -269,7 +271,7 @@ proptest! {
     }
 }
 
-/// Keys and values that bf16 can hold give the same bits from either kind of pool.
+/// Keys and values that bf16 can represent give the same bits from a bf16 pool and from an f32 pool.
 #[test]
 fn attention_reads_bf16_as_it_reads_f32() {
     let shape = LlamaShape { layers: 1, heads: 6, kv_heads: 3, head_dim: 20, ..preset("vicuna-68m").unwrap() };

@@ -1,7 +1,7 @@
-//! Lanes of AVX2 and AVX-512.
+//! The lanes of AVX2 and AVX-512.
 //!
-//! These types are made nowhere but under [`with_avx2`] and [`with_avx512`], whose callers have found the features;
-//! that is what makes their intrinsics safe to call.
+//! Only [`with_avx2`] and [`with_avx512`] make these types, and their callers have detected the features. Therefore
+//! calling the intrinsics is safe.
 
 use super::lanes::{Kernel, LANES, Lanes, SECOND};
 use std::arch::x86_64::*;
@@ -26,7 +26,7 @@ pub(super) struct Avx2(__m256, __m256);
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
 
-/// Eight lanes to one, as [`Lanes::sum`] says.
+/// Adds eight lanes up to one number, in the order that [`Lanes::sum`] gives.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum_of_8(x: __m256) -> f32 {
@@ -35,20 +35,20 @@ fn sum_of_8(x: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
-/// The bits of the second of each pair. The compiler must not see them: it would blend with zeros instead, for which Zen has
-/// half as many units as for `and`.
+/// The mask of each pair's second bf16. It is hidden from the compiler, which would otherwise blend with zeros; Zen has
+/// half as many units for blends as for `and`.
 #[inline]
 #[target_feature(enable = "avx2")]
 #[expect(unsafe_code, reason = "hides a value from the compiler")]
 fn second_mask() -> __m256 {
     let mut mask = _mm256_set1_ps(f32::from_bits(SECOND));
-    // SAFETY: it does nothing.
+    // SAFETY: the assembly is an empty comment.
     unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) mask, options(pure, nomem, nostack, preserves_flags)) };
     mask
 }
 
-// SAFETY of every block below: the features are there (see the module's header), and loads and stores stay within the
-// sixteen numbers that the references guarantee; none of them needs alignment.
+// SAFETY of every block below: the features are there (see the module's header). Loads and stores stay within the
+// sixteen numbers that the references guarantee, and need no alignment.
 #[expect(unsafe_code, reason = "intrinsics, called where the compiler cannot see that the features are there")]
 impl Lanes for Avx2 {
     const WIDE: bool = false;
@@ -91,7 +91,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn prefetch<T>(address: *const T) {
-        // SAFETY: a hint, which reads nothing and never faults.
+        // SAFETY: a prefetch is a hint that never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
@@ -168,7 +168,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn prefetch<T>(address: *const T) {
-        // SAFETY: a hint, which reads nothing and never faults.
+        // SAFETY: a prefetch is a hint that never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 

@@ -1,19 +1,19 @@
-//! What a pass says of its batch, gathered on the host and copied to the device at once.
+//! The description of a pass's batch, gathered on the host and copied to the device at once.
 
 use super::backend::Backend;
 use super::error::CudaError;
 use super::memory::Memory;
 use std::sync::Arc;
 
-/// Numbers for the device. In equal passes equal things lie at equal addresses.
+/// Numbers for the device. Equal passes put equal things at equal addresses.
 pub(super) struct Arena {
     memory: Memory,
     words: Vec<u32>,
-    /// Of them, those that are on the device.
+    /// How many of the words are on the device.
     sent: usize,
 }
 
-/// Bytes. The block tables of all requests are the largest part: 32 MiB are tables of 128 million tokens.
+/// Bytes of the arena. Block tables of all requests are the largest part: 32 MiB hold tables of 128 million tokens.
 const CAPACITY: u64 = 32 << 20;
 
 impl Arena {
@@ -21,35 +21,35 @@ impl Arena {
         Ok(Arena { memory: Memory::new(backend, CAPACITY)?, words: Vec::new(), sent: 0 })
     }
 
-    /// Forgets everything.
+    /// Removes all numbers.
     pub(super) fn clear(&mut self) {
         self.words.clear();
         self.sent = 0;
     }
 
-    /// Where the next numbers will lie.
+    /// Returns the address of the next number.
     pub(super) fn next(&self) -> u64 {
         self.memory.address + 4 * self.words.len() as u64
     }
 
-    /// Adds numbers, filled up to `length` of them, and returns their address.
+    /// Adds numbers, filled up to `length` with `fill`. Returns their address.
     pub(super) fn push(&mut self, words: impl IntoIterator<Item = u32>, length: usize, fill: u32) -> u64 {
         let (address, begins) = (self.next(), self.words.len());
         self.words.extend(words);
         let end = self.words.len().max(begins + length);
         self.words.resize(end, fill);
-        // What follows begins at a multiple of 16 bytes.
+        // The next addition begins at a multiple of 16 bytes.
         self.words.resize(end.next_multiple_of(4), 0);
         address
     }
 
-    /// Does it have these numbers at this address?
+    /// True if the arena has these numbers at this address.
     pub(super) fn holds(&self, address: u64, words: &[u32]) -> bool {
         let at = (address - self.memory.address) as usize / 4;
         self.words.get(at..at + words.len()) == Some(words)
     }
 
-    /// Copies what has been added since.
+    /// Copies the numbers added since the last call.
     pub(super) fn send(&mut self, backend: &Arc<dyn Backend>) -> Result<(), CudaError> {
         if 4 * self.words.len() as u64 > self.memory.bytes {
             let (needed, most) = (4 * self.words.len(), self.memory.bytes);

@@ -1,15 +1,15 @@
 //! The kernels and their arguments.
 //!
-//! A kernel takes one struct. It is declared here once: [`source`] writes the same struct for the compiler of the `.cu`
-//! files, with assertions of its size and of what each kernel takes, so that host and device cannot drift
-//! apart without a compile error.
+//! A kernel takes one struct, which is declared here once. [`source`] writes the same struct for the compiler of the
+//! `.cu` files, with assertions of its size and of the struct that each kernel takes. Host and device therefore cannot
+//! drift apart without a compile error.
 
 use std::fmt::Write;
 use std::marker::PhantomData;
 
-/// Numbers as a kernel knows them.
+/// A number type of the kernels.
 pub trait Number {
-    /// Its name in `.cu` files.
+    /// The type's name in `.cu` files.
     const NAME: &'static str;
 }
 
@@ -28,35 +28,35 @@ numbers! {
     Double = "double",
     /// u32.
     Word = "u32",
-    /// 16 bytes of anything.
+    /// 16 bytes of any type.
     Sixteen = "Quad",
-    /// Something whose type another argument tells.
+    /// A type that another argument gives.
     Any = "void",
 }
 
-/// Where a kernel reads.
+/// The address of a kernel's input.
 #[repr(transparent)]
 pub struct In<T>(pub u64, PhantomData<T>);
 
-/// Where a kernel writes.
+/// The address of a kernel's output.
 #[repr(transparent)]
 pub struct Out<T>(pub u64, PhantomData<T>);
 
 impl<T> In<T> {
-    /// At this address.
+    /// Input at this address.
     pub fn at(address: u64) -> In<T> {
         In(address, PhantomData)
     }
 }
 
 impl<T> Out<T> {
-    /// At this address.
+    /// Output at this address.
     pub fn at(address: u64) -> Out<T> {
         Out(address, PhantomData)
     }
 }
 
-/// A type that an argument can have.
+/// A type of an argument.
 trait Field {
     fn name() -> String;
 }
@@ -93,13 +93,13 @@ impl Field for f32 {
 
 /// A struct of arguments.
 pub trait Arguments {
-    /// Adds its 64-bit words to `words`.
+    /// Appends the struct's 64-bit words to `words`.
     fn append(&self, words: &mut Vec<u64>);
 
-    /// Its name.
+    /// The struct's name.
     fn name() -> &'static str;
 
-    /// Its declaration for `.cu` files.
+    /// The struct's declaration for `.cu` files.
     fn declaration() -> String;
 }
 
@@ -109,14 +109,15 @@ macro_rules! arguments {
             #[repr(C, align(8))]
             pub(super) struct $name { $(pub(super) $field: $kind),* }
 
-            // Without padding all bytes are known, and equal arguments are equal words.
+            // Without padding all bytes are defined, and equal arguments are equal words.
             const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())*, "arguments with padding");
 
             impl Arguments for $name {
                 fn append(&self, words: &mut Vec<u64>) {
                     const WORDS: usize = size_of::<$name>() / 8;
                     #[expect(unsafe_code, reason = "a struct is seen as the words that the driver copies")]
-                    // SAFETY: it is aligned to words and consists of them, all of them written (no padding, above).
+                    // SAFETY: the struct is aligned to words and consists of them, and all are written (no padding,
+                    // above).
                     let all = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast::<u64>(), WORDS) };
                     words.extend_from_slice(all);
                 }
@@ -129,7 +130,8 @@ macro_rules! arguments {
                     let name = stringify!($name);
                     let mut c = format!("struct alignas(8) {name} {{\n");
                     $(let _ = writeln!(c, "    {} {};", <$kind as Field>::name(), stringify!($field));)*
-                    // The same fields in the same order without padding: of one size only if they lie alike.
+                    // The fields are the same, in the same order and without padding, so equal sizes mean equal
+                    // layouts.
                     let _ = writeln!(c, "}};\nstatic_assert(sizeof({name}) == {}, \"host and device\");", size_of::<$name>());
                     c
                 }
@@ -184,7 +186,7 @@ arguments! {
     }
 }
 
-/// A kernel that takes these arguments.
+/// A kernel that takes arguments of type `A`.
 pub(super) struct Kernel<A> {
     pub(super) index: usize,
     arguments: PhantomData<A>,
@@ -200,7 +202,7 @@ macro_rules! kernels {
         /// The kernels' names, by their numbers.
         pub const KERNELS: &[&str] = &[$($name),*];
 
-        /// What each kernel takes, as a check that the compiler of the `.cu` files makes.
+        /// Assertions of the struct that each kernel takes, for the compiler of the `.cu` files.
         fn signatures() -> String {
             let check = |name: &str, arguments: &str| {
                 format!("static_assert(Same<decltype({name}), void({arguments})>::value, \"{name} takes {arguments}\");\n")
@@ -208,7 +210,7 @@ macro_rules! kernels {
             [$(check($name, <$arguments as Arguments>::name())),*].concat()
         }
 
-        /// The struct that each kernel takes, by the kernels' numbers.
+        /// The name of each kernel's struct, by the kernels' numbers.
         pub fn argument_names() -> Vec<&'static str> {
             vec![$(<$arguments as Arguments>::name()),*]
         }
@@ -240,8 +242,8 @@ kernels! {
     ATTEND_TILE_128 = "attend_tile_128": AttendArgs,
 }
 
-/// Everything that is compiled, as one text. `platform` comes before the kernels and is empty but where they are
-/// compiled for something else than a GPU.
+/// The whole program text to compile. `platform` comes before the kernels; it is empty unless they are compiled for
+/// something other than a GPU.
 pub fn source(platform: &str) -> String {
     let mut text = String::new();
     let mut add = |name: &str, part: &str| {
@@ -259,7 +261,7 @@ pub fn source(platform: &str) -> String {
     text
 }
 
-/// Dynamic shared memory of the tiled attention kernels, bytes: two chunks of 64 keys and values with their strides.
+/// Bytes of dynamic shared memory of the tiled attention kernels: two chunks of 64 keys and values with their strides.
 pub(super) fn tile_memory(dim: usize) -> u32 {
     (2 * 64 * ((dim + 32) + (dim + 8)) * 2) as u32
 }

@@ -1,103 +1,103 @@
-//! What carries out commands: a GPU. Whatever is above it can be run and tested without one, over a backend that
-//! emulates.
+//! The interface that carries out commands. A GPU implements it. Tests run everything above it without a GPU, on a
+//! backend that emulates one.
 
 use super::error::CudaError;
 use super::program::{Command, Program};
 use std::time::Duration;
 
-/// Memory of a device, bytes.
+/// The memory of a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Not in use by anybody.
+    /// Bytes that are not in use by any process.
     pub free: u64,
-    /// All of it.
+    /// Bytes in all.
     pub total: u64,
 }
 
-/// A device that does what it is told, in the order it was told. Commands return before they are done, and may then
-/// report an error that an earlier one made.
+/// A device that carries out commands in order. A call returns before its command is done, and may report an error of
+/// an earlier command.
 pub trait Backend: Send + Sync {
-    /// Its name.
+    /// Returns the device's name.
     fn name(&self) -> String;
 
-    /// Its memory.
+    /// Returns the device's memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn memory(&self) -> Result<DeviceMemory, CudaError>;
 
-    /// Zeroed memory, at an address that is a multiple of 256.
+    /// Allocates zeroed memory, at an address that is a multiple of 256.
     ///
     /// # Errors
-    /// There is not so much.
+    /// The device has too little free memory.
     fn allocate(&self, bytes: u64) -> Result<u64, CudaError>;
 
-    /// Gives memory back, once all commands are done.
+    /// Frees memory once all commands are done.
     fn free(&self, address: u64);
 
-    /// Copies to the device. `from` may be changed when it returns.
+    /// Copies to the device. `from` may be changed after the call.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError>;
 
-    /// Copies from the device, after everything before.
+    /// Copies from the device, after all earlier commands.
     ///
     /// # Errors
-    /// The driver's, of any command before.
+    /// The driver's error, of any earlier command.
     fn download(&self, from: u64, to: &mut [u8]) -> Result<(), CudaError>;
 
     /// Copies within the device's memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn copy(&self, to: u64, from: u64, bytes: u64) -> Result<(), CudaError>;
 
-    /// Does one command.
+    /// Carries out one command.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn run(&self, command: &Command<'_>) -> Result<(), CudaError>;
 
-    /// Makes one launch of a whole program that has been run before. Does not run it.
+    /// Makes a single launch of a whole program that has run before. Does not run it.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn capture(&self, program: &Program) -> Result<Box<dyn Graph>, CudaError>;
 
-    /// Waits until everything is done.
+    /// Waits until all commands are done.
     ///
     /// # Errors
-    /// The driver's, of any command before.
+    /// The driver's error, of any earlier command.
     fn synchronize(&self) -> Result<(), CudaError>;
 
-    /// Notes the time, on the device's clock, at which everything before is done.
+    /// Records the time, on the device's clock, at which all earlier commands are done.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn mark(&self, mark: Mark) -> Result<(), CudaError>;
 
-    /// From the last mark at the start to the last at the end. Waits for the latter.
+    /// Returns the time from the last `Start` mark to the last `End` mark. Waits for the latter.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn elapsed(&self) -> Result<Duration, CudaError>;
 }
 
-/// Ends of a time that is taken.
+/// The two ends of a time measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Where it begins.
+    /// The begin of the measurement.
     Start,
-    /// Where it ends.
+    /// The end of the measurement.
     End,
 }
 
 /// A program that is launched as one.
 pub trait Graph: Send + Sync {
-    /// Launches it.
+    /// Launches the program.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     fn launch(&self) -> Result<(), CudaError>;
 }

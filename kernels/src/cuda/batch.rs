@@ -1,35 +1,37 @@
-//! A batch as the kernels see it.
+//! A batch in the form that the kernels read.
 
 use super::arena::Arena;
 use super::memory::{Kv, SPARE_BLOCKS};
 use super::tuning::Tuning;
 use crate::paged::{BLOCK_SIZE, Batch};
 
-/// Queries of a tile of the matrix units, and of a tiled block.
+/// Queries in a tile of the matrix units (`FEW`), and in a tiled block (`MANY`).
 const FEW: usize = 16;
 const MANY: usize = 64;
 
-/// Fewest tokens of a stretch of split attention.
+/// Fewest tokens in a stretch of split attention.
 pub(super) const STRETCH: usize = 256;
 
-/// Most stretches of a context.
+/// Most stretches of one context.
 const MOST_STRETCHES: usize = 32;
 
-/// Most stretches of all tiles of a launch: what there is room for, beyond which there are blocks enough anyway.
+/// Most stretches of all tiles of a launch. The device has memory for this number; with more tiles there are blocks
+/// enough without splitting.
 pub(super) const STRETCHES: usize = 256;
 
-/// Results of a stretch of one tile and key-value head: for each query its output, largest score and sum. In f32 numbers.
+/// Number of f32 results of a stretch, for one tile and key-value head: for each query its output, largest score and
+/// sum.
 pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// Where a batch lies on the device. Addresses but those of tiles and words depend on nothing but numbers of rows.
+/// Where a batch lies on the device. All addresses except those of tiles and words depend only on numbers of rows.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// Whose it is, to know it again within a pass.
+    /// The host's batch, by which a later operation of the pass finds it again.
     batch: *const Batch,
     pub(super) rows: usize,
-    /// Rows with those of padding.
+    /// Number of rows with padding.
     pub(super) padded: usize,
     pub(super) tokens: u64,
     pub(super) positions: u64,
@@ -41,29 +43,29 @@ pub(super) struct Sent {
     pub(super) tiles: Option<Tiles>,
 }
 
-// SAFETY: the pointer is compared, never followed.
+// SAFETY: the pointer is compared, never dereferenced.
 #[expect(unsafe_code, reason = "a pointer that is only compared keeps the batch's mark from being sent to a thread")]
 unsafe impl Send for Sent {}
 // SAFETY: as above.
 #[expect(unsafe_code, reason = "as above")]
 unsafe impl Sync for Sent {}
 
-/// Attention's work: tiles of queries. Those of few queries a request are split along the context.
+/// The work of attention as tiles of queries. Tiles of requests with few queries are split along the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiles {
-    /// Queries that share a key-value head.
+    /// Number of queries that share a key-value head.
     pub(super) group: usize,
     pub(super) few: u64,
     pub(super) few_count: usize,
-    /// Stretches that a launch splits contexts into, at most.
+    /// Most stretches that a launch splits a context into.
     pub(super) stretches: usize,
     pub(super) many: u64,
     pub(super) many_count: usize,
-    /// Block tables and visible tokens.
+    /// Address of the bits of visible tokens and, behind them, the block tables.
     pub(super) words: u64,
 }
 
-/// Words of a row's visible tokens after its prefix, and how many tokens those are.
+/// (words, tokens): the size of a row's bit mask of visible tokens after its prefix.
 fn visible(batch: &Batch, row: usize) -> (usize, usize) {
     let sight = &batch.sights[row];
     let bits = batch.paths[sight.path.clone()].last().map_or(0, |&last| last as usize + 1 - sight.prefix);
@@ -71,12 +73,12 @@ fn visible(batch: &Batch, row: usize) -> (usize, usize) {
 }
 
 impl Sent {
-    /// Is it this batch, unchanged since?
+    /// True if this is `batch`, unchanged.
     pub(super) fn is(&self, batch: &Batch) -> bool {
         std::ptr::eq(self.batch, batch) && self.rows == batch.rows()
     }
 
-    /// Adds the rows to the arena. Rows of padding are token 0 at position 0, write to a spare slot and see nothing.
+    /// Adds the rows to the arena. Padding rows are token 0 at position 0, write to a spare slot and see nothing.
     pub(super) fn new(batch: &Batch, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Sent {
         let rows = batch.rows();
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
@@ -103,14 +105,15 @@ impl Sent {
         }
     }
 
-    /// The tiles for this grouping of queries, added to the arena if they are not yet there.
+    /// The tiles for this grouping of queries. Adds them to the arena if they are not there.
     pub(super) fn tiles(&mut self, batch: &Batch, kv: &Kv, tuning: &Tuning, pad: bool, arena: &mut Arena) -> Tiles {
         if let Some(tiles) = self.tiles.filter(|t| t.group == kv.group()) {
             return tiles;
         }
         let group = kv.group();
         let words_of_bits: usize = (0..self.rows).map(|row| visible(batch, row).0).sum();
-        // Visible tokens come first among the words, so that rows know where theirs are; then block tables.
+        // Bits of visible tokens come first among the words, so that rows know where theirs are; then come block
+        // tables.
         let (mut few, mut many) = (Vec::new(), Vec::new());
         for span in &batch.spans {
             let queries = span.rows.len() * group;
@@ -124,14 +127,14 @@ impl Sent {
                 list.push([span.rows.start, first, count, table as usize, end, all_see].map(|n| n as u32));
             }
         }
-        // The longest first, so that none of them is what everything waits for at the end.
+        // The longest tiles come first, so that the launch does not wait for one of them at the end.
         many.sort_by_key(|tile| std::cmp::Reverse(tile[4]));
         let padded = |n: usize| if pad { tuning.padded(n) } else { n };
         let (few_count, many_count) = (padded(few.len()), padded(many.len()));
         let longest = few.iter().map(|tile| tile[4] as usize).max().unwrap_or(0);
         let room = if few_count > STRETCHES { 1 } else { STRETCHES / few_count.max(1) };
         let wanted = longest.div_ceil(STRETCH).max(1).next_power_of_two();
-        // The largest power of two that there is room for.
+        // The largest power of two for which there is memory.
         let stretches = wanted.min(MOST_STRETCHES).min(1 << room.ilog2());
         let few = arena.push(few.into_iter().flatten(), 6 * few_count, 0);
         let many = arena.push(many.into_iter().flatten(), 6 * many_count, 0);

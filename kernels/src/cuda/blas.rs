@@ -1,4 +1,4 @@
-//! Large products by cuBLASLt.
+//! Computes large matrix products with cuBLASLt.
 
 use super::error::CudaError;
 use super::program::{Matmul, MatmulShape};
@@ -7,10 +7,10 @@ use cudarc::cublaslt::sys;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// Memory that algorithms may use, bytes. cuBLAS itself takes 32 MiB on Hopper.
+/// Bytes of memory that algorithms may use. cuBLAS itself uses 32 MiB on Hopper.
 pub(super) const WORKSPACE: u64 = 64 << 20;
 
-/// How products of one shape are made.
+/// The algorithm and layouts for products of one shape.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
     weights: sys::cublasLtMatrixLayout_t,
@@ -19,14 +19,14 @@ struct Plan {
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
-/// cuBLASLt, and its choices by shape.
+/// cuBLASLt's handle, and the plan for each shape.
 pub(super) struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: HashMap<MatmulShape, Plan>,
     workspace: u64,
 }
 
-// SAFETY: cuBLASLt's handle and descriptions belong to no thread; calls on them come one after the other, under a lock.
+// SAFETY: cuBLASLt's handle and descriptions belong to no thread. A lock makes calls on them run one after the other.
 #[expect(unsafe_code, reason = "raw handles of a library")]
 unsafe impl Send for Blas {}
 
@@ -35,12 +35,12 @@ fn failed(e: CublasError) -> CudaError {
 }
 
 impl Blas {
-    /// With its memory at this address.
+    /// Makes a handle; algorithms use the memory at address `workspace`.
     pub(super) fn new(workspace: u64) -> Result<Blas, CudaError> {
         Ok(Blas { handle: result::create_handle().map_err(failed)?, plans: HashMap::new(), workspace })
     }
 
-    /// Puts the product on the stream.
+    /// Puts the product on the stream. Makes a plan for a new shape.
     #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
     pub(super) fn multiply(&mut self, m: &Matmul, stream: sys::cudaStream_t) -> Result<(), CudaError> {
         if !self.plans.contains_key(&m.shape) {
@@ -49,8 +49,8 @@ impl Blas {
         }
         let plan = &self.plans[&m.shape];
         let (one, zero) = (1.0f32, 0.0f32);
-        // SAFETY: the plan's parts live as long as this; the addresses hold matrices of the plan's sizes, which the
-        // device's operations check; scalars are read before the call returns (host pointer mode).
+        // SAFETY: the plan's parts live as long as `self`. The addresses have matrices of the plan's sizes, which the
+        // device's operations check. The scalars are read before the call returns (host pointer mode).
         let done = unsafe {
             result::matmul(
                 self.handle,
@@ -75,8 +75,8 @@ impl Blas {
     }
 }
 
-/// cuBLASLt counts by columns. Seen so, rows of x are columns, and the result's are columns: result = weightsᵀ · x with
-/// weights of inputs × outputs.
+/// Makes the plan for a shape. cuBLASLt is column-major: rows of x are its columns, and so are rows of the result. The
+/// product is result = weightsᵀ · x with weights of inputs × outputs.
 #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
 fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaError> {
     let number = sys::cudaDataType_t::CUDA_R_16BF;
@@ -90,10 +90,10 @@ fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaErro
     let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
     let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).map_err(failed)?;
     let preference = result::create_matmul_pref().map_err(failed)?;
-    // CUBLAS_OP_T (cuBLAS library, `cublasOperation_t`), which cudarc's bindings of cuBLASLt leave out.
+    // CUBLAS_OP_T (cuBLAS library, `cublasOperation_t`), which cudarc's bindings of cuBLASLt lack.
     let transposed = 1i32;
     let room = WORKSPACE as usize;
-    // SAFETY: handles made above; attributes are integers of the sizes given, copied by the call.
+    // SAFETY: the handles were made above; attributes are integers of the given sizes, copied by the call.
     unsafe {
         let attribute = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
         result::set_matmul_desc_attribute(description, attribute, (&raw const transposed).cast(), 4).map_err(failed)?;
@@ -113,7 +113,7 @@ fn plan(handle: sys::cublasLtHandle_t, s: &MatmulShape) -> Result<Plan, CudaErro
 impl Drop for Blas {
     #[expect(unsafe_code, reason = "cudarc's calls of cuBLASLt are unsafe")]
     fn drop(&mut self) {
-        // SAFETY: all were made here, and nothing uses them any more. Nothing can be done about an error.
+        // SAFETY: all were made here and are used no more. Errors are ignored, because nothing can be done about them.
         unsafe {
             for plan in self.plans.values() {
                 let _ = result::destroy_matmul_desc(plan.description);

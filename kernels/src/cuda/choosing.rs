@@ -1,4 +1,4 @@
-//! Drawing tokens and comparing distributions.
+//! Draws tokens and compares distributions on the GPU.
 
 use super::arguments::*;
 use super::device::{Cuda, word};
@@ -11,7 +11,8 @@ fn words_of(bits: u64) -> [u32; 2] {
 }
 
 impl Cuda {
-    /// Rejection sampling; three results a chain into `self.host`: tokens kept, what follows, its probability.
+    /// Rejection sampling. Writes three results per chain into `self.host`: tokens kept, the next token, its
+    /// probability.
     pub(super) fn draw(&mut self, target: &Buffer, draft: &Buffer, chains: &[Chain<'_>]) -> Result<(), CudaError> {
         let units = |chain: &Chain<'_>| {
             let luck = chain.luck;
@@ -22,7 +23,7 @@ impl Cuda {
         self.draw_with(target, draft, &chains, &units)
     }
 
-    /// As [`Cuda::draw`], with the uniforms of all chains given: 2·(n + 1) for one of n tokens.
+    /// As [`Cuda::draw`], with the uniforms of all chains given: 2·(n + 1) for a chain of n tokens.
     pub(super) fn draw_with(
         &mut self,
         target: &Buffer,
@@ -61,7 +62,7 @@ impl Cuda {
         self.fetch(12 * chains.len())
     }
 
-    /// Relative entropies of pairs of rows; entropies of the first without a second.
+    /// Relative entropies of pairs of rows, in nats. Without `draft`: entropies of the first rows.
     pub(super) fn divergences(
         &mut self,
         target: &Buffer,

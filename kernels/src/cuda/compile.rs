@@ -1,4 +1,4 @@
-//! Compiling the kernels with NVRTC, once for a kind of GPU: the result is kept in the user's cache folder.
+//! Compiles the kernels with NVRTC, once for each kind of GPU. The result is kept in the user's cache folder.
 
 use super::arguments::source;
 use super::driver;
@@ -8,26 +8,26 @@ use cudarc::nvrtc::sys;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// What ptxas says of a kernel.
+/// The result of a compilation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compiled {
     /// Machine code for one compute capability.
     pub cubin: Vec<u8>,
-    /// The compiler's and assembler's words: registers, shared memory and spills of each kernel.
+    /// The compiler's and assembler's output: registers, shared memory and spills of each kernel.
     pub log: String,
 }
 
-/// NVRTC's version.
+/// Returns NVRTC's version.
 ///
 /// # Errors
-/// It is not there, or does not answer.
+/// NVRTC is missing or does not answer.
 pub fn version() -> Result<(i32, i32), CudaError> {
     if !driver::has_nvrtc() {
         return Err(CudaError::Missing("NVRTC (libnvrtc)"));
     }
     let (mut major, mut minor) = (0, 0);
     #[expect(unsafe_code, reason = "cudarc has no safe call for NVRTC's version")]
-    // SAFETY: writes two integers to places that outlive the call; the library was found above.
+    // SAFETY: the call writes two integers to places that outlive it; the library was found above.
     unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result().map_err(|e| CudaError::compiler(&e, ""))?;
     Ok((major, minor))
 }
@@ -35,7 +35,7 @@ pub fn version() -> Result<(i32, i32), CudaError> {
 /// Compiles all kernels for this compute capability.
 ///
 /// # Errors
-/// No NVRTC, or what it has to say of the kernels.
+/// NVRTC is missing, or the kernels do not compile.
 pub fn compile(capability: (u32, u32)) -> Result<Compiled, CudaError> {
     version()?;
     let text = CString::new(source("")).expect("sources without zero bytes");
@@ -43,7 +43,7 @@ pub fn compile(capability: (u32, u32)) -> Result<Compiled, CudaError> {
     let program = create_program(&text, Some(name)).map_err(|e| CudaError::compiler(&e, ""))?;
     let result = run(program, &options(capability));
     #[expect(unsafe_code, reason = "cudarc's calls on programs are unsafe")]
-    // SAFETY: made above and used for the last time.
+    // SAFETY: the program was made above and is used no more.
     unsafe { destroy_program(program) }.map_err(|e| CudaError::compiler(&e, ""))?;
     result
 }
@@ -56,7 +56,7 @@ fn options((major, minor): (u32, u32)) -> Vec<String> {
 
 #[expect(unsafe_code, reason = "cudarc's calls on programs are unsafe")]
 fn run(program: sys::nvrtcProgram, options: &[String]) -> Result<Compiled, CudaError> {
-    // SAFETY: `program` was made by `create_program` and is alive; buffers have the sizes that NVRTC asks for.
+    // SAFETY: `program` was made by `create_program` and is alive; buffers have the sizes that NVRTC returns.
     unsafe {
         let compiled = compile_program(program, options);
         let log = get_program_log(program).map_err(|e| CudaError::compiler(&e, ""))?;
@@ -71,10 +71,10 @@ fn run(program: sys::nvrtcProgram, options: &[String]) -> Result<Compiled, CudaE
     }
 }
 
-/// The kernels for this compute capability, out of the cache or compiled now.
+/// The kernels for this compute capability, from the cache or compiled now.
 ///
 /// # Errors
-/// Those of [`compile`]. A cache that cannot be read or written is none.
+/// Those of [`compile`]. A cache that cannot be read or written is ignored.
 pub(super) fn cached(capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
     let version = version()?;
     let Some(folder) = folder() else { return Ok(compile(capability)?.cubin) };
@@ -92,7 +92,7 @@ fn folder() -> Option<PathBuf> {
     Some(caches.join("foretoken"))
 }
 
-/// What the file of this key holds, if it is whole; else what `make` makes, written for the next time.
+/// The contents of this key's file, if it is whole. Else calls `make` and writes its result for the next time.
 fn cached_in(
     folder: &Path,
     key: &str,
@@ -105,17 +105,17 @@ fn cached_in(
     let made = make()?;
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        // Another process may be writing the same: each has a file of its own until it is whole.
+        // Another process may write the same file, so each writes its own until it is whole.
         let unfinished = folder.join(format!("{key}.{}.tmp", std::process::id()));
         std::fs::write(&unfinished, [blake3::hash(&made).as_bytes(), made.as_slice()].concat())?;
         std::fs::rename(&unfinished, &file)
     };
-    // A full or read-only disk costs the next start some seconds, and nothing now.
+    // If the disk is full or read-only, only the next start takes some seconds longer.
     let _ = write();
     Ok(made)
 }
 
-/// The contents behind their digest, if they are what it is of.
+/// The contents behind the digest, if the digest is theirs.
 fn whole(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let (digest, rest) = bytes.split_at_checked(blake3::OUT_LEN)?;
     let right = blake3::hash(rest).as_bytes() == digest;
@@ -140,7 +140,7 @@ mod tests {
             assert_eq!(cached_in(&folder, "k", never).unwrap(), [4]);
         }
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing unfinished is left");
-        // What cannot be written is no error.
+        // A file that cannot be written is no error.
         assert_eq!(cached_in(&file, "k", || Ok(vec![5])).unwrap(), [5]);
         assert_ne!(key((9, 0), (13, 0)), key((8, 0), (13, 0)));
         assert_ne!(key((9, 0), (13, 0)), key((9, 0), (12, 8)));

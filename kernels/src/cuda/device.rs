@@ -1,4 +1,4 @@
-//! The device itself: what it keeps, and how commands come to be done.
+//! The CUDA device: its state, and how operations become commands.
 
 use super::arena::Arena;
 use super::arguments::*;
@@ -15,7 +15,7 @@ use crate::paged::Batch;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most rows of a pass: a grid of blocks is not higher.
+/// Most rows of a pass: the limit of a grid's y dimension.
 const MOST_ROWS: usize = 65_535;
 
 /// An NVIDIA GPU.
@@ -23,20 +23,20 @@ pub struct Cuda {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) tuning: Tuning,
     pub(super) arena: Arena,
-    /// Commands of the pass, or of the operation at hand.
+    /// The commands of the pass, or of the present operation.
     pub(super) program: Program,
-    /// Is a pass being collected?
+    /// True while a pass is being collected.
     pub(super) in_pass: bool,
-    /// The batch of the pass.
+    /// The pass's batch on the device.
     pub(super) sent: Option<Sent>,
     pub(super) passes: Passes,
-    /// Results that go to the host, and the same on the host.
+    /// Memory for results on the device; `host` is their copy on the host.
     pub(super) results: Memory,
     pub(super) host: Vec<u8>,
 }
 
 impl Cuda {
-    /// The GPU of this number, tuned as the environment says ([`Tuning::from_environment`]).
+    /// The GPU with the number `ordinal`, tuned by the environment ([`Tuning::from_environment`]).
     ///
     /// # Errors
     /// A library is missing, there is no such GPU, it is too old, or the kernels do not compile for it.
@@ -44,7 +44,7 @@ impl Cuda {
         Cuda::tuned(ordinal, Tuning::from_environment())
     }
 
-    /// The GPU of this number.
+    /// The GPU with the number `ordinal` and the given tuning.
     ///
     /// # Errors
     /// As [`Cuda::new`].
@@ -52,10 +52,10 @@ impl Cuda {
         Cuda::on(Arc::new(Gpu::new(ordinal, tuning.dependent_launches)?), tuning)
     }
 
-    /// On this backend.
+    /// A device on the given backend.
     ///
     /// # Errors
-    /// Too little memory for what every pass needs.
+    /// Too little memory for the memory that every pass needs.
     pub fn on(backend: Arc<dyn Backend>, tuning: Tuning) -> Result<Cuda, CudaError> {
         let (arena, results) = (Arena::new(&backend)?, Memory::new(&backend, 1 << 16)?);
         Ok(Cuda {
@@ -71,31 +71,31 @@ impl Cuda {
         })
     }
 
-    /// Its name.
+    /// Returns the GPU's name.
     pub fn name(&self) -> String {
         self.backend.name()
     }
 
-    /// Its memory, (free, all), bytes.
+    /// Returns (free, all) memory in bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.backend.memory().map(|m| (m.free, m.total))
     }
 
-    /// Waits until everything is done.
+    /// Waits until all commands are done.
     ///
     /// # Errors
-    /// The driver's, of anything before.
+    /// The driver's error, of any earlier command.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.backend.synchronize()
     }
 
-    /// Runs something and tells how long the device took for it, by its own clock.
+    /// Runs `run`. Returns its result and the time that the device took, by its own clock.
     ///
     /// # Errors
-    /// The driver's, or that of what is run.
+    /// The driver's error, or the error of `run`.
     pub fn timed<R>(
         &mut self,
         run: impl FnOnce(&mut Cuda) -> Result<R, CudaError>,
@@ -105,11 +105,11 @@ impl Cuda {
         Ok((result, self.stop_timer()?.unwrap_or_default()))
     }
 
-    /// How long the device takes to copy so many bytes within its memory: what its bandwidth is measured by (each byte is
-    /// read and written).
+    /// The median time in which the device copies `bytes` bytes within its memory, for its bandwidth (each byte is read
+    /// and written).
     ///
     /// # Errors
-    /// Too little memory, or the driver's.
+    /// Too little memory, or the driver's error.
     pub fn copy_time(&mut self, bytes: u64) -> Result<Duration, CudaError> {
         let (from, to) = (Memory::new(&self.backend, bytes)?, Memory::new(&self.backend, bytes)?);
         let copy = |cuda: &mut Cuda| cuda.backend.copy(to.address, from.address, bytes);
@@ -119,15 +119,15 @@ impl Cuda {
         Ok(times[times.len() / 2])
     }
 
-    /// CUDA graphs made so far.
+    /// Returns the number of CUDA graphs made so far.
     pub fn graphs(&self) -> usize {
         self.passes.graphs()
     }
 
-    /// Puts rows of numbers into a buffer.
+    /// Writes rows of numbers into a buffer.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn fill(&mut self, numbers: &[f32], out: &mut Buffer) -> Result<(), CudaError> {
         let width = out.width;
         assert!(numbers.len().is_multiple_of(width), "whole rows");
@@ -147,7 +147,7 @@ impl Cuda {
         self.backend.synchronize()
     }
 
-    /// Adds commands; does them at once outside of a pass.
+    /// Adds commands to the pass; outside of a pass runs them at once.
     pub(super) fn now(&mut self, add: impl FnOnce(&mut Program)) -> Result<(), CudaError> {
         if self.in_pass {
             add(&mut self.program);
@@ -159,12 +159,12 @@ impl Cuda {
         passes::run(&*self.backend, &self.program)
     }
 
-    /// Rows that are computed for so many: padding is part of a pass.
+    /// Number of rows to compute for `rows` rows: a pass has padding.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if self.in_pass { self.tuning.padded(rows) } else { rows }
     }
 
-    /// Begins what is not part of a pass: what the device was told before is of no use to it.
+    /// Begins an operation outside of a pass: the batch and the numbers sent before are dropped.
     pub(super) fn begin(&mut self) {
         if !self.in_pass {
             self.arena.clear();
@@ -172,7 +172,7 @@ impl Cuda {
         }
     }
 
-    /// The batch on the device.
+    /// Returns the batch on the device; adds it to the arena if it is not there.
     pub(super) fn send(&mut self, batch: &Batch) -> Sent {
         self.begin();
         if let Some(sent) = self.sent.as_ref().filter(|sent| sent.is(batch)) {
@@ -193,7 +193,7 @@ impl Cuda {
         Ok(Buffer { memory, rows: 0, width, most: rows, capacity, wide })
     }
 
-    /// Room for results, and where it is.
+    /// Makes room for `bytes` bytes of results and returns its address.
     pub(super) fn results(&mut self, bytes: usize) -> Result<u64, CudaError> {
         if (self.results.bytes as usize) < bytes {
             self.results = Memory::new(&self.backend, bytes.next_power_of_two() as u64)?;
@@ -201,7 +201,7 @@ impl Cuda {
         Ok(self.results.address)
     }
 
-    /// Downloads results into `self.host`.
+    /// Downloads `bytes` bytes of results into `self.host`.
     pub(super) fn fetch(&mut self, bytes: usize) -> Result<(), CudaError> {
         self.host.resize(bytes, 0);
         self.backend.download(self.results.address, &mut self.host)

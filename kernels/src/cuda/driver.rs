@@ -1,6 +1,6 @@
-//! What the CUDA driver says of itself and of its devices.
+//! Facts about the CUDA driver and its devices.
 //!
-//! Must never call into a library that has not been found first: cudarc panics when one is missing.
+//! This module must not call a library before it was found: cudarc panics if one is missing.
 
 use cudarc::driver::sys::{CUdevice_attribute, cuDriverGetVersion};
 use cudarc::driver::{CudaContext, DriverError, result};
@@ -9,54 +9,54 @@ use cudarc::{cublaslt, driver, nvrtc};
 /// The CUDA driver of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Driver {
-    /// Newest CUDA version it runs, (major, minor).
+    /// Newest CUDA version that the driver runs, (major, minor).
     pub cuda_version: (u32, u32),
-    /// Its devices in the driver's order.
+    /// The devices in the driver's order.
     pub devices: Vec<Device>,
 }
 
-/// One GPU.
+/// Facts about one GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The driver's index.
+    /// The driver's index of the GPU.
     pub ordinal: u32,
-    /// Its name.
+    /// The GPU's name.
     pub name: String,
     /// Compute capability, (major, minor).
     pub compute_capability: (u32, u32),
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Of it what nobody uses, bytes.
+    /// Free memory in bytes.
     pub free_bytes: u64,
 }
 
-/// Can libcuda, the driver's library, be loaded?
+/// True if libcuda, the driver's library, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_driver() -> bool {
-    // SAFETY: loading runs the library's initialisers; libcuda's are meant to be run by any process that loads it.
+    // SAFETY: loading runs the library's initialisers; any process that loads libcuda may run them.
     unsafe { driver::sys::is_culib_present() }
 }
 
-/// Can NVRTC, the run-time compiler of kernels, be loaded?
+/// True if NVRTC, the run-time compiler of kernels, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_nvrtc() -> bool {
     // SAFETY: as above, for NVRTC.
     unsafe { nvrtc::sys::is_culib_present() }
 }
 
-/// Can cuBLASLt, which makes large products, be loaded?
+/// True if cuBLASLt, which computes large products, can be loaded.
 #[expect(unsafe_code, reason = "cudarc marks the question unsafe because answering it loads the library")]
 pub(crate) fn has_cublaslt() -> bool {
     // SAFETY: as above, for cuBLASLt.
     unsafe { cublaslt::sys::is_culib_present() }
 }
 
-/// The driver and its devices; `Ok(None)` when there is no driver. Makes a context on each device, for a moment.
+/// The driver and its devices; `Ok(None)` if there is no driver. Makes a context on each device for a moment.
 ///
 /// # Errors
-/// What the driver answered, in its own words: a driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
+/// The driver's error in its own words: a driver without a usable device says `CUDA_ERROR_NO_DEVICE`.
 pub(crate) fn driver() -> Result<Option<Driver>, String> {
     if !has_driver() {
         return Ok(None);
@@ -73,7 +73,7 @@ pub(crate) fn driver() -> Result<Option<Driver>, String> {
 #[expect(unsafe_code, reason = "cudarc has no safe call for the driver's version")]
 fn version() -> Result<(u32, u32), DriverError> {
     let mut version = 0;
-    // SAFETY: writes one integer to a place that outlives the call; the driver was found before.
+    // SAFETY: the call writes one integer to a place that outlives it; the driver was found before.
     unsafe { cuDriverGetVersion(&raw mut version) }.result()?;
     // 1000·major + 10·minor (CUDA driver API, "Version Management").
     let version = u32::try_from(version).unwrap_or(0);

@@ -1,56 +1,56 @@
-//! What can go wrong on a GPU.
+//! The errors of a GPU.
 
-/// A GPU that cannot be used, or failed while it was.
+/// A GPU cannot be used, or failed while it was used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// A library is not on this machine.
+    /// A library is missing on this machine.
     #[error("{0} cannot be loaded; `foretoken doctor` says what is missing and how to get it")]
     Missing(&'static str),
-    /// There is no GPU of this number.
+    /// There is no GPU with this number.
     #[error("there is no GPU {ordinal}: the driver has {count}")]
     NoDevice {
-        /// The number asked for.
+        /// The given number.
         ordinal: usize,
-        /// How many there are.
+        /// The number of GPUs.
         count: usize,
     },
     /// The GPU is too old.
     #[error("GPU {ordinal} ({name}) has compute capability {}.{}; the kernels need 8.0 or newer", capability.0, capability.1)]
     TooOld {
-        /// Its number.
+        /// The GPU's number.
         ordinal: usize,
-        /// Its name.
+        /// The GPU's name.
         name: String,
-        /// What it has.
+        /// The GPU's compute capability.
         capability: (u32, u32),
     },
     /// An allocation failed.
     #[error("out of GPU memory: {asked} MiB were asked for, {free} MiB of {total} MiB are free")]
     OutOfMemory {
-        /// MiB asked for.
+        /// MiB that were requested.
         asked: u64,
-        /// MiB free.
+        /// MiB that are free.
         free: u64,
-        /// MiB there are.
+        /// MiB in all.
         total: u64,
     },
-    /// The kernels do not compile here.
+    /// The kernels do not compile on this machine.
     #[error("the kernels do not compile: {why}\n{log}")]
     Compiler {
         /// The compiler's error.
         why: String,
-        /// Its words.
+        /// The compiler's output.
         log: String,
     },
     /// The driver or cuBLASLt failed.
     #[error("{what}: {why}")]
     Failed {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
-        /// The library's words.
+        /// The library's error.
         why: String,
     },
-    /// A shape the kernels have no room for.
+    /// A shape that the kernels do not support.
     #[error("{0}")]
     Unsupported(String),
 }

@@ -1,4 +1,4 @@
-//! A GPU that carries out commands: one stream, on which everything comes one after the other.
+//! A GPU that carries out commands, one after the other on one stream.
 
 use super::arguments::{ATTEND_TILE_64, ATTEND_TILE_128, KERNELS, tile_memory};
 use super::backend::{Backend, DeviceMemory, Graph, Mark};
@@ -13,10 +13,10 @@ use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes of page-locked memory that copies go through, in two halves.
+/// Bytes of page-locked memory for copies, in two halves.
 const STAGING: usize = 16 << 20;
 
-/// A GPU.
+/// A GPU with its context, stream, kernels and copy buffers.
 pub(super) struct Gpu {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -29,18 +29,18 @@ pub(super) struct Gpu {
     marks: [sys::CUevent; 2],
 }
 
-// SAFETY: handles of the driver belong to a context, not to a thread; each call binds the context to its thread first,
-// and what is not safe to call at once is behind locks.
+// SAFETY: the driver's handles belong to a context, not to a thread. Each call first binds the context to its thread,
+// and locks guard all parts that must not be used at once.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Sync for Gpu {}
 
-/// Page-locked memory, from which copies need not be waited for.
+/// Page-locked memory. Copies from it run while the host goes on.
 struct Staging {
     at: *mut u8,
-    /// When the copy out of each half is done.
+    /// Events after the last copy from each half.
     done: [sys::CUevent; 2],
     half: usize,
 }
@@ -50,7 +50,7 @@ fn failed(what: &'static str) -> impl Fn(result::DriverError) -> CudaError {
 }
 
 impl Gpu {
-    /// The GPU of this number, with the kernels loaded.
+    /// Opens the GPU with the number `ordinal` and loads the kernels.
     pub(super) fn new(ordinal: usize, dependent_launches: bool) -> Result<Gpu, CudaError> {
         for (there, name) in [
             (driver::has_driver(), "the CUDA driver (libcuda)"),
@@ -85,7 +85,7 @@ impl Gpu {
         Ok(Gpu { context, stream, module, functions, dependent_launches, blas, workspace, staging, marks })
     }
 
-    /// Makes the context this thread's.
+    /// Makes the context current on this thread.
     fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().map_err(failed("binding the GPU to a thread"))
     }
@@ -109,8 +109,8 @@ impl Gpu {
             attrs: &raw mut attribute,
             numAttrs: self.dependent_launches.into(),
         };
-        // SAFETY: the kernel takes one struct, of the type whose words these are (`Kernel` ties them together), which is
-        // copied by the call; its addresses are of live memory, which is freed only after the stream has ended.
+        // SAFETY: the kernel takes one struct, of the type whose words these are (`Kernel` ties them together). The
+        // call copies it. Its addresses are of live memory, which is freed only after the stream has ended.
         let done = unsafe {
             sys::cuLaunchKernelEx(&raw const config, function, parameters.as_mut_ptr(), std::ptr::null_mut())
         };
@@ -135,10 +135,10 @@ impl Gpu {
     }
 }
 
-/// The kernels of a module.
+/// Loads the compiled kernels. Returns the module and its functions.
 #[expect(unsafe_code, reason = "cudarc's calls on modules are unsafe")]
 fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError> {
-    // SAFETY: a cubin, whole (its digest was checked, or it was just made), which the driver copies.
+    // SAFETY: `cubin` is whole (its digest was checked, or it was just made), and the driver copies it.
     let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }.map_err(failed("loading the kernels"))?;
     let functions: Result<Vec<_>, _> = KERNELS
         .iter()
@@ -151,7 +151,7 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
     let functions = functions?;
     for (kernel, dim) in [(ATTEND_TILE_64.index, 64), (ATTEND_TILE_128.index, 128)] {
         let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: a function of the module.
+        // SAFETY: it is a function of the module.
         unsafe { result::function::set_function_attribute(functions[kernel], most, tile_memory(dim) as i32) }
             .map_err(failed("asking for shared memory"))?;
     }
@@ -160,7 +160,7 @@ fn load(cubin: &[u8]) -> Result<(sys::CUmodule, Vec<sys::CUfunction>), CudaError
 
 #[expect(unsafe_code, reason = "cudarc's call is unsafe since memory must be written before it is read")]
 fn allocate(bytes: u64) -> Result<u64, CudaError> {
-    // SAFETY: whoever asks for memory of the device gets it zeroed, or (the workspace) reads only what it has written.
+    // SAFETY: callers get the memory zeroed, except for the workspace, of which only written bytes are read.
     unsafe { result::malloc_sync(bytes as usize) }.map_err(|e| {
         let (free, total) = result::mem_get_info().unwrap_or_default();
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -180,19 +180,19 @@ fn event(timed: bool) -> Result<sys::CUevent, CudaError> {
 impl Staging {
     #[expect(unsafe_code, reason = "cudarc's call is unsafe since memory must be written before it is read")]
     fn new() -> Result<Staging, CudaError> {
-        // SAFETY: every byte is written before it is copied on.
+        // SAFETY: every byte is written before it is copied further.
         let at = unsafe { result::malloc_host(STAGING, 0) }.map_err(failed("allocating page-locked memory"))?;
         Ok(Staging { at: at.cast(), done: [event(false)?, event(false)?], half: 0 })
     }
 
-    /// The half that comes next, its length, and its event. The last copy out of it is done.
+    /// The half that is used next, with its event. The last copy from it is done.
     #[expect(unsafe_code, reason = "a slice of page-locked memory")]
     fn next(&mut self) -> Result<(&mut [u8], sys::CUevent), CudaError> {
         self.half = 1 - self.half;
         let done = self.done[self.half];
-        // SAFETY: an event made above; one that was never recorded counts as done.
+        // SAFETY: the event was made above; an event that was never recorded counts as done.
         unsafe { result::event::synchronize(done) }.map_err(failed("copying"))?;
-        // SAFETY: within the allocation, borrowed from this as long as the slice lives; the copy out of it is done.
+        // SAFETY: the slice is within the allocation and borrows `self`; the copy from it is done.
         let half = unsafe { std::slice::from_raw_parts_mut(self.at.add(self.half * STAGING / 2), STAGING / 2) };
         Ok((half, done))
     }
@@ -213,7 +213,7 @@ impl Backend for Gpu {
     fn allocate(&self, bytes: u64) -> Result<u64, CudaError> {
         self.bind()?;
         let address = allocate(bytes)?;
-        // SAFETY: the memory allocated above.
+        // SAFETY: it is the memory allocated above.
         unsafe { result::memset_d8_async(address, 0, bytes as usize, self.stream.cu_stream()) }
             .map_err(failed("clearing memory"))?;
         Ok(address)
@@ -221,10 +221,10 @@ impl Backend for Gpu {
 
     #[expect(unsafe_code, reason = "cudarc's calls on memory are unsafe")]
     fn free(&self, address: u64) {
-        // An error that commands have made is reported by the next call; here nothing can be done about it.
+        // An error of earlier commands is reported by the next call; here nothing can be done about it.
         if self.bind().is_ok() {
             let _ = self.wait();
-            // SAFETY: allocated above, and given back once, by its only owner; no command uses it any more.
+            // SAFETY: it was allocated above and is freed once, by its only owner; no command uses it any more.
             let _ = unsafe { result::free_sync(address) };
         }
     }
@@ -239,8 +239,8 @@ impl Backend for Gpu {
             half.copy_from_slice(piece);
             let at = to + (i * STAGING / 2) as u64;
             let stream = self.stream.cu_stream();
-            // SAFETY: the destination is the caller's memory of that size; the source stays as it is until the event
-            // recorded behind the copy is done, which `next` waits for.
+            // SAFETY: the destination is the caller's memory of that size. The source does not change until the event
+            // recorded behind the copy is done, for which `next` waits.
             unsafe { result::memcpy_htod_async(at, half, stream).and_then(|()| result::event::record(done, stream)) }
                 .map_err(failed("copying to the GPU"))?;
         }
@@ -255,7 +255,8 @@ impl Backend for Gpu {
             let (half, _) = staging.next()?;
             let half = &mut half[..piece.len()];
             let at = from + (i * STAGING / 2) as u64;
-            // SAFETY: the source is the caller's memory of that size; the destination is read after the stream has ended.
+            // SAFETY: the source is the caller's memory of that size; the destination is read after the stream has
+            // ended.
             unsafe { result::memcpy_dtoh_async(half, at, self.stream.cu_stream()) }
                 .map_err(failed("copying from the GPU"))?;
             self.wait()?;
@@ -286,7 +287,7 @@ impl Backend for Gpu {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(error)?;
         let all = program.commands().try_for_each(|command| self.do_one(&command));
-        // The capture has to be ended whatever happened in it.
+        // The capture must be ended even after an error.
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
         all?;
         let graph = graph
@@ -303,7 +304,7 @@ impl Backend for Gpu {
     #[expect(unsafe_code, reason = "cudarc's calls on events are unsafe")]
     fn mark(&self, mark: Mark) -> Result<(), CudaError> {
         self.bind()?;
-        // SAFETY: an event and a stream of this context.
+        // SAFETY: the event and the stream are of this context.
         unsafe { result::event::record(self.marks[mark as usize], self.stream.cu_stream()) }
             .map_err(failed("recording an event"))
     }
@@ -312,16 +313,16 @@ impl Backend for Gpu {
     fn elapsed(&self) -> Result<Duration, CudaError> {
         self.bind()?;
         let [start, end] = self.marks;
-        // SAFETY: events of this context; the wait makes sure that both are done.
+        // SAFETY: the events are of this context; the wait makes sure that both are done.
         let ms = unsafe { result::event::synchronize(end).and_then(|()| result::event::elapsed(start, end)) };
         Ok(Duration::from_secs_f64(f64::from(ms.map_err(failed("timing kernels"))?) / 1e3))
     }
 }
 
-/// A CUDA graph.
+/// A CUDA graph, for repeated launches.
 struct Replay(CudaGraph);
 
-// SAFETY: a graph belongs to a context, not to a thread, and is launched by one thread at a time: launches go through a
+// SAFETY: a graph belongs to a context, not to a thread. One thread at a time launches it, because launches need a
 // mutable borrow of the device.
 #[expect(unsafe_code, reason = "raw handles of the driver")]
 unsafe impl Send for Replay {}
@@ -343,7 +344,8 @@ impl Drop for Gpu {
         }
         let _ = self.wait();
         let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: all were made by this and are used by nobody else. Nothing can be done about an error.
+        // SAFETY: all were made by `self` and are used no more. Errors are ignored, because nothing can be done about
+        // them.
         unsafe {
             for event in self.marks.into_iter().chain(staging.done) {
                 let _ = result::event::destroy(event);

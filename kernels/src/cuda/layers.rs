@@ -1,4 +1,4 @@
-//! The operations of a layer that are more than one launch of one kernel.
+//! The operations of a layer that need more than one launch of one kernel.
 
 use super::arguments::*;
 use super::batch::STRETCH;
@@ -9,7 +9,7 @@ use super::program::{Matmul, MatmulShape};
 use crate::paged::Batch;
 
 impl Cuda {
-    /// `x · weightsᵀ`: few rows by the own kernel, many by cuBLASLt.
+    /// Computes `x · weightsᵀ`: few rows with our own kernel, many with cuBLASLt.
     pub(super) fn multiply(&mut self, x: &Buffer, weights: &Matrix, out: &mut Buffer) -> Result<(), CudaError> {
         assert_eq!((x.width, out.width), (weights.inputs, weights.outputs), "inputs and outputs of a product");
         out.set_rows(x.rows);
@@ -52,7 +52,7 @@ impl Cuda {
         self.now(|program| program.launch(kernel, grid, [256, 1], 0, &arguments))
     }
 
-    /// Turns queries and keys, and writes keys and values to their slots.
+    /// Rotates queries and keys to their positions, and writes keys and values to their slots.
     pub(super) fn rotate(
         &mut self,
         qkv: &mut Buffer,
@@ -83,7 +83,7 @@ impl Cuda {
         self.now(|program| program.launch(&ROPE_STORE, grid, [half, heads_at_once], 0, &arguments))
     }
 
-    /// Attention: tiles of few queries split along the context, tiles of many not.
+    /// Computes attention. Tiles of few queries are split along the context, tiles of many are not.
     pub(super) fn attend(
         &mut self,
         qkv: &Buffer,
@@ -115,7 +115,7 @@ impl Cuda {
             group: kv.group() as u32,
             head_dim: kv.head_dim as u32,
             stretch: STRETCH as u32,
-            // Exponentials are of base 2.
+            // The kernels use exponentials of base 2.
             scale: std::f32::consts::LOG2_E / (kv.head_dim as f32).sqrt(),
             _even: 0,
         };

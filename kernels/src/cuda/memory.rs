@@ -1,13 +1,14 @@
-//! Where weights, activations and KV lie on the device.
+//! Memory of the device for weights, activations and KV.
 
 use super::backend::Backend;
 use super::error::CudaError;
 use std::sync::Arc;
 
-/// KV blocks before those of requests, which rows of padding write to. A host's block is the device's plus these.
+/// Number of KV blocks before those of requests; padding rows write to them. The device's block number is the host's
+/// plus this.
 pub(super) const SPARE_BLOCKS: u32 = 1;
 
-/// Memory of the device, given back when dropped.
+/// Memory of the device, freed when dropped.
 pub(super) struct Memory {
     backend: Arc<dyn Backend>,
     pub(super) address: u64,
@@ -16,7 +17,7 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Memory, CudaError> {
-        // A device gives no memory of size 0.
+        // A device cannot allocate 0 bytes.
         let bytes = bytes.max(256);
         Ok(Memory { backend: Arc::clone(backend), address: backend.allocate(bytes)?, bytes })
     }
@@ -28,13 +29,13 @@ impl Drop for Memory {
     }
 }
 
-/// Numbers from one row to the next: whole units of 16 bytes, so that rows can be read in such. What lies between two
-/// rows is zero and stays so.
+/// Distance of rows in numbers: whole units of 16 bytes, in which kernels read rows. Numbers between two rows are zero
+/// and stay so.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(8)
 }
 
-/// Weights, outputs × inputs, bf16.
+/// A matrix of weights, outputs × inputs, bf16.
 pub struct Matrix {
     pub(super) memory: Memory,
     pub(super) outputs: usize,
@@ -47,27 +48,27 @@ pub struct Vector {
     pub(super) width: usize,
 }
 
-/// Activations, f32 or bf16.
+/// A matrix of activations, f32 or bf16.
 pub struct Buffer {
     pub(super) memory: Memory,
-    /// Rows in use.
+    /// Number of rows in use.
     pub(super) rows: usize,
     pub(super) width: usize,
-    /// Rows it was made for.
+    /// Number of rows the buffer was made for.
     pub(super) most: usize,
-    /// Rows there is room for, those of padding included.
+    /// Number of rows with memory, padding included.
     pub(super) capacity: usize,
-    /// f32?
+    /// True for f32, false for bf16.
     pub(super) wide: bool,
 }
 
 impl Buffer {
-    /// Width of a row.
+    /// Returns the width of a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows in use.
+    /// Returns the number of rows in use.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -81,43 +82,44 @@ impl Buffer {
         self.rows = rows;
     }
 
-    /// Its address, where it is f32.
+    /// Returns the address of an f32 buffer.
     pub(super) fn wide(&self) -> u64 {
         assert!(self.wide, "f32 is needed, not a narrow buffer");
         self.memory.address
     }
 
-    /// Its address, where it is bf16.
+    /// Returns the address of a bf16 buffer.
     pub(super) fn narrow(&self) -> u64 {
         assert!(!self.wide, "a narrow buffer is needed, not f32");
         self.memory.address
     }
 }
 
-/// Paged keys and values of all layers, bf16: for each layer keys, then values, each a pool of blocks, a block having for
-/// each key-value head 16 rows of `dim` numbers. Before those asked for lie the spare ones.
+/// Paged keys and values of all layers, bf16. Each layer has a pool of keys, then a pool of values. A pool consists of
+/// blocks, and a block has 16 rows of `dim` numbers for each key-value head. The spare blocks come before the requested
+/// ones.
 pub struct Kv {
     pub(super) pools: Memory,
     pub(super) frequencies: Memory,
-    /// Results of the stretches of split attention, and how many are done.
+    /// Results of the stretches of split attention; `done` counts finished stretches.
     pub(super) parts: Memory,
     pub(super) done: Memory,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_dim: usize,
-    /// `head_dim` rounded up to what there are kernels for; the numbers beyond it are zero.
+    /// `head_dim` rounded up to a width that the kernels support; the numbers beyond `head_dim` are zero.
     pub(super) dim: usize,
     pub(super) layers: usize,
     pub(super) blocks: usize,
 }
 
 impl Kv {
-    /// Numbers of one layer's keys, and of its values.
+    /// Numbers in one layer's pool of keys, or of values.
     pub(super) fn pool_numbers(&self) -> u64 {
         (self.blocks as u64 + u64::from(SPARE_BLOCKS)) * (self.kv_heads * crate::paged::BLOCK_SIZE * self.dim) as u64
     }
 
-    /// Addresses of a layer's keys and values.
+    /// Returns the addresses of a layer's keys and values.
     pub(super) fn layer(&self, layer: usize) -> (u64, u64) {
         assert!(layer < self.layers, "layer {layer} of {}", self.layers);
         let pool = 2 * self.pool_numbers();
@@ -125,7 +127,7 @@ impl Kv {
         (keys, keys + pool)
     }
 
-    /// Queries that share a key-value head.
+    /// Returns the number of queries that share a key-value head.
     pub(super) fn group(&self) -> usize {
         self.heads / self.kv_heads
     }

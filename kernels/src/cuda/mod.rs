@@ -1,11 +1,11 @@
 //! The CUDA device: bf16 weights, activations and KV, f32 sums and residual stream.
 //!
 //! [`Cuda`] turns operations into commands ([`program`]), which a [`backend`] carries out: a GPU, or an emulation in
-//! tests. Of a pass the commands are collected first. If they are the same as those of an earlier pass, which sizes are
-//! padded for, they are replayed as one CUDA graph; what differs from pass to pass is data that is copied beforehand
+//! tests. The commands of a pass are collected first. If they equal those of an earlier pass, they are replayed as one
+//! CUDA graph; sizes are padded so that this happens often. Data that differs from pass to pass is copied beforehand
 //! ([`arena`], [`batch`]).
 //!
-//! Without a GPU, a driver or a toolkit nothing of it can be run, and everything compiles.
+//! Everything compiles without a GPU, a driver or a toolkit; running it needs them.
 
 mod arena;
 pub mod arguments;

@@ -1,4 +1,4 @@
-//! The operations of a device, as commands.
+//! The operations of the `Device` trait, as commands.
 
 use super::arguments::*;
 use super::backend::Mark;
@@ -15,7 +15,7 @@ use crate::paged::{BLOCK_SIZE, Batch};
 use crate::weights::{Dtype, TensorData};
 use std::time::Duration;
 
-/// The width of head that there are kernels for.
+/// The width for which kernels are compiled, at least `head_dim`: 64 or 128.
 fn kernel_dim(head_dim: usize) -> Result<usize, CudaError> {
     match head_dim {
         0..=64 => Ok(64),
@@ -39,7 +39,7 @@ impl Device for Cuda {
         2
     }
 
-    /// Kept as bf16, whatever `dtype` is.
+    /// The matrix is kept as bf16, whatever `dtype` is.
     fn matrix(&mut self, parts: &[(TensorData<'_>, usize)], inputs: usize, _: Dtype) -> Result<Matrix, CudaError> {
         let outputs = parts.iter().map(|p| p.1).sum();
         let memory = Memory::new(&self.backend, 2 * (outputs * stride(inputs)) as u64)?;
@@ -49,7 +49,7 @@ impl Device for Cuda {
             self.put(&matrix, data, first, outputs)?;
             first += outputs;
         }
-        // Kernels read weights before they wait for others: these must be there.
+        // Kernels read weights before they wait for other kernels, so the weights must have arrived.
         self.backend.synchronize()?;
         Ok(matrix)
     }
@@ -69,7 +69,7 @@ impl Device for Cuda {
         self.any_buffer(rows, width, false)
     }
 
-    /// Kept as bf16, whatever `dtype` is.
+    /// KV is kept as bf16, whatever `dtype` is.
     fn kv(&mut self, shape: &LlamaShape, _: Dtype, blocks: u32) -> Result<Kv, CudaError> {
         let (heads, kv_heads, head_dim) = (shape.heads as usize, shape.kv_heads as usize, shape.head_dim as usize);
         let (layers, blocks, dim) = (shape.layers as usize, blocks as usize, kernel_dim(head_dim)?);
@@ -156,7 +156,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // Four numbers a thread.
+        // Each thread handles four numbers.
         let threads = (x.width / 4).next_multiple_of(32).clamp(32, 1024);
         let grid = [self.padded(x.rows), 1, 1];
         self.now(|program| program.launch(&ADD_NORM, grid, [threads, 1], 0, &arguments))
@@ -185,7 +185,7 @@ impl Device for Cuda {
             eps,
             _even: 0,
         };
-        // A warp a head.
+        // Each head has a warp.
         let grid = [(kv.heads + kv.kv_heads).div_ceil(4), self.padded(qkv.rows), 1];
         self.now(|program| program.launch(&NORM_HEADS, grid, [128, 1], 0, &arguments))
     }
@@ -365,8 +365,8 @@ impl Device for Cuda {
         Ok(())
     }
 
-    /// The choices are made on the device, one a row, and walked along on the host: a few numbers, which the host waits
-    /// for in any case.
+    /// The device makes the choices, one per row. The host walks along them; they are a few numbers, and the host waits
+    /// for them in any case.
     fn accept_greedy(&mut self, logits: &Buffer, trees: &[Tree<'_>], out: &mut Vec<Accepted>) -> Result<(), CudaError> {
         let mut choices = Vec::new();
         self.top_k(logits, 1, &mut choices)?;

@@ -1,4 +1,4 @@
-//! Passes that have been seen, and their graphs.
+//! Remembers passes that have run, and their graphs.
 
 use super::backend::{Backend, Graph};
 use super::error::CudaError;
@@ -10,16 +10,16 @@ const MOST: usize = 512;
 
 struct Pass {
     program: Program,
-    /// Made when it comes for the second time: the first also loads kernels and chooses algorithms.
+    /// Made when the pass comes for the second time: the first run also loads kernels and chooses algorithms.
     graph: Option<Box<dyn Graph>>,
 }
 
-/// Passes by their hash. Two that share one are told apart by their commands; the later takes the place.
+/// Passes by their hash. Two passes with the same hash differ in their commands; the later one replaces the earlier.
 #[derive(Default)]
 pub(super) struct Passes(HashMap<u64, Pass>);
 
 impl Passes {
-    /// Runs the program, as a graph if it has been run before.
+    /// Runs the program, as a graph if it has run before.
     pub(super) fn run(&mut self, backend: &dyn Backend, program: &Program) -> Result<(), CudaError> {
         let hash = program.hash();
         match self.0.get_mut(&hash).filter(|known| known.program == *program) {
@@ -42,7 +42,7 @@ impl Passes {
         }
     }
 
-    /// Graphs made so far.
+    /// Returns the number of graphs made so far.
     pub(super) fn graphs(&self) -> usize {
         self.0.values().filter(|pass| pass.graph.is_some()).count()
     }

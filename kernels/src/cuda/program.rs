@@ -1,9 +1,10 @@
-//! What a pass asks of the GPU, written down before it is done: equal passes are equal words, and are then replayed as
-//! one CUDA graph.
+//! The commands of a pass, written down before they run. Equal passes are equal words, and are then replayed as one
+//! CUDA graph.
 
 use super::arguments::{Arguments, Kernel};
 
-/// `out = x · weightsᵀ`, all row by row; bf16 in, f32 sums. Addresses are of device memory, strides in numbers.
+/// The product `out = x · weightsᵀ`, row-major; bf16 inputs, f32 sums. Addresses are of device memory, strides in
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matmul {
     /// Address of the rows, bf16.
@@ -12,54 +13,54 @@ pub struct Matmul {
     pub weights: u64,
     /// Address of the results.
     pub out: u64,
-    /// What of it decides how it is best done.
+    /// The sizes, by which the algorithm is chosen.
     pub shape: MatmulShape,
 }
 
 /// The sizes of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatmulShape {
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// Numbers of a row.
+    /// Numbers in a row of `x`.
     pub inputs: u32,
-    /// Results of a row.
+    /// Results in a row of `out`.
     pub outputs: u32,
-    /// From one row to the next.
+    /// Distance of rows of `x`.
     pub x_stride: u32,
-    /// From one output's weights to the next's.
+    /// Distance of two outputs' weights.
     pub weight_stride: u32,
-    /// From one row of results to the next.
+    /// Distance of rows of `out`.
     pub out_stride: u32,
-    /// Are the results f32? Else bf16.
+    /// True if the results are f32; else they are bf16.
     pub wide: bool,
 }
 
-/// One command.
+/// One command for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// A kernel.
+    /// A launch of a kernel.
     Launch(Launch<'a>),
-    /// A large product.
+    /// A large product for cuBLASLt.
     Matmul(Matmul),
 }
 
-/// A kernel with its arguments.
+/// A launch of a kernel with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch<'a> {
-    /// Its place in [`super::arguments::KERNELS`].
+    /// Index of the kernel in [`super::arguments::KERNELS`].
     pub kernel: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Number of threads in a block.
     pub block: [u32; 2],
-    /// Dynamic shared memory of a block, bytes.
+    /// Bytes of dynamic shared memory of a block.
     pub shared: u32,
-    /// The struct it takes.
+    /// The words of the struct that the kernel takes.
     pub arguments: &'a [u64],
 }
 
-/// Commands, in order.
+/// A list of commands, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     words: Vec<u64>,
@@ -76,12 +77,12 @@ fn halves(word: u64) -> [u32; 2] {
 }
 
 impl Program {
-    /// Forgets the commands, and keeps the memory.
+    /// Removes the commands and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.words.clear();
     }
 
-    /// Adds a launch. Nothing is added where there is nothing to do.
+    /// Adds a launch. Does nothing for an empty grid.
     pub(super) fn launch<A: Arguments>(
         &mut self,
         kernel: &Kernel<A>,
@@ -109,7 +110,7 @@ impl Program {
         self.words.push(s.wide.into());
     }
 
-    /// The commands.
+    /// Reads the commands back.
     pub fn commands(&self) -> impl Iterator<Item = Command<'_>> {
         let mut rest = self.words.as_slice();
         std::iter::from_fn(move || {
@@ -132,7 +133,7 @@ impl Program {
         })
     }
 
-    /// The same for equal programs.
+    /// A hash of the commands; equal for equal programs.
     pub(super) fn hash(&self) -> u64 {
         self.words.iter().fold(self.words.len() as u64, |h, &word| foretoken_sim::luck::mix(h ^ word))
     }

@@ -1,15 +1,15 @@
-//! What can be chosen about how the GPU is used, none of which changes what is computed but for roundings.
+//! Choices about how the GPU is used. They change results only by rounding.
 
 /// How the GPU is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Replay passes as CUDA graphs?
+    /// Replays passes as CUDA graphs.
     pub graphs: bool,
-    /// Rows that passes are padded to, rising; larger ones are run as they are.
+    /// Numbers of rows to which passes are padded, rising; larger passes are not padded.
     pub graph_sizes: Vec<usize>,
-    /// Products of up to so many rows, at most 32, are made by the own kernel for few rows; others by cuBLASLt.
+    /// Products of up to this number of rows, at most 32, use our own kernel; others use cuBLASLt.
     pub few_rows: usize,
-    /// May a kernel start before the one before it has ended (programmatic dependent launch; needs compute 9.0)?
+    /// Lets a kernel start before the one before it has ended (programmatic dependent launch; needs compute 9.0).
     pub dependent_launches: bool,
 }
 
@@ -36,7 +36,7 @@ impl Tuning {
         }
     }
 
-    /// What a pass of so many rows is padded to.
+    /// The number of rows to which a pass of `rows` rows is padded.
     pub(super) fn padded(&self, rows: usize) -> usize {
         if !self.graphs || rows == 0 {
             return rows;
@@ -45,7 +45,7 @@ impl Tuning {
         self.graph_sizes.get(at).copied().unwrap_or(rows)
     }
 
-    /// Is a pass of so many rows replayed as a graph?
+    /// True if a pass of `rows` rows is replayed as a graph.
     pub(super) fn has_graph(&self, rows: usize) -> bool {
         self.graphs && self.graph_sizes.last().is_some_and(|&most| rows <= most)
     }

@@ -1,4 +1,4 @@
-//! Weights on their way to the device.
+//! Copies weights to the device.
 
 use super::arguments::*;
 use super::device::Cuda;
@@ -9,11 +9,11 @@ use crate::weights::{Dtype, TensorData};
 use half::bf16;
 use rayon::prelude::*;
 
-/// Bytes of weights that are made on the host at once.
+/// Most bytes of weights that the host converts at once.
 const PIECE: usize = 64 << 20;
 
 impl Cuda {
-    /// Fills part of a matrix, from output `first` on.
+    /// Fills `outputs` rows of a matrix from output `first` on.
     pub(super) fn put(
         &mut self,
         matrix: &Matrix,
@@ -25,7 +25,7 @@ impl Cuda {
         let at = matrix.memory.address + 2 * (first * stride) as u64;
         match data {
             TensorData::Random { luck, scale, .. } => {
-                // Drawn as f32 or bf16, they are kept as bf16: rounding once is rounding twice.
+                // Weights drawn as f32 or as bf16 are kept as bf16; rounding twice equals rounding once.
                 let arguments = RandomWeightsArgs {
                     out: Out::at(at),
                     base: luck.base(),

@@ -1,19 +1,19 @@
-//! Who judges drafts on a device.
+//! Who decides on a device which drafts are accepted.
 
 use foretoken_sim::AcceptanceSource;
 
-/// Who says which draft tokens are right.
+/// What decides which draft tokens are accepted.
 #[derive(Clone, Copy)]
 pub enum Acceptance<'a> {
-    /// The models, greedily: the target's likeliest token is the next one.
+    /// The models, greedily: the target's most likely token is the next one.
     Greedy,
     /// The models, by exact rejection sampling of sampled drafts.
     Sampled {
-        /// Of both models' softmax; above 0.
+        /// Temperature of both models' softmax; above 0.
         temperature: f32,
-        /// Seed of all draws, which are keyed by request, round start and depth.
+        /// Seed of all draws. They are keyed by request, round start and depth.
         seed: u64,
     },
-    /// A source of the simulator, forced onto real passes.
+    /// A source of the simulator, imposed on real passes.
     Declared(&'a dyn AcceptanceSource),
 }

@@ -1,4 +1,4 @@
-//! What draft and target passes keep from one to the next, so that they allocate nothing.
+//! Buffers that draft and target passes reuse, so that they allocate nothing.
 
 use super::capacity::Capacity;
 use crate::accept::{Accepted, Choice};
@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Drafting {
     pub(super) max_rows: usize,
     pub(super) max_logit_rows: usize,
-    /// Batch index behind each row of logits.
+    /// The batch index that belongs to each row of logits.
     pub(super) askers: Vec<u32>,
     pub(super) choices: Vec<Choice>,
     pub(super) entropies: Vec<f64>,
@@ -34,7 +34,7 @@ impl Drafting {
         }
     }
 
-    /// Rows that still fit the pass at hand; `asks` says that the last one of them wants logits.
+    /// Number of rows that still fit the present pass. `asks` is true if the last of them needs logits.
     pub(super) fn room(&self, batch: &Batch, asks: bool) -> usize {
         match asks && self.askers.len() == self.max_logit_rows {
             true => 0,
@@ -43,15 +43,15 @@ impl Drafting {
     }
 }
 
-/// Somebody who gets a token out of the pass: a decode request, or a prompt that ends.
+/// A request that gets a token from the pass: a decode request, or a prompt that ends.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
     pub(super) request: RequestId,
-    /// Output tokens emitted before.
+    /// Output tokens emitted before this pass.
     pub(super) start: u32,
-    /// First of its rows of logits.
+    /// Index of its first row of logits.
     pub(super) first: usize,
-    /// What is checked, in `tokens` and `parents`.
+    /// Range of its drafts in `tokens` and `parents`.
     pub(super) checked: Range<usize>,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct Verifying {
     pub(super) askers: Vec<Asker>,
     pub(super) tokens: Vec<u32>,
     pub(super) parents: Vec<u32>,
-    /// Tree nodes behind `tokens`.
+    /// The tree node of each entry of `tokens`.
     pub(super) nodes: Vec<u32>,
-    /// Index among the kept of each node of the tree at hand.
+    /// For each node of the present tree: its index among the kept nodes.
     pub(super) kept: Vec<u32>,
     pub(super) pass_tokens: Vec<u32>,
     pub(super) pass_parents: Vec<u32>,

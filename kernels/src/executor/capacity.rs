@@ -1,4 +1,4 @@
-//! How much room models need for what is to be served with them.
+//! The memory that models need for a given engine.
 
 use super::acceptance::Acceptance;
 use super::error::CannotServe;
@@ -6,25 +6,26 @@ use crate::forward::Limits;
 use crate::paged::BLOCK_SIZE;
 use foretoken_sim::{DraftKv, EngineConfig, MAX_TREE_TOKENS, SpecPolicy};
 
-/// Widest level of a tree, a request, that a pass is made for. Wider ones take several forwards.
+/// Widest level of a request's tree that fits one pass. Wider levels take several forwards.
 const TREE_WIDTH: usize = 32;
 
 /// What a policy needs of an executor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// A draft model.
+    /// True if it needs a draft model.
     pub draft: bool,
-    /// Room for trees.
+    /// True if it needs room for trees.
     pub trees: bool,
-    /// Whole distributions, not only the likeliest tokens: to sample, or because a policy looks at them.
+    /// True if it needs whole distributions, not only the most likely tokens: to sample, or because the policy looks at
+    /// them.
     pub distributions: bool,
 }
 
 impl Needs {
-    /// Of a policy (`None` is the plain engine) under this acceptance.
+    /// The needs of a policy (`None` is the plain engine) with this acceptance.
     ///
     /// # Errors
-    /// What no device can do.
+    /// A combination that no device can run.
     pub fn of(policy: Option<&dyn SpecPolicy>, acceptance: &Acceptance<'_>) -> Result<Needs, CannotServe> {
         let trees = policy.is_some_and(|p| p.limits().tree_tokens > 0);
         let wants = policy.map(|p| p.wants()).unwrap_or_default();
@@ -41,7 +42,7 @@ impl Needs {
         }
     }
 
-    /// Of both: models loaded once can serve several policies.
+    /// The needs of both together: models loaded once can serve several policies.
     pub fn and(self, other: Needs) -> Needs {
         Needs {
             draft: self.draft || other.draft,
@@ -51,30 +52,30 @@ impl Needs {
     }
 }
 
-/// Room for a run.
+/// Sizes of the memory for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Blocks of the target's KV. The first is the null block.
+    /// KV blocks of the target. The first is the null block.
     pub blocks: u32,
-    /// Blocks of the draft's KV. The first is the null block.
+    /// KV blocks of the draft. The first is the null block.
     pub draft_blocks: u32,
-    /// Those of them, the last ones, that the scheduler does not know of: scratch for trees.
+    /// How many of `draft_blocks`, the last ones, are scratch for trees. The scheduler does not know them.
     pub draft_scratch: u32,
-    /// Tokens of a pass.
+    /// Most tokens of a pass.
     pub rows: usize,
-    /// Rows of a target pass that get logits.
+    /// Most rows of a target pass with logits.
     pub logit_rows: usize,
-    /// Rows of a draft pass that get logits.
+    /// Most rows of a draft pass with logits.
     pub draft_logit_rows: usize,
-    /// Requests whose drafts' distributions are kept through a step; 0 keeps none.
+    /// Number of requests whose drafts' distributions are kept through a step; 0 keeps none.
     pub kept_requests: usize,
-    /// Tokens of each whose distributions are kept.
+    /// Number of tokens per request whose distributions are kept.
     pub kept_len: usize,
 }
 
 impl Capacity {
-    /// For an engine of these settings. A draft's tree is drafted wider than it is verified, so the draft gets blocks beyond
-    /// those the engine counts: room for [`MAX_TREE_TOKENS`] tokens a request.
+    /// The sizes for an engine with these settings. A tree is drafted wider than it is verified, so the draft gets
+    /// blocks beyond the engine's: room for [`MAX_TREE_TOKENS`] tokens per request.
     pub fn of(config: &EngineConfig, needs: Needs) -> Capacity {
         let (seqs, budget) = (config.max_num_seqs as usize, config.max_num_batched_tokens as usize);
         let verified = if needs.trees { MAX_TREE_TOKENS.max(config.max_draft_len) } else { config.max_draft_len };
@@ -102,7 +103,7 @@ impl Capacity {
         }
     }
 
-    /// Room for either: the larger of each.
+    /// The larger of each size, which fits either run.
     pub fn or(&self, other: &Capacity) -> Capacity {
         let draft_scratch = self.draft_scratch.max(other.draft_scratch);
         Capacity {
@@ -117,27 +118,27 @@ impl Capacity {
         }
     }
 
-    /// The target's limits.
+    /// Returns the target's limits.
     pub fn target(&self) -> Limits {
         Limits { kv_blocks: self.blocks, max_rows: self.rows, max_logit_rows: self.logit_rows }
     }
 
-    /// The draft's limits.
+    /// Returns the draft's limits.
     pub fn draft(&self) -> Limits {
         Limits { kv_blocks: self.draft_blocks, max_rows: self.rows, max_logit_rows: self.draft_logit_rows }
     }
 
-    /// Rows of distributions kept through a step.
+    /// Number of rows of distributions kept through a step.
     pub(super) fn kept_rows(&self) -> usize {
         self.kept_requests * self.kept_len
     }
 
-    /// Blocks of the draft's KV that the scheduler hands out, and the null block.
+    /// KV blocks of the draft that the scheduler hands out, plus the null block.
     fn draft_pool(&self) -> usize {
         (self.draft_blocks - self.draft_scratch) as usize
     }
 
-    /// Has it room for everything `needed` has?
+    /// Returns an error if one of the sizes is smaller than `needed`'s.
     pub(super) fn covers(&self, needed: &Capacity) -> Result<(), CannotServe> {
         let pairs = [
             ("blocks of KV", self.blocks as usize, needed.blocks as usize),
@@ -184,7 +185,7 @@ mod tests {
         };
         let either = one.or(&other);
         assert!(either.covers(&one).is_ok() && either.covers(&other).is_ok());
-        // Pools and scratch are apart: 12 blocks of the one, 20 of the other.
+        // Pools and scratch are counted separately: 12 blocks of the one, 20 of the other.
         assert_eq!((either.draft_blocks, either, one.or(&one)), (32, other.or(&one), one));
         assert!(one.covers(&other).is_err() && other.covers(&one).is_err());
     }

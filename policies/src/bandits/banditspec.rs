@@ -48,7 +48,7 @@ impl Default for Banditspec {
 }
 
 impl Banditspec {
-    /// The bonus as shipped.
+    /// The parameters with the bonus as shipped.
     pub fn literal() -> Banditspec {
         Banditspec { bonus: Bonus::AllPulls, ..Banditspec::default() }
     }
@@ -106,7 +106,7 @@ impl Definition for Banditspec {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: Banditspec,
     arms: Vec<u32>,

@@ -94,7 +94,7 @@ enum Phase {
     Set(u32, u32),
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: CascadeLike,
     /// The lengths to test in rising order; the first is 0.

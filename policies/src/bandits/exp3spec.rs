@@ -66,7 +66,7 @@ impl Definition for Exp3spec {
 /// Index of the drawn arm, and the probability with which it was drawn.
 type Drawn = (usize, f64);
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     rate: f64,
     arms: Vec<u32>,

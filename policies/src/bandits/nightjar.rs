@@ -75,14 +75,14 @@ struct Clock {
     exploring: Option<u32>,
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     k_max: u32,
     bucket: usize,
     /// Seconds the draft needs for one token that it has not seen.
     catch_up_s: f64,
     luck: Luck,
-    /// One clock a bucket.
+    /// The clock of each bucket of batch sizes.
     clocks: Vec<Clock>,
     /// Tokens per second and request, by bucket and length.
     rewards: Vec<Mean>,

@@ -98,10 +98,10 @@ struct Adapted {
     lambda: f64,
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     rule: Adaedl,
-    /// By request id.
+    /// The state of each request, by request id.
     requests: Vec<Adapted>,
 }
 

@@ -123,7 +123,7 @@ struct Known {
     greatest: f64,
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     rule: Dsde,
     slots: Slots,

@@ -109,7 +109,7 @@ struct Generator {
     samples: Samples,
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Assistants {
     params: HfDynamic,
     longest: u32,

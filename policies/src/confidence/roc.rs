@@ -39,7 +39,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Forgets all samples.
+    /// Removes all samples, for a new request.
     pub(crate) fn clear(&mut self) {
         self.blocks.clear();
         (self.matched, self.missed) = (0, 0);

@@ -67,7 +67,7 @@ impl Definition for Tetris {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: Tetris,
     longest: u32,

@@ -22,7 +22,7 @@ pub enum Scope {
     BatchMean,
 }
 
-/// What a stop saves.
+/// The work that a stop saves: drafting and verification, or verification alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
@@ -42,9 +42,9 @@ pub struct Threshold {
     pub scope: Scope,
     /// True if the token below the threshold is verified.
     pub keep_last: bool,
-    /// Longest draft.
+    /// Longest draft, in tokens.
     pub cap: u32,
-    /// What a stop saves.
+    /// The work that a stop saves: drafting and verification, or verification alone.
     pub cost: Cost,
 }
 

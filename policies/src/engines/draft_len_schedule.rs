@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::shared::by_batch_size::tests::lengths;
 
-    /// The length is that of the first bound that is not below the batch size.
+    /// The length belongs to the first bound that is not below the batch size.
     #[test]
     fn bounds_are_upper_bounds() {
         let policy = DraftLenSchedule::default();

@@ -103,7 +103,7 @@ impl Definition for SpeculationGate {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Gate {
     /// The lengths while the gate is open.
     open: ByBatchSize,

@@ -66,7 +66,7 @@ impl Definition for VerifyBudget {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     draft_len: u32,
     verify_tokens: f64,

@@ -105,7 +105,7 @@ impl Definition for Smartspec {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct BestLength {
     params: Smartspec,
     belief: Belief,

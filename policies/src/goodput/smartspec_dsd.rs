@@ -14,7 +14,7 @@ use crate::shared::weighed::Weighed;
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, Drafts, Explanation, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Where drafts come from.
+/// The source of the drafts: a draft model or n-gram matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proposer {
@@ -29,7 +29,7 @@ pub enum Proposer {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SmartspecDsd {
-    /// Where drafts come from.
+    /// The source of the drafts: a draft model or n-gram matches.
     pub proposer: Proposer,
     /// Acceptance rate assumed before a draft was verified.
     pub initial_acceptance: f64,
@@ -46,9 +46,9 @@ pub struct SmartspecDsd {
     pub kv_tokens: u64,
     /// Factor on the batch's KV tokens before they are compared with `kv_tokens`.
     pub kv_margin: f64,
-    /// `ngram`: tokens proposed.
+    /// `ngram`: number of tokens proposed per request.
     pub ngram_propose: u32,
-    /// `ngram`: most tokens verified.
+    /// `ngram`: most tokens verified per request.
     pub ngram_verify: u32,
     /// `ngram`: larger batches get no proposals.
     pub ngram_max_batch: u32,
@@ -114,7 +114,7 @@ impl Definition for SmartspecDsd {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: SmartspecDsd,
     belief: Belief,

@@ -123,7 +123,7 @@ impl Tree {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: SmartspecMedusa,
     belief: Belief,

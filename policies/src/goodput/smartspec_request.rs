@@ -90,7 +90,7 @@ impl Definition for SmartspecRequest {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: SmartspecRequest,
     belief: Belief,

@@ -106,7 +106,7 @@ impl Definition for Turbospec {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: Turbospec,
     target: TargetCost,

@@ -75,7 +75,7 @@ struct Request {
     stopped: bool,
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: Aimd,
     cap: u32,

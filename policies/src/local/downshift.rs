@@ -72,7 +72,7 @@ impl Definition for Downshift {
 /// Draft tokens of a request: (accepted, verified).
 type Counts = (u64, u64);
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: Downshift,
     longest: u32,

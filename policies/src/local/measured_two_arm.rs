@@ -19,11 +19,11 @@ const LONGEST_WAIT: u32 = 64;
 pub struct MeasuredTwoArm {
     /// Draft tokens per request at the start.
     pub configured: u32,
-    /// The other draft length.
+    /// The draft length that challenges `configured`.
     pub requested: u32,
     /// Number of rounds at the start that are not measured.
     pub warmup_rounds: u32,
-    /// Rounds of a window.
+    /// Number of rounds in a measured window.
     pub window_rounds: u32,
     /// The other length is adopted if it beats the held length's last window by more than this share.
     pub margin: f64,
@@ -104,7 +104,7 @@ impl Window {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Arms {
     params: MeasuredTwoArm,
     lengths: [u32; 2],

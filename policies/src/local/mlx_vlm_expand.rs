@@ -85,7 +85,7 @@ struct Rounds {
     seen: u32,
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: MlxVlmExpand,
     longest: u32,

@@ -103,7 +103,7 @@ impl Definition for Dspark {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Scheduler {
     gamma: u32,
     align: bool,

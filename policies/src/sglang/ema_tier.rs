@@ -128,7 +128,7 @@ impl Definition for EmaTier {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Tiers {
     params: EmaTier,
     tiers: Vec<u32>,

@@ -281,7 +281,7 @@ impl SlotState {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Slots {
     router: Router,
     slots: Vec<SlotState>,

@@ -259,7 +259,7 @@ fn round_s(
     drafts + profile.target_s(uniform_pass(requests, steps + 1, context, reads))
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct BestScore {
     params: SglangThroughput,
     max_draft_len: u32,

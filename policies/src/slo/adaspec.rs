@@ -19,7 +19,7 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// When the draft ends.
+/// The rule by which drafting ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drafter {
@@ -34,7 +34,7 @@ pub enum Drafter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SloMode {
-    /// Never.
+    /// Never: the SLO is ignored.
     Off,
     /// If the step's time is above the tightest TPOT limit in the batch. A request may have nothing accepted.
     #[default]
@@ -47,7 +47,7 @@ pub enum SloMode {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Adaspec {
-    /// When the draft ends.
+    /// The rule by which drafting ends.
     pub drafter: Drafter,
     /// Drops the least promising tokens before verification (Alg. 2). False is the paper's AdaSpec⁻.
     pub verifier: bool,
@@ -58,7 +58,7 @@ pub struct Adaspec {
     /// Number of drafting steps over which the expected confidence is averaged. If absent, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
-    /// Longest draft.
+    /// Longest draft, in tokens.
     pub cap: u32,
 }
 
@@ -119,7 +119,7 @@ impl Definition for Adaspec {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Running {
     params: Adaspec,
     belief: Belief,

@@ -97,7 +97,7 @@ impl Definition for Eagle2 {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct DynamicTree {
     params: Eagle2,
     depth: u32,

@@ -98,7 +98,7 @@ impl Definition for Specinfer {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct StaticTree {
     shape: DraftShape,
     depth: u32,

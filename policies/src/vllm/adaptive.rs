@@ -99,7 +99,7 @@ impl Definition for VllmAdaptive {
     }
 }
 
-/// The running policy.
+/// The running policy: its parameters and its state between steps.
 struct Adaptive {
     params: VllmAdaptive,
     k: u32,

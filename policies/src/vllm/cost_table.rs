@@ -22,7 +22,7 @@ pub enum CostLookup {
     Linear,
 }
 
-/// Seconds by size.
+/// Seconds of a pass by its size, as a table.
 #[derive(Clone, Debug)]
 pub(crate) struct CostTable {
     at: Vec<f64>,

@@ -1,4 +1,5 @@
-//! How many bytes a core moves to and from as much memory as is asked for: a cache's worth, or more than any holds.
+//! Measures how many bytes per second a core moves to and from a given amount of memory: as large as a cache, or larger
+//! than all.
 
 use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
@@ -6,29 +7,29 @@ use crate::cpu::level::Level;
 use crate::cpu::pages::Pages;
 use std::hint::black_box;
 
-/// Bytes a second.
+/// Bandwidth in bytes per second, by kind of access.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// Reading.
+    /// Bandwidth of reading.
     pub read: f64,
-    /// Copying one half to the other; read and written bytes both count.
+    /// Bandwidth of copying one half to the other; read and written bytes both count.
     pub copy: f64,
-    /// A third plus a multiple of another to the last one.
+    /// Bandwidth of writing a third plus a multiple of another third to the last third.
     pub triad: f64,
 }
 
 impl Bandwidth {
-    /// The best of the three.
+    /// Returns the best of the three.
     pub fn best(&self) -> f64 {
         self.read.max(self.copy).max(self.triad)
     }
 }
 
-/// Bandwidth of one core to `bytes` of memory in all, gone through again and again.
+/// Bandwidth of one core to `bytes` bytes of memory, which are read again and again; the best of `tries`.
 pub fn bandwidth(level: Level, bytes: usize, tries: u32) -> Bandwidth {
     let groups = (bytes / (LANES * size_of::<f32>())).max(24);
     let mut numbers = Pages::<f32>::zeros(groups * LANES);
-    // Pages that nobody wrote to are all the same page.
+    // Pages that were never written are all mapped to the same page.
     numbers.fill(1.0);
     let (groups, _) = numbers.as_chunks_mut();
     let each = |parts: usize, groups: &mut [[f32; LANES]], run: &mut dyn FnMut(&mut [[f32; LANES]])| {

@@ -1,12 +1,12 @@
-//! How many multiply-adds a core makes.
+//! Measures how many multiply-adds a core makes.
 
 use super::tries::best;
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
 use crate::cpu::level::Level;
 use std::hint::black_box;
 
-/// Floating-point operations a second of one core, two a multiply-add: the best of six kernels, which differ in how many sums they
-/// make at a time, and of `tries` of each.
+/// Floating-point operations per second of one core; a multiply-add counts as two. The best of six kernels, which
+/// differ in how many sums they make at a time, and of `tries` of each.
 pub fn peak(level: Level, tries: u32) -> f64 {
     let each = [
         rate::<1>(level, tries),
@@ -26,10 +26,10 @@ fn rate<const N: usize>(level: Level, tries: u32) -> f64 {
     (2 * N * LANES * UNROLLED) as f64 / turn
 }
 
-/// Multiply-adds of each sum in a turn.
+/// Multiply-adds of each sum in one turn.
 const UNROLLED: usize = 16;
 
-/// `N` sums of multiply-adds, of which each waits for none but its own.
+/// `N` independent sums of multiply-adds.
 struct Fmas<const N: usize> {
     turns: u64,
 }

@@ -1,6 +1,7 @@
-//! How fast this processor is: what kernels are held against.
+//! Measures how fast this processor is, as the reference for kernels.
 //!
-//! Everything is the best of several tries, each some hundred microseconds: another process can make a try slower and never faster.
+//! Every result is the best of several tries, each of some hundred microseconds: another process can make a try slower
+//! and never faster.
 
 mod bandwidth;
 mod clock;
@@ -17,29 +18,29 @@ use super::level::Level;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How fast one core is.
+/// The speed of one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
-    /// The vector instructions it was measured with, as settings call them.
+    /// The vector instructions of the measurement, by their name in settings.
     pub instructions: String,
-    /// Cycles a second; absent where they cannot be counted.
+    /// Cycles per second; absent if they cannot be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,
-    /// Floating-point operations a second, f32, two a multiply-add.
+    /// f32 floating-point operations per second; a multiply-add counts as two.
     pub flops: f64,
-    /// Bytes a second to each cache, the nearest first, and to memory.
+    /// Bytes per second to each cache, the nearest first, and to memory.
     pub bytes_per_s: Vec<f64>,
 }
 
-/// Bytes that no cache of this size holds, or that stand for memory where no cache is known.
+/// A number of bytes that is larger than any cache, or that stands for memory if no cache is known.
 const BEYOND: usize = 128 << 20;
 
 impl Speed {
-    /// Measures it, in some tenths of a second.
+    /// Measures the speed, in some tenths of a second.
     pub fn measure(level: Level) -> Speed {
         let caches = processor().caches;
-        // Half of a cache: some of it is always used by others.
+        // Half of a cache is used, because others always use a part of it.
         let memory = caches.last().map_or(BEYOND, |last| (4 * last).clamp(BEYOND / 2, 2 * BEYOND));
         let footprints = caches.iter().map(|bytes| bytes / 2).chain([memory]);
         Speed {
@@ -50,7 +51,7 @@ impl Speed {
         }
     }
 
-    /// How it compares with a stated processor, in words.
+    /// Compares this speed with a stated reference processor, in words.
     pub fn compared(&self) -> String {
         let (name, reference) = Speed::reference();
         let memory = |speed: &Speed| speed.bytes_per_s.last().copied().unwrap_or(f64::NAN);
@@ -58,7 +59,7 @@ impl Speed {
         format!("{flops:.2} times the multiply-adds and {bytes:.2} times the memory bandwidth of {name}")
     }
 
-    /// The processor that the record's numbers are of, and its speed: what others are compared with.
+    /// The processor of the recorded numbers, and its speed. Other processors are compared with it.
     pub fn reference() -> (&'static str, Speed) {
         let speed = Speed {
             instructions: "avx2".to_owned(),
@@ -71,7 +72,7 @@ impl Speed {
 }
 
 impl fmt::Display for Speed {
-    /// In one line.
+    /// Writes the speed in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(clock) = self.clock_hz {
             write!(f, "{:.2} GHz, ", clock / 1e9)?;
@@ -92,7 +93,7 @@ impl fmt::Display for Speed {
 mod tests {
     use super::*;
 
-    /// Numbers themselves are for the benches: a test runs on busy machines, unoptimised ones among them.
+    /// Values are for the benches: tests run on busy machines, and unoptimised.
     #[test]
     fn every_level_has_a_speed() {
         for level in Level::all() {

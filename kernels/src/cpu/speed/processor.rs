@@ -1,26 +1,26 @@
-//! What is known of the processor at hand: its name, its caches, and how many multiply-adds it starts in a cycle.
+//! Facts about the present processor: its name, its caches, and how many multiply-adds it starts per cycle.
 
 use crate::cpu::level::Level;
 use std::fs::read_to_string;
 
-/// What Linux says of a processor. Other systems do not tell without their libraries.
+/// The facts that Linux reports about a processor. Other systems do not report them without extra libraries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// What it is sold as.
+    /// The name under which it is sold.
     pub name: Option<String>,
-    /// Vendor, family and model, by which its design is known.
+    /// Vendor, family and model, which identify its design.
     pub design: Option<(String, u32, u32)>,
     /// Bytes of the data caches of a core, the nearest first; the last one may be shared.
     pub caches: Vec<usize>,
 }
 
-/// The processor at hand.
+/// Reads the facts about the present processor.
 pub fn processor() -> Processor {
     let text = read_to_string("/proc/cpuinfo").unwrap_or_default();
     Processor { caches: caches(), ..described(&text) }
 }
 
-/// What `/proc/cpuinfo` says of the first core.
+/// Parses the first core's entry of `/proc/cpuinfo`.
 fn described(text: &str) -> Processor {
     let value = |key: &str| {
         let line = text.lines().find(|line| line.split(':').next().is_some_and(|k| k.trim() == key))?;
@@ -53,7 +53,7 @@ fn caches() -> Vec<usize> {
     found.into_iter().map(|(_, bytes)| bytes).collect()
 }
 
-/// `32K`, `1M`.
+/// Parses a size such as `32K` or `1M` to bytes.
 fn bytes(size: &str) -> Option<usize> {
     let unit = match size.chars().last()? {
         'K' => 1 << 10,
@@ -64,21 +64,23 @@ fn bytes(size: &str) -> Option<usize> {
 }
 
 impl Processor {
-    /// Multiply-add instructions of a level that a core starts in a cycle, where its design is known. Sources: Intel's and AMD's
-    /// software optimization manuals; Fog, "The microarchitecture of Intel, AMD and VIA CPUs".
+    /// Number of multiply-add instructions of a level that a core starts per cycle; `None` for an unknown design.
+    /// Sources: Intel's and AMD's software optimization manuals; Fog, "The microarchitecture of Intel, AMD and VIA
+    /// CPUs".
     pub fn fma_units(&self, level: Level) -> Option<u32> {
         let (vendor, family, model) = self.design.as_ref()?;
         match (vendor.as_str(), family, level.width()?) {
             // Zen splits 256 bits in two halves.
             ("AuthenticAMD", 0x17, 8) => Some(if *model < 0x30 { 1 } else { 2 }),
-            // Zen 3 and later; Zen 4 makes 512 bits of both its units.
+            // Zen 3 and later. Zen 4 combines both its units for 512 bits.
             ("AuthenticAMD", 0x19.., 8) => Some(2),
             ("AuthenticAMD", 0x19, 16) => Some(1),
-            // Zen 5 has 512 bits in servers and desktops, and in some laptops half of it.
+            // Zen 5 has 512 bits in servers and desktops, and half of it in some laptops.
             ("AuthenticAMD", 0x1A, 16) => matches!(model, 0x00..=0x1F | 0x40..=0x4F).then_some(2),
-            // Haswell and all that followed; small cores are not told apart.
+            // Haswell and all later ones; small cores are not distinguished.
             ("GenuineIntel", 6, 8) => Some(2),
-            // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some small ones have one unit only.
+            // Servers: Skylake to Cascade Lake, Ice Lake, Sapphire, Emerald and Granite Rapids. Some small ones have
+            // one unit only.
             ("GenuineIntel", 6, 16) => match model {
                 0x55 | 0x6A | 0x6C | 0x8F | 0xCF | 0xAD | 0xAE => Some(2),
                 // Ice Lake, Tiger Lake and Rocket Lake of laptops and desktops.

@@ -1,14 +1,14 @@
-//! The best of several tries.
+//! Times a function as the best of several tries.
 
 use std::time::{Duration, Instant};
 
-/// What a try takes, about.
+/// Approximate duration of a try.
 const TRY: Duration = Duration::from_micros(300);
 
-/// Seconds of one turn of `run`, which makes so many turns: the best of `tries`.
+/// Seconds of one turn, the best of `tries`. `run(turns)` makes `turns` turns.
 pub(super) fn best(tries: u32, mut run: impl FnMut(u64)) -> f64 {
     let mut turns = 1;
-    // As many as take long enough to be timed.
+    // Finds a number of turns that takes long enough to be timed.
     loop {
         let begin = Instant::now();
         run(turns);

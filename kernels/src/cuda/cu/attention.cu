@@ -1,36 +1,37 @@
-// Paged attention for ragged queries that see a prefix of their context and then a set of new tokens (a path of a tree).
+// Paged attention for requests with different numbers of queries. A query sees a prefix of its context and then a set
+// of new tokens (a path of a tree).
 //
-// A query is a (token, head) pair; those of one key-value head are counted through, token by token, and 16 of them are
-// a tile of the matrix units. Keys and values lie in blocks of 16 tokens, rows of `DIM` numbers.
+// A query is a (token, head) pair. The queries of one key-value head are numbered token by token, and 16 of them are a
+// tile of the matrix units. Keys and values lie in blocks of 16 tokens, rows of `DIM` numbers.
 //
-// Lanes read 16 bytes at a time straight into the layout of the matrix units: of keys 8 neighbouring dimensions (scores
-// are sums over dimensions, whose order may be any, as long as queries have the same), of values 8 neighbouring
-// dimensions too, which are then 8 different columns of the output. So no transposition is needed.
+// Lanes read 16 bytes at a time straight into the layout of the matrix units. Of keys these are 8 neighbouring
+// dimensions: scores are sums over dimensions, whose order is free if queries have the same order. Of values they are
+// also 8 neighbouring dimensions, which are then 8 different columns of the output. So no transposition is needed.
 
 #define TILE 16
 #define WARPS 4
 #define LOG2_E 1.4426950408889634f
 
-// What a lane knows of its two queries, g and g + 8 of the tile.
+// What one of a lane's two queries sees (queries g and g + 8 of the tile).
 struct Sight {
     u32 prefix;
-    // Visible tokens after the prefix: bits from word `bits_at` on.
+    // Visible tokens after the prefix: `bits` bits from word `bits_at` on.
     u32 bits_at, bits;
 };
 
 template <int DIM> struct Queries {
-    // [stretch of 32 dimensions][query g: four pairs; query g + 8: four pairs]
+    // [stretch of 32 dimensions][query g: four pairs; query g + 8: four pairs].
     u32 pairs[DIM / 32][8];
     Sight sight[2];
-    // Sums of the two queries; dimension 64·h + 16·c + 8·e + u is out[h][u][2·query + e].
+    // Weighted sums of values for the two queries: dimension 64·h + 16·c + 8·e + u is out[h][u][2·query + e].
     float out[DIM / 64][8][4];
     float largest[2], sum[2];
 };
 
 struct Tile {
-    // First row of the request, first query of the tile, queries in it.
+    // First row of the request, first query of the tile, number of queries in it.
     u32 row, query, queries;
-    // Where its block table begins, tokens it may see, tokens that all its queries see.
+    // Begin of its block table, number of tokens it may see, number of tokens that all its queries see.
     u32 table, end, all_see;
 };
 
@@ -50,7 +51,7 @@ DEVICE void begin(Queries<DIM>& q, const AttendArgs& a, const Tile& tile, u32 fi
         UNROLL for (int j = 0; j < DIM / 32; j++) {
             UNROLL for (int p = 0; p < 4; p++) {
                 u32 d = 32 * j + 8 * c + 2 * p;
-                // Heads have an even width, and begin at even places.
+                // Heads have an even width and begin at even places.
                 q.pairs[j][4 * which + p] = there && d < a.head_dim ? *(const u32*)(from + d) : 0;
             }
         }
@@ -71,8 +72,8 @@ DEVICE bool sees(const Sight& s, const u32* bits, u32 token) {
     return bit < s.bits && (bits[s.bits_at + bit / 32] >> (bit % 32) & 1);
 }
 
-// Takes in 16 tokens, the first of which is `token`. `keys` and `values` are the rows of the first, in global or shared
-// memory.
+// Adds 16 tokens to the queries' scores and sums; the first of them is `token`. `keys` and `values` point to the first
+// token's rows, in global or shared memory.
 template <int DIM>
 DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token, const bf16* keys, u32 key_stride,
                     const bf16* values, u32 value_stride, u32 g, u32 c) {
@@ -80,7 +81,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
     UNROLL for (int t = 0; t < 2; t++) {
         UNROLL for (int j = 0; j < DIM / 32; j++) k[t][j] = load(keys + (8 * t + g) * key_stride + 32 * j + 8 * c);
     }
-    // Tokens 2c, 2c + 1, 2c + 8, 2c + 9.
+    // The values of tokens 2c, 2c + 1, 2c + 8, 2c + 9.
     Quad v[DIM / 64][4];
     UNROLL for (int h = 0; h < DIM / 64; h++) {
         UNROLL for (int i = 0; i < 4; i++) {
@@ -103,14 +104,14 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
             }
         }
     }
-    // A query's scores lie in four neighbouring lanes.
+    // The scores of a query lie in four neighbouring lanes.
     float scale[2];
     UNROLL for (int w = 0; w < 2; w++) {
         float most = fmaxf(fmaxf(scores[0][2 * w], scores[0][2 * w + 1]), fmaxf(scores[1][2 * w], scores[1][2 * w + 1]));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 1));
         most = fmaxf(most, __shfl_xor_sync(EVERY_LANE, most, 2));
         most = fmaxf(most, q.largest[w]);
-        // A query that has seen nothing yet has no largest score; whatever is taken from it is nothing.
+        // A query that has seen nothing yet has no largest score. Its shift is 0, and all its exponentials are 0.
         float shift = most == MINUS_INFINITY ? 0.0f : most * a.scale;
         scale[w] = exp2f(q.largest[w] * a.scale - shift);
         q.largest[w] = most;
@@ -122,7 +123,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
                 sum += x;
             }
         }
-        // The four lanes' parts are added up at the end: all of them are scaled alike until then.
+        // The four lanes' parts are added at the end; until then all have the same scale.
         q.sum[w] = q.sum[w] * scale[w] + sum;
     }
     // The largest score seldom changes after the first few blocks.
@@ -149,7 +150,7 @@ DEVICE void take_in(Queries<DIM>& q, const AttendArgs& a, u32 all_see, u32 token
     }
 }
 
-// The four lanes' parts of the sums.
+// Adds the four lanes' parts of the sums.
 template <int DIM> DEVICE void add_up(Queries<DIM>& q) {
     UNROLL for (int w = 0; w < 2; w++) {
         q.sum[w] += __shfl_xor_sync(EVERY_LANE, q.sum[w], 1);
@@ -163,19 +164,19 @@ DEVICE bf16* out_of(const AttendArgs& a, const Tile& tile, u32 query, u32 kv_hea
     return a.out + (u64)row * a.out_stride + (u64)(kv_head * a.group + query % a.group) * a.head_dim;
 }
 
-// Few queries, long context: block = tile (x), key-value head (y), stretch of the context (z); the warps take turns at
-// the stretch's KV blocks. The last block to end adds the stretches up, in their order.
+// Few queries, long context: block = tile (x), key-value head (y), stretch of the context (z). The warps take turns at
+// the stretch's KV blocks. The last block that ends adds the stretches, in their order.
 template <int DIM> DEVICE void split(const AttendArgs& a) {
     wait_for_inputs();
     let_next_start();
     u32 lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, g = lane / 4, c = lane % 4;
     Tile tile = tile_of(a, blockIdx.x);
     u32 kv_head = blockIdx.y;
-    // The stretches of a tile depend on nothing but its own context and how many a launch may have.
+    // The stretches of a tile depend only on its own context and on the launch's most stretches.
     u32 length = (tile.end + gridDim.z - 1) / gridDim.z;
     length = length < a.stretch ? a.stretch : (length + 63) / 64 * 64;
     u32 stretches = (tile.end + length - 1) / length;
-    // Padding has no queries.
+    // Padding tiles have no queries.
     if (tile.queries == 0 || blockIdx.z >= stretches) return;
     u32 begins = blockIdx.z * length, ends = begins + length < tile.end ? begins + length : tile.end;
     Queries<DIM> q;
@@ -185,7 +186,7 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
         take_in<DIM>(q, a, tile.all_see, token, a.keys + at, DIM, a.values + at, DIM, g, c);
     }
     add_up(q);
-    // The warps' results in the order of the warps.
+    // Adds the warps' results in the order of the warps.
     SHARED float largest[WARPS][TILE], sums[WARPS][TILE];
     SHARED float out[TILE][DIM + 4];
     SHARED bool last;
@@ -241,7 +242,7 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
     if (threadIdx.x == 0) {
         u32* done = a.done + blockIdx.x * a.kv_heads + kv_head;
         last = atomicAdd(done, 1u) == stretches - 1;
-        // Ready for the next launch.
+        // Reset for the next launch.
         if (last) *done = 0;
     }
     __syncthreads();
@@ -268,8 +269,8 @@ template <int DIM> DEVICE void split(const AttendArgs& a) {
 #define KEY_STRIDE(dim) (dim + 32)
 #define VALUE_STRIDE(dim) (dim + 8)
 
-// Many queries: block = tile of 64 queries (x), key-value head (y); the warps have 16 queries each, and all go over the
-// same keys and values, 64 tokens at a time, of which the next are on their way.
+// Many queries: block = tile of 64 queries (x), key-value head (y). Each warp has 16 queries, and all warps read the
+// same keys and values, 64 tokens at a time, while the next 64 are being copied.
 template <int DIM> DEVICE void tile(const AttendArgs& a) {
     wait_for_inputs();
     let_next_start();
@@ -282,7 +283,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
     u32 kv_head = blockIdx.y;
     Queries<DIM> q;
     begin(q, a, tile, TILE * warp, kv_head, g, c);
-    // What the warp's own queries may see.
+    // The end of the tokens that the warp's own queries may see.
     u32 end = 0;
     UNROLL for (int w = 0; w < 2; w++) {
         u32 sees = q.sight[w].prefix + q.sight[w].bits;
@@ -296,7 +297,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
         const u32 parts = DIM / 8;
         for (u32 i = threadIdx.x; i < CHUNK * parts; i += blockDim.x) {
             u32 t = i / parts, part = i % parts, token = CHUNK * chunk + t;
-            // Only whole blocks that hold something the tile sees.
+            // Only whole blocks that have a token the tile sees.
             if (token / 16 * 16 >= tile.end) break;
             u64 from = (((u64)a.words[tile.table + token / 16] * a.kv_heads + kv_head) * 16 + token % 16) * DIM + 8 * part;
             u32 place = chunk % 2 * CHUNK + t;
@@ -322,7 +323,7 @@ template <int DIM> DEVICE void tile(const AttendArgs& a) {
             take_in<DIM>(q, a, tile.all_see, token, keys + place * KEY_STRIDE(DIM), KEY_STRIDE(DIM),
                          values + place * VALUE_STRIDE(DIM), VALUE_STRIDE(DIM), g, c);
         }
-        // The next but one comes where this one was.
+        // The chunk after the next one replaces this one.
         __syncthreads();
     }
     add_up(q);

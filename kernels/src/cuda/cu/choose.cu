@@ -1,6 +1,6 @@
-// Probabilities and choices over the vocabulary. One block a row; rows begin at multiples of 16 bytes.
+// Probabilities and choices over the vocabulary. One block per row; rows begin at multiples of 16 bytes.
 
-// Calls f(token, number) for the thread's part of a row, four numbers at a time where there are four.
+// Calls f(token, number) for the thread's part of a row, four numbers at a time where possible.
 template <class F> DEVICE void each(const float* row, u32 width, F f) {
     for (u32 q = threadIdx.x; q < width / 4; q += blockDim.x) {
         Floats v = ((const Floats*)row)[q];
@@ -30,11 +30,11 @@ KERNEL THREADS(1024) softmax(const SoftmaxArgs a) {
         sum += e;
     });
     float scale = 1.0f / block_sum(sum, scratch);
-    // Each thread reads back what it wrote itself.
+    // Each thread reads what it wrote itself.
     each(out, a.width, [&](u32 t, float e) { out[t] = e * scale; });
 }
 
-// The likeliest tokens, first to last, and their probabilities.
+// The k most likely tokens, in falling order, and their probabilities.
 KERNEL THREADS(1024) top_k(const TopKArgs a) {
     wait_for_inputs();
     SHARED float scratch[MOST_WARPS];
@@ -50,12 +50,12 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
     sum = block_sum(sum, scratch);
     for (u32 n = 0;; n++) {
         if (threadIdx.x == 0) {
-            // Without a single number there is no best: the first token then, as on the host.
+            // A row of NaN only has no best token: the first token then, as on the host.
             a.tokens[blockIdx.x * a.k + n] = best.token < a.width ? best.token : 0;
             a.probabilities[blockIdx.x * a.k + n] = expf(best.logit - largest) / sum;
         }
         if (n + 1 == a.k) return;
-        // The first of those that come after the last one found.
+        // The best of the tokens that come after the last one found.
         Best last = best;
         best = Best{MINUS_INFINITY, 0xffffffffu};
         each(logits, a.width, [&](u32 t, float logit) {
@@ -67,15 +67,15 @@ KERNEL THREADS(1024) top_k(const TopKArgs a) {
     }
 }
 
-// The weight that sampling gives token t: p, or what p has more than q.
+// The weight of token t in sampling: p, or the part of p that exceeds q.
 DEVICE double weight(const float* p, const float* q, u32 t) {
     double w = q ? (double)p[t] - (double)q[t] : (double)p[t];
     return w > 0.0 ? w : 0.0;
 }
 
-// Rejection sampling over chains (see the host's `accept::reject`), one block a chain. `units` has 2·(n + 1) uniforms a
-// chain: for each token whether it is kept and what replaces it, then one not used and what follows the last. Results are
-// how many are kept, what follows them, and the target's probability of it.
+// Rejection sampling over chains (see the host's `accept::reject`), one block per chain. `units` has 2·(n + 1) uniforms
+// per chain: for each token one that decides whether it is kept and one for its replacement, then an unused one and one
+// for the token after the last. Results: the number of kept tokens, the next token, and the target's probability of it.
 KERNEL THREADS(512) reject(const RejectArgs a) {
     wait_for_inputs();
     SHARED u32 kept;
@@ -96,7 +96,7 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
     __syncthreads();
     const float* p = a.target + (u64)(target + kept) * a.target_stride;
     const float* q = kept < count ? a.draft + (u64)(draft + kept) * a.draft_stride : nullptr;
-    // Each thread sums a stretch of the vocabulary; the first finds the stretch, then the token in it.
+    // Each thread sums a stretch of the vocabulary. Thread 0 finds the stretch, then the token in it.
     u32 stretch = (a.width + blockDim.x - 1) / blockDim.x;
     u32 begin = threadIdx.x * stretch, end = begin + stretch < a.width ? begin + stretch : a.width;
     double sum = 0.0;
@@ -107,7 +107,7 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
         double total = 0.0;
         for (u32 s = 0; s < blockDim.x; s++) total += sums[s];
         double rest = units[2 * kept + 1] * total;
-        // The last stretch with any weight takes what roundings leave over.
+        // The last stretch with any weight takes the rest that rounding leaves.
         u32 at = 0;
         double left = rest;
         for (u32 s = 0; s < blockDim.x; s++) {
@@ -134,7 +134,7 @@ KERNEL THREADS(512) reject(const RejectArgs a) {
     }
 }
 
-// The sum of p·ln(p / q) over the vocabulary, or of −p·ln(p) without a q, for pairs of rows; one block a pair.
+// The sum of p·ln(p / q) over the vocabulary, or of −p·ln(p) without a q, for pairs of rows; one block per pair.
 KERNEL THREADS(512) divergence(const DivergenceArgs a) {
     wait_for_inputs();
     SHARED double sums[512];
@@ -143,7 +143,7 @@ KERNEL THREADS(512) divergence(const DivergenceArgs a) {
     double sum = 0.0;
     for (u32 t = threadIdx.x; t < a.width; t += blockDim.x) {
         double x = p[t];
-        // A draft that rounds a token to 0 counts as the smallest f32.
+        // A draft probability of 0 counts as the smallest normal f32.
         if (x > 0.0) sum += q ? x * log(x / (double)fmaxf(q[t], 1.17549435e-38f)) : -x * log(x);
     }
     sums[threadIdx.x] = sum;

@@ -1,5 +1,6 @@
-// What all kernels share. No header of the CUDA toolkit is needed: a machine that runs kernels has NVRTC and no more.
-// The structs of arguments stand above this text; they are written out from the host's own, so that neither can drift.
+// Shared by all kernels. No header of the CUDA toolkit is needed: a machine that runs kernels needs only NVRTC. The
+// structs of arguments stand above this text; they are generated from the host's structs, so the two cannot drift
+// apart.
 
 #ifndef FORETOKEN_EMULATED
 #define DEVICE static __device__ __forceinline__
@@ -9,24 +10,24 @@
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #define UNROLL _Pragma("unroll")
 
-// With dependent launches a kernel starts while the one before it still runs. Before it touches anything that another
-// kernel writes, or writes anything that another reads, every thread waits here until all before it have ended.
+// With dependent launches a kernel starts while the one before it still runs. Every thread waits here until all earlier
+// kernels have ended, before it reads another kernel's output or writes what another kernel reads.
 DEVICE void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Lets the next kernel begin what does not depend on this one.
+// Lets the next kernel begin the part that does not depend on this one.
 DEVICE void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// D += A·B for A of 16 × 16 and B of 16 × 8 bf16. Lane = 4·g + c holds of A the pairs (row g, columns 2c), (g + 8, 2c),
-// (g, 2c + 8), (g + 8, 2c + 8), of B the pairs (rows 2c, column g), (2c + 8, g), of D (g, 2c), (g, 2c + 1), (g + 8, 2c),
-// (g + 8, 2c + 1) (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// D += A·B for A of 16 × 16 and B of 16 × 8 bf16. Lane = 4·g + c. Of A it has the pairs (row g, columns 2c), (g + 8,
+// 2c), (g, 2c + 8), (g + 8, 2c + 8). Of B it has the pairs (rows 2c, column g), (2c + 8, g). Of D it has (g, 2c), (g,
+// 2c + 1), (g + 8, 2c), (g + 8, 2c + 1) (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};"
@@ -34,14 +35,14 @@ DEVICE void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two numbers rounded to bf16, the first in the lower half.
+// Rounds two numbers to bf16; the first is in the lower half.
 DEVICE u32 narrow2(float low, float high) {
     u32 out;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
     return out;
 }
 
-// 16 bytes that are read once: they pass by the first cache.
+// Reads 16 bytes that are read once: they bypass the first cache.
 DEVICE Quad load_once(const void* from) {
     Quad q;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -50,14 +51,14 @@ DEVICE Quad load_once(const void* from) {
     return q;
 }
 
-// A number that another block of this launch has written: read past the first cache, which knows nothing of it.
+// Reads a number that another block of this launch has written. It bypasses the first cache, which may be stale.
 DEVICE float load_shared_result(const float* from) {
     float x;
     asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
     return x;
 }
 
-// 16 bytes from global to shared memory, on their way while the thread goes on.
+// Copies 16 bytes from global to shared memory while the thread goes on.
 DEVICE void copy_async(void* to, const void* from) {
     u32 at = (u32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
@@ -77,7 +78,7 @@ DEVICE Quad load(const void* from) { return *(const Quad*)from; }
 #define EVERY_LANE 0xffffffffu
 #define MOST_WARPS 32
 
-// The sum over a block, in one fixed order, known to every thread. `scratch` has a place for each warp.
+// The sum over a block, in one fixed order, returned to every thread. `scratch` has a place for each warp.
 DEVICE float block_sum(float x, float* scratch) {
     UNROLL for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(EVERY_LANE, x, step);
     __syncthreads();
@@ -98,7 +99,7 @@ DEVICE bool before(float logit, u32 token, float other, u32 other_token) {
     return logit > other || (logit == other && token < other_token);
 }
 
-// The first of a block's, known to every thread.
+// The first `Best` of a block, returned to every thread.
 DEVICE Best block_best(Best best, Best* scratch) {
     UNROLL for (int step = 16; step > 0; step /= 2) {
         float logit = __shfl_xor_sync(EVERY_LANE, best.logit, step);

@@ -1,6 +1,6 @@
-// What is done to each row by itself. Rows begin at multiples of 16 bytes; block = row (y), part of the row (x).
+// Operations on single rows. Rows begin at multiples of 16 bytes; block = row (y), part of the row (x).
 
-// The embeddings of tokens, widened.
+// Writes the embeddings of tokens as f32.
 KERNEL THREADS(256) embed(const EmbedArgs a) {
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -9,7 +9,7 @@ KERNEL THREADS(256) embed(const EmbedArgs a) {
     a.out[row * a.out_stride + i] = widen(a.table[(u64)a.tokens[row] * a.table_stride + i]);
 }
 
-// RMSNorm; `delta`, where there is one, is added to `x` for good. One block a row.
+// RMSNorm; `delta`, if given, is first added to `x` in place. One block per row.
 KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -36,7 +36,7 @@ KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     }
     float scale = 1.0f / sqrtf(block_sum(squares, scratch) / (float)a.width + a.eps);
     bf16* out = a.out + row * a.out_stride;
-    // Each thread reads back what it wrote itself.
+    // Each thread reads what it wrote itself.
     for (u32 q = threadIdx.x; q < quads; q += blockDim.x) {
         Floats v = ((Floats*)x)[q];
         Floats g = ((const Floats*)a.gains)[q];
@@ -46,7 +46,7 @@ KERNEL THREADS(1024) add_norm(const AddNormArgs a) {
     if (last < a.width) out[last] = narrow(x[last] * scale * a.gains[last]);
 }
 
-// RMSNorm of single heads of queries and keys, in place. One warp a head; block = row (y), heads (x).
+// RMSNorm of single heads of queries and keys, in place. One warp per head; block = row (y), heads (x).
 KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -67,7 +67,7 @@ KERNEL THREADS(128) norm_heads(const NormHeadsArgs a) {
 
 DEVICE float silu_times(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
 
-// silu(gate) · up; a row has all gates first. Eight numbers a thread where that is whole, else one.
+// silu(gate) · up; a row has all gates first. Eight numbers per thread if the width is a multiple of 8, else one.
 KERNEL THREADS(256) swiglu(const SwigluArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -89,7 +89,7 @@ KERNEL THREADS(256) swiglu(const SwigluArgs a) {
     }
 }
 
-// Whole rows, padding included, in units of 16 bytes.
+// Copies chosen rows, padding included, in units of 16 bytes.
 KERNEL THREADS(256) gather(const GatherArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -98,7 +98,7 @@ KERNEL THREADS(256) gather(const GatherArgs a) {
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
 }
 
-// Whole rows to chosen places.
+// Copies rows to chosen places.
 KERNEL THREADS(256) scatter(const GatherArgs a) {
     wait_for_inputs();
     const Quad* from = a.input + (u64)blockIdx.x * a.quads;
@@ -106,7 +106,7 @@ KERNEL THREADS(256) scatter(const GatherArgs a) {
     for (u32 q = threadIdx.x; q < a.quads; q += blockDim.x) to[q] = from[q];
 }
 
-// Rows of either type as f32 without padding, for the host.
+// Writes rows of either type as f32 without padding, for the host.
 KERNEL THREADS(256) unpack(const UnpackArgs a) {
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -115,7 +115,7 @@ KERNEL THREADS(256) unpack(const UnpackArgs a) {
     a.out[(u64)blockIdx.y * a.width + i] = a.wide ? ((const float*)a.input)[from] : widen(((const bf16*)a.input)[from]);
 }
 
-// Rows from f32 without padding.
+// Writes rows from f32 without padding.
 KERNEL THREADS(256) pack(const PackArgs a) {
     wait_for_inputs();
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -135,7 +135,7 @@ DEVICE u64 mixed(u64 z) {
     return z ^ (z >> 31);
 }
 
-// Random weights: the same hash of (base, position), and the same roundings, as on the host (sim's `Luck::unit`).
+// Random weights: the same hash of (base, position) and the same roundings as on the host (sim's `Luck::unit`).
 KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     wait_for_inputs();
     u64 count = (u64)a.rows * a.width;
@@ -146,9 +146,10 @@ KERNEL THREADS(256) random_weights(const RandomWeightsArgs a) {
     }
 }
 
-// Turns queries and keys to their positions, and writes keys and values to their slots, rows of `dim` numbers whose
-// tail beyond the head's width is zero. A dimension is paired with the one half a head further, as Hugging Face does.
-// Thread = pair of dimensions (x), head of queries, keys, then values (y of the block); block = heads (x), row (y).
+// Rotates queries and keys to their positions, and writes keys and values to their slots. A slot has rows of `dim`
+// numbers; numbers beyond the head's width are zero. A dimension is paired with the one half a head further on, as in
+// Hugging Face. Thread = pair of dimensions (x), head of queries, keys, then values (y of the block); block = heads
+// (x), row (y).
 KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     wait_for_inputs();
     let_next_start();
@@ -182,14 +183,15 @@ KERNEL THREADS(256) rope_store(const RopeStoreArgs a) {
     out[i + half] = narrow(second);
 }
 
-// Copies keys and values from slot to slot, pair by pair; 16 bytes a thread, which keeps the pairs' order.
+// Copies keys and values from slot to slot, pair by pair. Each thread copies 16 bytes of every pair, so the pairs'
+// order holds.
 KERNEL THREADS(256) move_kv(const MoveKvArgs a) {
     wait_for_inputs();
     u32 per_token = a.kv_heads * (a.dim / 8);
     u32 i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= per_token) return;
     u32 head = i / (a.dim / 8), part = i % (a.dim / 8);
-    // One pool of keys and one of values a layer, one after the other.
+    // Each layer has a pool of keys, then a pool of values.
     bf16* pool = a.pools + (u64)blockIdx.y * a.pool_numbers;
     for (u32 m = 0; m < a.moves; m++) {
         u32 from = a.pairs[2 * m], to = a.pairs[2 * m + 1];
