@@ -8,7 +8,7 @@ use crate::weights::{Dtype, TensorData, Weights, tensors};
 /// Why a model could not be put on a device.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E: std::error::Error + 'static> {
-    /// It does not fit.
+    /// The model does not fit into memory.
     #[error(transparent)]
     Memory(#[from] TooLittleMemory),
     /// The device failed.
@@ -16,21 +16,21 @@ pub enum LoadError<E: std::error::Error + 'static> {
     Device(E),
 }
 
-/// How much a model must be able to do at once.
+/// The sizes for which a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Blocks of KV.
+    /// Number of KV blocks.
     pub kv_blocks: u32,
-    /// New tokens of a pass.
+    /// Most new tokens in a pass.
     pub max_rows: usize,
-    /// Rows of a pass that get logits.
+    /// Most rows of a pass with logits.
     pub max_logit_rows: usize,
 }
 
 struct Layer<D: Device> {
     attention_norm: D::Vector,
     qkv: D::Matrix,
-    /// Gains of the queries' and the keys' norm, where the shape has one.
+    /// Gains of the norms of queries and keys, if the shape has them.
     qk_norm: Option<[D::Vector; 2]>,
     attention_out: D::Matrix,
     mlp_norm: D::Vector,
@@ -38,7 +38,7 @@ struct Layer<D: Device> {
     down: D::Matrix,
 }
 
-/// The next tensors and their outputs.
+/// Takes the next `N` tensors, each with its number of outputs.
 fn take<'w, const N: usize>(next: &mut impl Iterator<Item = (TensorData<'w>, usize)>) -> [(TensorData<'w>, usize); N] {
     std::array::from_fn(|_| next.next().expect("`tensors` lists one for each use"))
 }
@@ -73,7 +73,7 @@ impl<D: Device> Layer<D> {
     }
 }
 
-/// Activations of a pass, made once for the widest.
+/// Activations of a pass, allocated once for the widest pass.
 struct Activations<D: Device> {
     hidden: D::Buffer,
     normed: D::Buffer,
@@ -81,7 +81,7 @@ struct Activations<D: Device> {
     attended: D::Buffer,
     gate_up: D::Buffer,
     inner: D::Buffer,
-    /// What a block adds to `hidden`.
+    /// The sum that a block adds to `hidden`.
     delta: D::Buffer,
     chosen: D::Buffer,
     chosen_normed: D::Buffer,
@@ -97,17 +97,17 @@ pub struct Llama<D: Device> {
     embedding: D::Matrix,
     layers: Vec<Layer<D>>,
     norm: D::Vector,
-    /// `None` where it is the embedding.
+    /// `None` if the head is the embedding.
     head: Option<D::Matrix>,
     kv: D::Kv,
     activations: Activations<D>,
 }
 
 impl<D: Device> Llama<D> {
-    /// Puts a model on the device. `weights` must have been made for `shape`.
+    /// Loads a model onto the device. `weights` must have been made for `shape`.
     ///
     /// # Errors
-    /// Too little memory, said before any is taken; or the device's.
+    /// Too little memory, checked before any is allocated; or the device's error.
     pub fn load(
         device: &mut D,
         shape: &LlamaShape,
@@ -121,7 +121,7 @@ impl<D: Device> Llama<D> {
         Llama::build(device, shape, weights, limits, needed.weights).map_err(LoadError::Device)
     }
 
-    /// What [`Llama::load`] would take.
+    /// The memory that [`Llama::load`] needs.
     pub fn memory_needed(device: &D, shape: &LlamaShape, dtype: Dtype, limits: Limits) -> MemoryNeeded {
         let Limits { kv_blocks, max_rows, max_logit_rows } = limits;
         MemoryNeeded::of(shape, dtype, device.kv_bytes(dtype), kv_blocks, max_rows, max_logit_rows)
@@ -135,7 +135,7 @@ impl<D: Device> Llama<D> {
         weight_bytes: u64,
     ) -> Result<Llama<D>, D::Error> {
         let (hidden, inner, dtype) = (shape.hidden as usize, shape.intermediate as usize, weights.dtype());
-        // The order of `tensors` is the order in which they are taken here and in `Layer::load`.
+        // `tensors` lists the tensors in the order in which this function and `Layer::load` take them.
         let specs = tensors(shape);
         let mut next = specs.iter().map(|spec| (weights.tensor(&spec.name), spec.shape[0]));
         let embedding = device.matrix(&take::<1>(&mut next), hidden, dtype)?;
@@ -162,38 +162,39 @@ impl<D: Device> Llama<D> {
         Ok(Llama { shape: shape.clone(), limits, weight_bytes, embedding, layers, norm, head, kv, activations })
     }
 
-    /// The shape.
+    /// Returns the model's shape.
     pub fn shape(&self) -> &LlamaShape {
         &self.shape
     }
 
-    /// What it was made for.
+    /// Returns the limits it was loaded with.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// What its weights take, bytes.
+    /// Returns the bytes of its weights.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
     }
 
-    /// Logits of the last pass, one row for each of its `logit_rows`.
+    /// Returns the logits of the last pass, one row for each of its `logit_rows`.
     pub fn logits(&self) -> &D::Buffer {
         &self.activations.logits
     }
 
-    /// Makes the accepted path of a tree context: copies KV from the first slot to the second, pair by pair.
+    /// Copies KV from the first slot of each pair to the second, pair by pair. This makes the accepted path of a tree
+    /// part of the context.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn move_kv(&mut self, device: &mut D, moves: &[(u32, u32)]) -> Result<(), D::Error> {
         device.move_kv(&mut self.kv, moves)
     }
 
-    /// One pass: writes the batch's keys and values, and leaves the logits of its `logit_rows`.
+    /// Runs one pass: writes the batch's keys and values, and computes the logits of its `logit_rows`.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     ///
     /// # Panics
     /// If the batch is larger than the limits, or a token, position or slot lies outside of the model.

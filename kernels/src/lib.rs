@@ -1,9 +1,10 @@
 //! Models, and the devices Foretoken can run their forward passes on.
 //!
-//! A model is a shape ([`model`]) with weights ([`weights`]); [`forward`] runs it over a ragged batch with paged KV
-//! ([`paged`]), written once over what a device can do ([`device`]). The CPU ([`cpu`]) is such a device. [`doctor`]
-//! says what is on this machine. The crate must build, and answer, without a GPU, a driver or a CUDA toolkit: libraries
-//! are looked for at run time and nothing is linked. It is the only crate that may contain `unsafe`.
+//! A model is a shape ([`model`]) with weights ([`weights`]). [`forward`] runs it over a batch of requests of different
+//! lengths with paged KV ([`paged`]). It is written once over the operations of a device ([`device`]); the CPU
+//! ([`cpu`]) is one. [`doctor`] reports what is on this machine. The crate must build and run without a GPU, a driver
+//! or a CUDA toolkit: libraries are looked for at run time and nothing is linked. It is the only crate that may contain
+//! `unsafe`.
 
 pub mod accept;
 pub mod cpu;

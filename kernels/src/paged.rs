@@ -1,4 +1,5 @@
-//! One pass over a ragged batch: which tokens, where their keys and values go, and what each may attend to.
+//! One pass over a batch of requests with different numbers of tokens: the tokens, where their keys and values go, and
+//! what each token may attend to.
 //!
 //! KV is paged as in vLLM: a request's token at index `t` of its context lies in block `table[t / 16]` at offset `t %
 //! 16`.
@@ -6,63 +7,63 @@
 use foretoken_sim::tree::ROOT;
 use std::ops::Range;
 
-/// Tokens a KV block holds.
+/// Number of tokens in a KV block.
 pub const BLOCK_SIZE: usize = 16;
 
 /// The new tokens of one request in a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its rows of the batch.
+    /// Range of the request's rows in the batch.
     pub rows: Range<usize>,
-    /// Its part of [`Batch::tables`].
+    /// Range of the request's block table in [`Batch::tables`].
     pub table: Range<usize>,
-    /// Tokens whose keys and values were there before the pass.
+    /// Number of tokens whose keys and values were there before the pass.
     pub computed: usize,
 }
 
-/// What one new token sees: the first `prefix` tokens of its request's block table, then those that `path` lists.
+/// What one new token sees: the first `prefix` tokens of its request's context, then the tokens in `path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Tokens from the start of the context.
+    /// Number of tokens from the start of the context.
     pub prefix: usize,
-    /// Part of [`Batch::paths`]: indices into the context, rising, the token itself last. Empty in a chain.
+    /// Range of [`Batch::paths`]: rising indices into the context, the token itself last. Empty in a chain.
     pub path: Range<usize>,
 }
 
 /// Which new tokens of a request get logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logits {
-    /// None: a prefill chunk that is not the prompt's last.
+    /// No token: a prefill chunk that is not the prompt's last.
     Skip,
-    /// The last one: decoding, or the end of a prompt.
+    /// The last token: decoding, or the end of a prompt.
     Last,
-    /// All: verification.
+    /// All tokens: verification.
     All,
 }
 
-/// A ragged batch. Cleared and refilled for every pass, so that its buffers stay.
+/// The batch of a pass. It is cleared and refilled for every pass, so that its buffers stay.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// Token of each row.
     pub tokens: Vec<u32>,
-    /// Position of each row: what rotary embedding turns by.
+    /// Position of each row, for the rotary embedding.
     pub positions: Vec<u32>,
-    /// Where each row's keys and values go: `block · 16 + offset`.
+    /// The slot of each row's keys and values: `block · 16 + offset`.
     pub slots: Vec<u32>,
     /// What each row sees.
     pub sights: Vec<Sight>,
-    /// The requests.
+    /// The requests, one span each.
     pub spans: Vec<Span>,
-    /// Block tables, one request's after the other's.
+    /// Block tables, request after request.
     pub tables: Vec<u32>,
     /// Paths of tree tokens.
     pub paths: Vec<u32>,
-    /// Rows that get logits, rising.
+    /// Rows with logits, rising.
     pub logit_rows: Vec<u32>,
 }
 
 impl Batch {
-    /// Empties it. Keeps its buffers.
+    /// Empties the batch and keeps its buffers.
     pub fn clear(&mut self) {
         self.tokens.clear();
         self.positions.clear();
@@ -74,13 +75,13 @@ impl Batch {
         self.logit_rows.clear();
     }
 
-    /// Tokens in it.
+    /// Returns the number of tokens in the batch.
     pub fn rows(&self) -> usize {
         self.tokens.len()
     }
 
     /// Adds a request whose new tokens follow each other: a decode, a drafted chain or a prefill chunk. Returns the
-    /// index of its first logits among the pass's.
+    /// index of its first row of logits in the pass.
     pub fn push_chain(&mut self, tokens: &[u32], computed: usize, table: &[u32], logits: Logits) -> usize {
         for t in 0..tokens.len() {
             self.positions.push((computed + t) as u32);
@@ -90,9 +91,9 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
-    /// Adds a request whose new tokens form a tree: token `j` follows new token `parents[j] < j`, or the context where
-    /// it is [`ROOT`]. It lies at index `computed + j` of the context until accepted tokens are moved together. Returns
-    /// the index of its first logits among the pass's.
+    /// Adds a request whose new tokens form a tree: token `j` follows new token `parents[j] < j`, or the context if the
+    /// parent is [`ROOT`]. Token `j` lies at index `computed + j` of the context until accepted tokens are moved
+    /// together. Returns the index of its first row of logits in the pass.
     pub fn push_tree(
         &mut self,
         tokens: &[u32],
@@ -117,9 +118,9 @@ impl Batch {
         self.push(tokens, computed, table, logits)
     }
 
-    /// Adds new tokens of a request that each follow the first `prefix` tokens of the context and then a path of their own:
-    /// the next level of a tree whose levels above were run before. Token `j` lies at index `computed + j`; `path` appends
-    /// to the paths the rising indices of what is above token `j`, from `prefix` on.
+    /// Adds new tokens of a request. Each follows the first `prefix` tokens of the context and then its own path. They
+    /// are the next level of a tree whose upper levels were run before. Token `j` lies at index `computed + j`.
+    /// `path(j, paths)` appends the rising context indices of the nodes above token `j`, from `prefix` on.
     pub fn push_level(
         &mut self,
         tokens: &[u32],
@@ -157,7 +158,7 @@ impl Batch {
     }
 }
 
-/// Where the token at index `t` of a context lies.
+/// The slot of the token at index `t` of a context.
 pub fn slot(table: &[u32], t: usize) -> u32 {
     table[t / BLOCK_SIZE] * BLOCK_SIZE as u32 + (t % BLOCK_SIZE) as u32
 }
@@ -170,7 +171,7 @@ mod tests {
     fn a_chain_and_a_tree_lie_and_see_as_they_should() {
         let mut batch = Batch::default();
         assert_eq!(batch.push_chain(&[7, 8], 15, &[4, 2], Logits::Last), 0);
-        // 20 follows the context; 21 and 22 follow it; 23 follows 22.
+        // 20 follows the context; 21 and 22 follow 20; 23 follows 22.
         assert_eq!(batch.push_tree(&[20, 21, 22, 23], &[ROOT, 0, 0, 2], 16, &[9, 3], Logits::All), 1);
         assert_eq!(batch.slots, [4 * 16 + 15, 2 * 16, 48, 49, 50, 51]);
         assert_eq!(batch.positions, [15, 16, 16, 17, 17, 18]);
@@ -185,7 +186,8 @@ mod tests {
     #[test]
     fn a_level_follows_what_was_run_before() {
         let mut batch = Batch::default();
-        // The context and the root are 17 tokens; 17 and 18 hold two nodes below it. Three below those, of different parents.
+        // The context and the root are 17 tokens; indices 17 and 18 are two nodes below the root. Three new nodes
+        // follow these.
         let above = [17, 18, 18];
         batch.push_level(&[5, 6, 7], 17, 19, &[4, 2], |j, path| path.push(above[j]));
         let sees = |row: usize| (batch.sights[row].prefix, &batch.paths[batch.sights[row].path.clone()]);

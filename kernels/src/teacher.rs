@@ -1,22 +1,23 @@
-//! What a draft would have said of a target's own text: the target writes greedily, then the draft reads the same text and
-//! is asked at every position (teacher forcing). Needs one pass of the draft for many positions, and no speculation.
+//! The draft's predictions for a target's own text. The target writes greedily; then the draft reads the same text and
+//! predicts every position (teacher forcing). This needs one pass of the draft for many positions, and no speculation.
 
 use crate::accept::Choice;
 use crate::device::Device;
 use crate::forward::{Limits, Llama};
 use crate::paged::{BLOCK_SIZE, Batch, Logits};
 
-/// A draft's view of one output, one entry an output position.
+/// A draft's predictions for one output, one entry per output position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    /// Which guess of the draft the target's token is, 1 the first; 255 is that or a later one. Of equal logits the smaller
-    /// token comes first.
+    /// The rank of the target's token among the draft's guesses, 1 for the first; 255 means 255 or more. Of equal
+    /// logits the smaller token comes first.
     pub ranks: Vec<u8>,
     /// The draft's probability of its first guess.
     pub confidences: Vec<f32>,
 }
 
-/// What a model needs for `requests` contexts of up to `context` tokens each, in passes of up to `rows` tokens.
+/// The limits that a model needs for `requests` contexts of up to `context` tokens each, in passes of up to `rows`
+/// tokens.
 pub fn limits(requests: usize, context: usize, rows: usize) -> Limits {
     let rows = rows.max(requests);
     Limits { kv_blocks: (requests * blocks(context)) as u32, max_rows: rows, max_logit_rows: rows }
@@ -26,20 +27,20 @@ fn blocks(context: usize) -> usize {
     context.div_ceil(BLOCK_SIZE)
 }
 
-/// The block table of request `i` of contexts of this length.
+/// The block table of request `i`, for contexts of `context` tokens.
 fn table(i: usize, context: usize) -> Vec<u32> {
     (i * blocks(context)..(i + 1) * blocks(context)).map(|block| block as u32).collect()
 }
 
-/// The target's greedy outputs after these prompts: `output_len` tokens, or up to a token of `stop`, which is part of the
-/// output. They are written together, one token of each a pass. `None` when `go_on`, asked before every pass and told how
-/// many tokens it has written since it was last asked, says no.
+/// Writes the target's greedy outputs after these prompts: `output_len` tokens, or up to a token of `stop`, which is
+/// part of the output. All outputs are written together, one token each per pass. `go_on` is called before every pass
+/// with the number of tokens written since its last call; if it returns false, the result is `None`.
 ///
 /// # Errors
-/// The device's.
+/// The device's error.
 ///
 /// # Panics
-/// If the model was not loaded with [`limits`] for so many prompts of that length.
+/// If the model was not loaded with [`limits`] for this number of prompts of this length.
 pub fn write<D: Device>(
     device: &mut D,
     target: &mut Llama<D>,
@@ -88,13 +89,14 @@ pub fn write<D: Device>(
     }
 }
 
-/// What the draft says at every position of `output`, having read `prompt` and everything of `output` before it.
+/// The draft's predictions at every position of `output`, after it read `prompt` and all of `output` before that
+/// position.
 ///
 /// # Errors
-/// The device's.
+/// The device's error.
 ///
 /// # Panics
-/// If the model was not loaded with [`limits`] for a context of that length, or a token lies outside of its vocabulary.
+/// If the model was not loaded with [`limits`] for a context of this length, or a token lies outside of its vocabulary.
 pub fn judge<D: Device>(
     device: &mut D,
     draft: &mut Llama<D>,
@@ -104,7 +106,7 @@ pub fn judge<D: Device>(
     let mut verdicts = Verdicts::default();
     let (mut batch, mut choices, mut logits) = (Batch::default(), Vec::new(), Vec::new());
     let (context, table) = (prompt.len() + output.len(), table(0, prompt.len() + output.len()));
-    // The prompt's last token is the first to be asked about, and the output's last is never read.
+    // The first prediction is after the prompt's last token; the output's last token is never read.
     let read: Vec<u32> = prompt.iter().chain(output).copied().take(context - 1).collect();
     let (quiet, asked) = read.split_at(prompt.len() - 1);
     let vocab = draft.shape().vocab as usize;
@@ -127,12 +129,12 @@ pub fn judge<D: Device>(
     Ok(verdicts)
 }
 
-/// Pieces of at most `most` tokens, with where each starts.
+/// Pieces of at most `most` tokens, each with its start.
 fn chunks(tokens: &[u32], most: usize) -> impl Iterator<Item = (usize, &[u32])> {
     tokens.chunks(most).enumerate().map(move |(i, chunk)| (i * most, chunk))
 }
 
-/// The place of `token` among the tokens by logit, saturating. The device's own choice is the first of them.
+/// The rank of `token` by logit, at most 255. `first` is the device's own choice, which has rank 1.
 fn rank(logits: &[f32], first: Choice, token: u32) -> u8 {
     if first.token == token {
         return 1;

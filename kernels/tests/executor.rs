@@ -1,5 +1,5 @@
-//! The engine on the CPU device: what it emits is what decoding alone emits, what is declared is what happens, and what
-//! cannot be served is refused.
+//! The engine on the CPU device: it emits the tokens of plain decoding, declared acceptance happens as declared, and
+//! runs that cannot be served are refused.
 
 mod common;
 mod serving;
@@ -39,13 +39,13 @@ fn speculation_emits_the_autoregressive_tokens() {
     }
 }
 
-/// Equal beginnings are computed once, by either model: less is run, and every token is the same.
+/// Both models compute equal prefixes once: fewer tokens run, and every output token is the same.
 #[test]
 fn prefix_caching_saves_prefill_and_changes_no_token() {
     let mut world = World::new();
     let shared = common::prompt(64, 77);
     let mut workload = Workload { prefix_block: 16, ..Workload::default() };
-    // Four that share 64 tokens and two that share their first 32 arrive at once and one after the other.
+    // Four prompts that share 64 tokens and two that share their first 32 arrive together or one after the other.
     for (id, prompt) in world.prompts.iter_mut().enumerate() {
         let blocks = [4, 0, 2, 4, 0, 2, 4, 4][id];
         prompt.splice(..0, shared[..16 * blocks].iter().copied());
@@ -57,7 +57,7 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     let without = EngineConfig { num_gpu_blocks: 60, ..config() };
     let (plain, said) = world.serve(&without, None, Acceptance::Greedy);
     for tight in [false, true] {
-        // Admitted by the chunk, so that they outgrow a tight pool together.
+        // Admitted chunk by chunk, so that the requests outgrow a small pool together.
         let with = EngineConfig {
             prefix_caching: true,
             num_gpu_blocks: if tight { 22 } else { 60 },
@@ -78,7 +78,7 @@ fn prefix_caching_saves_prefill_and_changes_no_token() {
     }
 }
 
-/// A request in a v0 engine, with gaps that are closed at once or never, is the same request.
+/// Outputs do not change in a v0 engine, nor with gaps that are closed at once or never.
 #[test]
 fn every_setting_of_the_engine_emits_the_same_tokens() {
     let world = World::new();
@@ -93,7 +93,7 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
         EngineConfig { chunked_prefill: Some(false), max_num_batched_tokens: 300, ..config() },
     ];
     for config in settings {
-        // Drafts in every third step only, so that there are gaps.
+        // The policy drafts in every third step only, so that there are gaps.
         let policy = Fixed { every: 3, ..Fixed::chain(4) };
         let (run, kept) = world.serve(&config, Some(policy), Acceptance::Greedy);
         assert_eq!(kept.outputs, plain.outputs, "{config:?}");
@@ -101,7 +101,8 @@ fn every_setting_of_the_engine_emits_the_same_tokens() {
     }
 }
 
-/// Everything at once, so that the schedule does not depend on time: then a declared run is the simulated one but for it.
+/// All requests arrive at once, so that the schedule does not depend on time. A declared run then equals the simulated
+/// one, except for time.
 #[test]
 fn declared_acceptance_is_the_simulators() {
     let world = World::new();
@@ -233,7 +234,7 @@ fn what_cannot_be_served_is_refused_before_it_is_tried() {
     assert_eq!(said, "the models were loaded with room for 40 blocks of KV, but 41 are needed");
 }
 
-/// A prompt that does not fit is rejected and accounted for; everybody else is served.
+/// A prompt that does not fit is rejected and accounted for; all other requests are served.
 #[test]
 fn prompts_too_long_are_rejected() {
     let mut world = World::new();
@@ -268,11 +269,11 @@ fn the_wall_clock_waits_for_arrivals_and_can_be_interrupted() {
     assert_eq!(kept.outputs.len(), 2);
 }
 
-/// What a device cannot do in the middle of a run ends it with what was done.
+/// A device's failure in the middle of a run ends it, and the steps before are kept.
 #[test]
 fn a_failing_pass_keeps_what_was_done() {
     let world = World::new();
-    // Trees far wider than the room that a policy of chains was given.
+    // Trees far wider than the memory that a policy of chains was given.
     let lying = Fixed { growth: Some(Growth::Expansion([90, 40].into())), from_step: 8, tokens: 0, ..Fixed::chain(2) };
     let (run, error, kept) = world.try_serve(&config(), Some(lying), Acceptance::Greedy);
     assert!(error.unwrap().contains("draft narrower trees"));
@@ -282,7 +283,7 @@ fn a_failing_pass_keeps_what_was_done() {
     assert_eq!(u64::from(emitted), run.totals.emitted);
 }
 
-/// The distribution of three tokens that were sampled with speculation is the target's own, and not the draft's.
+/// With speculation, the distribution of three sampled tokens is the target's, not the draft's.
 #[test]
 fn sampling_keeps_the_targets_distribution() {
     const N: usize = 12_000;
@@ -317,7 +318,7 @@ fn sampling_keeps_the_targets_distribution() {
         let chi: f64 = p.iter().zip_eq(&seen).map(|(p, n)| (n - p * N as f64).powi(2) / (p * N as f64)).sum();
         chi
     });
-    // Five standard deviations of χ² with 124 degrees of freedom.
+    // The mean plus five standard deviations of χ² with 124 degrees of freedom.
     let limit = 124.0 + 5.0 * (2.0f64 * 124.0).sqrt();
     println!("χ² {own:.0} against the target, {drafts:.0} against the draft, limit {limit:.0}, acceptance {rate:.2}");
     assert!(own < limit && drafts > limit);

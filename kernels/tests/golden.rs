@@ -1,4 +1,4 @@
-//! The whole forward pass against Hugging Face transformers' logits (`golden/make.py` made them).
+//! Compares the whole forward pass with Hugging Face transformers' logits (made by `golden/make.py`).
 
 #[path = "common/widened.rs"]
 mod widened;
@@ -13,11 +13,13 @@ use safetensors::SafeTensors;
 use std::path::Path;
 use widened::Widened;
 
-/// Largest difference between our logits and transformers', whose standard deviation is 1.2 in both models. Both compute in f32 with
-/// different orders of sums; 2⁻²⁴ relative each over some hundred roundings gives errors around 1e-6 to 1e-5.
+/// Largest allowed difference between our logits and transformers', whose standard deviation is 1.2 in both models.
+/// Both compute in f32 with different orders of sums; 2⁻²⁴ relative each over some hundred roundings gives errors
+/// around 1e-6 to 1e-5.
 const TOLERANCE: f32 = 5e-5;
 
-/// The same where keys and values are kept as bf16, which rounds each by up to 2⁻⁹ of itself; transformers does not round them.
+/// The same with keys and values kept as bf16, which rounds each by up to 2⁻⁹ of itself; transformers does not round
+/// them.
 const BF16_KV: f32 = 5e-2;
 
 fn words(bytes: &[u8]) -> Vec<[u8; 4]> {

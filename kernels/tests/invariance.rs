@@ -13,7 +13,7 @@ use foretoken_sim::tree::ROOT;
 use itertools::Itertools;
 use proptest::prelude::*;
 
-/// Logits of all tokens of a prompt, one token a pass: what everything else must equal.
+/// The bits of the logits of all tokens of a prompt, run one token per pass. All other ways must equal them.
 fn one_by_one(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32]) -> Vec<Vec<u32>> {
     let table: Vec<u32> = (0..16).collect();
     tokens.iter().enumerate().flat_map(|(i, &t)| run(llama, cpu, &[t], i, &table)).collect()
@@ -26,7 +26,7 @@ fn a_pass_over_many_tokens_equals_single_steps() {
         let mut llama = load(&mut cpu, &LlamaShape { qk_norm, ..shape() }, 1, dtype);
         let tokens = prompt(60, 0);
         let single = one_by_one(&mut llama, &mut cpu, &tokens);
-        // A whole prompt; then a verify pass of 1 + k tokens after it was cut anywhere.
+        // A whole prompt; then verify passes of 1 + k tokens, after the prompt was cut at several places.
         assert_eq!(run(&mut llama, &mut cpu, &tokens, 0, &[20, 30, 21, 31]), single);
         for (computed, k) in [(1, 1), (15, 3), (16, 8), (31, 20), (40, 19)] {
             run(&mut llama, &mut cpu, &tokens[..computed], 0, &[50, 40, 51, 41]);
@@ -38,7 +38,7 @@ fn a_pass_over_many_tokens_equals_single_steps() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    // Wide enough that work is really shared.
+    // Wide enough that threads share the work.
     let wide = LlamaShape { hidden: 400, intermediate: 1000, vocab: 1000, ..shape() };
     let weights = common::Strong(RandomWeights { seed: 3, dtype: Dtype::Bf16 });
     let mut results = [1, 2, 3, 8].map(|threads| {
@@ -54,7 +54,7 @@ fn threads_do_not_change_a_bit() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Several requests, their prompts cut into chunks at random and mixed into passes at random, in random blocks.
+    /// Several requests, with prompts cut into random chunks that are mixed into passes at random, in random blocks.
     #[test]
     fn any_schedule_gives_the_same_bits(
         lengths in prop::collection::vec(1usize..60, 1..5),
@@ -66,7 +66,7 @@ proptest! {
         let mut llama = llama(&mut cpu, 2, Dtype::Bf16);
         let prompts: Vec<Vec<u32>> = lengths.iter().enumerate().map(|(i, &n)| prompt(n, i as u32)).collect();
         let alone: Vec<_> = prompts.iter().map(|p| one_by_one(&mut llama, &mut cpu, p)).collect();
-        // Request i owns blocks i, i + 5, i + 10, …, turned by a shift.
+        // Request i owns blocks i, i + 5, i + 10, …, rotated by `shift`.
         let tables: Vec<Vec<u32>> =
             (0..5).map(|i| (0..4).map(|b| (b * 5 + i + shift) % LIMITS.kv_blocks).collect()).collect();
 
@@ -81,7 +81,7 @@ proptest! {
             let mut rows = 0;
             for i in 0..prompts.len() {
                 let chunk = cuts.next().unwrap().1.min(lengths[i] - computed[i]).min(LIMITS.max_logit_rows - rows);
-                // One request sits out, unless it is the only one that is left.
+                // One request does not take part, unless it is the only one left.
                 let others = (0..prompts.len()).any(|j| j != i && computed[j] < lengths[j]);
                 if chunk > 0 && !(i == skipped && others) {
                     let tokens = &prompts[i][computed[i]..computed[i] + chunk];
@@ -100,8 +100,8 @@ proptest! {
         prop_assert!(got == alone);
     }
 
-    /// Every path of a random tree equals the chain of its tokens; after its KV was moved together, decoding goes on as
-    /// if only that path had ever been run.
+    /// Every path of a random tree equals the chain of its tokens. After the path's KV was moved together, decoding
+    /// goes on as if only that path had been run.
     #[test]
     fn a_tree_equals_the_chains_of_its_paths(
         context in 1usize..50,

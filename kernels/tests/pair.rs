@@ -1,4 +1,4 @@
-//! The shipped pair: its sizes, its logits, what it says, and how often the draft is right.
+//! The shipped pair: its sizes, its logits, its answers, and how often the draft is right.
 
 #[path = "common/pair.rs"]
 mod pair;
@@ -47,8 +47,9 @@ fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
     assert!(Checkpoint::shipped("vicuna-7b").is_none());
 }
 
-/// `pair/logits.safetensors` holds what the training's own model computes in f32 from the stored weights. The largest
-/// logits are some tens; sums of a thousand products in another order move them by some 1e-5 of that, keys and values kept
+/// `pair/logits.safetensors` has the logits that the training code computes in f32 from the stored weights. The largest
+/// logits are some tens. Sums of a thousand products in another order move them by some 1e-5 of that; keys and values
+/// kept as bf16 move them by some 2⁻⁹.
 /// as bf16 by some 2⁻⁹.
 #[test]
 fn logits_are_those_of_the_training() {
@@ -120,15 +121,15 @@ fn speculation_says_what_plain_decoding_says() {
             assert_eq!(pair.speculative(&mut cpu, &prompt, k, &mut rounds).0, expected, "{family}, {k} drafts");
         }
     }
-    // Both ways of a scan are taken.
+    // Some first drafts are accepted and some are rejected.
     assert!(rounds.accepted[0] > 0 && rounds.accepted[0] < rounds.reached[0], "{rounds:?}");
 }
 
-/// Prompts of each family that rates are measured on.
+/// Number of prompts per family over which rates are measured.
 const PROMPTS: u64 = 32;
 
 /// Share of positions at which the draft is right, measured when the pair was made. The arithmetic is the same on every
-/// machine but for a few functions of its C library.
+/// machine, except for a few functions of the C library.
 const RATES: [f64; 6] = [0.7607, 0.8090, 0.9335, 0.9090, 0.6762, 0.9705];
 
 #[test]
@@ -160,7 +161,7 @@ fn families_differ_in_how_often_the_draft_is_right() {
     assert!(most - least > 0.1, "families from {least} to {most}");
 }
 
-/// The texts that vLLM's were held against (`tests/vllm/greedy.py`): they are still ours.
+/// Our texts that vLLM's were compared with (`tests/vllm/greedy.py`) have not changed.
 #[test]
 fn the_texts_that_vllm_was_held_against_are_still_ours() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vllm/greedy.json");

@@ -24,7 +24,7 @@ fn autoregressive(target: &mut Llama<Cpu>, cpu: &mut Cpu, prompt: &[u32]) -> Vec
     out
 }
 
-/// Drafts chains of `k` tokens; returns what was emitted and how many drafted tokens were accepted.
+/// Drafts chains of `k` tokens. Returns the emitted tokens and the number of accepted drafts.
 fn with_chains(
     (target, draft): (&mut Llama<Cpu>, &mut Llama<Cpu>),
     cpu: &mut Cpu,
@@ -38,7 +38,7 @@ fn with_chains(
     let mut out: Vec<Accepted> = Vec::new();
     while all.len() < prompt.len() + OUTPUT {
         let context = all.len() - 1;
-        // The draft catches up with what it has no KV of, then drafts.
+        // The draft first runs over the tokens whose KV it lacks, then drafts.
         run(draft, cpu, &all[drafted_kv..], drafted_kv, &TABLE);
         let mut tokens = vec![chosen(draft, cpu, all.len() - drafted_kv - 1)];
         while tokens.len() < k {
@@ -62,7 +62,7 @@ fn with_chains(
 fn chains_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(2).unwrap();
     let mut target = llama(&mut cpu, 5, Dtype::F32);
-    // The same weights with less precision often agree; others hardly ever do.
+    // The same weights in bf16 often agree with the target; other weights hardly ever do.
     let mut drafts = [llama(&mut cpu, 5, Dtype::Bf16), llama(&mut cpu, 6, Dtype::Bf16)];
     for salt in 0..3 {
         let prompt = prompt(20 + salt as usize, salt);
@@ -71,13 +71,13 @@ fn chains_emit_the_autoregressive_tokens() {
             let [close, far] = drafts.each_mut().map(|draft| with_chains((&mut target, draft), &mut cpu, &prompt, k));
             assert_eq!(close.0, expected, "prompt {salt}, {k} drafts");
             assert_eq!(far.0, expected, "prompt {salt}, {k} drafts of another model");
-            // Both ways of a scan are taken.
+            // Some drafts are accepted and some are rejected.
             assert!(close.1 >= OUTPUT / 3 && far.1 < OUTPUT / 3, "accepted {} and {}", close.1, far.1);
         }
     }
 }
 
-/// Two guesses at each node of the first two levels, taken from the draft's likeliest tokens.
+/// Two guesses at each node of the first two levels, from the draft's most likely tokens.
 #[test]
 fn trees_emit_the_autoregressive_tokens() {
     let mut cpu = Cpu::new(1).unwrap();
@@ -90,7 +90,7 @@ fn trees_emit_the_autoregressive_tokens() {
     let (mut batch, mut out, mut guesses) = (Batch::default(), Vec::new(), Vec::new());
     let mut off_the_first = 0;
     while all.len() < prompt.len() + OUTPUT {
-        // Level 1: two guesses; level 2: two below each, in the second place first, so that moves are needed.
+        // Level 1 has two guesses, the second-best first, so that KV must be moved; level 2 has two below each.
         let context = all.len() - 1;
         run(&mut draft, &mut cpu, &all, 0, &TABLE);
         cpu.top_k(draft.logits(), 2, &mut guesses).unwrap();
@@ -102,7 +102,7 @@ fn trees_emit_the_autoregressive_tokens() {
             tokens.extend([guesses[1].token, guesses[0].token]);
             parents.extend([parent as u32; 2]);
         }
-        // In the pass the newest token is node 0, and the tree hangs below it.
+        // In the pass the newest token is node 0, and the tree's nodes are below it.
         let mut pass = vec![all[context]];
         pass.extend(&tokens);
         let below: Vec<u32> = std::iter::once(ROOT).chain(parents.iter().map(|p| p.wrapping_add(1))).collect();

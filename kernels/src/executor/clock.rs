@@ -1,27 +1,28 @@
-//! A wall clock that stands still between readings, so that what the engine saw can be repeated exactly.
+//! A wall clock that stands still between readings, so that a run can be repeated exactly from the engine's readings.
 
 use foretoken_sim::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest sleep between two looks at the interrupt flag.
+/// Longest sleep between two checks of the interrupt flag.
 const NAP: Duration = Duration::from_millis(20);
 
-/// How long before its end a sleep is replaced by spinning: a sleep overshoots by some 60 µs.
+/// A sleep is replaced by spinning this long before its end, because it overshoots by some 60 µs.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// What the thread does while a server waits for requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// It spins: the core keeps its clock and its caches, and passes behind a wait take as long as all others.
+    /// The thread spins: the core keeps its clock and its caches, and passes after a wait take the usual time.
     #[default]
     Spin,
-    /// It sleeps and leaves the core to others. What they do to its caches, and to its clock, is in the passes that follow.
+    /// The thread sleeps and leaves the core to others. Passes after the sleep are slower, because caches and clock
+    /// have changed.
     Sleep,
 }
 
 pub(super) struct WallClock<'a> {
-    /// When the clock started: at its first reading.
+    /// The instant of the first reading.
     origin: Option<Instant>,
     now: Time,
     waiting: Waiting,
@@ -33,23 +34,23 @@ impl<'a> WallClock<'a> {
         WallClock { origin: None, now: Time::ZERO, waiting, interrupt }
     }
 
-    /// The last reading.
+    /// Returns the last reading.
     pub(super) fn now(&self) -> Time {
         self.now
     }
 
-    /// Reads it.
+    /// Reads the clock and returns the reading.
     pub(super) fn read(&mut self) -> Time {
         self.now = self.now.max(self.peek());
         self.now
     }
 
-    /// The time, without anybody else learning of it.
+    /// Returns the present time without setting the reading.
     pub(super) fn peek(&mut self) -> Time {
         time(self.origin.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// Waits until `at`, or until it is interrupted, and reads the clock.
+    /// Waits until `at` or until the interrupt flag is set, then reads the clock.
     pub(super) fn wait_until(&mut self, at: Time) {
         loop {
             let left = Duration::from_nanos(at.saturating_sub(self.peek()).0 / 1000);
@@ -65,7 +66,7 @@ impl<'a> WallClock<'a> {
     }
 }
 
-/// As engine time.
+/// Converts a duration to engine time.
 pub(super) fn time(span: Duration) -> Time {
     Time(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000))
 }

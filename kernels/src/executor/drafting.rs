@@ -1,4 +1,5 @@
-//! A draft pass: prompts and gaps that the draft runs over, then the next token of each chain or the next level of each tree.
+//! A draft pass: runs the draft over prompts and gaps, then drafts the next token of each chain or the next level of
+//! each tree.
 
 use super::acceptance::Acceptance;
 use super::buffers::Drafting;
@@ -14,19 +15,19 @@ use foretoken_sim::tree::{Growth, path_below};
 use foretoken_sim::{Drafts, Wants};
 use std::time::{Duration, Instant};
 
-/// What is asked of the draft in a pass.
+/// What a draft pass must return.
 #[derive(Clone, Copy)]
 struct Question {
-    /// Which pass, from 1; 0 asks nothing.
+    /// Number of the pass, from 1; 0 wants no guesses.
     pass: u32,
-    /// Guesses at each position.
+    /// Number of guesses at each position.
     guesses: usize,
     in_trees: bool,
     wants: Wants,
 }
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs a draft pass; returns what the device spent on it.
+    /// Runs a draft pass. Returns the time that the device took.
     pub(super) fn draft_pass(
         &mut self,
         step: &StepPlan,
@@ -59,7 +60,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let (id, context) = (batch.ids[i], batch.context[i] as usize);
             let gap = batch.draft_gap[i] as usize;
             match pass.pass {
-                // The newest token, after what the draft has not seen of the context.
+                // The newest token, after the context tokens that the draft has not seen.
                 0 | 1 if asks => {
                     self.feed(step, id, context - gap..context + 1, Some(i as u32), question, &mut device)?;
                 }
@@ -78,7 +79,8 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(device)
     }
 
-    /// Adds tokens of a request's text to the pass, in as many passes as they take. `asker` gets the guesses after the last.
+    /// Adds tokens of a request's text to the pass; runs several passes if they do not fit one. `asker` gets the
+    /// guesses after the last token.
     fn feed(
         &mut self,
         step: &StepPlan,
@@ -176,7 +178,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Runs what was fed, and hands the guesses to those who asked.
+    /// Runs the batch and stores the guesses in the requests that wanted them.
     fn run_draft(
         &mut self,
         step: &StepPlan,
@@ -243,7 +245,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Grows trees by what was guessed, and shows the policy what it looks at.
+    /// Extends trees by the guesses, and gives the policy the outputs that it wants.
     fn reveal(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) {
         if pass.pass == 0 {
             return;
@@ -257,7 +259,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
             let slot = self.requests.get(step.batch.ids[i]);
             let Some(growth) = pass.growth else {
                 if declared {
-                    // What is recorded is what the policy saw.
+                    // The recorded confidence is the one that the policy saw.
                     let at = depth as usize;
                     slot.confidence[at] = if out.wants.confidence { out.confidence(i, at) as f32 } else { f32::NAN };
                     slot.entropy.extend(out.wants.entropy.then(|| out.entropy(i, at)));

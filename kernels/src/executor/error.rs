@@ -1,78 +1,78 @@
-//! What cannot be served, said before it is tried; and what fails on the way.
+//! Errors: runs that cannot be served, found before the start, and failures during a run.
 
 use foretoken_sim::RequestId;
 
 /// A run that these models, settings or policy do not allow on a device.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CannotServe {
-    /// A setting of the engine.
+    /// A setting of the engine is not supported.
     #[error("engine.{key}: {why}")]
     Engine {
         /// The setting.
         key: &'static str,
-        /// What is wrong and what would be right.
+        /// What is wrong, and which values are right.
         why: String,
     },
-    /// The pair speaks two languages.
+    /// The target and the draft have different vocabularies.
     #[error("the target has {target} tokens in its vocabulary and the draft {draft}: one cannot draft for the other")]
     Vocabulary {
-        /// The target's tokens.
+        /// Number of tokens in the target's vocabulary.
         target: u32,
-        /// The draft's.
+        /// Number of tokens in the draft's vocabulary.
         draft: u32,
     },
-    /// A policy drafts and nothing is there to draft with.
+    /// The policy drafts, but there is no draft model.
     #[error("the policy drafts, but no draft model is loaded")]
     NoDraft,
-    /// The models were loaded with too little room.
+    /// The models were loaded with too little memory for this run.
     #[error("the models were loaded with room for {has} {what}, but {needed} are needed")]
     Capacity {
-        /// Of what.
+        /// The size that is too small.
         what: &'static str,
-        /// How much there is.
+        /// The size that was loaded.
         has: usize,
-        /// How much is needed.
+        /// The size that is needed.
         needed: usize,
     },
-    /// Rejection sampling of trees.
+    /// The policy drafts trees, and rejection sampling of trees is not supported.
     #[error("the policy drafts trees, and sampled trees are not verified: use greedy or declared acceptance")]
     SampledTrees,
-    /// A temperature that no softmax has.
+    /// The temperature is not above 0 and finite.
     #[error("a temperature of {0} samples nothing: it must be above 0; greedy acceptance is temperature 0")]
     Temperature(f32),
-    /// A source of proposals that is no draft model.
+    /// The acceptance source makes proposals without a draft model.
     #[error("prompt lookup proposes without a draft model, so no device can run it: declare another acceptance source")]
     PromptLookup,
-    /// A prompt that the target cannot read.
+    /// The target cannot read a prompt.
     #[error("request {request}: {why}")]
     Prompt {
-        /// Whose.
+        /// The request with this prompt.
         request: RequestId,
-        /// What is wrong with it.
+        /// What is wrong with the prompt.
         why: String,
     },
 }
 
-/// What can fail while a run goes on.
+/// A failure during a run.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError<E: std::error::Error + 'static> {
-    /// The device.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] E),
-    /// A tree for which the draft has no room.
+    /// The draft has no memory for a tree.
     #[error("a drafted tree needs {needed} blocks of the draft's KV where {free} are free: draft narrower trees")]
     TreeTooWide {
-        /// Blocks it needs.
+        /// Number of blocks the tree needs.
         needed: usize,
-        /// Blocks there are.
+        /// Number of free blocks.
         free: usize,
     },
-    /// More children than there are tokens.
+    /// A tree wants more guesses at a position than the vocabulary has tokens.
     #[error("a tree asks for {asked} guesses at a position, but there are only {vocab} tokens")]
     TooManyGuesses {
-        /// Guesses asked for.
+        /// Number of guesses wanted.
         asked: u32,
-        /// Tokens in the vocabulary.
+        /// Number of tokens in the vocabulary.
         vocab: u32,
     },
 }

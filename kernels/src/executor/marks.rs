@@ -1,4 +1,4 @@
-//! What the executor tells of a step: when what happened, and what was revealed.
+//! The executor's record of a step: what happened when, and which outputs the policy saw.
 
 use super::clock::time;
 use super::state::DeviceExecutor;
@@ -9,25 +9,25 @@ use foretoken_sim::{Drafts, PassShape, Time};
 use std::time::Duration;
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Reads the clock and says what happened then.
+    /// Reads the clock and records an event at that time.
     pub(super) fn mark_instant(&mut self, kind: MarkKind) {
         let at = self.clock.read();
         self.mark_span(kind, at);
     }
 
-    /// Something has ended that began then.
+    /// Records an event that began at `begin` and ends at the last reading.
     pub(super) fn mark_span(&mut self, kind: MarkKind, begin: Time) {
         let end = self.clock.now();
         self.trace.marks.push(Mark { kind, begin, end, device: Time::ZERO, shape: PassShape::default() });
     }
 
-    /// A pass has ended that began then and took the device so long.
+    /// Reads the clock and records a pass that began at `begin` and took the device `device`.
     pub(super) fn mark_pass(&mut self, kind: MarkKind, begin: Time, device: Duration, shape: PassShape) {
         let end = self.clock.read();
         self.trace.marks.push(Mark { kind, begin, end, device: time(device), shape });
     }
 
-    /// Hands the step to the recorder.
+    /// Hands the record of the step to the recorder.
     pub(super) fn record(&mut self, step: &StepPlan, drafts: &Drafts, accepted: &[u32]) {
         let begin = self.clock.peek();
         let (batch, trace) = (&step.batch, &mut self.trace);
@@ -66,7 +66,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         self.recorder.step(&self.trace);
         self.trace.clear();
-        // The next step is not known yet; what follows the last one belongs to none.
+        // The next step is not yet known; after the last step these marks belong to no step.
         self.trace.step = batch.step + 1;
         let end = self.clock.peek();
         self.trace.marks.push(Mark {

@@ -1,9 +1,9 @@
 //! The device executor: the same engine, scheduler and policies, on real forward passes and a real clock.
 //!
-//! The engine says what to run; this runs it and reports what came out. It keeps what only hardware has: tokens, paged KV
-//! of both models, the clock. It never decides anything, and nothing above it learns that it is there. Draft tokens are
-//! either judged by the models ([`Acceptance::Greedy`], [`Acceptance::Sampled`]) or by a source of the simulator
-//! ([`Acceptance::Declared`]), so that passes are real while acceptance is known.
+//! The engine plans passes; the executor runs them and reports their results. It keeps what only hardware has: tokens,
+//! paged KV of both models, the clock. It decides nothing, and no layer above knows which executor runs. Drafts are
+//! judged either by the models ([`Acceptance::Greedy`], [`Acceptance::Sampled`]) or by a source of the simulator
+//! ([`Acceptance::Declared`]); in the latter case passes are real while acceptance is known.
 
 mod acceptance;
 mod buffers;
@@ -109,7 +109,7 @@ impl<D: Device> Executor for DeviceExecutor<'_, D> {
     }
 }
 
-/// What happened after the last step is recorded as well.
+/// Records the marks after the last step too.
 impl<D: Device> Drop for DeviceExecutor<'_, D> {
     fn drop(&mut self) {
         if !self.trace.marks.is_empty() {

@@ -9,17 +9,17 @@ use crate::paged::{BLOCK_SIZE, Batch, Logits};
 use crate::weights::{Dtype, Weights};
 use foretoken_sim::{DraftAt, DraftKv, EngineConfig, Version};
 
-/// Whole distributions, where they are needed.
+/// Buffers for whole distributions, for runs that need them.
 pub(super) struct Distributions<D: Device> {
-    /// Of the target's rows of a pass.
+    /// Distributions of the target's rows of a pass.
     pub(super) target: D::Buffer,
-    /// Of the draft's rows of a pass.
+    /// Distributions of the draft's rows of a pass.
     pub(super) draft: D::Buffer,
-    /// Of all drafted tokens of a step: request `i`'s token `j` in row `i · kept_len + j`.
+    /// Distributions of all drafted tokens of a step: request `i`'s token `j` is in row `i · kept_len + j`.
     pub(super) kept: D::Buffer,
 }
 
-/// A target and its draft.
+/// A target model and its draft model on a device.
 pub struct Pair<D: Device> {
     pub(super) target: Llama<D>,
     pub(super) draft: Option<Llama<D>>,
@@ -28,10 +28,10 @@ pub struct Pair<D: Device> {
 }
 
 impl<D: Device> Pair<D> {
-    /// Puts both on the device, with this room.
+    /// Loads both models, with the memory that `capacity` gives.
     ///
     /// # Errors
-    /// Too little memory for both together, said before any is taken; or the device's.
+    /// Too little memory for both together, checked before any is allocated; or the device's error.
     pub fn load(
         device: &mut D,
         target: (&LlamaShape, &impl Weights),
@@ -60,7 +60,7 @@ impl<D: Device> Pair<D> {
         Ok(Pair { target: loaded_target, draft: loaded_draft, distributions, capacity })
     }
 
-    /// What [`Pair::load`] would take of shapes with weights of these types.
+    /// The memory that [`Pair::load`] needs for shapes with weights of these types.
     pub fn memory_needed(
         device: &D,
         target: (&LlamaShape, Dtype),
@@ -81,10 +81,10 @@ impl<D: Device> Pair<D> {
         needed
     }
 
-    /// Can such a pair serve with these settings? To be asked before loading.
+    /// Checks before loading whether such a pair can serve with these settings.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The first reason why it cannot.
     pub fn check_shapes(
         config: &EngineConfig,
         needs: Needs,
@@ -136,26 +136,27 @@ impl<D: Device> Pair<D> {
         self.capacity.covers(&needed)
     }
 
-    /// The room it was loaded with.
+    /// Returns the capacity it was loaded with.
     pub fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// The target and its draft, for passes beside serving: what they leave in the KV, a run overwrites.
+    /// Returns the target and the draft, for passes outside of serving. A later run overwrites the KV that they leave.
     pub fn models(&mut self) -> (&mut Llama<D>, Option<&mut Llama<D>>) {
         (&mut self.target, self.draft.as_mut())
     }
 
-    /// Tokens in the vocabulary.
+    /// Returns the number of tokens in the vocabulary.
     pub fn vocab(&self) -> u32 {
         self.target.shape().vocab
     }
 
-    /// Runs each model this many times over one token and over a full pass, so that the first step of a run meets warm
-    /// threads, caches and, on a GPU, compiled kernels. What is in the null block does not matter.
+    /// Runs each model `times` times over one token and over a full pass, so that the first step of a run meets warm
+    /// threads, warm caches and, on a GPU, compiled kernels. The passes write to the null block, whose contents do not
+    /// matter.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     pub fn warm_up(&mut self, device: &mut D, times: usize) -> Result<(), D::Error> {
         let mut batch = Batch::default();
         for model in std::iter::once(&mut self.target).chain(&mut self.draft) {

@@ -1,4 +1,4 @@
-//! What requests ask: the tokens of their prompts.
+//! The tokens of the requests' prompts.
 
 use super::error::CannotServe;
 use foretoken_sim::luck::{Luck, Stream, mix};
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 /// The prompts of a workload.
 pub trait Prompts: Sync {
-    /// Appends the tokens of a request's prompt. Must be a pure function of the request.
+    /// Appends the tokens of the request's prompt to `out`. Must be a pure function of the request.
     fn fill(&self, id: RequestId, out: &mut Vec<u32>);
 }
 
-/// One prompt a request.
+/// One prompt per request, by request id.
 impl Prompts for Vec<Vec<u32>> {
     fn fill(&self, id: RequestId, out: &mut Vec<u32>) {
         if let Some(prompt) = self.get(id as usize) {
@@ -20,14 +20,14 @@ impl Prompts for Vec<Vec<u32>> {
     }
 }
 
-/// Random ids, for weights that understand nothing anyway. Prompts that share prefix blocks share their tokens.
+/// Prompts of random tokens, for weights that understand no text. Prompts that share prefix blocks share their tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomPrompts<'a> {
-    /// Which ids.
+    /// Seed of the tokens.
     pub seed: u64,
-    /// Ids are below it.
+    /// Tokens are below this number.
     pub vocab: u32,
-    /// Says how long prompts are.
+    /// The workload, which gives the lengths of prompts.
     pub workload: &'a Workload,
 }
 
@@ -45,8 +45,8 @@ impl Prompts for RandomPrompts<'_> {
     }
 }
 
-/// Has every prompt the workload's length, and tokens that the target knows? Those that the engine will reject for their
-/// length are left to it.
+/// Checks that every prompt has the workload's length, only tokens of the target's vocabulary, and equal tokens in
+/// shared blocks. Prompts that the engine will reject for their length are not checked.
 pub(super) fn check(
     prompts: &dyn Prompts,
     workload: &Workload,
@@ -75,15 +75,15 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What stands in the prefix blocks that requests share: the cache takes equal ids for equal tokens.
+/// The tokens of the prefix blocks that requests share: the cache takes equal ids as equal tokens.
 #[derive(Default)]
 struct SharedBlocks {
-    /// Request and first token of the block that a chain of ids ends with.
+    /// For each chain of block ids, by hash: the first request with it, and the tokens of its last block.
     first: HashMap<u64, (RequestId, Vec<u32>)>,
 }
 
 impl SharedBlocks {
-    /// Says where a prompt has other tokens than one that shares its prefix.
+    /// Returns an error text if a prompt's tokens differ from those of another prompt with the same prefix ids.
     fn differs(&mut self, request: RequestId, workload: &Workload, prompt: &[u32]) -> Option<String> {
         let mut chain = 0;
         for (&id, block) in workload.prefix(request).iter().zip(prompt.chunks(workload.prefix_block.max(1) as usize)) {

@@ -1,4 +1,4 @@
-//! What the executor keeps of requests: their tokens, and what was drafted in this step.
+//! The executor's state of requests: their tokens, and the drafts of this step.
 
 use super::capacity::Capacity;
 use super::prompts::Prompts;
@@ -8,7 +8,7 @@ use foretoken_sim::{RequestId, RequestTruth, Workload};
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// A node that the draft has not run over.
+/// Marks a node that the draft has not run over.
 pub(super) const NOT_RUN: u32 = u32::MAX;
 
 /// One request that has started. Slots and their buffers are reused.
@@ -16,26 +16,26 @@ pub(super) const NOT_RUN: u32 = u32::MAX;
 pub(super) struct Slot {
     output_len: u32,
     prompt_len: u32,
-    /// Prompt and output.
+    /// The tokens of prompt and output.
     pub(super) tokens: Vec<u32>,
-    /// Blocks of the draft's KV that a tree is drafted in: the scheduler's, then scratch blocks.
+    /// Blocks of the draft's KV in which a tree is drafted: the scheduler's blocks, then scratch blocks.
     pub(super) tree_table: Vec<u32>,
-    /// The tokens drafted in this step: a chain's, or those of the tree's nodes.
+    /// The tokens drafted in this step: a chain's, or one per node of the tree.
     pub(super) drafted: Vec<u32>,
     /// The draft's probability of each token of a chain.
     pub(super) confidence: Vec<f32>,
-    /// The entropy behind each, where a policy looks.
+    /// The entropy of the distribution of each drafted token, if the policy wants it.
     pub(super) entropy: Vec<f64>,
-    /// What was said of verified tokens, where a policy looks.
+    /// The divergence at each verified token, if the policy wants it.
     pub(super) divergence: Vec<f64>,
     /// Index in the context at which the draft's KV of each node lies, or [`NOT_RUN`].
     pub(super) ran_at: Vec<u32>,
-    /// The guesses of the pass at hand, below one node of the frontier after the other.
+    /// The guesses of the present pass, frontier node by frontier node.
     pub(super) guesses: Vec<Choice>,
 }
 
 impl Slot {
-    /// Output tokens so far.
+    /// Returns the number of output tokens so far.
     pub(super) fn emitted(&self) -> u32 {
         self.tokens.len() as u32 - self.prompt_len
     }
@@ -50,11 +50,12 @@ impl Slot {
     }
 }
 
-/// Blocks of the draft's KV beyond those that the scheduler hands out: a tree is drafted wider than it is verified.
+/// Blocks of the draft's KV that the scheduler does not hand out. They are needed because a tree is drafted wider than
+/// it is verified.
 #[derive(Debug)]
 pub(super) struct Scratch(Vec<u32>);
 
-/// There are fewer scratch blocks than a tree needs.
+/// The error of a tree that needs more scratch blocks than are free.
 #[derive(Debug)]
 pub(super) struct ScratchIsDry {
     pub(super) needed: usize,
@@ -66,7 +67,7 @@ impl Scratch {
         Scratch((capacity.draft_blocks - capacity.draft_scratch..capacity.draft_blocks).rev().collect())
     }
 
-    /// Makes room for `tokens` tokens in a table.
+    /// Extends `table` by scratch blocks until it has room for `tokens` tokens.
     pub(super) fn extend(&mut self, table: &mut Vec<u32>, tokens: usize) -> Result<(), ScratchIsDry> {
         let needed = tokens.div_ceil(BLOCK_SIZE).saturating_sub(table.len());
         let Some(from) = self.0.len().checked_sub(needed) else {
@@ -76,13 +77,13 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes back what is beyond the first `keep` blocks of a table.
+    /// Takes back the blocks of a table after the first `keep`.
     pub(super) fn take_back(&mut self, table: &mut Vec<u32>, keep: usize) {
         self.0.extend(table.drain(keep.min(table.len())..).rev());
     }
 }
 
-/// All requests in the system.
+/// All requests that have started and not ended.
 #[derive(Debug)]
 pub(super) struct Requests {
     slot_of: Vec<u32>,
@@ -101,12 +102,12 @@ impl Requests {
         }
     }
 
-    /// The state of a request that has started.
+    /// Returns the state of a request that has started.
     pub(super) fn get(&mut self, id: RequestId) -> &mut Slot {
         &mut self.slots[self.slot_of[id as usize] as usize]
     }
 
-    /// The state of a request, and the scratch blocks nobody uses.
+    /// Returns the state of a request, and the free scratch blocks.
     pub(super) fn with_scratch(&mut self, id: RequestId) -> (&mut Slot, &mut Scratch) {
         (&mut self.slots[self.slot_of[id as usize] as usize], &mut self.scratch)
     }
@@ -124,7 +125,7 @@ impl Requests {
         slot.output_len = request.output_len;
     }
 
-    /// Forgets a request; returns its output, if it ever started.
+    /// Removes a request. Returns its output, or `None` if it never started.
     pub(super) fn end(&mut self, id: RequestId) -> Option<&[u32]> {
         if self.slot_of[id as usize] == NO_SLOT {
             return None;
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use foretoken_sim::{EngineConfig, Request, Time};
 
-    /// However many requests come and go, slots and scratch blocks are those of the ones in the system.
+    /// Slots and scratch blocks are reused: their number follows the requests in the system, not all requests.
     #[test]
     fn slots_and_scratch_blocks_are_used_again() {
         let workload: Workload = (0..1000).map(|_| Request::new(Time::ZERO, 20, 5)).collect();

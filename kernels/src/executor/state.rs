@@ -1,4 +1,4 @@
-//! The device executor's parts.
+//! The fields of the device executor, and how it is made.
 
 use super::acceptance::Acceptance;
 use super::buffers::{Drafting, Verifying};
@@ -16,25 +16,25 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_sim::{EngineConfig, SpecPolicy, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// What is served and how, as far as an executor must know.
+/// The parts of a live run that an executor needs.
 pub struct Live<'a> {
     /// The engine's settings.
     pub config: &'a EngineConfig,
     /// The requests.
     pub workload: &'a Workload,
-    /// Their prompts.
+    /// The requests' prompts.
     pub prompts: &'a dyn Prompts,
-    /// Who says which draft tokens are right.
+    /// What decides which draft tokens are accepted.
     pub acceptance: Acceptance<'a>,
-    /// Who is told of every step.
+    /// Receives the record of every step.
     pub recorder: &'a mut dyn Recorder,
     /// What the thread does while it waits for an arrival.
     pub waiting: Waiting,
-    /// Set from outside to end the run early: a wait for an arrival ends at once.
+    /// Set from outside to end the run early: a wait for an arrival then ends at once.
     pub interrupt: &'a AtomicBool,
 }
 
-/// An executor on a device. Give it to [`foretoken_sim::Serving::run`], inside of [`Device::session`].
+/// An executor on a device. Give it to [`foretoken_sim::Serving::run`], inside [`Device::session`].
 pub struct DeviceExecutor<'a, D: Device> {
     pub(super) device: &'a mut D,
     pub(super) pair: &'a mut Pair<D>,
@@ -48,16 +48,16 @@ pub struct DeviceExecutor<'a, D: Device> {
     pub(super) verifying: Verifying,
     pub(super) batch: Batch,
     pub(super) trace: StepTrace,
-    /// The step whose drafts are in the requests.
+    /// The step that drafted the requests' present drafts.
     pub(super) drafted_step: Option<u64>,
 }
 
 impl<'a, D: Device> DeviceExecutor<'a, D> {
-    /// An executor whose clock starts with the first round of the engine. `policy` is the one that will run on it, `None`
-    /// the plain engine.
+    /// Makes an executor whose clock starts with the engine's first round. `policy` is the policy that will run on it;
+    /// `None` is the plain engine.
     ///
     /// # Errors
-    /// What cannot be served on these models or this device.
+    /// The reason why the run cannot be served with these models or on this device.
     pub fn new(
         device: &'a mut D,
         pair: &'a mut Pair<D>,
@@ -90,7 +90,7 @@ impl<'a, D: Device> DeviceExecutor<'a, D> {
         })
     }
 
-    /// Forgets the drafts of the step before.
+    /// Removes the drafts of the step before, once per step.
     pub(super) fn open_step(&mut self, step: &StepPlan) {
         if self.drafted_step != Some(step.batch.step) {
             self.drafted_step = Some(step.batch.step);

@@ -1,4 +1,4 @@
-//! The target pass: verifies what was drafted, runs the prompts' chunks, and makes what was accepted part of the text.
+//! The target pass: verifies drafts, runs prefill chunks, and appends accepted tokens to the text.
 
 use super::acceptance::Acceptance;
 use super::buffers::Asker;
@@ -26,7 +26,7 @@ const CHAIN: [u32; MAX_SPEC_LEN as usize] = {
 };
 
 impl<D: Device> DeviceExecutor<'_, D> {
-    /// Runs the target pass; returns what the device spent on it.
+    /// Runs the target pass. Returns the time that the device took.
     pub(super) fn verify_pass(
         &mut self,
         step: &StepPlan,
@@ -47,7 +47,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(spent)
     }
 
-    /// Fills the batch: decode requests in their order, then the chunks.
+    /// Fills the batch: decode requests in order, then the chunks.
     fn fill(&mut self, step: &StepPlan, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let batch = &step.batch;
         let v = &mut self.verifying;
@@ -70,7 +70,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
                 for (at, node) in drafts.trees[i].nodes().iter().enumerate() {
                     v.kept.push((v.nodes.len() - checked) as u32);
                     if node.kept {
-                        // In the pass the newest token is node 0, and the tree hangs below it.
+                        // In the pass the newest token is node 0, and the tree's nodes are below it.
                         let parent = if node.parent == ROOT { ROOT } else { v.kept[node.parent as usize] };
                         v.nodes.push(at as u32);
                         v.parents.push(parent);
@@ -94,7 +94,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         }
         for chunk in step.chunks {
             let (state, table) = (self.requests.get(chunk.request), step.block_tables.target(chunk.request));
-            // What an admission is padded with is nothing to compute.
+            // Padding of an admission is not computed.
             let to = state.tokens.len().min((chunk.computed + chunk.tokens) as usize);
             let from = chunk.computed as usize;
             let logits = if chunk.last { Logits::Last } else { Logits::Skip };
@@ -107,7 +107,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// What the target thinks of it, one entry an asker; and divergences, where a policy looks.
+    /// Lets the target judge the drafts, one result per asker. Also computes divergences if the policy wants them.
     fn judge(&mut self, drafts: &Drafts, drafting: bool) -> Result<(), LiveError<D::Error>> {
         let v = &mut self.verifying;
         v.out.clear();
@@ -153,7 +153,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         Ok(())
     }
 
-    /// Makes what was accepted part of the text, and its KV part of the context.
+    /// Appends the accepted tokens to the text and moves their KV to its place in the context.
     fn commit(
         &mut self,
         step: &StepPlan,

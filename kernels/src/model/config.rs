@@ -1,6 +1,7 @@
-//! Reading a Hugging Face `config.json`.
+//! Reads a Hugging Face `config.json`.
 //!
-//! Must refuse what the forward pass does not compute: a model that runs and answers nonsense is worse than an error.
+//! It must refuse models that the forward pass does not compute: a model that runs and answers nonsense is worse than
+//! an error.
 
 use super::{BadShape, LlamaShape, RopeScaling};
 use serde::Deserialize;
@@ -12,30 +13,30 @@ use std::path::{Path, PathBuf};
 /// A `config.json` that cannot be read, or describes a model that is not Llama-shaped.
 #[derive(Debug, thiserror::Error)]
 pub enum BadConfigFile {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("{}: {why}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("{}: {why}", file.display())]
     NotJson {
         /// The file.
         file: PathBuf,
-        /// The parser's words, with line and column.
+        /// The parser's error, with line and column.
         why: serde_json::Error,
     },
-    /// A key is missing, has the wrong type, or asks for something that is not computed here.
+    /// A key is missing, has the wrong type, or needs something that is not supported here.
     #[error("{}: `{key}`: {why}", file.display())]
     Key {
         /// The file.
         file: PathBuf,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the key.
         why: String,
     },
 }
@@ -49,17 +50,17 @@ pub fn read_config(file: &Path) -> Result<LlamaShape, BadConfigFile> {
     parse_config(file, &text)
 }
 
-/// Reads the text of a `config.json`, which messages call `file`.
+/// Parses the text of a `config.json`; errors name it `file`.
 pub(super) fn parse_config(file: &Path, text: &[u8]) -> Result<LlamaShape, BadConfigFile> {
     let named = |BadKey { key, why }| BadConfigFile::Key { file: file.into(), key, why };
-    // Another architecture may mean other things by the keys that follow.
+    // Another architecture may give other meanings to the keys that follow.
     parse::<Architecture>(file, text)?.check().map_err(named)?;
     let shape = parse::<Config>(file, text)?.shape().map_err(named)?;
     shape.check().map_err(|BadShape { key, why }| named(BadKey::new(key, why)))?;
     Ok(shape)
 }
 
-/// Reads what `T` knows of an object; what is wrong with a key is said of its path.
+/// Parses the keys that `T` has. An error names the path of its key.
 fn parse<T: DeserializeOwned>(file: &Path, text: &[u8]) -> Result<T, BadConfigFile> {
     let not_json = |why| BadConfigFile::NotJson { file: file.into(), why };
     let mut json = serde_json::Deserializer::from_slice(text);
@@ -91,7 +92,7 @@ fn needed<T>(key: &str, value: Option<T>) -> Result<T, BadKey> {
     value.ok_or_else(|| BadKey::new(key, "is missing"))
 }
 
-/// Which model it is.
+/// The architecture's key.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Architecture {
@@ -110,7 +111,7 @@ impl Architecture {
     }
 }
 
-/// The keys that matter. Hugging Face leaves out what is not set, or writes null.
+/// The keys that matter. Hugging Face leaves unset keys out, or writes null.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Config {
@@ -127,7 +128,7 @@ struct Config {
     tie_word_embeddings: Option<bool>,
     rope_theta: Option<f64>,
     rope_scaling: Option<Rope>,
-    /// Transformers 5's, which holds `rope_theta` too.
+    /// Transformers 5's form, which has `rope_theta` too.
     rope_parameters: Option<Rope>,
     hidden_act: Option<String>,
     attention_bias: Option<bool>,
@@ -135,17 +136,17 @@ struct Config {
     quantization_config: Option<Value>,
     sliding_window: Option<Value>,
     use_sliding_window: Option<bool>,
-    /// Transformers 5 says of each layer whether it has a window.
+    /// Transformers 5's list of each layer's attention type, which names sliding windows.
     layer_types: Option<Vec<String>>,
 }
 
-/// How positions are turned.
+/// The settings of rotary positions.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Rope {
     rope_theta: Option<f64>,
     rope_type: Option<String>,
-    /// What `rope_type` was called before.
+    /// The earlier name of `rope_type`.
     #[serde(rename = "type")]
     old_type: Option<String>,
     factor: Option<f64>,
@@ -194,7 +195,7 @@ impl Config {
                 return Err(BadKey::new(key, "biases are not computed"));
             }
         }
-        // Qwen's files may give a window and say elsewhere that it is not used.
+        // Qwen's files may give a window and say in another key that it is not used.
         let window = self.sliding_window.as_ref().filter(|_| self.use_sliding_window != Some(false));
         for (key, value) in [("quantization_config", self.quantization_config.as_ref()), ("sliding_window", window)] {
             if let Some(value) = value {
@@ -207,7 +208,7 @@ impl Config {
         }
     }
 
-    /// The base that positions turn by, and how it is scaled.
+    /// The base of the rotary frequencies, and their scaling.
     fn rope(&self) -> Result<(f64, Option<RopeScaling>), BadKey> {
         let base = self.rope_theta.unwrap_or(1e4);
         let (key, rope) = match (&self.rope_parameters, &self.rope_scaling) {
@@ -226,7 +227,7 @@ impl Config {
 }
 
 impl Rope {
-    /// The scaling of Llama 3.1; `key` is where it stands.
+    /// The scaling of Llama 3.1. `key` is its key, for errors.
     fn llama3(&self, key: &str) -> Result<RopeScaling, BadKey> {
         let number = |name: &str, value: Option<f64>| needed(&format!("{key}.{name}"), value);
         let original = format!("{key}.original_max_position_embeddings");
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn a_config_is_the_preset_of_its_name() {
         assert_eq!(read(&llama_3_2_1b()), Ok(preset("llama-3.2-1b").unwrap()));
-        // Transformers 5 nests the base; older files leave out what has a default.
+        // Transformers 5 nests the base; older files leave out keys with a default.
         let mut newer = llama_3_2_1b();
         let mut nested = newer["rope_scaling"].take();
         nested["rope_theta"] = newer["rope_theta"].take();
@@ -307,7 +308,7 @@ mod tests {
             let found = with(key, value);
             assert!(found.starts_with(why), "{found}");
         }
-        // Of another architecture nothing else is read.
+        // For another architecture no other key is read.
         let mut other = llama_3_2_1b();
         (other["model_type"], other["intermediate_size"]) = (json!("nemotron"), json!([1, 2]));
         assert!(read(&other).unwrap_err().contains("`model_type`"));

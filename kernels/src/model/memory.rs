@@ -1,17 +1,17 @@
-//! How much memory a model needs, asked before any of it is allocated.
+//! The memory that a model needs, computed before any of it is allocated.
 
 use super::LlamaShape;
 use crate::paged::BLOCK_SIZE;
 use crate::weights::{Dtype, tensors};
 
-/// Bytes that a model with its KV pool takes on a device.
+/// Bytes that a model and its KV pool need on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryNeeded {
-    /// Weights.
+    /// Bytes of weights.
     pub weights: u64,
-    /// KV blocks of all layers.
+    /// Bytes of the KV blocks of all layers.
     pub kv: u64,
-    /// Activations of the widest pass.
+    /// Bytes of the activations of the widest pass.
     pub activations: u64,
 }
 
@@ -24,9 +24,9 @@ pub struct MemoryNeeded {
     activations = mib(needed.activations), available = mib(*available)
 )]
 pub struct TooLittleMemory {
-    /// What is needed.
+    /// The memory that is needed.
     pub needed: MemoryNeeded,
-    /// Bytes there are.
+    /// Bytes that are available.
     pub available: u64,
 }
 
@@ -35,8 +35,8 @@ fn mib(bytes: u64) -> u64 {
 }
 
 impl MemoryNeeded {
-    /// Of `shape` with weights of this type, `kv_blocks` blocks of KV, and passes of up to `max_rows` tokens of which
-    /// up to `max_logit_rows` get logits. KV has `kv_bytes` a number; activations are f32.
+    /// The memory of `shape` with weights of type `weights`, `kv_blocks` KV blocks, and passes of up to `max_rows`
+    /// tokens, up to `max_logit_rows` of them with logits. A number of KV has `kv_bytes` bytes; activations are f32.
     pub fn of(
         shape: &LlamaShape,
         weights: Dtype,
@@ -57,15 +57,15 @@ impl MemoryNeeded {
         }
     }
 
-    /// All of it.
+    /// Returns the sum of the bytes.
     pub fn total(&self) -> u64 {
         self.weights + self.kv + self.activations
     }
 
-    /// Is there so much?
+    /// Checks that `available` bytes are enough.
     ///
     /// # Errors
-    /// What is needed and what there is.
+    /// The needed and the available memory.
     pub fn fits(&self, available: u64) -> Result<(), TooLittleMemory> {
         if self.total() <= available { Ok(()) } else { Err(TooLittleMemory { needed: *self, available }) }
     }
@@ -80,7 +80,7 @@ mod tests {
     fn a_model_too_large_is_refused_with_its_numbers() {
         let shape = preset("vicuna-7b").unwrap();
         let needed = MemoryNeeded::of(&shape, Dtype::Bf16, 2, 128, 16, 16);
-        // 128 blocks of 16 tokens at half a MiB a token.
+        // 128 blocks of 16 tokens at half a MiB per token.
         assert_eq!(needed.kv, 1 << 30);
         assert!((needed.weights as f64 / 13.476e9 - 1.0).abs() < 0.01, "{}", needed.weights);
         assert_eq!(needed.fits(needed.total()), Ok(()));

@@ -1,4 +1,4 @@
-//! What a model is before it has weights: its shape, where the shape comes from, and the memory it needs.
+//! A model without weights: its shape, the source of the shape, and the memory it needs.
 
 mod config;
 mod memory;

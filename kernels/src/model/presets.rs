@@ -1,5 +1,5 @@
-//! Shapes by name: sizes from sim's table, and what that table has no use for from the published `config.json` files;
-//! and the shipped pair, whose own files say everything.
+//! Shapes by name. Sizes are from sim's table; values that the table lacks are from the published `config.json` files.
+//! The shipped pair's shapes are from its own files.
 
 use super::config::parse_config;
 use super::{LlamaShape, RopeScaling};
@@ -16,7 +16,8 @@ const fn llama3(factor: f64) -> RopeScaling {
     RopeScaling { factor, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_position_embeddings: 8192 }
 }
 
-/// The shape of this name, if it is shipped, or one of sim's models and Llama-shaped: a mixture of experts is not.
+/// The shape of the model `name`: a shipped one, or one of sim's models that is Llama-shaped (a mixture of experts is
+/// not).
 pub fn preset(name: &str) -> Option<LlamaShape> {
     if let Some(at) = SHIPPED.iter().position(|shipped| *shipped == name) {
         return Some(parse_config(Path::new(name), CONFIGS[at]).expect("what is shipped can be read"));

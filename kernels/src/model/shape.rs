@@ -1,67 +1,69 @@
-//! The shape of a Llama decoder, or of Qwen3, which is one with normalised queries and keys: everything that decides sizes and arithmetic, and no weights.
+//! The shape of a Llama decoder, or of Qwen3, which is a Llama with normalised queries and keys: everything that
+//! decides sizes and arithmetic, without weights.
 
-/// Llama 3's stretching of the rotary frequencies (`rope_type = "llama3"`; Hugging Face transformers,
-/// `modeling_rope_utils.py`): long wavelengths are slowed by `factor`, short ones kept, the ones between blended.
+/// Llama 3's scaling of the rotary frequencies (`rope_type = "llama3"`; Hugging Face transformers,
+/// `modeling_rope_utils.py`): long wavelengths are slowed by `factor`, short ones are kept, and those between are
+/// blended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeScaling {
-    /// How much slower the long wavelengths turn.
+    /// Factor by which long wavelengths are slowed.
     pub factor: f64,
     /// Wavelengths above `original_max_position_embeddings / low_freq_factor` are long.
     pub low_freq_factor: f64,
     /// Wavelengths below `original_max_position_embeddings / high_freq_factor` are short.
     pub high_freq_factor: f64,
-    /// Context the model was first trained for, tokens.
+    /// Context of the original training, in tokens.
     pub original_max_position_embeddings: u32,
 }
 
-/// A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU; no biases. Qwen3 is one with
-/// `qk_norm`.
+/// A Llama-shaped decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU; no biases. Qwen3 has `qk_norm`
+/// in addition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaShape {
-    /// Decoder layers.
+    /// Number of decoder layers.
     pub layers: u32,
-    /// Width.
+    /// Width of the hidden state.
     pub hidden: u32,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: u32,
-    /// Key-value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key-value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: u32,
     /// Width of a head; even.
     pub head_dim: u32,
     /// Width of the feed-forward block.
     pub intermediate: u32,
-    /// Vocabulary.
+    /// Number of tokens in the vocabulary.
     pub vocab: u32,
-    /// Does the head share the embedding's weights?
+    /// True if the head shares the embedding's weights.
     pub tied: bool,
-    /// Is each head's query and key normalised (RMSNorm over the head) before it is turned? Qwen3 does (Qwen3 Technical
-    /// Report, arXiv 2505.09388, section 2).
+    /// True if each head's query and key are normalised (RMSNorm over the head) before they are rotated. Qwen3 does
+    /// this (Qwen3 Technical Report, arXiv 2505.09388, section 2).
     pub qk_norm: bool,
     /// Added to the mean square in RMSNorm.
     pub rms_norm_eps: f32,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// Llama 3's stretching of them.
+    /// Llama 3's scaling of the rotary frequencies.
     pub rope_scaling: Option<RopeScaling>,
-    /// Positions it was made for, tokens.
+    /// Most positions the model supports, in tokens.
     pub max_positions: u32,
 }
 
-/// A shape no forward pass can have.
+/// A shape that the forward pass cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{key}`: {why}")]
 pub struct BadShape {
-    /// The key of `config.json` at fault.
+    /// The key of `config.json` that is wrong.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the key.
     pub why: String,
 }
 
 impl LlamaShape {
-    /// Can it be run?
+    /// Checks that the forward pass can run the shape.
     ///
     /// # Errors
-    /// The first key that cannot, and why.
+    /// The first key that is wrong, and why.
     pub fn check(&self) -> Result<(), BadShape> {
         let bad = |key, why: String| Err(BadShape { key, why });
         let sizes = [
@@ -108,7 +110,7 @@ impl LlamaShape {
         self.kv_heads as usize * self.head_dim as usize
     }
 
-    /// Query heads that share a key-value head.
+    /// Number of query heads that share a key-value head.
     pub fn group(&self) -> usize {
         (self.heads / self.kv_heads) as usize
     }

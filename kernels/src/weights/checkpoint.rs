@@ -1,7 +1,7 @@
-//! A Hugging Face folder: `model.safetensors`, or `model.safetensors.index.json` and the files it names; or the same
-//! file as part of this crate.
+//! A checkpoint: a Hugging Face folder with `model.safetensors`, or with `model.safetensors.index.json` and the files
+//! it names; or a file that is part of this crate.
 //!
-//! Files are mapped, not read. Everything is checked against the shape before a number is touched.
+//! Files are mapped, not read. Everything is checked against the shape before a weight is used.
 
 use super::{Dtype, TensorData, Weights, shipped, tensors};
 use crate::model::LlamaShape;
@@ -21,10 +21,10 @@ pub enum BadCheckpoint {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// The system's words.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// A file is not what its name says.
+    /// A file does not have the format of its name.
     #[error("{}: {why}", file.display())]
     Malformed {
         /// The file.
@@ -32,7 +32,7 @@ pub enum BadCheckpoint {
         /// What is wrong.
         why: String,
     },
-    /// A tensor of the shape is not there.
+    /// A tensor of the shape is missing.
     #[error("{}: tensor `{tensor}` is missing", file.display())]
     Missing {
         /// The file, or the index.
@@ -40,26 +40,26 @@ pub enum BadCheckpoint {
         /// The tensor.
         tensor: String,
     },
-    /// A tensor has other sizes than the shape says.
+    /// A tensor has other sizes than the shape.
     #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
     Shape {
         /// The file.
         file: PathBuf,
         /// The tensor.
         tensor: String,
-        /// What the shape needs.
+        /// The sizes that the shape needs.
         expected: Vec<usize>,
-        /// What is there.
+        /// The sizes in the file.
         found: Vec<usize>,
     },
-    /// A tensor has a type that is not computed with.
+    /// A tensor has an unsupported type.
     #[error("{}: tensor `{tensor}` has dtype {found}, expected F32, BF16 or F16", file.display())]
     Dtype {
         /// The file.
         file: PathBuf,
         /// The tensor.
         tensor: String,
-        /// Its type, in safetensors' words.
+        /// The tensor's type, in safetensors' words.
         found: String,
     },
 }
@@ -70,7 +70,7 @@ struct Place {
     bytes: Range<usize>,
 }
 
-/// A file's bytes.
+/// The bytes of a file.
 enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
@@ -94,19 +94,20 @@ pub struct Checkpoint {
     dtype: Dtype,
 }
 
-/// A mapped file with its header.
+/// A file with its parsed header.
 struct Header {
     path: PathBuf,
-    /// Where its numbers begin.
+    /// Offset at which its tensors begin.
     data: usize,
     metadata: safetensors::tensor::Metadata,
 }
 
 impl Checkpoint {
-    /// Maps the folder's files and finds every tensor of `shape` in them. Tensors the shape does not need are ignored.
+    /// Maps the folder's files and finds every tensor of `shape` in them. Tensors that the shape does not need are
+    /// ignored.
     ///
     /// # Errors
-    /// File, tensor, what was expected and what was found.
+    /// The file, the tensor, and what was expected and found.
     pub fn open(folder: &Path, shape: &LlamaShape) -> Result<Checkpoint, BadCheckpoint> {
         let listing = Listing::of(folder)?;
         let mut files = Vec::new();
@@ -117,7 +118,8 @@ impl Checkpoint {
         Checkpoint::of(listing, files, shape)
     }
 
-    /// The weights of a shipped preset ([`crate::model::SHIPPED`]), for the shape [`crate::model::preset`] gives it. `None` for any other name.
+    /// The weights of a shipped preset ([`crate::model::SHIPPED`]), for the shape of [`crate::model::preset`]. `None`
+    /// for any other name.
     pub fn shipped(name: &str) -> Option<Checkpoint> {
         let file = Bytes::Embedded(shipped::file(name)?);
         let shape = crate::model::preset(name)?;
@@ -173,7 +175,7 @@ impl Weights for Checkpoint {
     }
 }
 
-/// Which file holds which tensor.
+/// Which file has which tensor.
 enum Listing {
     Single(PathBuf),
     Sharded { index: PathBuf, files: Vec<PathBuf>, places: HashMap<String, usize> },
@@ -192,7 +194,7 @@ impl Listing {
         let map = map.ok_or_else(|| malformed("`weight_map` is not an object".into()))?;
         let (mut names, mut places) = (Vec::<&str>::new(), HashMap::new());
         for (tensor, file) in map {
-            // A name with a folder in it could point anywhere on the machine.
+            // A name with a folder in it could point to any file of the machine.
             let name = file.as_str().filter(|f| Path::new(f).file_name().is_some_and(|n| n == *f));
             let name = name.ok_or_else(|| malformed(format!("`{tensor}`: {file} is not the name of a file")))?;
             let at = names.iter().position(|n| *n == name).unwrap_or_else(|| {
@@ -219,7 +221,7 @@ impl Listing {
         }
     }
 
-    /// The file to name when a tensor is in none.
+    /// The file that an error names if a tensor is missing.
     fn path(&self) -> &Path {
         match self {
             Listing::Single(file) => file,
@@ -231,14 +233,14 @@ impl Listing {
 fn header(path: &Path, file: &[u8]) -> Result<Header, BadCheckpoint> {
     let (length, metadata) = SafeTensors::read_metadata(file)
         .map_err(|e| BadCheckpoint::Malformed { file: path.into(), why: e.to_string() })?;
-    // Eight bytes hold the length of the header.
+    // The first eight bytes are the length of the header.
     Ok(Header { path: path.into(), data: 8 + length, metadata })
 }
 
 #[expect(unsafe_code, reason = "a mapped file is memory that others can change; no safe call exists")]
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: only numbers are read from it, of which any bits are valid, and the header is copied before it is used.
-    // Whoever truncates the file meanwhile kills the process, which no check could prevent.
+    // SAFETY: only numbers are read from the file, and any bits are valid numbers; the header is copied before it is
+    // used. If another process truncates the file, this process is killed, which no check could prevent.
     unsafe { Mmap::map(file) }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::model::LlamaShape;
 
-/// A tensor that a shape needs.
+/// The name and sizes of a tensor that a shape needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Hugging Face's name.
@@ -12,18 +12,18 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// Numbers in it.
+    /// Returns the number of weights in the tensor.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Has it none?
+    /// True if the tensor has no weights.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// All tensors of a shape. A tied head is the embedding and not listed.
+/// All tensors of a shape, in the order of the forward pass. A tied head is the embedding and not listed.
 pub fn tensors(shape: &LlamaShape) -> Vec<TensorSpec> {
     let (hidden, inner, vocab) = (shape.hidden as usize, shape.intermediate as usize, shape.vocab as usize);
     let (q, kv, head_dim) = (shape.q_width(), shape.kv_width(), shape.head_dim as usize);

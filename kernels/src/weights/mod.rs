@@ -1,4 +1,4 @@
-//! Weights: which tensors a shape needs, and where they come from, a Hugging Face folder or a seed.
+//! Weights: the tensors that a shape needs, and their source, a Hugging Face folder or a seed.
 
 mod checkpoint;
 mod manifest;
@@ -37,30 +37,31 @@ impl Dtype {
 pub enum TensorData<'a> {
     /// Little-endian numbers, as safetensors stores them.
     Stored {
-        /// Their type.
+        /// The type of the stored numbers.
         dtype: Dtype,
         /// The numbers.
         bytes: &'a [u8],
     },
     /// Number `i` is `scale` times a uniform in [−1, 1) drawn at position `i`; a device makes them in place.
     Random {
-        /// The draws.
+        /// The random draws.
         luck: Luck,
         /// Half the width of the distribution.
         scale: f32,
-        /// The type they are rounded to.
+        /// The type to which they are rounded.
         dtype: Dtype,
     },
     /// All ones: the gains of a random model's norms.
     Ones,
 }
 
-/// Where a model's tensors come from.
+/// A source of a model's tensors.
 pub trait Weights {
-    /// The numbers of this tensor, which is one of [`tensors`]' for the shape the source was made for.
+    /// The numbers of the tensor `name`, one of [`tensors`] for the shape of this source.
     fn tensor(&self, name: &str) -> TensorData<'_>;
 
-    /// The type its matrices are kept in: bf16 only if every one is stored so, since f16 has digits bf16 has not.
+    /// The type in which matrices are kept: bf16 only if all are stored as bf16, because f16 has digits that bf16
+    /// lacks.
     fn dtype(&self) -> Dtype;
 }
 

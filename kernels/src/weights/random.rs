@@ -1,15 +1,15 @@
-//! Weights out of a seed: timing a model needs its shape, not its knowledge.
+//! Random weights from a seed: timing a model needs its shape, not its knowledge.
 
 use super::{Dtype, TensorData, Weights};
 use foretoken_sim::{Luck, Stream};
 
-/// Random weights, the same for a seed and dtype on every device. Matrices have a standard deviation of 0.02, Hugging
-/// Face's `initializer_range` for Llama, so that activations stay in the range real ones have; norms' gains are 1.
+/// Random weights, equal on every device for the same seed and dtype. Matrices have a standard deviation of 0.02,
+/// Hugging Face's `initializer_range` for Llama, so that activations have a realistic range. The gains of norms are 1.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomWeights {
-    /// Which weights.
+    /// Seed of the weights.
     pub seed: u64,
-    /// The type they are rounded to.
+    /// The type to which they are rounded.
     pub dtype: Dtype,
 }
 
@@ -21,7 +21,7 @@ impl Weights for RandomWeights {
         if name.ends_with("norm.weight") {
             return TensorData::Ones;
         }
-        // Each tensor draws from a sequence of its own, whatever else the model has.
+        // Each tensor draws from its own sequence, whatever other tensors the model has.
         let luck = name.bytes().fold(Luck::new(self.seed, Stream::Weights, 0), |l, byte| l.narrow(byte.into()));
         TensorData::Random { luck, scale: SCALE, dtype: self.dtype }
     }

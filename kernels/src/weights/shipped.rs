@@ -2,14 +2,14 @@
 
 use crate::model::SHIPPED;
 
-/// Keeps a file where its numbers, whose offsets are multiples of eight, may be read as what they are.
+/// Aligns a file so that its tensors, whose offsets are multiples of eight, can be read in place.
 #[repr(C, align(64))]
 struct Aligned<B: ?Sized>(B);
 
 static TARGET: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/target/model.safetensors"));
 static DRAFT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../pair/draft/model.safetensors"));
 
-/// The file of a shipped preset.
+/// The bytes of a shipped preset's file; `None` for other names.
 pub(super) fn file(name: &str) -> Option<&'static [u8]> {
     let at = SHIPPED.iter().position(|shipped| *shipped == name)?;
     Some(&[TARGET, DRAFT][at].0)

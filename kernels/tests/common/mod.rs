@@ -1,4 +1,4 @@
-//! A small random Llama, and the plainest ways to run it.
+//! A small random Llama, and direct ways to run it.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -11,7 +11,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 
 pub const LIMITS: Limits = Limits { kv_blocks: 64, max_rows: 256, max_logit_rows: 128 };
 
-/// Sizes that divide nothing evenly, and heads of two groups.
+/// A shape whose sizes are no round numbers, with two groups of heads.
 pub fn shape() -> LlamaShape {
     LlamaShape {
         layers: 3,
@@ -30,7 +30,7 @@ pub fn shape() -> LlamaShape {
     }
 }
 
-/// Weights ten times the usual, so that attention and choices are far from uniform.
+/// Weights ten times as large as usual, so that attention and choices are far from uniform.
 pub struct Strong(pub RandomWeights);
 
 impl Weights for Strong {
@@ -54,17 +54,17 @@ pub fn load(cpu: &mut Cpu, shape: &LlamaShape, seed: u64, dtype: Dtype) -> Llama
     Llama::load(cpu, shape, &Strong(RandomWeights { seed, dtype }), LIMITS).unwrap()
 }
 
-/// Tokens without a pattern.
+/// `length` tokens without a pattern; `salt` changes them.
 pub fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % shape().vocab).collect()
 }
 
-/// The last pass's logits as bits.
+/// The bits of the last pass's logits.
 pub fn bits(llama: &Llama<Cpu>) -> Vec<Vec<u32>> {
     (0..llama.logits().rows()).map(|r| llama.logits().row(r).iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// Runs one request's tokens as one chain and returns the logits of all of them.
+/// Runs one request's tokens as one chain. Returns the bits of the logits of all of them.
 pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<Vec<u32>> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -72,7 +72,7 @@ pub fn run(llama: &mut Llama<Cpu>, cpu: &mut Cpu, tokens: &[u32], computed: usiz
     bits(llama)
 }
 
-/// The choice of row `row` of the last pass.
+/// The token that row `row` of the last pass chooses.
 pub fn chosen(llama: &Llama<Cpu>, cpu: &mut Cpu, row: usize) -> u32 {
     let mut out: Vec<Choice> = Vec::new();
     cpu.top_k(llama.logits(), 1, &mut out).unwrap();

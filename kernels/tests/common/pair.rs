@@ -1,4 +1,4 @@
-//! The shipped pair on the CPU, one request at a time: plain decoding, speculation, and what they agree on.
+//! The shipped pair on the CPU, one request at a time: plain decoding, speculation, and how often both agree.
 
 #![allow(dead_code, reason = "tests and the benchmark use their part")]
 
@@ -13,16 +13,16 @@ use foretoken_traces::text::{END, Family, prompt_of_len};
 use itertools::zip_eq;
 use std::time::{Duration, Instant};
 
-/// Longest context, tokens.
+/// Longest context, in tokens.
 pub const CONTEXT: usize = 768;
 
 /// Bytes of a prompt: a question with some worked examples.
 pub const PROMPT: usize = 256;
 
-/// Longest answer; the families' own end before.
+/// Most tokens of an answer; the families' answers end before.
 pub const ANSWER: usize = 256;
 
-/// Documents of this seed were in no training text.
+/// Seed of documents that were in no training text.
 pub const HELD_OUT: u64 = 2;
 
 /// The held-out prompt `index` of a family, as tokens.
@@ -30,12 +30,12 @@ pub fn prompt(family: Family, index: u64) -> Vec<u32> {
     prompt_of_len(family, HELD_OUT, index, PROMPT).into_iter().map(u32::from).collect()
 }
 
-/// What rounds of speculation did.
+/// Counts of rounds of speculation, by depth.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
-    /// Rounds that reached each depth: all before it was accepted.
+    /// Number of rounds that reached each depth, with all drafts before it accepted.
     pub reached: Vec<u64>,
-    /// Rounds that had the token of each depth accepted.
+    /// Number of rounds in which the token of each depth was accepted.
     pub accepted: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Rounds {
     }
 }
 
-/// Both models with room for one request.
+/// Both models, with memory for one request.
 pub struct Pair {
     target: Llama<Cpu>,
     draft: Llama<Cpu>,
@@ -71,7 +71,7 @@ impl Pair {
         Pair { target, draft, table: (0..blocks).collect(), batch, choices, accepted }
     }
 
-    /// Greedy tokens until the end of the answer, [`END`] included, and the time after the prompt.
+    /// Greedy tokens until the end of the answer, [`END`] included, and the time after the prompt's pass.
     pub fn plain(&mut self, cpu: &mut Cpu, prompt: &[u32]) -> (Vec<u32>, Duration) {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -84,7 +84,7 @@ impl Pair {
         (all.split_off(prompt.len()), start.elapsed())
     }
 
-    /// So many greedy tokens, whatever they end.
+    /// `count` greedy tokens, also beyond the end of the answer.
     pub fn tokens(&mut self, cpu: &mut Cpu, prompt: &[u32], count: usize) -> Vec<u32> {
         let mut all = prompt.to_vec();
         all.push(self.target_next(cpu, prompt, 0));
@@ -96,7 +96,7 @@ impl Pair {
         all.split_off(prompt.len())
     }
 
-    /// The same tokens by chains of `k` drafted tokens a round.
+    /// The same tokens as [`Pair::plain`], with chains of `k` drafts per round.
     pub fn speculative(
         &mut self,
         cpu: &mut Cpu,
@@ -128,7 +128,7 @@ impl Pair {
             all.truncate(context + 1 + kept);
             all.push(accepted[0].next);
             drafted = drafted.min(all.len() - 1);
-            // What stands behind the end was drafted and verified, but is no answer.
+            // Tokens behind the end were drafted and verified but are not part of the answer.
             if let Some(end) = all[context + 1..].iter().position(|&t| t == u32::from(END)) {
                 all.truncate(context + 2 + end);
             }
@@ -138,7 +138,7 @@ impl Pair {
         (all.split_off(prompt.len()), time)
     }
 
-    /// At each position of an answer: would the draft, given all before it, have chosen the same token?
+    /// For each position of an answer: true if the draft would choose the same token, given all before it.
     pub fn agreement(&mut self, cpu: &mut Cpu, prompt: &[u32], answer: &[u32]) -> Vec<bool> {
         let all: Vec<u32> = prompt.iter().chain(answer).copied().collect();
         let Pair { draft, table, batch, choices, .. } = self;
@@ -146,7 +146,7 @@ impl Pair {
         batch.push_chain(&all, 0, table, Logits::All);
         draft.forward(cpu, batch).unwrap();
         cpu.top_k(draft.logits(), 1, choices).unwrap();
-        // What it would choose behind the answer's end is compared with nothing.
+        // The draft's choice behind the answer's end is not compared.
         let guesses = &choices[prompt.len() - 1..all.len() - 1];
         zip_eq(guesses, answer).map(|(choice, &token)| choice.token == token).collect()
     }

@@ -1,6 +1,6 @@
-//! A backend without a GPU: the kernels compiled for the processor and run thread by thread. It shows that kernels and
-//! host agree on what is computed; it says nothing about a GPU's timing, caches and memory order, nor of what only NVRTC
-//! and the driver can know.
+//! A backend without a GPU: the kernels are compiled for the processor and run thread by thread. It shows that kernels
+//! and host agree on what is computed. It says nothing about a GPU's timing, caches and memory order, or about NVRTC
+//! and the driver.
 
 #![expect(unsafe_code, reason = "calls into the compiled kernels, which are given addresses of emulated memory")]
 
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 type Emulate = unsafe extern "C" fn(u32, *const u32, *const u32, u32, *const c_void) -> *const c_char;
 type EmulateMatmul = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void, *const u32, u32);
 
-/// The library, and the lock that only one launch at a time has.
+/// The library of compiled kernels. Its lock lets one launch run at a time.
 static LIBRARY: OnceLock<Option<Mutex<Library>>> = OnceLock::new();
 
-/// A CUDA device on the emulation; `None`, and a skip, where there is no C++ compiler.
+/// A CUDA device on the emulation. `None`, with a skip message, if there is no C++ compiler.
 pub fn device(tuning: Tuning) -> Option<Cuda> {
     if LIBRARY.get_or_init(build).is_none() {
         foretoken_tests::skip(Part::Cxx, "no C++ compiler emulates the CUDA kernels");
@@ -61,7 +61,7 @@ fn build() -> Option<Mutex<Library>> {
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // SAFETY: what was just compiled; its initialisers do nothing.
+    // SAFETY: the library was just compiled; its initialisers do nothing.
     Some(Mutex::new(unsafe { Library::new(&library) }.expect("the library that was just compiled")))
 }
 
@@ -76,11 +76,11 @@ struct Memories {
     marks: [Option<Instant>; 2],
 }
 
-/// The processor as a GPU.
+/// A backend that runs kernels on the processor.
 #[derive(Default)]
 struct Emulated(Arc<Mutex<Memories>>);
 
-/// A GPU of one GiB.
+/// Memory of the emulated GPU: one GiB.
 const TOTAL: u64 = 1 << 30;
 
 impl Emulated {
@@ -93,7 +93,7 @@ fn run(command: &Command<'_>) -> Result<(), CudaError> {
     let library = library();
     match command {
         Command::Launch(launch) => {
-            // SAFETY: the name and type of `emulate` are as written in `build`; kernels get the words of their struct.
+            // SAFETY: the name and type of `emulate` are as in `build`; kernels get the words of their struct.
             let why = unsafe {
                 let emulate: Symbol<'_, Emulate> = library.get(b"emulate").expect("its name");
                 let (grid, block) = (launch.grid.as_ptr(), launch.block.as_ptr());
@@ -102,7 +102,7 @@ fn run(command: &Command<'_>) -> Result<(), CudaError> {
             if why.is_null() {
                 return Ok(());
             }
-            // SAFETY: a string that stays.
+            // SAFETY: the string lives as long as the library.
             let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
             Err(CudaError::Failed { what: "emulation", why: format!("{}: {why}", KERNELS[launch.kernel]) })
         }
@@ -133,7 +133,7 @@ impl Backend for Emulated {
         if bytes > free {
             return Err(CudaError::OutOfMemory { asked: bytes >> 20, free: free >> 20, total: TOTAL >> 20 });
         }
-        // SAFETY: the name and type are those of the source.
+        // SAFETY: the name and type are as in the source.
         let at = unsafe {
             let library = library();
             let allocate: Symbol<'_, unsafe extern "C" fn(u64) -> *mut c_void> =
@@ -147,7 +147,7 @@ impl Backend for Emulated {
 
     fn free(&self, address: u64) {
         let bytes = self.memories().sizes.remove(&address).expect("allocated before");
-        // SAFETY: the name and type are those of the source; freed once.
+        // SAFETY: the name and type are as in the source; the memory is freed once.
         unsafe {
             let library = library();
             let free: Symbol<'_, unsafe extern "C" fn(*mut c_void, u64)> =
@@ -157,7 +157,7 @@ impl Backend for Emulated {
     }
 
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), CudaError> {
-        // SAFETY: emulated memory; beyond its end lies a page that may not be touched.
+        // SAFETY: it is emulated memory; the page beyond its end may not be touched.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
         Ok(())
     }

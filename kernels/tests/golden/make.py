@@ -30,7 +30,7 @@ def make(folder, config):
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            # Larger than the usual 0.02, so that attention is far from uniform and errors would show.
+            # Larger than the usual 0.02, so that attention is far from uniform and errors show.
             weight.copy_(1 + 0.2 * torch.randn_like(weight) if "norm" in name else 0.15 * torch.randn_like(weight))
         stored = {name: weight.to(torch.bfloat16) for name, weight in model.named_parameters()}
         for name, weight in model.named_parameters():

@@ -1,8 +1,8 @@
-//! The CUDA device against the CPU: on a GPU (`gpu_device::…`; skipped, loudly, where there is none) and, at small sizes,
-//! on an emulation of one (`emulated::…`).
+//! Compares the CUDA device with the CPU: on a GPU (`gpu_device::…`; skipped with a message if there is none) and, at
+//! small sizes, on an emulation of one (`emulated::…`).
 //!
 //! The CPU computes in f32, the GPU keeps activations and KV as bf16, so results differ by roundings: 2⁻⁹ of a number
-//! each. Every check says how much it allows.
+//! each. Every check states the difference that it allows.
 
 #[path = "../emulate/mod.rs"]
 mod emulate;
@@ -14,7 +14,7 @@ mod whole;
 use foretoken_kernels::cuda::{Cuda, CudaError, Tuning};
 use foretoken_tests::Part;
 
-/// A GPU, `None` where there is none. A GPU that is there but cannot be used is a failure.
+/// The GPU, or `None` if there is none. A GPU that cannot be used is a failure.
 fn gpu() -> Option<Cuda> {
     match Cuda::new(0) {
         Ok(cuda) => Some(cuda),

@@ -1,4 +1,4 @@
-//! Each operation against the CPU's, on fresh random inputs.
+//! Compares each operation with the CPU's, on fresh random inputs.
 
 use crate::support::{Scale, both, close, downloaded, empty, gains, luck, matrices, numbers, same};
 use foretoken_kernels::cpu::Cpu;
@@ -10,7 +10,7 @@ use foretoken_kernels::weights::{Dtype, RandomWeights, TensorData, Weights};
 use foretoken_sim::tree::ROOT;
 use half::{bf16, f16};
 
-/// A result rounded to bf16 once, of a sum in another order.
+/// Tolerance of a result that was rounded to bf16 once, from a sum in another order.
 const ONE_ROUNDING: f32 = 0.006;
 
 fn cpu() -> Cpu {
@@ -64,14 +64,14 @@ pub fn products_of_all_sizes(cuda: &mut Cuda, scale: Scale) {
                 cpu.matmul(&x, &weights, &mut out).unwrap();
                 cuda.matmul(&cuda_x, &cuda_weights, &mut cuda_out).unwrap();
                 let what = format!("{rows} rows of {inputs} times {outputs}");
-                // Sums of f32 in another order, then rounded or not.
+                // Sums of f32 in another order; a narrow result is also rounded.
                 same(&what, cuda, &cuda_out, &out, if wide { 1e-4 } else { ONE_ROUNDING });
             }
         }
     }
 }
 
-/// The rows of a table, as what embedding gives.
+/// The rows of a table, as embedding returns them.
 fn rows_of(cuda: &mut Cuda, table: &<Cuda as Device>::Matrix, rows: usize, width: usize) -> Vec<f32> {
     let mut out = cuda.buffer(rows, width).unwrap();
     let mut batch = Batch::default();
@@ -119,12 +119,12 @@ fn shape(heads: u32, kv_heads: u32, head_dim: u32) -> LlamaShape {
     LlamaShape { layers: 2, heads, kv_heads, head_dim, max_positions: 100_000, ..preset("llama-3.1-8b").unwrap() }
 }
 
-/// Blocks for so many tokens, no two next to each other: every request's are `first`, `first + 5`, ….
+/// Blocks for `tokens` tokens, no two next to each other: `first`, `first + 5`, ….
 fn table(first: u32, tokens: usize) -> Vec<u32> {
     (0..tokens.div_ceil(16) as u32).map(|b| first + 5 * b).collect()
 }
 
-/// Parents of a random tree.
+/// The parents of a random tree.
 fn tree(nodes: usize) -> Vec<u32> {
     let luck = luck();
     (0..nodes as u64).map(|i| if i == 0 { ROOT } else { (luck.unit(i) * i as f64) as u32 }).collect()
@@ -140,7 +140,7 @@ pub fn attention_sees_what_it_should(cuda: &mut Cuda, scale: Scale) {
         let blocks = 5 * (context as u32 + 200).div_ceil(16) + 5;
         let (mut kv, mut cuda_kv) =
             (cpu.kv(&shape, Dtype::F32, blocks).unwrap(), cuda.kv(&shape, Dtype::Bf16, blocks).unwrap());
-        // Contexts: whole, then a chunk after them; one of a single token.
+        // Contexts: the whole prompt first, then a chunk after it; one context has a single token.
         let contexts = [context, context / 2 + 3, 17, 1];
         let mut check = |batch: &Batch, what: &str| {
             let rows = batch.rows();

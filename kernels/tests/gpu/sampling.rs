@@ -1,4 +1,4 @@
-//! Choices and acceptance.
+//! Compares choices and acceptance with the CPU's.
 
 use crate::support::{Scale, both, close, empty, luck, numbers, same};
 use foretoken_kernels::accept::{self, Accepted, Chain, Tree};
@@ -12,7 +12,7 @@ use itertools::Itertools;
 pub fn probabilities_and_the_likeliest(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     for (rows, vocab) in scale.sizes(&[(1, 97), (4, 1500), (3, 7)], &[(64, 32_000), (5, 128_256)]) {
-        // Numbers as bf16 can say them: of 1500 many are equal.
+        // Logits that bf16 can represent: many of 1500 are equal.
         let logits: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| 8.0 * x).collect();
         let (logits, cuda_logits) = both(cpu, cuda, &logits, vocab, true);
         let (mut out, mut cuda_out) = empty(cpu, cuda, rows, vocab, true);
@@ -61,7 +61,7 @@ pub fn greedy_acceptance_is_the_hosts(cuda: &mut Cuda, _: Scale) {
     assert!(got.iter().any(|a| a.nodes.len() > 1) && got.iter().any(|a| a.nodes.is_empty()));
 }
 
-/// Rows of probabilities; some tokens have none.
+/// Random rows of probabilities; some tokens have probability 0.
 fn probabilities(rows: usize, vocab: usize) -> Vec<f32> {
     let mut all: Vec<f32> = numbers(rows * vocab).into_iter().map(|x| x.max(0.0)).collect();
     for row in all.chunks_mut(vocab) {
@@ -79,7 +79,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let k = 3;
         let draft_rows = probabilities(count * k, vocab);
         let mut target_rows = probabilities(count * (k + 1), vocab);
-        // Near enough to the draft that most tokens are kept.
+        // Close enough to the draft's distribution that most tokens are kept.
         for (i, p) in target_rows.iter_mut().enumerate() {
             let (chain, row) = (i / vocab / (k + 1), i / vocab % (k + 1));
             if row < k {
@@ -103,7 +103,7 @@ pub fn rejection_is_the_hosts(cuda: &mut Cuda, scale: Scale) {
         let (mut expected, mut got): (Vec<Accepted>, Vec<Accepted>) = (Vec::new(), Vec::new());
         cpu.accept_sampled(&target, &draft, &chains, &mut expected).unwrap();
         cuda.accept_sampled(&cuda_target, &cuda_draft, &chains, &mut got).unwrap();
-        // Sums of f64 in another order: a draw may fall on the other side of a border once in 10¹² times.
+        // Sums of f64 are in another order, so a draw falls on the other side of a border once in about 10¹² times.
         assert_eq!(got, expected);
         several_kept += got.iter().filter(|a| a.nodes.len() > 1).count();
     }
@@ -144,7 +144,7 @@ pub fn draws_entropies_and_divergences_are_the_hosts(cuda: &mut Cuda, scale: Sca
     }
 }
 
-/// χ² of what is emitted first against the target's distribution.
+/// χ² of the first emitted tokens against the target's distribution.
 pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let cpu = &mut Cpu::new(1).unwrap();
     let (vocab, at_once) = (8, 1000);
@@ -155,7 +155,7 @@ pub fn rejection_keeps_the_targets_distribution(cuda: &mut Cuda, scale: Scale) {
     let (_, draft) = both(cpu, cuda, &q, vocab, true);
     let mut seen = vec![0u64; vocab];
     let mut out: Vec<Accepted> = Vec::new();
-    // The seed is fixed: a test at 0.1 % would else fail once in a thousand runs.
+    // The seed is fixed, because a test at 0.1 % would otherwise fail once in a thousand runs.
     for batch in 0..draws / at_once {
         let luck = Luck::new(7, Stream::Policy, batch as u64);
         let tokens: Vec<u32> = (0..at_once).map(|i| accept::sample(&q, luck.unit(i as u64))).collect();

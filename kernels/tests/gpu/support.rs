@@ -1,4 +1,4 @@
-//! Fresh random numbers on both devices, and how results are compared.
+//! Fresh random inputs for both devices, and the comparison of results.
 
 use foretoken_kernels::cpu::Cpu;
 use foretoken_kernels::cuda::{Buffer, Cuda, Matrix, Vector};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What runs the check: an emulation gets small sizes.
+/// The device under test; the emulation gets small sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Gpu,
@@ -18,7 +18,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// These sizes, and on a GPU those as well.
+    /// Returns the small sizes, and on a GPU the large ones too.
     pub fn sizes<T: Clone>(self, small: &[T], large: &[T]) -> Vec<T> {
         let large = if self == Scale::Gpu { large } else { &[] };
         [small, large].concat()
@@ -26,18 +26,19 @@ impl Scale {
 }
 
 thread_local! {
-    /// The seed of this thread's test, when it is to be the same in every run.
+    /// The fixed seed of this thread's test, if it must be the same in every run.
     static FIXED: Cell<Option<u64>> = const { Cell::new(None) };
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Makes this test the same in every run. An emulation is there to find what a change breaks, not what another sequence
-/// brings to light.
+/// Makes this test the same in every run. The emulation's tests must find what a change breaks, not what another random
+/// sequence finds.
 pub fn repeat() {
     FIXED.set(Some(1));
 }
 
-/// Random numbers of another sequence at every call and, but for [`repeat`], in every run; `FORETOKEN_SEED` repeats a run.
+/// Random numbers from another sequence at every call and in every run, unless [`repeat`] was called. `FORETOKEN_SEED`
+/// repeats a run.
 pub fn luck() -> Luck {
     static FRESH: LazyLock<u64> = LazyLock::new(|| {
         let given = std::env::var("FORETOKEN_SEED").ok().and_then(|s| s.parse().ok());
@@ -50,13 +51,13 @@ pub fn luck() -> Luck {
     Luck::new(FIXED.get().unwrap_or_else(|| *FRESH), Stream::Weights, call)
 }
 
-/// Uniform in [−1, 1), as bf16 can say it.
+/// `count` uniform numbers in [−1, 1) that bf16 can represent.
 pub fn numbers(count: usize) -> Vec<f32> {
     let luck = luck();
     (0..count as u64).map(|i| bf16::from_f32((2.0 * luck.unit(i) - 1.0) as f32).to_f32()).collect()
 }
 
-/// Both devices' buffers with these rows.
+/// A buffer with these rows on each device.
 pub fn both(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -73,7 +74,7 @@ pub fn both(
     (one, other)
 }
 
-/// Empty buffers of both devices.
+/// An empty buffer on each device.
 pub fn empty(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -89,7 +90,7 @@ fn stored(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect()
 }
 
-/// A matrix of these weights on both.
+/// A matrix with these weights on each device.
 pub fn matrices(
     cpu: &mut Cpu,
     cuda: &mut Cuda,
@@ -101,7 +102,7 @@ pub fn matrices(
     (cpu.matrix(&parts, inputs, Dtype::Bf16).unwrap(), cuda.matrix(&parts, inputs, Dtype::Bf16).unwrap())
 }
 
-/// Gains on both.
+/// The gains on each device.
 pub fn gains(cpu: &mut Cpu, cuda: &mut Cuda, gains: &[f32]) -> (Vec<f32>, Vector) {
     let bytes = stored(gains);
     let data = TensorData::Stored { dtype: Dtype::Bf16, bytes: &bytes };
@@ -115,7 +116,8 @@ pub fn downloaded(cuda: &mut Cuda, buffer: &Buffer) -> Vec<f32> {
     out
 }
 
-/// Each number of `got` is as far from that of `expected` as `tolerance` times its size and the row's root mean square.
+/// Checks that each number of `got` differs from `expected` by at most `tolerance` times its size plus the row's root
+/// mean square.
 pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance: f32) {
     assert_eq!(got.len(), expected.len(), "{what}: how many");
     for (row, (got, expected)) in got.chunks(width).zip(expected.chunks(width)).enumerate() {
@@ -127,7 +129,7 @@ pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance:
     }
 }
 
-/// As [`close`], of whole buffers.
+/// [`close`] for whole buffers.
 pub fn same(what: &str, cuda: &mut Cuda, got: &Buffer, expected: &foretoken_kernels::cpu::Buffer, tolerance: f32) {
     assert_eq!((got.rows(), got.width()), (expected.rows(), expected.width()), "{what}: sizes");
     let expected: Vec<f32> = (0..expected.rows()).flat_map(|r| expected.row(r).to_vec()).collect();

@@ -1,4 +1,4 @@
-//! Whole passes against the CPU's, and against themselves in other batches.
+//! Compares whole passes with the CPU's, and with the same tokens in other batches.
 
 use crate::support::{Scale, close, downloaded, luck};
 use foretoken_kernels::accept::{Accepted, Tree};
@@ -14,8 +14,8 @@ use itertools::Itertools;
 
 const LIMITS: Limits = Limits { kv_blocks: 40, max_rows: 700, max_logit_rows: 128 };
 
-/// How far logits of two models with roundings of their own may be apart, of their root mean square: bf16 rounds by 2⁻⁹,
-/// and some ten roundings of a layer add up at random.
+/// Allowed difference of logits relative to their root mean square, for two models with different roundings: bf16
+/// rounds by 2⁻⁹, and some ten roundings of a layer add up at random.
 const TOLERANCE: f32 = 0.06;
 
 fn shapes(scale: Scale) -> Vec<LlamaShape> {
@@ -45,12 +45,12 @@ fn prompt(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|i| (i * i * 31 + i * 17 + salt * 53) % 97).collect()
 }
 
-/// A request's blocks.
+/// The blocks of a request.
 fn table(first: u32) -> Vec<u32> {
     (0..8).map(|b| first + 5 * b).collect()
 }
 
-/// Logits of all tokens of one chain.
+/// Runs one chain and returns the logits of all its tokens.
 fn run(llama: &mut Llama<Cuda>, cuda: &mut Cuda, tokens: &[u32], computed: usize, table: &[u32]) -> Vec<f32> {
     let mut batch = Batch::default();
     batch.push_chain(tokens, computed, table, Logits::All);
@@ -65,7 +65,7 @@ pub fn logits_are_the_cpus(cuda: &mut Cuda, scale: Scale) {
         let mut one = Llama::load(&mut cpu, &shape, &weights, LIMITS).unwrap();
         let mut other = Llama::load(cuda, &shape, &weights, LIMITS).unwrap();
         let mut batch = Batch::default();
-        // A prompt and a tree, then a decode after the prompt: both kinds of attention, few rows and many.
+        // A prompt and a tree, then a decode after the prompt: both kinds of attention, with few rows and many.
         batch.push_chain(&prompt(60, 1), 0, &table(0), Logits::All);
         batch.push_tree(&prompt(5, 2), &[ROOT, 0, 0, 1, ROOT], 0, &table(1), Logits::All);
         for step in 0..3 {
@@ -87,7 +87,7 @@ pub fn ragged_and_paged_batches_equal_single_requests(cuda: &mut Cuda, scale: Sc
         let width = shape.vocab as usize;
         let prompts = [prompt(50, 1), prompt(3, 2), prompt(17, 3)];
         let alone: Vec<Vec<f32>> = prompts.iter().map(|p| run(&mut llama, cuda, p, 0, &table(4))).collect();
-        // Two chunks each, in blocks of their own.
+        // Each prompt in two chunks, in its own blocks.
         let mut batch = Batch::default();
         for (i, p) in prompts.iter().enumerate() {
             batch.push_chain(&p[..p.len() / 2], 0, &table(i as u32), Logits::Skip);
@@ -141,19 +141,19 @@ pub fn moved_paths_become_context(cuda: &mut Cuda, scale: Scale) {
     }
 }
 
-/// The likeliest token of a row, and by how much its logit leads.
+/// The most likely token of a row, and the lead of its logit.
 fn leader(row: &[f32]) -> (u32, f32) {
     let first = (0..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
     let second = (0..row.len()).filter(|&i| i != first).map(|i| row[i]).fold(f32::NEG_INFINITY, f32::max);
     (first as u32, row[first] - second)
 }
 
-/// What is emitted differs from the autoregressive tokens only where the two likeliest are as near as roundings are.
+/// An emitted token differs from the autoregressive one only if the two most likely logits are as near as rounding.
 pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale: Scale) {
     for shape in shapes(scale) {
         let same = weights();
         let mut target = Llama::load(cuda, &shape, &same, LIMITS).unwrap();
-        // The same layers but the last: often right, not always.
+        // The draft has the target's layers except the last: often right, not always.
         let shallow = LlamaShape { layers: shape.layers - 1, ..shape.clone() };
         let mut draft = Llama::load(cuda, &shallow, &same, LIMITS).unwrap();
         let (output, width) = (if scale == Scale::Gpu { 100 } else { 12 }, shape.vocab as usize);
@@ -184,7 +184,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
                 next = out[0].next;
                 kept += out[0].nodes.len();
             }
-            // What plain decoding chooses after the same tokens, one at a time.
+            // The choices of plain decoding after the same tokens, one token at a time.
             run(&mut target, cuda, &tokens[..20], 0, &table(2));
             for t in 20..tokens.len() - 1 {
                 let logits = run(&mut target, cuda, &tokens[t..=t], t, &table(2));
@@ -205,7 +205,7 @@ pub fn greedy_speculation_emits_the_autoregressive_tokens(cuda: &mut Cuda, scale
     }
 }
 
-/// Passes that come again are replayed, with other data in the same places.
+/// Repeated passes are replayed as graphs, with other data in the same places.
 pub fn graphs_change_nothing(cuda: &mut Cuda, scale: Scale) {
     let shape = shapes(scale).swap_remove(0);
     let weights = weights();

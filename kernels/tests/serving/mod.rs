@@ -12,7 +12,7 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 
-/// Outputs by request, and all steps.
+/// The outputs by request, and the records of all steps.
 #[derive(Default)]
 pub struct Kept {
     pub outputs: Vec<(u32, Vec<u32>)>,
@@ -29,15 +29,15 @@ impl Recorder for Kept {
     }
 }
 
-/// A fixed length of chains or depth of trees, in every so many steps from some step on.
+/// A policy with a fixed length of chains or depth of trees. It drafts in every `every`-th step.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     pub k: u32,
     pub growth: Option<Growth>,
-    /// Tokens of a tree to verify.
+    /// Number of tree tokens to verify.
     pub tokens: u32,
     pub every: u64,
-    /// Until then it drafts chains.
+    /// Before this step it drafts chains.
     pub from_step: u64,
 }
 
@@ -73,7 +73,7 @@ impl SpecPolicy for Fixed {
     }
 }
 
-/// Chains and trees.
+/// Policies of chains and of trees.
 pub fn policies() -> Vec<Fixed> {
     let tree = |growth| Fixed { growth: Some(growth), tokens: 20, ..Fixed::chain(4) };
     let trees = [Growth::Expansion([2, 2, 1].into()), Growth::Beam { topk: 3 }].map(tree);
@@ -110,7 +110,7 @@ impl World {
         World { workload, prompts }
     }
 
-    /// The target in f32, and as its draft the same weights with less precision.
+    /// The target in f32; its draft has the same weights in bf16.
     pub fn pair(&self, cpu: &mut Cpu, capacity: Capacity) -> Pair<Cpu> {
         let [target, draft] = [Dtype::F32, Dtype::Bf16].map(|dtype| Strong(RandomWeights { seed: 5, dtype }));
         Pair::load(cpu, (&shape(), &target), Some((&shape(), &draft)), capacity).unwrap()
