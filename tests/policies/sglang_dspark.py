@@ -103,8 +103,8 @@ def record(seed: int, planner, overlap_utils) -> dict:
     for at in range(ROUNDS):
         present = []
         for slot in range(1, SLOTS + 1):
-            # A request decodes in the first round after it got its slot. (One that did not would be taken for fresh, with
-            # the confidences of whoever had the slot before.)
+            # A request decodes in the first round after it got its slot. (Otherwise it would count as fresh, with the
+            # confidences of the request that had the slot before.)
             new = at == 0 or draw(seed, 5, slot, at) % 8 == 0
             pool.req_generation[slot] += new
             if new or draw(seed, 6, slot, at) % 5 != 0:
@@ -132,7 +132,7 @@ def record(seed: int, planner, overlap_utils) -> dict:
         seen = {"confidence": confidence, "prefix_lens": rows, "req_pool_indices": rows}
         budget = plan.resolve_verify_token_budget(draft_input=batch.spec_info, **seen)
         decision = plan.take_budget_decision()
-        # None is a static verification of whole blocks.
+        # None means a static verification of whole blocks.
         layout = plan.schedule_layout(device=confidence.device, budget=budget, **seen) if budget is not None else None
         verified = [gamma] * len(present) if layout is None else [int(n) - 1 for n in layout.verify_lens]
         budgets.append(budget)

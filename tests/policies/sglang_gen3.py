@@ -66,7 +66,7 @@ def record(seed: int, params_of, graphs_of) -> dict | None:
     params.set_cuda_graph_bs(graphs)
     lengths, averages = "", []
     for batch in range(BATCHES):
-        # The size and what holds change every twenty batches.
+        # Batch size and acceptance change every twenty batches.
         era = batch // 20
         size = 1 + (draw(seed, 2, era, 0) % 70 + draw(seed, 3, batch, 0) % 4) % most
         holds = 50 + draw(seed, 4, era, 0) % 950
@@ -79,7 +79,7 @@ def record(seed: int, params_of, graphs_of) -> dict | None:
         params.on_verify_complete(accepted, size)
         if batch % 10 == 9:
             averages.append([params._slots[key].ema_accept_len for key in params._bs_list])
-    # The averages of a default history, or one in four, in full; else the last ones.
+    # One history in four, the default ones included, keeps all averages; the others keep the last ones.
     averages = averages if seed % 4 == 0 else averages[-1:]
     return {"seed": seed, "file": file, "initial": initial, "most": most, "graphs": graphs, "lengths": lengths, "averages": averages}
 

@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-# numpy's vector code is off in the last bits of single-precision exponentials and logarithms, and refits amplify that. Without
-# it they are the C library's, as elsewhere.
+# numpy's vector code is off in the last bits of single-precision exponentials and logarithms, and refits amplify that.
+# Without vector code numpy calls the C library, as other programs do.
 os.environ["NPY_DISABLE_CPU_FEATURES"] = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR AVX2 FMA3"
 
 import numpy as np  # noqa: E402
@@ -53,7 +53,7 @@ torch.cuda.current_stream = Stream
 adaptive_verification.stream = lambda *_: nullcontext()
 adaptive_verification.gpu_sync_allowed = nullcontext
 adaptive_verification.get_tp_group = lambda: SimpleNamespace(broadcast_object=lambda value, src: value)
-# torch.compile of the same function: what it computes, without a compiler.
+# Replaces torch.compile of the same function: equal results without a compiler.
 adaptive_verification._assign_draft_token_budget_compiled = adaptive_verification._assign_draft_token_budget
 
 
@@ -93,7 +93,8 @@ class History:
             options = list(options)
             return options[draw(seed, 9, part, 0) % len(options)]
 
-        # One in a hundred keeps vLLM's interval and is long enough for it; one in twelve is wide. Interpreting is slow.
+        # One history in a hundred has vLLM's interval and enough steps for it; one in twelve is wide. Interpreting is
+        # slow.
         self.steps, self.interval = (110, 100) if seed % 100 == 0 else (16, choose(0, [6, 8]))
         self.seed, self.k, self.slots = seed, choose(1, [1, 2, 3]), choose(2, [2, 3])
         if seed % 12 == 5:
@@ -125,9 +126,9 @@ class History:
         self.estimator.REFIT_INTERVAL = self.interval
         self.temperature = torch.tensor([TEMPERATURES[number] for number in self.temperatures])
         self.confidence = torch.empty(requests, self.k)
-        # Tokens that a slot's request has still to come, which cut its last drafts; 0 is an empty slot.
+        # Tokens that a slot's request has still to produce; they cut its last drafts. 0 is an empty slot.
         self.left = [0] * self.slots
-        # When the drafts of a slot were made.
+        # The step in which each slot's drafts were made.
         self.drafted = [0] * requests
 
     def join(self, at: int) -> list[int]:
@@ -170,7 +171,7 @@ class History:
             self.drafted[slot] = self.at
         tokens = [level(self.seed, slot, j, self.at) for slot in batch for j in range(self.k)]
         if self.seed % 4:
-            # All positions in one pass, as drafters of blocks do.
+            # All positions in one pass, as block drafters do.
             steps = torch.arange(self.k).repeat(len(batch))
             self.estimator.predict(LOGITS[tokens], rows.repeat_interleave(self.k), steps, self.confidence, self.temperature)
         else:
@@ -183,11 +184,11 @@ class History:
     def run(self) -> dict:
         steps, fits, new = [], [], []
         for self.at in range(self.steps):
-            # vLLM predicts when it drafts; the policy that is held to this does so when it verifies. Where nobody sits out a
-            # refit, that is the same.
+            # vLLM predicts when it drafts; the policy under test predicts when it verifies. Both agree if every request
+            # takes part in the step of a refit.
             due = self.estimator._steps_since_refit + 1 == self.interval
             live = [slot for slot in range(self.slots) if self.left[slot] > 0]
-            # Nor can the policy see that a request waits between its prompt and its first step of decoding.
+            # The policy also cannot see that a request waits between its prompt and its first decode step.
             if not live or (draw(self.seed, 3, 0, self.at) % 9 == 0 and not due and not new):
                 batch = new = self.join(self.at)
                 chunk, made = 0, []

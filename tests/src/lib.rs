@@ -1,10 +1,12 @@
-//! What tests need of a machine beyond Rust, and what they do where it is missing.
+//! The parts of a machine that tests need beyond Rust, and how tests are skipped without them.
 //!
-//! They skip, loudly: the word goes to the process's own standard error, which the test harness does not swallow as it does what
-//! `eprintln!` writes. `FORETOKEN_SKIPS` names a file that keeps one line a skip, so that whoever runs all tests can list them.
-//! `FORETOKEN_REQUIRE` names the parts that this machine must have, comma-separated: there a skip is a failure.
+//! A skipped test prints a line to the process's own standard error, because the test harness swallows `eprintln!`.
+//! `FORETOKEN_SKIPS` names a file that gets one line per skip, so that a run of all tests can list them.
+//! `FORETOKEN_REQUIRE` names the parts that this machine must have, comma-separated: skipping for one of them is a
+//! failure.
 //!
-//! Beside it, [`vllm`] replays the recorded schedules of vLLM, and [`stub`] is a server that says what a test wants. The whole-system tests themselves are in `tests/`.
+//! [`vllm`] replays the recorded schedules of vLLM, and [`stub`] is a server with answers that a test chooses. The
+//! whole-system tests are in `tests/`.
 
 pub mod stub;
 pub mod vllm;
@@ -15,25 +17,25 @@ use std::fs::File;
 use std::io::{Write, stderr};
 use std::path::PathBuf;
 
-/// A part of a machine that not every machine has.
+/// A part that only some machines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The folder of real traces, named by `FORETOKEN_TRACES`.
+    /// The folder of real traces that `FORETOKEN_TRACES` names.
     Traces,
-    /// A C++ compiler: `g++`, or what `CXX` names.
+    /// A C++ compiler: `g++`, or the one that `CXX` names.
     Cxx,
     /// An NVIDIA GPU with its driver.
     Gpu,
-    /// A Chromium: in the `PATH`, or what `FORETOKEN_CHROMIUM` names.
+    /// A Chromium: in the `PATH`, or the one that `FORETOKEN_CHROMIUM` names.
     Chromium,
-    /// util-linux's `script`, which makes a terminal.
+    /// util-linux's `script`, which makes a pseudo-terminal.
     Terminal,
 }
 
 impl Part {
     const ALL: [Part; 5] = [Part::Traces, Part::Cxx, Part::Gpu, Part::Chromium, Part::Terminal];
 
-    /// Its name in `FORETOKEN_REQUIRE`.
+    /// The part's name in `FORETOKEN_REQUIRE`.
     fn name(self) -> &'static str {
         match self {
             Part::Traces => "traces",
@@ -44,7 +46,7 @@ impl Part {
         }
     }
 
-    /// Is it in this list? An error names what is no part.
+    /// True if the part is in the list. An unknown name in the list is an error.
     fn is_in(self, list: &str) -> Result<bool, String> {
         let mut names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
         match names.clone().find(|name| Part::ALL.iter().all(|part| part.name() != *name)) {
@@ -54,17 +56,18 @@ impl Part {
     }
 }
 
-/// Says that the test that calls it is skipped because the machine lacks `part`, and `why`; the caller returns.
+/// Prints that the calling test is skipped because the machine lacks `part`, with the reason `why`. The caller then
+/// returns.
 ///
 /// # Panics
-/// Where `FORETOKEN_REQUIRE` names the part, or something that is no part; where the file of `FORETOKEN_SKIPS` cannot be written.
+/// If `FORETOKEN_REQUIRE` names the part or an unknown part, or if the file of `FORETOKEN_SKIPS` cannot be written.
 pub fn skip(part: Part, why: impl Display) {
     let required = env::var("FORETOKEN_REQUIRE").unwrap_or_default();
     let required = part.is_in(&required).unwrap_or_else(|e| panic!("FORETOKEN_REQUIRE: {e}"));
     assert!(!required, "FORETOKEN_REQUIRE has {}, but {why}", part.name());
     let thread = std::thread::current();
     let line = format!("SKIPPED {} (no {}): {why}\n", thread.name().unwrap_or("a test"), part.name());
-    // In one piece, since tests run beside each other.
+    // One write for the whole line, because tests run in parallel.
     let _ = stderr().write_all(line.as_bytes());
     if let Some(list) = env::var_os("FORETOKEN_SKIPS") {
         let kept = File::options().create(true).append(true).open(&list).and_then(|mut f| f.write_all(line.as_bytes()));
@@ -72,7 +75,7 @@ pub fn skip(part: Part, why: impl Display) {
     }
 }
 
-/// The folder of real traces. `None`, and a [`skip`], where `FORETOKEN_TRACES` is not set.
+/// The folder of real traces. If `FORETOKEN_TRACES` is not set, calls [`skip`] and returns `None`.
 pub fn traces() -> Option<PathBuf> {
     let folder = env::var_os("FORETOKEN_TRACES").map(PathBuf::from);
     if folder.is_none() {
@@ -92,7 +95,7 @@ mod tests {
         skip(Part::Cxx, "this test pretends to have no compiler");
     }
 
-    /// That test in a process of its own, where these parts are required.
+    /// Runs the ignored test in its own process, with the parts in `required` required.
     fn run(required: &str, list: &std::path::Path) -> (bool, Output) {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "tests::lacks_a_compiler", "--ignored"]);
@@ -110,7 +113,7 @@ mod tests {
             assert!(passed && said.contains("(no cxx): this test pretends to have no compiler"), "{said}");
         }
         let line = "SKIPPED tests::lacks_a_compiler (no cxx): this test pretends to have no compiler\n";
-        // On one thread the harness runs tests without naming the thread after them.
+        // With one thread the harness does not name the thread after the test.
         let kept = std::fs::read_to_string(list).unwrap().replace("SKIPPED main ", "SKIPPED tests::lacks_a_compiler ");
         assert_eq!(kept, line.repeat(2));
     }

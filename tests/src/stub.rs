@@ -1,5 +1,5 @@
-//! A server that says what a test wants it to say: HTTP/1.1 with server-sent events, as OpenAI-compatible servers speak it. It computes
-//! nothing.
+//! A stub server whose answers a test chooses: HTTP/1.1 with server-sent events, as in OpenAI-compatible servers. It
+//! runs no model.
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -11,57 +11,57 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A request as the stub got it.
+/// A request that the stub received.
 #[derive(Debug)]
 pub struct Request {
-    /// Below the address, with its slash.
+    /// The path with its leading slash.
     pub path: String,
-    /// Its headers, lines as they came.
+    /// The header lines as received.
     pub headers: Vec<String>,
-    /// Its body, null where there is none.
+    /// The body as JSON; null without a body.
     pub body: Value,
-    /// Completions that were asked for before.
+    /// Number of completions requested before.
     pub nth: usize,
 }
 
-/// What the stub answers.
+/// An answer of the stub.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// A whole answer: status, further headers, body.
     Text(u16, Vec<String>, String),
-    /// A stream of events, each after a wait; without `[DONE]` it breaks off.
+    /// A stream of events, each after a wait. Without `[DONE]` the connection breaks off.
     Events(Vec<(Duration, String)>),
     /// A body of these pieces again and again, without end: content type, piece.
     Endless(&'static str, String),
-    /// Nothing, and the connection stays open.
+    /// No answer; the connection stays open.
     Silent,
-    /// Nothing, and the connection is closed.
+    /// No answer; the connection is closed.
     Close,
 }
 
-/// An answer of a completion, as vLLM streams it.
+/// A streamed completion in vLLM's format.
 #[derive(Clone, Debug)]
 pub struct Completion {
-    /// Tokens in each chunk; the last one ends the answer.
+    /// Number of tokens in each chunk; the last chunk ends the answer.
     pub chunks: Vec<usize>,
-    /// Before the first chunk.
+    /// Wait before the first chunk.
     pub first: Duration,
-    /// Between chunks.
+    /// Wait between chunks.
     pub gap: Duration,
-    /// Are token ids told?
+    /// True if chunks have token ids.
     pub ids: bool,
-    /// Is the usage told?
+    /// True if the answer has the usage.
     pub usage: bool,
-    /// Why it ended.
+    /// The reason for the end of the answer.
     pub reason: &'static str,
-    /// What the server measured.
+    /// The server's metrics for the answer.
     pub metrics: Option<Value>,
-    /// Chunks after which it breaks off.
+    /// Number of chunks after which the connection breaks off.
     pub cut_after: Option<usize>,
 }
 
 impl Completion {
-    /// One token a chunk, as many as are asked for, at once.
+    /// One token per chunk without waits, `max_tokens` of them.
     pub fn of(request: &Request) -> Completion {
         let tokens = request.body["max_tokens"].as_u64().unwrap_or(1) as usize;
         Completion {
@@ -76,7 +76,7 @@ impl Completion {
         }
     }
 
-    /// As a reply.
+    /// The completion as a reply to `request`.
     pub fn reply(&self, request: &Request) -> Reply {
         let prompt = &request.body["prompt"];
         let prompt_tokens = prompt.as_array().map_or_else(|| prompt.as_str().map_or(0, str::len), Vec::len);
@@ -114,25 +114,25 @@ impl Completion {
 
 type Say = dyn Fn(&Request) -> Reply + Send + Sync;
 
-/// A running stub. It ends with the process, or when it is told to.
+/// A running stub. It ends with the process, or by its [`switch`](Stub::switch).
 pub struct Stub {
     address: SocketAddr,
     scheme: &'static str,
     closed: Arc<AtomicBool>,
-    /// The certificate (PEM), where it speaks TLS.
+    /// The certificate (PEM), if the stub uses TLS.
     pub certificate: Option<String>,
 }
 
 impl Stub {
-    /// Starts one that answers completions so, and has a model `stub`.
+    /// Starts a stub with the model `stub` that answers completions by `say`.
     pub fn start(say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
         Stub::listen(Arc::new(say), None)
     }
 
-    /// Starts one that speaks TLS as the host `name`.
+    /// Starts a stub that uses TLS as the host `name`.
     ///
     /// # Panics
-    /// Where no certificate can be made.
+    /// If no certificate can be made.
     pub fn start_tls(name: &str, say: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Stub {
         let own = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
@@ -174,12 +174,12 @@ impl Stub {
         Stub { address, scheme: "http", closed, certificate: None }
     }
 
-    /// Its address; a host of the test's choice may stand in it.
+    /// Returns the stub's URL with the given host name.
     pub fn url(&self, host: &str) -> String {
         format!("{}://{host}:{}", self.scheme, self.address.port())
     }
 
-    /// Whoever sets it ends the stub: connections break, and no new ones are answered.
+    /// Returns the flag that ends the stub when it is set: connections break, and new ones get no answer.
     pub fn switch(&self) -> Arc<AtomicBool> {
         self.closed.clone()
     }
@@ -188,7 +188,7 @@ impl Stub {
 impl Drop for Stub {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // Wakes whoever waits for a connection.
+        // Wakes the thread that waits for a connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -235,7 +235,7 @@ fn read(stream: &mut impl BufRead, asked: &AtomicUsize) -> Option<Request> {
     Some(Request { path, headers, body, nth })
 }
 
-/// `None`: the connection is to be closed.
+/// Writes a reply. `None` if the connection must be closed.
 fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()> {
     match reply {
         Reply::Close => None,
@@ -283,7 +283,8 @@ fn write(stream: &mut impl Write, reply: &Reply, over: &AtomicBool) -> Option<()
     }
 }
 
-/// What a stub says besides completions: one model called `stub` of up to 512 tokens, a version, and the given metrics.
+/// Answers all requests except completions: one model called `stub` of up to 512 tokens, a version, and the given
+/// metrics.
 pub fn aside(request: &Request, metrics: &str) -> Option<Reply> {
     let text = |body: String| Some(Reply::Text(200, vec![], body));
     match request.path.as_str() {

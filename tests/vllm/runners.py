@@ -160,7 +160,7 @@ def v1_passes(owner, method: str, parallel: bool, drafts: int) -> list[int]:
     import vllm.v1.spec_decode.dflash as dflash_v1
     import vllm.v1.spec_decode.llm_base_proposer as base
 
-    def fill(**given) -> None:  # a kernel that finds its indices, all of them 0
+    def fill(**given) -> None:  # replaces a kernel that computes indices: all of them 0
         for name in ("out_new_token_indices_ptr", "out_hidden_state_mapping_ptr", "out_token_indices_ptr"):
             given.get(name, zeros(1)).zero_()
 
@@ -246,7 +246,7 @@ def check_order() -> None:
 
 def check_sat_out() -> None:
     """Asynchronous on runner V1: the input of two requests with K drafts each, of which the second was not in the step before."""
-    cpu = torch.tensor([0, -1, -1, -1, -1, 8, -1, -1, -1, -1])  # what the host knows: the second one's last token
+    cpu = torch.tensor([0, -1, -1, -1, -1, 8, -1, -1, -1, -1])  # the host's view: the second request's last token
     runner = MagicMock(enable_prompt_embeds=False, device="cpu", _pp_recv_work=None, prev_num_spec_tokens=K)
     runner.input_ids.gpu = zeros(2 * (K + 1), kind=torch.int32)
     runner.input_ids.copy_to_gpu = lambda count: runner.input_ids.gpu.copy_(cpu)

@@ -107,9 +107,9 @@ def draw_rush(seed: int) -> Workload:
 def draw_core(seed: int) -> Workload:
     """The workload of a seed for the engine core: that of `draw`, over both runners, synchronous and not."""
     rng, work = Random(f"core {seed}"), draw(seed)
-    setting = (seed + seed // 252) % 4  # 1008 seeds in a row hold every combination with the even axes once
+    setting = (seed + seed // 252) % 4  # 1008 seeds in a row contain every combination with the even axes once
     work.runner, work.asynchronous = 1 + setting // 2, bool(setting % 2)
-    if rng.random() < 0.9:  # most of the time a runner that can serve it
+    if rng.random() < 0.9:  # mostly a runner that can serve the drafter
         if work.drafter == "dspark" or work.drafter == "ngram" and work.asynchronous:
             work.runner = 2
         elif work.parallel:
@@ -130,7 +130,7 @@ def draw_drafter(rng: Random, work: Workload) -> None:
         work.modules = rng.choice((2, 3))
         work.k = work.modules * rng.choice((1, 1, 2)) - rng.choice((0, 0, 0, 1))
     work.fill_in = work.drafter == "dspark" and rng.random() < 0.4
-    if rng.random() < 0.9:  # most of the time a runner that can serve it
+    if rng.random() < 0.9:  # mostly a runner that can serve the drafter
         work.runner = 2 if work.drafter == "dspark" else 1 if work.drafter == "eagle3" and work.parallel else work.runner
     if work.lengths == "batch":
         first = 1
@@ -184,7 +184,7 @@ def draw_engine(rng: Random, work: Workload) -> None:
         work.max_num_active_seqs = rng.randint(1, work.max_num_seqs)
     work.chunked = rng.random() < 0.85
     budget = rng.choice((12, 16, 24, 32, 48, 64, 96, 128, 256))
-    if work.k and rng.random() < 0.4:  # about what the decoding requests and their drafts take
+    if work.k and rng.random() < 0.4:  # near the number that the decoding requests and their drafts need
         budget = int(work.max_num_seqs * (work.k + 1) * rng.choice((0.5, 0.8, 1.0, 1.2)))
     floor = max(work.max_num_seqs, work.k + 2, 1 if work.chunked else work.max_model_len)
     work.max_num_batched_tokens = max(budget, floor)

@@ -1,11 +1,11 @@
-//! A GPU by its number, or why there is none.
+//! Opens a GPU by its number, or says why it cannot be used.
 
 use foretoken_kernels::cuda::{Cuda, CudaError};
 use foretoken_kernels::{CudaDevice, doctor};
 use foretoken_profiler::DeviceInfo;
 use foretoken_spec::problem::{Exit, Problem, Result};
 
-/// Takes the GPU of this number.
+/// Opens the GPU with number `index`.
 pub fn open(index: u32) -> Result<Cuda> {
     let missing = |what: String| {
         Problem::new(Exit::NoHardware, format!("cuda:{index} cannot be used: {what}"))
@@ -24,7 +24,7 @@ pub fn open(index: u32) -> Result<Cuda> {
     })
 }
 
-/// What a profile says of it.
+/// The GPU's entry in a profile.
 pub fn info(index: u32, cuda: &Cuda) -> DeviceInfo {
     let capability = known(index).map(|d| d.compute_capability);
     DeviceInfo {

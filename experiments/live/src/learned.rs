@@ -1,6 +1,7 @@
-//! What live runs tell of costs: each of their passes was timed, and what it ran over is known.
+//! Costs learned from live runs: each pass of a run was timed, and its shape is known.
 //!
-//! Beside a profile this knows how passes follow each other in serving, and only the shapes that were served.
+//! Beside a profile, these costs include how passes follow each other in serving; they cover only the shapes that were
+//! served.
 
 use crate::serve::tape::{Pass, Tape, passes, span};
 use foretoken_profiler::{
@@ -10,19 +11,19 @@ use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::{Coefficients, ContextReads, Time};
 use std::collections::BTreeSet;
 
-/// A draft that never ran.
+/// The cost of a draft that never ran.
 const FREE: LatencySpec = LatencySpec::Linear(Coefficients::FREE);
 
-/// The passes of live runs.
+/// The timed passes of live runs, and their host time.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
-    /// The target's.
+    /// Passes of the target.
     pub target: Served,
-    /// The draft's.
+    /// Passes of the draft.
     pub draft: Served,
-    /// Host time between the passes of a step, summed over steps; and how many these are.
+    /// (host time between the passes of a step, summed over steps, in seconds; number of steps).
     host: (f64, u64),
-    /// Longest drafts of steps.
+    /// The longest draft of each step, without repetitions.
     lengths: BTreeSet<u32>,
 }
 
@@ -51,7 +52,7 @@ impl Learned {
         }
     }
 
-    /// All that others know, too.
+    /// Adds all passes of `other`.
     pub fn extend(&mut self, other: &Learned) {
         self.target.extend(&other.target);
         self.draft.extend(&other.draft);
@@ -59,18 +60,20 @@ impl Learned {
         self.lengths.extend(&other.lengths);
     }
 
-    /// Steps of the runs.
+    /// Returns the number of steps of the runs.
     pub fn steps(&self) -> u64 {
         self.host.1
     }
 
-    /// What passes of (target, draft) take, context counted once. A draft that never ran costs nothing; `None` without a step.
+    /// Returns the costs of (target, draft) passes, with context counted once per request. A draft that never ran costs
+    /// nothing. `None` without a step.
     pub fn costs(&self) -> Option<(LatencySpec, LatencySpec)> {
         let spec = |served: &Served| served.table().map(LatencySpec::Measured);
         Some((spec(&self.target)?, spec(&self.draft).unwrap_or(FREE)))
     }
 
-    /// A profile of what was served. `device` is what served, in words; `probes` how fast it was; `fitted_to` the digests of the recordings.
+    /// Makes a profile of the served passes. `device` is the name of the device, `probes` are the machine's probes,
+    /// `fitted_to` are the digests of the recordings.
     ///
     /// # Errors
     /// Too few passes for the line that policies believe.
@@ -112,19 +115,20 @@ impl Learned {
 
 #[cfg(test)]
 pub mod testing {
-    //! Recordings of runs on a machine of known speed.
+    //! Recordings of runs on a machine with known costs, for tests.
 
     use crate::serve::tape::{End, Head, Tail, Tape, TapeEnding};
     use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace};
     use foretoken_sim::{Arrivals, Luck, PassShape, Stream, Time, Workload};
 
-    /// Seconds of a target pass, and of a draft pass.
+    /// Seconds of a (target, draft) pass of this shape.
     pub fn law(shape: PassShape) -> (f64, f64) {
         let (b, c) = (shape.batched as f64, shape.context as f64);
         (2e-4 + 4e-5 * b + 1e-7 * c, 1e-5 + 5e-6 * b + 1e-8 * c)
     }
 
-    /// So many steps of 1 to 8 requests that drafted up to `drafts` tokens, on a machine `slower` times as slow.
+    /// A tape of `steps` steps of 1 to 8 requests with drafts of up to `drafts` tokens, on a machine `slower` times as
+    /// slow.
     pub fn tape(seed: u64, steps: u64, drafts: u64, slower: f64) -> Tape {
         let luck = Luck::new(seed, Stream::Profile, 3);
         let mut now = 0.0;

@@ -1,7 +1,8 @@
-//! Experiments on a device: the same engine, scheduler and policies on a wall clock ([`serve`]), and how wrong the simulator is about
-//! them ([`validate`]), and what they tell of costs ([`learned`]). [`pair`] times passes for a profile, [`profiling`] says of what.
+//! Experiments on a device. [`serve`] runs the same engine, scheduler and policies on a wall clock. [`validate`]
+//! measures the simulator's errors against such runs. [`learned`] fits costs to them. [`pair`] times passes for a
+//! profile, and [`profiling`] chooses the shapes to time.
 
-/// Progress and diagnostics name files, keys and labels: what the terminal gets of them, for every line of the crate.
+/// Messages contain file names, keys and labels, which are cleaned for the terminal by `foretoken_spec`'s macro.
 macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }

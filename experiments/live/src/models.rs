@@ -1,4 +1,4 @@
-//! Models by name: a preset, or a Hugging Face folder, with weights of their own or random ones.
+//! Models by name: a preset or a Hugging Face folder, with their own weights or random ones.
 
 use foretoken_kernels::model::{LlamaShape, SHIPPED, preset, read_config};
 use foretoken_kernels::weights::{Checkpoint, Dtype, RandomWeights, TensorData, Weights};
@@ -6,21 +6,21 @@ use foretoken_sim::latency::models::MODELS;
 use foretoken_spec::problem::{Problem, Result, nearest};
 use std::path::Path;
 
-/// A model that is known, and not yet on a device.
+/// A model that was found and is not yet on a device.
 pub struct Model {
-    /// As the user named it.
+    /// The name that the user gave.
     pub name: String,
-    /// Its shape.
+    /// The model's shape.
     pub shape: LlamaShape,
-    /// Its weights.
+    /// The model's weights.
     pub weights: AnyWeights,
 }
 
-/// Weights of any origin.
+/// Weights from one of the sources.
 pub enum AnyWeights {
-    /// Drawn from a seed.
+    /// Random weights from a seed.
     Random(RandomWeights),
-    /// A folder's.
+    /// The weights of a folder or of the shipped pair.
     Checkpoint(Checkpoint),
 }
 
@@ -41,7 +41,8 @@ impl Weights for AnyWeights {
 }
 
 impl Model {
-    /// Finds the model that the setting `key` calls `name`. `random`: the seed of random weights, instead of its own.
+    /// Finds the model `name`, given in the setting `key`. `random` is the seed of random weights that replace the
+    /// model's own.
     pub fn find(key: &str, name: &str, random: Option<u64>) -> Result<Model> {
         let folder = Path::new(name);
         let shape = match preset(name) {
@@ -66,7 +67,7 @@ fn unknown(key: &str, name: &str) -> Box<Problem> {
     let presets = MODELS.iter().map(|m| m.name).filter(|n| preset(n).is_some());
     let known: Vec<&str> = SHIPPED.into_iter().chain(presets).collect();
     let problem = Problem::bad_input(format!("{key}: \"{name}\" is neither a preset nor a folder with a checkpoint"));
-    // An experiment's names come with the folder they were looked for in.
+    // Names in an experiment were joined with its folder.
     let asked = Path::new(name).file_name().and_then(|last| last.to_str()).unwrap_or(name);
     match nearest(asked, known.iter().copied()) {
         Some(near) => problem.help(format!("did you mean \"{near}\"? Presets: {}", known.join(", "))),

@@ -1,14 +1,15 @@
-//! Passes of a real pair of models on a device, as live serving runs them: the batch is built, the model runs, and the target's
-//! choice is compared or the draft's taken.
+//! Times passes of a real pair of models on a device as live serving runs them: the batch is built, the model runs, and
+//! the target's choice is compared or the draft's choice is read.
 //!
-//! Where a server drafts it alternates between the models, so a pass finds the other one's weights and KV in the caches. A pass measured
-//! alone would find its own, and be twice as fast: each timed pass therefore follows one of the other model over the same requests,
-//! as far as that can matter. Only the target's decode pass, which is a step without drafts, follows its own kind as it does in serving:
-//! behind a draft's pass it takes a tenth longer, where the caches hold just what one model needs.
+//! A server that drafts alternates between the models, so a pass finds the other model's weights and KV in the caches.
+//! A pass measured alone would find its own and be twice as fast. Each timed pass therefore follows a pass of the other
+//! model over the same requests, if both fit the caches at all. Only the target's decode pass, which is a step without
+//! drafts, follows its own kind, as it does in serving: behind a draft's pass it takes a tenth longer if the caches
+//! hold just one model.
 //!
-//! The target takes so long for a chunk of a prompt that a cache which is shared with other cores has lost weights and KV by
-//! its end, and the next passes of both models pay for it. That is the prompt's doing and counted as its time, of each model what
-//! its own passes pay: once a chunk, as measured on one batch.
+//! The target takes so long for a chunk of a prompt that a cache shared with other cores has lost weights and KV by its
+//! end, and the next passes of both models are slower. This time is counted as the prompt's: for each model the delay
+//! of its own passes, once per chunk, as measured on one batch.
 
 use foretoken_kernels::accept::{Accepted, Tree};
 use foretoken_kernels::device::{Choice, Device};
@@ -20,24 +21,26 @@ use foretoken_sim::tree::ROOT;
 use foretoken_sim::{Luck, Stream};
 use std::time::{Duration, Instant};
 
-/// A pass of the other model longer than this is not run before each timed one: models so large do not fit caches anyway.
+/// If a pass of the other model takes longer than this, it is not run before each timed pass: such models do not fit
+/// caches anyway.
 const WORTH_ALTERNATING: Duration = Duration::from_millis(20);
-/// Weights that no cache holds: one request's pass then leaves nothing of the other model there, and more need not run.
+/// Bytes of weights that no cache holds. A pass of one request then evicts the other model, and more requests need not
+/// run.
 const NO_CACHE_HOLDS: u64 = 1 << 30;
-/// Draft passes that follow each other in a round; a sample is their mean. The first finds the target's weights in the
-/// caches, the others their own.
+/// Number of draft passes in a row; a sample is their mean. The first finds the target's weights in the caches, the
+/// others find their own.
 const DRAFTED: u32 = 3;
-/// Passes after a prompt that may still pay for what it evicted from the caches: they are compared with as many that follow. (On a
-/// shared cache of 32 MiB the effect was gone after five.)
+/// Number of passes after a prompt that may still be slower because it evicted the caches. They are compared with the
+/// same number of later passes. (On a shared cache of 32 MiB the effect was gone after five.)
 const RECOVERING: usize = 8;
-/// Requests of these passes, and their context: one batch stands for all.
+/// (requests, context) of these passes. One batch stands for all.
 const RECOVERING_BATCH: (u32, u32) = (4, 128);
-/// Tokens whose KV is computed; the pool is filled with copies, so that attention meets numbers of a real size.
+/// Number of tokens whose KV is computed. The pool is filled with copies, so that attention reads realistic numbers.
 const COMPUTED: usize = 256;
 
-/// What timing the passes of a pair needs beside the pair, which may serve in between.
+/// The state of timing a pair's passes, without the pair, which may serve in between.
 pub struct Timer {
-    /// Is a pass of this model run before each of the other's?
+    /// By role: true if this model's pass is run before each timed pass of the other.
     alternates: [bool; 2],
     tokens: Vec<u32>,
     parents: Vec<u32>,
@@ -47,15 +50,15 @@ pub struct Timer {
     accepted: Vec<Accepted>,
 }
 
-/// The passes of a pair on the device that it was loaded on. Use it inside of [`Device::session`].
+/// The passes of a pair on the device on which it is loaded. Use it inside [`Device::session`].
 pub struct PairPasses<'a, D: Device> {
     device: &'a mut D,
-    /// The target and the draft.
+    /// The target, then the draft.
     models: [&'a mut Llama<D>; 2],
     timer: &'a mut Timer,
 }
 
-/// Room for all that is timed in these rooms.
+/// The capacity for all passes that are timed in these rooms.
 pub fn capacity(target: &Room, draft: &Room) -> Capacity {
     let blocks = |room: &Room| {
         let blocks = room.kv_tokens.div_ceil(BLOCK_SIZE as u64) + u64::from(room.max_requests) + 1;
@@ -66,7 +69,7 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
         draft_blocks: blocks(draft),
         draft_scratch: 0,
         rows: target.max_batched.max(draft.max_batched) as usize,
-        // A target's drafted tokens all get logits, of a draft's gap the last one.
+        // All tokens of a target's verify pass get logits; of a draft's gap only the last token.
         logit_rows: target.max_batched as usize,
         draft_logit_rows: draft.max_requests as usize,
         kept_requests: 0,
@@ -75,17 +78,18 @@ pub fn capacity(target: &Room, draft: &Room) -> Capacity {
 }
 
 impl Timer {
-    /// Fills the KV of a pair with at least the [`capacity`] of what will be timed, and runs each model.
+    /// Makes a timer. Fills the KV of a pair, which has at least the [`capacity`] of the passes to be timed, and runs
+    /// each model.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     ///
     /// # Panics
     /// If the pair has no draft.
     pub fn new<D: Device>(device: &mut D, pair: &mut Pair<D>) -> Result<Timer, D::Error> {
         let longest = pair.capacity().rows;
         let luck = Luck::new(0, Stream::Profile, 7);
-        // Where nothing is drafted, the two need not have the same one.
+        // If the draft is not used, its vocabulary may differ from the target's.
         let draft_vocab = pair.models().1.map_or(u32::MAX, |draft| draft.shape().vocab);
         let vocab = u64::from(pair.vocab().min(draft_vocab));
         let mut timer = Timer {
@@ -108,7 +112,8 @@ impl Timer {
         Ok(timer)
     }
 
-    /// The passes of this pair, which must be the one it was made for, on `device`, which must be the one that it was loaded on.
+    /// The passes of `pair` on `device`. It must be the pair for which the timer was made, on the device on which it is
+    /// loaded.
     ///
     /// # Panics
     /// If the pair has no draft.
@@ -118,11 +123,11 @@ impl Timer {
     }
 }
 
-/// The smallest pass there is.
+/// The smallest possible pass.
 const ONE_REQUEST: Shape = Shape { kind: Kind::Decode, requests: 1, new: 1, context: 16 };
 
 impl<D: Device> PairPasses<'_, D> {
-    /// Computes the KV of some tokens and copies it all over the pools.
+    /// Computes the KV of some tokens and fills the pools with copies.
     fn fill_kv(&mut self) -> Result<(), D::Error> {
         let Timer { tokens, batch, .. } = &mut *self.timer;
         for model in &mut self.models {
@@ -144,8 +149,8 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(())
     }
 
-    /// By how many seconds longer this model's next passes take because the target has run over a prompt: of either sign, since it is
-    /// measured.
+    /// Seconds by which this model's next passes are slower because the target has run a prompt. Measured, so it may be
+    /// negative.
     fn aftermath_s(&mut self, role: Role, prompt: &Shape) -> Result<f64, D::Error> {
         let (requests, context) = RECOVERING_BATCH;
         let next = Shape { kind: Kind::Decode, requests, new: 1, context };
@@ -154,14 +159,14 @@ impl<D: Device> PairPasses<'_, D> {
         if !self.timer.alternates[Role::Target as usize] || own.weight_bytes() >= NO_CACHE_HOLDS || next.requests == 0 {
             return Ok(0.0);
         }
-        // Behind the draft's part of a prompt comes the target's, which is what empties the caches.
+        // After the draft's part of a prompt the target's part runs, which evicts the caches.
         let its = self.room_for(Role::Target, prompt);
         if role == Role::Draft && its.requests > 0 {
             self.pass(Role::Target, &its)?;
         }
         let mut times = Vec::with_capacity(2 * RECOVERING);
         for _ in 0..2 * RECOVERING {
-            // In a step the draft comes first.
+            // In a step the draft runs first.
             let took = [self.pass(Role::Draft, &next)?, self.pass(Role::Target, &next)?];
             times.push(if role == Role::Draft { took[0] } else { took[1] }.as_secs_f64());
         }
@@ -170,7 +175,7 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(marked.iter().zip(plain).filter(|(m, p)| m.max(**p) <= most).map(|(m, p)| m - p).sum())
     }
 
-    /// Runs one pass as a server does, and times it.
+    /// Runs one pass as a server does. Returns its time.
     fn pass(&mut self, role: Role, shape: &Shape) -> Result<Duration, D::Error> {
         let Timer { tokens, parents, table, batch, choices, accepted, .. } = &mut *self.timer;
         let (model, device) = (&mut *self.models[role as usize], &mut *self.device);
@@ -201,7 +206,7 @@ impl<D: Device> PairPasses<'_, D> {
                 device.accept_greedy(model.logits(), &trees, accepted)?;
             }
             Role::Draft if logits == Logits::Skip => {
-                // Nothing to read, so nothing waits for the device.
+                // There are no logits to read, so this download makes the host wait for the device.
                 device.download(model.logits(), &mut Vec::new())?;
             }
             Role::Draft => device.top_k(model.logits(), 1, choices)?,
@@ -209,7 +214,7 @@ impl<D: Device> PairPasses<'_, D> {
         Ok(begin.elapsed())
     }
 
-    /// What the other model runs in a step before this pass.
+    /// The pass of the other model that a step runs before this pass.
     fn before(&self, role: Role, shape: &Shape) -> Shape {
         let other = role.other();
         if self.models[other as usize].weight_bytes() >= NO_CACHE_HOLDS {
@@ -220,7 +225,7 @@ impl<D: Device> PairPasses<'_, D> {
         self.room_for(other, &Shape { kind, new, ..*shape })
     }
 
-    /// The shape with no more requests, and no longer ones, than this model has room for; none where a single one does not fit.
+    /// The shape with as many requests and as much context as this model has room for; no request if not one fits.
     fn room_for(&self, role: Role, shape: &Shape) -> Shape {
         let model = &self.models[role as usize];
         let limits = model.limits();
@@ -251,7 +256,7 @@ impl<D: Device> Passes for PairPasses<'_, D> {
                 let own = self.pass(role, shape)?.as_secs_f64();
                 Ok(Duration::from_secs_f64((own + self.aftermath_s(role, shape)?).max(own / 2.0)))
             }
-            // A gap is the first draft pass of a round.
+            // A gap is drafted in the first draft pass of a round.
             (Role::Target, _) | (Role::Draft, Kind::Verify) => self.pass(role, shape),
             (Role::Draft, Kind::Decode) => {
                 let mut sum = Duration::ZERO;

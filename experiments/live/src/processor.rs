@@ -1,4 +1,4 @@
-//! The CPU as a device: how many threads, which vector instructions, and how fast that is.
+//! The CPU as a device: its threads, its vector instructions, and its speed.
 
 use foretoken_kernels::cpu::speed::Speed;
 use foretoken_kernels::cpu::{Cpu, Level};
@@ -6,10 +6,10 @@ use foretoken_run::machine;
 use foretoken_spec::live::Instructions;
 use foretoken_spec::problem::{Exit, Problem, Result};
 
-/// Starts the CPU on so many threads, or on all its cores, with these instructions, or the best it has.
+/// Opens the CPU with `threads` threads, by default all cores, and with `instructions`, by default the best.
 ///
 /// # Errors
-/// More threads than cores, instructions that the processor lacks, and the system's.
+/// More threads than cores, instructions that the processor lacks, or the system's error.
 pub fn open(threads: Option<usize>, instructions: Option<Instructions>) -> Result<Cpu> {
     let cores = machine::cores() as usize;
     let threads = threads.unwrap_or(cores);
@@ -31,7 +31,7 @@ fn lacks(wanted: Instructions) -> Box<Problem> {
     Problem::new(Exit::NoHardware, message).help(help)
 }
 
-/// What the kernels use of the processor, and how fast that is: measured now, in some tenths of a second.
+/// The level of the kernels and the measured speed, as text. Measuring takes some tenths of a second.
 pub fn speed(cpu: &Cpu) -> String {
     format!("{}, {}", cpu.level().name(), Speed::measure(cpu.level()))
 }

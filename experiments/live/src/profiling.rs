@@ -1,4 +1,4 @@
-//! What a profile of a pair is measured on: which shapes there is room for, and what tells this machine and these models from others.
+//! Prepares the profile of a pair: the shapes to time, and the descriptions that identify the machine and the models.
 
 use crate::gpu;
 use crate::models::{AnyWeights, Model};
@@ -11,63 +11,63 @@ use foretoken_kernels::weights::{Dtype, TensorData, Weights, tensors};
 use foretoken_profiler::{Density, DeviceInfo, ModelInfo, Room, Setup};
 use foretoken_run::machine;
 
-/// What of a profile whoever asks for it decides.
+/// Profile settings that the caller chooses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
-    /// Passes that an engine never runs need not be measured.
+    /// The engine's limits. Larger passes need not be measured.
     pub limits: Limits,
-    /// How close the shapes lie.
+    /// The density of the shapes.
     pub density: Density,
-    /// Time for it, seconds.
+    /// Time for the profile, in seconds.
     pub budget_s: f64,
-    /// The seed of the order of visits.
+    /// Seed of the order of visits.
     pub seed: u64,
 }
 
-/// The largest passes of an engine; absent: what its device may see.
+/// The largest passes of an engine. An absent limit is the device's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Tokens of a request.
+    /// Most tokens of a request.
     pub max_model_len: Option<u32>,
-    /// Requests of a pass.
+    /// Most requests of a pass.
     pub max_num_seqs: Option<u32>,
-    /// New tokens of a pass.
+    /// Most new tokens of a pass.
     pub max_num_batched_tokens: Option<u32>,
 }
 
 /// A device that is profiled.
 pub struct Place {
-    /// What the profile says of it.
+    /// The device's entry in the profile.
     info: DeviceInfo,
     scale: &'static Scale,
-    /// Sizes at which it has captured graphs.
+    /// Sizes for which the device has captured graphs.
     graph_sizes: Vec<u32>,
 }
 
-/// How large passes of a kind of device are measured.
+/// The largest passes that are measured on a kind of device.
 struct Scale {
     requests: u32,
     batched: u32,
-    /// Of one model.
+    /// KV bytes of one model.
     kv_bytes: u64,
-    /// At least so many tokens of KV, whatever they take.
+    /// KV tokens that are always measured, even if they exceed `kv_bytes`.
     kv_tokens: u64,
 }
 
-/// Beyond 64 requests or chunks of 512 tokens a CPU is no server.
+/// A CPU does not serve more than 64 requests or chunks of more than 512 tokens.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
 
-/// Large servers' passes; KV of 4 GiB a model leaves room for the weights of both on any GPU that has some.
+/// The passes of large servers. KV of 4 GiB per model leaves room for the weights of both on any GPU of that size.
 const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
 
 impl Place {
-    /// The processor.
+    /// The CPU as a place to profile.
     pub fn cpu(device: &Cpu) -> Place {
         let info = DeviceInfo { speed: Some(processor::speed(device)), ..machine::processor(device.threads() as u32) };
         Place { info, scale: &CPU_SCALE, graph_sizes: Vec::new() }
     }
 
-    /// The GPU of this number.
+    /// The GPU with number `index` as a place to profile.
     pub fn cuda(index: u32, device: &Cuda) -> Place {
         let tuning = Tuning::from_environment();
         let sizes = if tuning.graphs { tuning.graph_sizes } else { Vec::new() };
@@ -75,7 +75,7 @@ impl Place {
         Place { info: gpu::info(index, device), scale: &GPU_SCALE, graph_sizes }
     }
 
-    /// The measuring of a pair on it.
+    /// The setup for measuring a pair on this device.
     pub fn setup<D: Device>(self, device: &D, target: &Model, draft: &Model, asked: &Asked) -> Setup {
         let room = |model: &Model| {
             let bytes = device.kv_bytes(model.weights.dtype());
@@ -96,8 +96,8 @@ impl Place {
 }
 
 impl Scale {
-    /// The shapes there is room for, within the engine's limits. It depends on nothing but these, the model and the kind of
-    /// device, so that an interrupted measuring finds the same.
+    /// The shapes that have room, within the engine's limits. They depend only on these limits, the model and the kind
+    /// of device, so that an interrupted profile continues with the same shapes.
     fn room(&self, shape: &LlamaShape, bytes_a_number: u64, limits: Limits, graph_sizes: Vec<u32>) -> Room {
         let token = 2 * u64::from(shape.layers) * shape.kv_width() as u64 * bytes_a_number;
         let max_positions = limits.max_model_len.map_or(shape.max_positions, |n| n.min(shape.max_positions));
@@ -113,7 +113,7 @@ impl Scale {
     }
 }
 
-/// What of a model decides its speed, and what tells it from another.
+/// Describes a model: what decides its speed, and a digest that identifies it.
 pub fn describe(model: &Model) -> ModelInfo {
     let weights = match &model.weights {
         AnyWeights::Random(random) => format!("random, seed {}", random.seed),
@@ -134,7 +134,7 @@ pub fn describe(model: &Model) -> ModelInfo {
     }
 }
 
-/// Of every tensor's name and bytes.
+/// Hash of every tensor's name and bytes.
 fn digest(model: &Model) -> String {
     let mut hasher = blake3::Hasher::new();
     for spec in tensors(&model.shape) {

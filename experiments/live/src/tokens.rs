@@ -1,4 +1,4 @@
-//! Text to tokens: a checkpoint's own tokenizer, or one token a byte where it brings none.
+//! Converts text to tokens: with a checkpoint's own tokenizer, or one token per byte if it has none.
 
 use crate::models::{AnyWeights, Model};
 use foretoken_spec::problem::{Problem, Result};
@@ -6,16 +6,16 @@ use serde_json::Value;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
-/// How a model reads text.
+/// A model's tokenizer.
 pub enum Tokens {
-    /// A token is a byte, as in the shipped pair.
+    /// One token per byte, as in the shipped pair.
     Bytes,
-    /// As `tokenizer.json` says.
+    /// The tokenizer in `tokenizer.json`.
     Tokenizer(Box<Tokenizer>),
 }
 
 impl Tokens {
-    /// The model's way. `key` is the setting that named the model.
+    /// The model's tokenizer. `key` is the setting that names the model.
     pub fn of(key: &str, model: &Model) -> Result<Tokens> {
         let file = Path::new(&model.name).join("tokenizer.json");
         if !has_folder(model) || !file.exists() {
@@ -26,7 +26,7 @@ impl Tokens {
         Ok(if is_bytes(&tokenizer) { Tokens::Bytes } else { Tokens::Tokenizer(Box::new(tokenizer)) })
     }
 
-    /// The tokens of a text, with what the model expects at its start.
+    /// The tokens of a text, including the tokens that the model expects at its start.
     pub fn encode(&self, text: &str) -> std::result::Result<Vec<u32>, String> {
         match self {
             Tokens::Bytes => Ok(text.bytes().map(u32::from).collect()),
@@ -34,7 +34,7 @@ impl Tokens {
         }
     }
 
-    /// Does the other give every text the same tokens, as far as their vocabularies can tell?
+    /// True if both give every text the same tokens, judged by their vocabularies.
     pub fn same_vocabulary(&self, other: &Tokens) -> bool {
         match (self, other) {
             (Tokens::Bytes, Tokens::Bytes) => true,
@@ -44,7 +44,7 @@ impl Tokens {
     }
 }
 
-/// Does it give every byte its own value, as the tokenizer of the shipped pair does? Then it says what no tokenizer says.
+/// True if the tokenizer maps every byte to its value, as the shipped pair's does. It then equals having no tokenizer.
 fn is_bytes(tokenizer: &Tokenizer) -> bool {
     let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
     let every: String = (0..0x80u8).map(char::from).chain('\u{80}'..'\u{800}').collect();
@@ -56,8 +56,8 @@ fn has_folder(model: &Model) -> bool {
     matches!(model.weights, AnyWeights::Checkpoint(_)) && Path::new(&model.name).is_dir()
 }
 
-/// The tokens that end a text: `eos_token_id` of `generation_config.json`, or of `config.json`. None for a model without
-/// either.
+/// The tokens that end a text: `eos_token_id` of `generation_config.json`, or of `config.json`. Empty for a model with
+/// neither.
 pub fn end_of_text(key: &str, model: &Model) -> Result<Vec<u32>> {
     for name in ["generation_config.json", "config.json"] {
         let file = Path::new(&model.name).join(name);

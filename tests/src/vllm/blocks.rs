@@ -1,4 +1,4 @@
-//! The running hash over block tables.
+//! The running hash over all block tables.
 
 use super::draws::mix;
 use super::fixture::Entry;
@@ -6,7 +6,7 @@ use foretoken_sim::RequestId;
 use foretoken_sim::engine::Scheduler;
 use std::collections::HashMap;
 
-/// The hash, and how many blocks of each table it has seen.
+/// The hash, and the number of hashed blocks of each table.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     pub hash: u64,
@@ -14,7 +14,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Adds what the tables of a step's requests have gained.
+    /// Hashes the blocks that the tables of a step's requests have gained.
     pub fn note(&mut self, scheduler: &Scheduler, entries: &[Entry]) {
         for id in entries.iter().map(|e| e.request) {
             let table = scheduler.kv_cache_manager().tables().target(id);
@@ -26,7 +26,7 @@ impl Blocks {
         }
     }
 
-    /// A request gave its blocks back.
+    /// Removes a request that gave its blocks back.
     pub fn forget(&mut self, id: RequestId) {
         self.known.remove(&id);
     }

@@ -1,21 +1,21 @@
-//! What the replays compare, and how they say that something differs.
+//! The comparison of a replay with its recording, and its error.
 
 use super::fixture::Entry;
 use foretoken_sim::engine::{RunningRequest, Scheduler};
 use std::collections::HashMap;
 
-/// Steps in a row without a token or an arrival after which the recorder gives up.
+/// Number of steps in a row without a token or an arrival after which the recorder ends.
 pub(super) const IDLE_STEPS: u32 = 100;
 
-/// Where ours is not vLLM's.
+/// A difference between our result and vLLM's.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: vLLM {theirs}; ours {ours}")]
 pub struct Differs {
-    /// What.
+    /// The name of the value that differs.
     pub what: String,
-    /// vLLM's.
+    /// vLLM's value.
     pub theirs: String,
-    /// Ours.
+    /// Our value.
     pub ours: String,
 }
 
@@ -23,7 +23,7 @@ pub(super) fn differs(what: impl Into<String>, theirs: impl std::fmt::Debug, our
     Differs { what: what.into(), theirs: format!("{theirs:?}"), ours: format!("{ours:?}") }
 }
 
-/// The scheduled requests, in order.
+/// The scheduled requests of the step, in order.
 pub(super) fn entries(scheduler: &Scheduler) -> Vec<Entry> {
     let admitted = &scheduler.output().admitted;
     let cached: HashMap<u32, u32> = admitted.iter().map(|a| (a.id, a.num_cached_tokens)).collect();

@@ -1,5 +1,5 @@
-//! A workload of vLLM's engine core, run again by our engine, its event clock and its scheduler: every call must be vLLM's, at the
-//! same microsecond.
+//! Replays a workload of vLLM's engine core with our engine, its event clock and its scheduler: every call must be
+//! vLLM's, at the same microsecond.
 
 use super::blocks::Blocks;
 use super::compare::{Differs, IDLE_STEPS, differs, entries};
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs a workload that vLLM took again.
+/// Replays a recorded workload.
 ///
 /// # Errors
 /// The first difference.
@@ -78,12 +78,12 @@ fn us(time: u64) -> Time {
     Time(time * 1_000_000)
 }
 
-/// A pass of so many µs, and of so many for each token.
+/// A pass of `pass` µs plus `token` µs for each token.
 fn affine(pass: f64, token: f64) -> Linear {
     Linear::new(Coefficients { alpha_s: 0.0, gamma_s: token * 1e-6, delta_s: pass * 1e-6 })
 }
 
-/// What the recorder drew.
+/// The acceptance that the recorder drew.
 struct Drawn<'a>(&'a Recorded);
 
 impl AcceptanceSource for Drawn<'_> {
@@ -106,7 +106,7 @@ impl AcceptanceSource for Drawn<'_> {
     }
 }
 
-/// A drafter that wants what the scheduler says.
+/// A drafter that drafts the lengths that the scheduler gives.
 struct Asked<'a>(&'a Recorded);
 
 impl<E: Executor> Drafter<E> for Asked<'_> {
@@ -125,7 +125,7 @@ impl<E: Executor> Drafter<E> for Asked<'_> {
     }
 }
 
-/// The clock, with a drafter that may find fewer drafts than it was asked for.
+/// The event clock, with a drafter that may find fewer drafts than were scheduled.
 struct Looked<'a> {
     clock: EventClock<'a>,
     recorded: &'a Recorded,
@@ -150,26 +150,26 @@ impl<'a> AroundExecutor for Looked<'a> {
     }
 }
 
-/// What the watcher remembers.
+/// The watcher's state.
 #[derive(Default)]
 struct Seen {
-    /// The end of the last call, µs.
+    /// The end of the last call, in µs.
     now: u64,
-    /// Requests that had come by the last call of `schedule`.
+    /// Number of requests that had arrived by the last call of `schedule`.
     come: usize,
-    /// Updates in a row without a token.
+    /// Number of updates in a row without a token.
     idle: u32,
-    /// Was nobody scheduled or preempted in the last two calls of `schedule`?
+    /// For each of the last two calls of `schedule`: true if no request was scheduled or preempted.
     nobody: [bool; 2],
-    /// Outputs of each request.
+    /// Number of output tokens of each request.
     outputs: HashMap<RequestId, u32>,
     /// Requests that have ended.
     ended: HashSet<RequestId>,
-    /// Requests of the steps in flight, oldest first, and those of each that were preempted since.
+    /// For each step in flight, oldest first: its requests, and its requests that were preempted since.
     flying: Vec<(Vec<RequestId>, Vec<RequestId>)>,
 }
 
-/// Writes down the engine's calls as the recorder does vLLM's, and ends what would go on for ever as it does.
+/// Records the engine's calls as the recorder does vLLM's, and ends endless workloads as the recorder does.
 struct Watcher<'a> {
     recorded: &'a Recorded,
     over: &'a AtomicBool,
@@ -233,7 +233,7 @@ impl Watch for Watcher<'_> {
             now.extend(scheduler.output().finished.iter().map(|r| (r.id, r.num_output_tokens)));
             ended.extend(scheduler.output().finished.iter().map(|r| r.id));
         }
-        // vLLM's order is that of the step.
+        // vLLM's order is the order of the step.
         ended.sort_by_key(|id| ids.iter().position(|other| other == id));
         let mut fates = String::new();
         let mut tokens = 0;

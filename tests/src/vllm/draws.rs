@@ -1,15 +1,15 @@
-//! What a recorded workload drew: the same in both languages (`tests/vllm/README.md`).
+//! The random draws of a recorded workload, equal in Rust and Python (`tests/vllm/README.md`).
 
 use super::fixture::Recorded;
 use foretoken_sim::RequestId;
 
 impl Recorded {
-    /// Of `drafts` scheduled drafts of a request with so many outputs, how many hold.
+    /// Number of accepted drafts of a request with `outputs` output tokens and `drafts` scheduled drafts.
     pub(super) fn accepted(&self, id: RequestId, outputs: u32, drafts: u32) -> u32 {
         (0..drafts).take_while(|&p| self.holds(id, outputs + p)).count() as u32
     }
 
-    /// How many drafts a request with so many outputs gets in a step of `k` drafts.
+    /// Number of drafts that a request with `outputs` output tokens gets in a step of `k` drafts.
     pub(super) fn proposed(&self, id: RequestId, outputs: u32, k: u32) -> u32 {
         match self.lengths.as_str() {
             "request" if k > 0 => {
@@ -20,7 +20,7 @@ impl Recorded {
         }
     }
 
-    /// Would a draft for this output of a request hold?
+    /// True if a draft for output `position` of the request would be accepted.
     pub(super) fn holds(&self, id: RequestId, position: u32) -> bool {
         draw(self.seed, 1, id, position) % 1000 < self.accept
     }
@@ -38,7 +38,7 @@ fn draw(seed: u64, kind: u64, request: RequestId, position: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// The README's vectors.
+    /// The test vectors of the README.
     #[test]
     fn both_languages_draw_the_same() {
         assert_eq!((mix(0), mix(1)), (16_294_208_416_658_607_535, 10_451_216_379_200_822_465));

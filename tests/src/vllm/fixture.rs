@@ -1,72 +1,72 @@
-//! The text of a fixture, read. Its format is `tests/vllm/README.md`'s.
+//! Parses the text of a fixture, whose format `tests/vllm/README.md` defines.
 
 use foretoken_sim::engine::{Lengths, SpeculativeConfig};
 use foretoken_sim::{DraftMethod, EngineConfig, Request, Runner, SchedulingPolicy, Time, Version, Workload};
 use std::collections::{BTreeMap, HashMap};
 use std::io::BufRead;
 
-/// A line that is not what the README says.
+/// A line that does not follow the README.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadFixture {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// What is wrong with the line.
     pub why: String,
 }
 
 /// One recorded workload.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The line of the file where it begins.
+    /// The line of the file at which it begins.
     pub line: usize,
-    /// Feeds the functions that both languages compute.
+    /// Seed of the draws that both languages make.
     pub seed: u64,
-    /// What the scheduler is made from.
+    /// The settings of the scheduler.
     pub config: EngineConfig,
-    /// And its speculation.
+    /// The settings of speculation.
     pub speculation: SpeculativeConfig,
-    /// Drafts proposed: `fixed`, `request` or `batch`.
+    /// Mode of the number of drafts proposed: `fixed`, `request` or `batch`.
     pub lengths: String,
-    /// Chance in thousandths that a draft holds.
+    /// Acceptance of a draft, in thousandths.
     pub accept: u64,
-    /// Was vLLM's check made that the pool holds one request of the greatest length?
+    /// True if vLLM checked that the pool holds one request of the greatest length.
     pub checked: bool,
     /// The requests, with shared prefixes token by token.
     pub workload: Workload,
-    /// What vLLM derived from the settings, unless it refused them.
+    /// The values that vLLM derived from the settings; `None` if it refused them.
     pub derived: Option<Derived>,
-    /// The steps.
+    /// The recorded steps.
     pub steps: Vec<Step>,
-    /// Was it run by the engine core?
+    /// True if vLLM's engine core ran it.
     pub core: bool,
-    /// Then its calls, in the place of the steps.
+    /// The core's calls; then there are no steps.
     pub calls: Vec<Call>,
-    /// When it ended, µs.
+    /// The end of the run, in µs.
     pub end: u64,
     /// Requests refused at their arrival.
     pub refused: Vec<u32>,
-    /// How it ended.
+    /// The kind of its end.
     pub ending: String,
     /// Hash over all block tables.
     pub blocks: u64,
 }
 
-/// What vLLM derives from its settings.
+/// The values that vLLM derives from its settings, by name.
 pub type Derived = BTreeMap<String, u64>;
 
-/// One call of `schedule` that scheduled or preempted somebody.
+/// One call of `schedule` that scheduled or preempted a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Its start, µs.
+    /// Start of the call, in µs.
     pub start: u64,
     /// Scheduled requests, in order.
     pub entries: Vec<Entry>,
     /// Free blocks right after scheduling.
     pub free: i64,
-    /// `num_spec_tokens_to_schedule`.
+    /// The step's `num_spec_tokens_to_schedule`.
     pub k: u32,
-    /// `skip_drafts`.
+    /// The step's `skip_drafts`.
     pub skip_drafts: bool,
     /// Preempted requests, in order.
     pub preempted: Vec<u32>,
@@ -77,7 +77,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Its end, µs.
+    /// The end of the step, in µs.
     pub fn end(&self) -> u64 {
         self.start + 1000 + 7 * self.entries.iter().map(|e| u64::from(e.tokens)).sum::<u64>()
     }
@@ -86,40 +86,40 @@ impl Step {
 /// A call of the scheduler by vLLM's engine core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `schedule`.
+    /// A call of `schedule`.
     Schedule(Step),
-    /// `update_from_output`.
+    /// A call of `update_from_output`.
     Update(Update),
 }
 
 /// A call of `update_from_output`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Its start, µs.
+    /// Start of the call, in µs.
     pub start: u64,
-    /// What became of each request of the step.
+    /// One mark per request of the step: its delivered tokens, or that they were stale or dropped.
     pub fates: String,
-    /// Free blocks after it.
+    /// Free blocks after the call.
     pub free: i64,
     /// Requests that ended, in order.
     pub finished: Vec<u32>,
 }
 
-/// µs that each call takes.
+/// Duration of a call of `schedule`, in µs.
 pub const SCHEDULE: u64 = 90;
-/// As that.
+/// Duration of a call of `update_from_output`, in µs.
 pub const UPDATE: u64 = 40;
 
-/// A request in a step.
+/// A scheduled request in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Which.
+    /// The request's id.
     pub request: u32,
-    /// Tokens scheduled.
+    /// Number of scheduled tokens.
     pub tokens: u32,
-    /// Of those, drafts.
+    /// Number of scheduled drafts, part of `tokens`.
     pub drafts: u32,
-    /// At an admission: tokens found in the cache.
+    /// At an admission: number of tokens found in the prefix cache.
     pub cached: Option<u32>,
 }
 
@@ -128,7 +128,7 @@ pub struct Fixture<R> {
     lines: std::io::Lines<R>,
     at: usize,
     version: Version,
-    /// Is it the engine core's?
+    /// True for a fixture of the engine core.
     pub core: bool,
     /// How often each rule fired, from the end of the file.
     pub fired: BTreeMap<String, u64>,
@@ -139,7 +139,7 @@ impl<R: BufRead> Fixture<R> {
     /// Reads the first line.
     ///
     /// # Errors
-    /// It is no fixture of this format, or of a release that is not replicated.
+    /// The file is not a fixture of this format, or its vLLM release is not replicated.
     pub fn open(from: R) -> Result<Fixture<R>, BadFixture> {
         let version = Version::V0_33;
         let mut f = Fixture { lines: from.lines(), at: 0, version, core: false, fired: BTreeMap::new(), next: None };
@@ -165,10 +165,10 @@ impl<R: BufRead> Fixture<R> {
         self.lines.next().transpose().map_err(|e| self.bad(e.to_string()))
     }
 
-    /// The next workload; `None` at the end of the file.
+    /// Reads the next workload; `None` at the end of the file.
     ///
     /// # Errors
-    /// A line that is not what the README says.
+    /// A line that does not follow the README.
     pub fn read(&mut self) -> Result<Option<Recorded>, BadFixture> {
         loop {
             let Some(line) = self.next.take() else { return Ok(None) };
@@ -225,7 +225,7 @@ impl<R: BufRead> Fixture<R> {
                 "S" if self.core => {
                     let step = self.step(rest, &before, now)?;
                     now = step.start + SCHEDULE;
-                    // A step that schedules nobody is none to refer to.
+                    // Later lines do not refer to a step without scheduled requests.
                     let entries = if step.entries.is_empty() { before.entries } else { step.entries.clone() };
                     before = Step { entries, ..step.clone() };
                     recorded.calls.push(Call::Schedule(step));
@@ -293,7 +293,7 @@ impl<R: BufRead> Fixture<R> {
                 1 => Some(Runner::V1),
                 _ => Some(Runner::V2),
             },
-            // Without the core, steps are synchronous; v0 knows nothing else.
+            // Without the core, steps are synchronous; v0 has nothing else.
             async_scheduling: match (v0, self.core) {
                 (true, _) => None,
                 (false, true) => Some(self.flag(said, "async")?),
@@ -324,7 +324,7 @@ impl<R: BufRead> Fixture<R> {
         let mut per_batch_size = Vec::new();
         let table = self.word(said, "table")?;
         for range in table.split(',').filter(|_| table != "-") {
-            // A first batch size or a length below 0 has a sign of its own.
+            // A first batch size or a length below 0 has a minus sign of its own.
             let read = || {
                 let (range, k) = range.split_once(':')?;
                 let dash = range[1..].find('-')? + 1;
@@ -409,7 +409,8 @@ impl<R: BufRead> Fixture<R> {
         Ok(step)
     }
 
-    /// The requests of a step. One that is not named is the one that followed the last in the step before.
+    /// Parses the requests of a step. A request without a name is the one that followed the last one in the step
+    /// before.
     fn entries(&self, text: &str, before: &[Entry]) -> Result<Vec<Entry>, BadFixture> {
         let bad = || self.bad(format!("{text:?} are no requests of a step"));
         let place: HashMap<u32, usize> = before.iter().enumerate().map(|(at, e)| (e.request, at)).collect();

@@ -1,4 +1,4 @@
-//! A recorded workload, run again by our scheduler: every step must be vLLM's.
+//! Replays a recorded workload with our scheduler: every step must be vLLM's.
 
 use super::blocks::Blocks;
 use super::compare::{Differs, IDLE_STEPS, differs, entries};
@@ -9,7 +9,7 @@ use foretoken_sim::metrics::Totals;
 use foretoken_sim::{BadConfig, DraftMethod, Time, Version};
 use std::collections::{BTreeMap, HashSet};
 
-/// Runs a workload again.
+/// Replays a workload.
 ///
 /// # Errors
 /// The first difference.
@@ -35,7 +35,7 @@ pub fn replay(recorded: &Recorded) -> Result<(), Differs> {
     }
 }
 
-/// The rules of a workload, without what is ours alone.
+/// The scheduler's rules for a workload, without the rules that only our scheduler has.
 ///
 /// # Errors
 /// vLLM does not start with its settings.
@@ -45,7 +45,7 @@ pub fn rules(recorded: &Recorded) -> Result<Rules, BadConfig> {
     Ok(rules)
 }
 
-/// Runs a workload that vLLM took again, by rules of our own.
+/// Replays a workload with the given rules.
 ///
 /// # Errors
 /// The first difference.
@@ -68,7 +68,7 @@ pub fn replay_by(recorded: &Recorded, rules: Rules) -> Result<(), Differs> {
     .run()
 }
 
-/// The recorder's word for what was refused.
+/// The recorder's word for refused settings.
 fn kind_of(key: &str, why: &str) -> &'static str {
     match key {
         "max_num_batched_tokens" if why.contains("max_num_seqs") => "budget-below-seqs",
@@ -149,7 +149,8 @@ impl Replay<'_> {
             let at = self.recorded.steps.len() - theirs.len();
             match theirs.next() {
                 Some(recorded) if self.same(recorded, &step) => {}
-                // vLLM stops at an assertion that a padded admission is as long as a decode: a threshold had cut it.
+                // vLLM asserts that a padded admission is as long as a decode. A threshold had cut it, so vLLM stops
+                // here.
                 None if self.recorded.ending == "assertion" && self.cuts_padding(&step) => break "assertion",
                 other => return Err(differs(format!("step {at}"), other, Some(step))),
             }
@@ -162,7 +163,7 @@ impl Replay<'_> {
         if self.refused != self.recorded.refused {
             return Err(differs("refused requests", &self.recorded.refused, &self.refused));
         }
-        // Of the step of an assertion nothing is on record.
+        // The step of an assertion is not recorded.
         let unknown = self.version == Version::V0 || ending == "assertion";
         let blocks = unknown || self.recorded.blocks == self.blocks.hash;
         match (self.recorded.ending == ending, blocks, theirs.next()) {
@@ -174,7 +175,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Does the step admit a request with one token left, padded, and not to the length of a decode?
+    /// True if the step admits a request with one token left, padded, but not to the length of a decode.
     fn cuts_padding(&self, step: &Step) -> bool {
         let padded = 1 + self.recorded.speculation.num_speculative_tokens;
         let one_left = |e: &Entry| e.cached.is_some() && e.tokens - e.drafts == 1;
@@ -188,7 +189,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Hands over what has come; says whether anything had.
+    /// Hands the requests that have arrived to the scheduler. Returns true if there was one.
     fn arrive(&mut self, now: u64) -> bool {
         let begin = self.arrived;
         while let Some(&at) = self.recorded.workload.arrival.get(self.arrived)
@@ -203,7 +204,7 @@ impl Replay<'_> {
         self.arrived > begin
     }
 
-    /// A step, and whether it sampled a token; `None` when nobody was scheduled or preempted.
+    /// Runs a step. Returns it, and whether it sampled a token; `None` if no request was scheduled or preempted.
     fn step(&mut self, now: u64) -> Option<(Step, bool)> {
         let k = self.recorded.speculation.num_speculative_tokens;
         self.scheduler.schedule(Time(now * 1_000_000), k);
@@ -214,7 +215,7 @@ impl Replay<'_> {
         let (k, skip_drafts) = (output.num_spec_tokens_to_schedule, output.skip_drafts);
         let entries = entries(&self.scheduler);
         if self.version != Version::V0 {
-            // Its free list has another order, which nothing depends on without prefix caching.
+            // v0's free list has another order, which matters only with prefix caching.
             self.blocks.note(&self.scheduler, &entries);
         }
         if entries.is_empty() && preempted.is_empty() {
@@ -234,7 +235,7 @@ impl Replay<'_> {
         Some((step, sampled))
     }
 
-    /// The model, and the drafter, of the recorder; says whether anybody sampled a token.
+    /// Applies the recorder's model and drafter. Returns true if a request sampled a token.
     fn update(&mut self, step: &mut Step) -> bool {
         self.scheduler.prepare_inputs();
         let batch = self.scheduler.step_plan().batch;

@@ -1,6 +1,6 @@
-//! Golden integers: what every policy does on one small workload. A change of any number is a change of behaviour; a policy
-//! without its line fails. After one that is meant, and for a new policy:
-//! `INSTA_UPDATE=always cargo test --release -p foretoken-tests --test whole golden`.
+//! Golden integers: the results of every policy on one small workload. A change of any number is a change of behaviour,
+//! and a policy without its line fails. After an intended change, and for a new policy: `INSTA_UPDATE=always cargo test
+//! --release -p foretoken-tests --test whole golden`.
 
 use crate::world::World;
 use foretoken_policies::{EmaTier, PolicySpec, SpeculationGate};
@@ -15,7 +15,8 @@ fn finish_order(run: &Run) -> u64 {
     order.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &i| (hash ^ i as u64).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Few requests whose drafts are mostly right, then more at once than any table has a length for, mostly wrong, then few again.
+/// Three loads in turn: few requests with mostly right drafts, then more requests at once than any table has a length
+/// for, with mostly wrong drafts, then few again.
 fn workload() -> Workload {
     let request = |i: u32, at: f64, category: u16| {
         let (prompt, output) = (40 + i * 37 % 60, 50 + i * 53 % 70);
@@ -29,7 +30,7 @@ fn workload() -> Workload {
     workload
 }
 
-/// What a policy drafts and verifies of it, a decode request, as it changes from step to step.
+/// (draft passes, verified tokens per decode request) of the run's steps, without repetitions.
 fn lengths(run: &Run) -> Vec<(u32, f64)> {
     let decodes = run.steps.iter().filter(|s| s.batch_size > 0);
     let mut lengths: Vec<_> =
@@ -38,8 +39,8 @@ fn lengths(run: &Run) -> Vec<(u32, f64)> {
     lengths
 }
 
-/// The policy with its defaults; the gate, which has none, with some, and SGLang's second generation with a start in which it
-/// differs from the first.
+/// The policy with its defaults. Exceptions: the gate, which has no defaults, and SGLang's second generation, whose
+/// start is set so that it differs from the first.
 fn given(policy: &PolicySpec) -> PolicySpec {
     match policy {
         PolicySpec::SglangGen2(params) => PolicySpec::SglangGen2(EmaTier { initial_steps: 4, ..params.clone() }),
@@ -65,7 +66,7 @@ fn every_policy_has_its_golden_line() {
     world.draft = Coefficients { alpha_s: 5e-9, gamma_s: 3e-6, delta_s: 0.9e-3 };
     world.config.draft_prefill = true;
     world.keep_steps = true;
-    // Tight enough to preempt.
+    // Few enough blocks to cause preemptions.
     world.config.num_gpu_blocks = 1100;
     let belief = world.belief();
     let mut one_length = Vec::new();
@@ -79,7 +80,7 @@ fn every_policy_has_its_golden_line() {
         (spec.label(), t.steps, t.drafted, t.accepted(), t.preemptions, finish_order(&run))
     };
     let made: Vec<_> = PolicySpec::all().iter().map(given).map(|spec| line(&spec)).collect();
-    // Policies that are one rule with these defaults.
+    // Pairs of policies that are one rule with these defaults.
     let alike = made.iter().tuple_combinations().filter(|(a, b)| a.1 == b.1 && a.2 == b.2 && a.5 == b.5);
     let same: String = alike.map(|(a, b)| format!("{} = {}\n", a.0, b.0)).collect();
     let lines = made.iter().map(|(label, steps, drafted, accepted, preemptions, order)| {
@@ -89,7 +90,7 @@ fn every_policy_has_its_golden_line() {
         )
     });
     let lines: String = lines.collect();
-    // Policies of one length, of trees of one size, and one whose requests share a fixed total: all others must adapt.
+    // Policies of one length, of trees of one size, and one whose requests share a fixed total. All others must adapt.
     let one_length = one_length.join(" ");
     insta::assert_snapshot!(
         "runs",

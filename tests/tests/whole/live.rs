@@ -1,7 +1,7 @@
-//! Every policy on the CPU device. Greedy output is the autoregressive one token for token, across chunked prefill,
-//! rollback and preemption; and a replay on recorded times does it all again: schedules, decisions and token counts, byte
-//! for byte. What runs is a small pair with random weights; the draft is the target
-//! with less precision, which is nearly always right, or without its last layer, which hardly ever is.
+//! Every policy on the CPU device. Greedy output equals the autoregressive output token for token, across chunked
+//! prefill, rollback and preemption. A replay on recorded times repeats the run byte for byte: schedules, decisions and
+//! token counts. The models are a small pair with random weights. The draft is the target in lower precision, which is
+//! nearly always right, or the target without its last layer, which hardly ever is.
 
 use crate::world::NeverRight;
 use foretoken_kernels::cpu::Cpu;
@@ -16,19 +16,19 @@ use foretoken_sim::*;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// Policies that no device can run, and why. Everything else must.
+/// Policies that no device can run, with the reason. All others must run.
 const NOT_LIVE: [(&str, &str); 2] = [
     ("oracle-goodput", "sees a truth that only the event clock has"),
     ("oracle-length", "sees a truth that only the event clock has"),
 ];
 
-/// What a policy was shown and did, step by step.
+/// A policy's views and decisions, step by step.
 type Decisions = Arc<Mutex<Vec<String>>>;
 
-/// A policy, or the plain engine, and what it decided.
+/// A policy, or `None` for the plain engine, with its decisions.
 type Built = (Option<Box<dyn SpecPolicy>>, Decisions);
 
-/// A policy whose every step is written down.
+/// A policy whose every step is recorded.
 struct Watched {
     policy: Box<dyn SpecPolicy>,
     decisions: Decisions,
@@ -56,7 +56,7 @@ impl Around for Watched {
     }
 }
 
-/// Weights ten times the usual, so that attention and choices are far from uniform.
+/// Weights ten times as large as usual, so that attention and choices are far from uniform.
 struct Strong(RandomWeights);
 
 impl Weights for Strong {
@@ -104,16 +104,17 @@ impl Recorder for Kept {
     }
 }
 
-/// What drafts for the target, which is in f32.
+/// The draft model; the target is in f32.
 #[derive(Clone, Copy, Debug)]
 enum Draft {
     /// The target in bf16.
     Close,
-    /// Its first layer alone.
+    /// The target's first layer alone.
     Far,
 }
 
-/// Sixteen requests, some of which arrive while others run; prompts of several chunks; a pool that preempts.
+/// Sixteen requests, some of which arrive while others run, prompts of several chunks, and a pool small enough for
+/// preemptions.
 struct Server {
     workload: Workload,
     prompts: Vec<Vec<u32>>,
@@ -145,7 +146,7 @@ impl Server {
         }
     }
 
-    /// The policy as the registry builds it; `None` is the plain engine. The second is an oracle.
+    /// Builds the policy as the registry does; `None` is the plain engine. The error is an oracle.
     fn build(&self, spec: &PolicySpec) -> Result<Built, Box<dyn OraclePolicy>> {
         let belief = Belief {
             draft: Coefficients { alpha_s: 1e-9, gamma_s: 3e-6, delta_s: 2e-5 },
@@ -218,7 +219,7 @@ impl Server {
         (run, kept)
     }
 
-    /// The recorded times again, under this acceptance.
+    /// Replays the recorded times with this acceptance.
     fn replay(
         &self,
         policy: Option<Box<dyn SpecPolicy>>,
@@ -233,7 +234,7 @@ impl Server {
     }
 }
 
-/// All of a run, so that a comparison leaves nothing out.
+/// The whole run as text, so that a comparison leaves nothing out.
 fn bytes(run: &Run) -> String {
     format!("{run:?}")
 }
@@ -289,7 +290,7 @@ fn every_policy(draft: Draft) {
     assert!(preemptions > 0 && chunked > 0 && rejected > 0, "the world is too comfortable to prove anything");
 }
 
-/// Declared acceptance replays under the source itself, trees and all.
+/// Runs with declared acceptance, trees included, replay with their acceptance source.
 #[test]
 fn declared_runs_can_be_replayed() {
     let server = Server::new(Draft::Far);
@@ -304,7 +305,7 @@ fn declared_runs_can_be_replayed() {
     }
 }
 
-/// Another policy on a recording asks for what was never revealed: said, not invented in silence.
+/// A replay with another policy needs outputs that the recording lacks. They are reported, not invented silently.
 #[test]
 fn what_was_not_recorded_is_counted() {
     let server = Server::new(Draft::Close);
@@ -313,13 +314,13 @@ fn what_was_not_recorded_is_counted() {
     let (_, kept) = server.live(build(2), Acceptance::Greedy);
     let mut recorded = RecordedRounds::new(server.workload.len(), &NeverRight);
     kept.steps.iter().for_each(|s| recorded.add(s));
-    // The clock itself refuses to go on.
+    // The replay clock itself fails.
     let clock = ReplayClock::new(&kept.steps, &recorded, server.config.max_draft_len, server.workload.len());
     let served = server.serving(&AtomicBool::new(false)).run(clock, build(4));
     let error = served.error.unwrap().to_string();
     assert_eq!(served.run.ending, engine::Ending::Failed);
     assert!(error.contains("but it now asks for Draft(3)"), "{error}");
-    // A simulation goes on, and says what it had to fill in.
+    // A simulation goes on and counts the values that it filled in.
     let simulation = Simulation {
         workload: &server.workload,
         arrivals: Arrivals::Open,
@@ -340,6 +341,6 @@ fn what_was_not_recorded_is_counted() {
     println!("{misses:?} of {} verified", run.totals.verified);
     assert_eq!(run.ending, engine::Ending::Done);
     assert!(misses.other_round > 0 && misses.invented > 0 && misses.looks == 0, "{misses:?}");
-    // A bit that another round revealed is used as it was: most of what is accepted was recorded.
+    // Acceptance bits recorded in another round are used: most accepted tokens were recorded.
     assert!(run.totals.accepted() > run.totals.verified / 4);
 }

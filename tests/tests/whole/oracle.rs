@@ -1,5 +1,5 @@
-//! The oracle's provable claim (docs/model.md 13): on every state that a policy visits, its realised token goodput of that
-//! step is at least that policy's, or that of any fixed length. Over a whole trace nothing is provable.
+//! The oracle's provable claim (docs/model.md 13): on every state that a policy visits, the oracle's token goodput of
+//! that step is at least the policy's, and at least that of any fixed length. Over a whole trace nothing is provable.
 
 use crate::world::{World, poisson};
 use foretoken_policies::{OracleGoodput, PolicySpec};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const LONGEST: u32 = 6;
 
-/// Follows `choose` through a run, and holds the oracle's choice against it and against every fixed length.
+/// Follows `choose` through a run. Compares the oracle's choice with it and with every fixed length.
 struct Witness<F> {
     oracle: Box<dyn OraclePolicy>,
     choose: F,
@@ -19,7 +19,7 @@ struct Witness<F> {
     states: u64,
 }
 
-/// Tokens and time of a step, in integers.
+/// (tokens, picoseconds) of a step, in integers.
 fn realised(batch: &BatchView, truth: &Truth, lens: &[u32]) -> (u128, u128) {
     let deepest = lens.iter().copied().max().unwrap_or(0);
     let mut time = truth.overhead + truth.target.pass(shape::verify_pass(batch, lens, truth.context_reads));
@@ -97,19 +97,19 @@ fn the_oracle_is_at_least_as_good_on_every_state() {
     })));
 }
 
-/// Lets a policy play, and holds the oracle's choice in every state it visits against what the policy brought there.
+/// Runs a policy and compares the oracle's choice with the policy's result in every state that the policy visits.
 struct Watched {
     policy: Box<dyn SpecPolicy>,
     oracle: Box<dyn OraclePolicy>,
     name: String,
-    /// The truth of every request, drawn apart from the run.
+    /// The truth of every request, drawn separately from the run.
     rows: Vec<TruthRow>,
     draft: Linear,
     target: Linear,
     overhead: Time,
-    /// The oracle's tokens and time in the state in progress.
+    /// The oracle's (tokens, picoseconds) in the present state.
     best: (u128, u128),
-    /// Decodes whose step was held against the oracle.
+    /// Number of decodes whose step was compared.
     compared: Arc<AtomicU64>,
 }
 
@@ -124,7 +124,7 @@ impl Around for Watched {
 
     fn around_propose(&mut self, batch: &BatchView, plan: &mut DraftPlan) {
         let runs = batch.ids.iter().zip_eq(batch.emitted).zip_eq(batch.limit);
-        // The policy's own limit may be below the longest draft: the oracle may do no more than the engine let it do.
+        // The policy's own limit may be below the longest draft: the oracle gets the same limit.
         let run: Vec<u32> = runs.map(|((&id, &emitted), &limit)| self.rows[id as usize].run(emitted, limit)).collect();
         let truth = Truth {
             run: &run,
@@ -143,7 +143,7 @@ impl Around for Watched {
     fn around_observe(&mut self, o: &StepOutcome) {
         if !o.ids.is_empty() {
             let tokens = o.accepted.iter().map(|&a| u128::from(a) + 1).sum::<u128>();
-            // What the step really took: the executor's own times.
+            // The step's real duration: the executor's own times.
             let time = u128::from((o.draft_time + o.verify_time).0);
             let (best_tokens, best_time) = self.best;
             let before = self.compared.fetch_add(o.ids.len() as u64, Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Around for Watched {
     }
 }
 
-/// docs/model.md 13, for every policy that drafts chains: trees propose what a chain cannot.
+/// docs/model.md 13, for every policy that drafts chains. Trees propose tokens that a chain cannot.
 #[test]
 fn no_policy_beats_the_oracle_on_a_state_it_visits() {
     for seed in 1..=20 {

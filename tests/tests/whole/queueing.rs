@@ -8,7 +8,7 @@ use foretoken_sim::*;
 fn m_d_1() {
     const STEP_S: f64 = 0.01;
     const OUTPUT: u32 = 3;
-    // Student's t for 20 replications at 99.9 %; a per-request standard error would ignore that waits are correlated.
+    // Student's t for 20 replications at 99.9 %. A per-request standard error would ignore that waits are correlated.
     const T: f64 = 3.883;
     let service = STEP_S * f64::from(OUTPUT);
     for load in [0.5, 0.8] {

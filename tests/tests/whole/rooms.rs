@@ -1,20 +1,23 @@
-//! The house: no crate's files need each other in large circles.
+//! Dependencies between the files of a crate: no large circles.
 //!
-//! A file is a room. It needs another file of its crate when it names something that the other defines: in a `use`, in a path, in
-//! what a macro is called with. A name leads through every `pub use` to the file that defines it, so that an import by way of
-//! `lib.rs` hides nothing. What counts and what does not:
+//! A file (a "room") depends on another file of its crate if it names something that the other defines: in a `use`, in
+//! a path, or in a macro's arguments. A name is followed through every `pub use` to the file that defines it, so an
+//! import by way of `lib.rs` hides nothing. What counts:
 //!
-//! - `mod x;` is no need, and neither is a `pub use` of what lies below the file itself: that is a table of contents. As soon as the
-//!   file uses such a name it counts, and so does what a child imports from its parent: a `mod.rs` that defines what its children
-//!   import and uses what they define is in a circle with them.
+//! - `mod x;` does not count, and neither does a `pub use` of a name from below the file itself: that is a table of
+//!   contents. If the file itself uses such a name, it counts, and so does a child's import from its parent. A `mod.rs`
+//!   that defines names for its children and uses theirs is in a circle with them.
 //! - `use crate::shape;` alone binds a module. Each `shape::name` counts, and leads to the file that defines `name`.
-//! - A type with `impl` blocks in several files ties them: `self.name()` needs the file that has the method.
-//! - A macro that is called needs the file that defines it. What a macro defines is found by its name.
-//! - Methods of other values are not seen, since their files are not named: the value's type came from somewhere that is.
-//! - Tests are no part of the house: what is under `#[cfg(test)]`, `tests/` and `*_tests.rs`.
+//! - A type with `impl` blocks in several files ties them: `self.name()` depends on the file that has the method.
+//! - A macro call depends on the file that defines the macro. Items that a macro defines are found by name.
+//! - Methods of other values are not seen, because the call does not name their file. The value's type came from a file
+//!   that does.
+//! - Tests do not count: code under `#[cfg(test)]`, `tests/` and `*_tests.rs`.
 //!
-//! Circles are the strongly connected components of that graph. `FORETOKEN_ROOMS=1 cargo test --release -p foretoken-tests --test whole -- rooms`
-//! prints the table, and every circle with its files.
+//! Circles are the strongly connected components of that graph. This command prints the table, and every circle with its
+//! files:
+//!
+//!     FORETOKEN_ROOMS=1 cargo test --release -p foretoken-tests --test whole -- rooms
 
 mod arrows;
 mod circles;
@@ -29,10 +32,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The most files that may need each other, in a crate that is not named below: none.
+/// Largest allowed circle, in files, for crates that are not in `BOUNDS`: a file alone, that is, no circle.
 const MOST: usize = 1;
 
-/// Crates with a bound of their own, and why.
+/// Crates with larger bounds, and the reason.
 const BOUNDS: [(&str, usize, &str); 4] = [
     ("policies", 4, "a policy from another crate gets a row like the table's, and a look that no row has"),
     ("experiments/spec", 3, "a document, its leaves and its sweeps are one type in three files"),
@@ -40,20 +43,20 @@ const BOUNDS: [(&str, usize, &str); 4] = [
     ("experiments/live", 2, "a tape is rebuilt from its head and tail"),
 ];
 
-/// A crate of the workspace, measured.
+/// A crate of the workspace, with its measurements.
 struct Measured {
     name: String,
     lines: usize,
     files: usize,
-    /// The largest first.
+    /// Its circles, the largest first.
     circles: Vec<Circle>,
 }
 
-/// Files that all need each other.
+/// Files that all depend on each other.
 struct Circle {
     files: Vec<String>,
     lines: usize,
-    /// From, to, and the names: without these there would be no circle.
+    /// (from, to, names) of the dependencies without which there would be no circle.
     upward: Vec<(String, String, String)>,
 }
 
@@ -74,7 +77,7 @@ impl Measured {
         Measured { name: name.to_owned(), lines: lines(&all), files: all.len(), circles }
     }
 
-    /// Files of the longest circle; 1 where there is none.
+    /// Number of files in the longest circle; 1 if there is none.
     fn longest(&self) -> usize {
         self.circles.first().map_or(1, |c| c.files.len())
     }
@@ -87,7 +90,7 @@ impl Measured {
     }
 }
 
-/// The folders of the workspace's crates, as its manifest lists them.
+/// (name, `src` folder) of the workspace's crates, as its manifest lists them.
 fn members() -> Vec<(String, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
     let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml")).unwrap().parse().unwrap();
@@ -95,7 +98,7 @@ fn members() -> Vec<(String, PathBuf)> {
     members.iter().map(|m| m.as_str().expect("a folder")).map(|m| (m.to_owned(), root.join(m).join("src"))).collect()
 }
 
-/// The files below a crate's `src`; programs in `src/bin` are crates of their own.
+/// (path, text) of the files below a crate's `src`. Programs in `src/bin` are crates of their own.
 fn texts(src: &Path) -> Vec<(String, String)> {
     let mut texts = Vec::new();
     let mut folders = vec![src.to_owned()];
@@ -137,7 +140,7 @@ fn no_crate_is_a_ball() {
     }
 }
 
-/// Past the test harness, which keeps what a passing test prints.
+/// Prints to the terminal directly, because the test harness keeps the output of a passing test.
 fn print(measured: &[Measured]) {
     let mut text = "crate                 lines  files  circle: files  circle: lines  arrows up\n".to_owned();
     measured.iter().for_each(|m| text += &m.row());
@@ -149,7 +152,7 @@ fn print(measured: &[Measured]) {
     std::io::stderr().write_all(text.as_bytes()).expect("standard error is written to");
 }
 
-/// What the tool sees, on crates of a few lines.
+/// The tool's results on crates of a few lines.
 mod on_small_crates {
     use super::{Measured, Source};
 
@@ -225,12 +228,12 @@ mod on_small_crates {
 
     #[test]
     fn macros_are_looked_into() {
-        // A table whose macro writes `mod` and `pub use`: its files and names are found all the same.
+        // A table whose macro writes `mod` and `pub use`: its files and names are found too.
         let lib = ("lib.rs", "macro_rules! table { ($($name:ident)*) => { $(mod $name;)* } } table! { a b }");
         let a = ("a.rs", "pub struct A; fn f() { assert_eq!(1, crate::B::one()); }");
         let b = ("b.rs", "pub struct B; fn f(_: crate::A) {}");
         assert_eq!(circles(&[lib, a, b]), one(&["a.rs", "b.rs"], 1));
-        // Whoever calls a macro needs its file.
+        // A caller of a macro depends on the macro's file.
         let main = ("main.rs", "macro_rules! say { () => { crate::words::SAID } } mod words;");
         assert_eq!(circles(&[main, ("words.rs", "pub const SAID: u8 = 1; fn write() { write!(); }")]), []);
         let words = ("words.rs", "pub const SAID: u8 = 1; fn f() -> u8 { say!() }");

@@ -1,5 +1,5 @@
-//! Real acceptance: the 480 first turns of Spec-Bench, Vicuna-68M drafting for Vicuna-7B, each once, batch 1, ratio of sums;
-//! what the recording did not draft is drawn once with its pooled hazards.
+//! Real acceptance: the 480 first turns of Spec-Bench, Vicuna-68M drafting for Vicuna-7B, each once, batch 1, ratio of
+//! sums. Positions that the recording did not draft are drawn once with its pooled hazards.
 
 use crate::world::World;
 use foretoken_sim::acceptance::{AcceptanceSpec, Rates};
@@ -24,7 +24,7 @@ fn recorded(workload: &Workload) -> Box<dyn AcceptanceSource> {
     AcceptanceSpec { source, ..AcceptanceSpec::default() }.build(7, workload).unwrap()
 }
 
-/// From output position 0, as recorded: k = 3 accepts 1.23 a step, k = 6 1.55 (replay of the recording).
+/// Rounds from output position 0, as recorded: k = 3 accepts 1.23 a step, k = 6 1.55 (replay of the recording).
 #[test]
 fn read_from_the_first_position() {
     let Some(built) = specbench() else { return };
@@ -52,7 +52,7 @@ fn read_from_the_first_position() {
     }
 }
 
-/// Through the engine, where the prefill emits token 0 and position 0 is never drafted: 1.245 and 1.57.
+/// Rounds through the engine, in which the prefill emits token 0 and position 0 is never drafted: 1.245 and 1.57.
 #[test]
 fn through_the_engine() {
     let Some(built) = specbench() else { return };

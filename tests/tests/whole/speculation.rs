@@ -1,5 +1,5 @@
-//! What speculation must yield by theory: E(a, k) = (1 − a^(k+1)) / (1 − a) tokens a step (Leviathan et al. 2023, Eq. 1), and
-//! the speedups of the lesson on EAGLE trees.
+//! The yield of speculation by theory: E(a, k) = (1 − a^(k+1)) / (1 − a) tokens a step (Leviathan et al. 2023, Eq. 1),
+//! and the speedups of the lesson on EAGLE trees.
 
 use crate::world::{World, mean_and_error};
 use foretoken_policies::PolicySpec;
@@ -11,7 +11,7 @@ fn constant(rate: f64, seed: u64, workload: &Workload) -> Box<dyn AcceptanceSour
     spec.build(seed, workload).unwrap()
 }
 
-/// A fixed draft length.
+/// A policy with a fixed draft length.
 pub struct Fixed(pub u32);
 
 impl SpecPolicy for Fixed {
@@ -28,12 +28,13 @@ fn fixed(k: u32) -> Speculation {
     Speculation::Policy(Box::new(Fixed(k)))
 }
 
-/// Σ a^j, summed.
+/// Σ a^j for j from 0 to k.
 fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }
 
-/// Accepted is counted before the trim at the output's end; the interval is over requests, each the mean of its rounds.
+/// Accepted drafts are counted before the cut at the output's end. The interval is over requests, each with the mean of
+/// its rounds.
 #[test]
 fn constant_acceptance_yields_leviathans_formula() {
     const Z: f64 = 3.291;
@@ -46,19 +47,19 @@ fn constant_acceptance_yields_leviathans_formula() {
         let run = world.run(fixed(k));
         let lengths: Vec<f64> =
             (0..2000).map(|i| 1.0 + f64::from(run.records.accepted[i]) / f64::from(run.records.rounds[i])).collect();
-        // A request's rounds end when its tokens do, so long rounds are sampled a little less: a ratio estimate over all
-        // requests is consistent, and its error is that of the requests' deviations from it.
+        // A request's rounds end with its tokens, so long rounds are sampled a little less. A ratio estimate over all
+        // requests is consistent, and its error follows from the requests' deviations.
         let (_, error) = mean_and_error(&lengths);
         let ratio = 1.0 + run.totals.accepted() as f64 / run.totals.rounds() as f64;
         let theory = expected_tokens(a, k);
         println!("a {a}, k {k}: {ratio:.4} ± {:.4}, theory {theory:.4}", Z * error);
-        // Ending at the first round past the output's end biases the ratio by under one round's excess in some 60.
+        // The last round may go beyond the output's end, which biases the ratio by under one round's excess in some 60.
         assert!((ratio - theory).abs() <= Z * error + 1e-12, "a {a}, k {k}: {ratio} against {theory} ± {}", Z * error);
     }
 }
 
-/// The lesson's rows: α, K and the speedup it gives. Its three chain speedups imply different draft costs, so that one cost
-/// meets them to 6 % only.
+/// The lesson's rows: α, K, tokens per round and speedup. Its three chain speedups imply different draft costs, so one
+/// cost meets them to 6 % only.
 #[test]
 fn the_eagle_lesson() {
     let rows =
@@ -73,7 +74,7 @@ fn the_eagle_lesson() {
         world.config.num_gpu_blocks = 1 << 16;
         world.target = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 20e-3 };
         world.draft = Coefficients { alpha_s: 0.0, gamma_s: 0.0, delta_s: 1e-3 };
-        // Per request-step, so that the batch's last stragglers do not count.
+        // Per request and step, so that the last requests of the batch do not count more.
         let rate = |s: Speculation| {
             let run = world.run(s);
             let own: f64 = (0..64).map(|i| run.records.tpot_s(i).unwrap()).sum();
@@ -85,7 +86,7 @@ fn the_eagle_lesson() {
     }
 }
 
-/// The registry's `fixed` is that policy.
+/// The registry's `fixed` behaves as this policy.
 #[test]
 fn the_registrys_fixed_is_the_same() {
     let workload: Workload = (0..50).map(|_| Request::new(Time::ZERO, 10, 100)).collect();

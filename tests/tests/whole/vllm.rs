@@ -1,4 +1,4 @@
-//! Our scheduler against the schedules that vLLM's own class made (`tests/vllm/README.md`).
+//! Compares our scheduler with the schedules of vLLM's own class (`tests/vllm/README.md`).
 
 use foretoken_sim::engine::{Order, Rules};
 use foretoken_sim::{DeliverAt, SchedulingPolicy, Version};
@@ -36,7 +36,7 @@ fn every_recorded_step_is_ours() {
     }
 }
 
-/// A fixture in which a rule never fires says nothing of it.
+/// A fixture in which a rule never fires does not test it.
 #[test]
 fn every_rule_fired_often() {
     let rules = [
@@ -61,7 +61,7 @@ fn every_rule_fired_often() {
     }
 }
 
-/// The same for what the order of calls brings about. 0.32 skips no drafts.
+/// The same for effects of the order of calls. 0.32 skips no drafts.
 #[test]
 fn every_order_of_calls_showed_often() {
     let both = ["stale output", "extra step after an end", "empty schedule", "slept 1 ms"];
@@ -78,7 +78,7 @@ fn every_order_of_calls_showed_often() {
     assert!(ran(Order::StepEnd) >= 200 && ran(Order::Async) >= 200);
 }
 
-/// What is switched off in our scheduler, one rule at a time. None of it may go unnoticed.
+/// Each rule of our scheduler is switched off in turn, and the replay must notice it.
 #[test]
 fn a_rule_that_is_switched_off_shows() {
     type Change = fn(&mut Rules);

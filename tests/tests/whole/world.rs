@@ -1,4 +1,4 @@
-//! What the whole-system tests share: Poisson workloads, a draft that is never right, a run in one call.
+//! Shared by the whole-system tests: Poisson workloads, a draft that is never right, a run in one call.
 
 use foretoken_policies::{Belief, PolicyContext};
 use foretoken_sim::acceptance::RankLaw;
@@ -29,7 +29,7 @@ impl AcceptanceSource for NeverRight {
     }
 }
 
-/// `n` equal requests at Poisson `rate` a second.
+/// `n` equal requests at a Poisson rate of `rate` per second.
 pub fn poisson(n: u64, rate: f64, prompt_len: u32, output_len: u32, seed: u64) -> Workload {
     let luck = Luck::new(seed, Stream::Arrivals, 0);
     let mut at = 0.0;
@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         simulation.run(speculation)
     }
 
-    /// The belief that is right in this world.
+    /// The belief that equals this world's truth.
     pub fn belief(&self) -> Belief {
         Belief {
             draft: self.draft,
@@ -98,7 +98,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What policies are built with in this world.
+    /// The context from which policies are built in this world.
     pub fn context<'b>(&self, belief: &'b Belief, seed: u64) -> PolicyContext<'b> {
         PolicyContext {
             belief: *belief,
@@ -118,7 +118,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Mean and standard error of replications.
+/// (mean, standard error) of replications.
 pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -1,4 +1,4 @@
-//! One policy, one seed, on the device.
+//! Runs one cell on the device: one policy with one seed.
 
 use super::host::HostTimes;
 use super::machine::{Job, Machine};
@@ -15,37 +15,37 @@ use foretoken_spec::problem::{Problem, Result};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// What the cells of a setting share.
+/// The parts that the cells of a setting share.
 pub struct Bench<'a> {
-    /// What serves.
+    /// The machine that serves.
     pub machine: &'a mut dyn Machine,
-    /// The world: workload, engine, policies' belief.
+    /// The world: workload, engine, the policies' belief.
     pub setting: &'a Setting,
-    /// What decides which drafts are right.
+    /// What decides which drafts are accepted.
     pub acceptance: LiveAcceptance,
-    /// The source that is forced onto the passes when acceptance is declared.
+    /// The acceptance source that is imposed on real passes if acceptance is declared.
     pub declared: &'a dyn AcceptanceSource,
     /// The prompt of each request.
     pub prompts: &'a Vec<Vec<u32>>,
-    /// The seed of the cell.
+    /// The cell's seed.
     pub seed: u64,
-    /// Set from outside to end early.
+    /// Set from outside to end the run early.
     pub interrupt: &'a AtomicBool,
 }
 
-/// A run that was recorded.
+/// A finished live run whose tape was written.
 pub struct Recorded {
-    /// The run, or the part of it before it ended early.
+    /// The run, or the part of the run before it ended early.
     pub run: Run,
-    /// How it ended.
+    /// How the run ended.
     pub ending: TapeEnding,
-    /// What the host took of its steps.
+    /// Host times of the run's steps.
     pub host: HostTimes,
 }
 
 impl Bench<'_> {
-    /// Serves the workload under a policy and records it in the file `tape`. `slo_tpot_s` is the bound shown to the policy,
-    /// `which` says which run of how many.
+    /// Serves the workload with a policy and records it in the file `tape`. `slo_tpot_s` is the TPOT bound that the
+    /// policy sees. `which` is the run's place in the plan, for the terminal.
     pub fn record(
         &mut self,
         spec: &PolicySpec,
@@ -95,8 +95,8 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Serves the first requests in a closed loop: caches fill, clocks rise. It is recorded in the file `tape`, as what follows
-    /// will be, so that keeping the record takes what it will take then.
+    /// Serves the first requests in a closed loop, so that caches are warm and clocks are up. The run is recorded in
+    /// the file `tape`, as later runs are, so that recording has its usual cost.
     pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32, tape: &Path) -> Result<Warm> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
         let (setting, label) = (self.setting, spec.label());
@@ -140,12 +140,12 @@ impl Bench<'_> {
     }
 }
 
-/// What warming up showed.
+/// Measurements from warming up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
     /// Host time between the passes of a step, seconds.
     pub overhead_s: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
 }
 
@@ -153,12 +153,12 @@ fn cannot(label: &str, error: &CannotServe) -> Box<Problem> {
     Problem::bad_input(format!("`{label}` cannot run live: {error}"))
 }
 
-/// The tape of a cell, below a results folder.
+/// The name of a cell's tape in the results folder.
 pub fn tape_name(variant: usize, seed: usize, policy: usize) -> String {
     format!("v{variant}-s{seed}-p{policy}.tape")
 }
 
-/// The cell that a tape is of: variant, seed, policy. `None` for other files.
+/// The cell of a tape, from its name: (variant, seed, policy). `None` for other files.
 pub fn cell_of_tape(name: &str) -> Option<(usize, usize, usize)> {
     let mut parts = name.strip_suffix(".tape")?.split('-');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();

@@ -1,4 +1,4 @@
-//! What the host takes of each step: scheduler, policy, and the rest of the loop. Counted in constant memory.
+//! Host time of each step: scheduler, policy, and the rest of the loop. Counted in constant memory.
 
 use super::tape::passes;
 use foretoken_sim::Time;
@@ -6,10 +6,11 @@ use foretoken_sim::live::{MarkKind, Recorder, StepTrace};
 use foretoken_sim::metrics::Gaps;
 use serde::{Deserialize, Serialize};
 
-/// Steps of at least so many decode requests are also counted apart: there the bar for host time lies.
+/// Steps with at least this number of decode requests are also counted separately, because the limit on host time
+/// refers to them.
 pub const LARGE_BATCH: usize = 32;
 
-/// Host time of the steps so far.
+/// Counts the host time of steps.
 #[derive(Default)]
 pub struct HostClock {
     all: Gaps,
@@ -20,37 +21,37 @@ pub struct HostClock {
     last_end: Time,
 }
 
-/// Median and P99 of a host time, seconds.
+/// Statistics of a host time, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostTime {
-    /// Steps counted.
+    /// Number of steps.
     pub steps: u64,
-    /// Mean.
+    /// Mean over the steps.
     pub mean_s: f64,
-    /// Half of the steps took at most this.
+    /// Median over the steps.
     pub p50_s: f64,
-    /// 99 % of them.
+    /// 99th percentile over the steps.
     pub p99_s: f64,
 }
 
-/// The host times of a run; absent where there was no such step.
+/// The host times of a run. A field is absent if there was no such step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostTimes {
-    /// All time of a step in neither pass nor wait.
+    /// Time of a step outside of passes and waits.
     pub step: Option<HostTime>,
-    /// The same of steps with at least [`LARGE_BATCH`] decode requests.
+    /// The same, for steps with at least [`LARGE_BATCH`] decode requests.
     pub step_at_32: Option<HostTime>,
-    /// Of that, scheduling: from the beginning of the round to the first question to a policy.
+    /// Part of `step`: scheduling, from the start of the round to the first call of the policy.
     pub scheduler: Option<HostTime>,
-    /// Of that, deciding.
+    /// Part of `step`: the policy's decisions.
     pub policy: Option<HostTime>,
-    /// Mean time between the passes of a step, seconds: all of the above and keeping the record of it, which a run that is not
-    /// watched does not pay.
+    /// Mean time between the passes of a step, in seconds: `step`, and recording the step, which a run without a
+    /// recorder does not need.
     pub overhead_s: Option<f64>,
 }
 
 impl HostTimes {
-    /// In words; `None` before the second step.
+    /// Summary as text; `None` before the second step.
     pub fn words(&self) -> Option<String> {
         let us = |h: HostTime| format!("median {:.1} us, P99 {:.1} us", h.p50_s * 1e6, h.p99_s * 1e6);
         let large = self.step_at_32.map_or(String::new(), |h| format!("; of {LARGE_BATCH} decodes and more {}", us(h)));
@@ -62,7 +63,7 @@ impl HostClock {
     /// Adds a step.
     pub fn add(&mut self, step: &StepTrace) {
         let Some(passes) = passes(step, self.last_end) else { return };
-        // The first step's time before its round is the run's start, not a step's.
+        // Time before the first step's round belongs to the start of the run, not to a step.
         if self.last_end > Time::ZERO {
             self.all.record(passes.host, 1);
             if step.rounds.len() >= LARGE_BATCH {
@@ -87,7 +88,7 @@ impl HostClock {
         self.last_end = step.marks.last().map_or(self.last_end, |m| m.end);
     }
 
-    /// The times so far.
+    /// Returns the statistics so far.
     pub fn times(self) -> HostTimes {
         let step = time(&self.all);
         HostTimes {

@@ -1,4 +1,4 @@
-//! A device with both models on it, ready to serve one policy after the other.
+//! A device with both models loaded, which serves one policy after the other.
 
 use crate::models::Model;
 use crate::processor;
@@ -12,19 +12,19 @@ use foretoken_sim::{AcceptanceSource, Run, Serving, SpecPolicy};
 use foretoken_spec::live::{self as spec, Device, LiveAcceptance, LiveSpec, WeightSource};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Both models, known by shape and weights.
+/// The two models that an experiment names, not yet on a device.
 pub struct Models {
-    /// Verifies.
+    /// The target, which verifies.
     pub target: Model,
-    /// Drafts.
+    /// The draft model.
     pub draft: Model,
 }
 
-/// Seed of random weights: which they are decides nothing that is measured.
+/// Seed of random weights. Measurements do not depend on it.
 const WEIGHT_SEED: u64 = 1;
 
 impl Models {
-    /// Finds what the spec names.
+    /// Finds the models that the `[live]` table names.
     pub fn find(live: &LiveSpec) -> Result<Models> {
         let random = |which: u64| (live.weights == WeightSource::Random).then_some(WEIGHT_SEED + which);
         Ok(Models {
@@ -36,49 +36,49 @@ impl Models {
 
 /// One run to serve.
 pub struct Job<'a> {
-    /// What is served, and how.
+    /// The engine's part of the run: workload, arrivals and engine settings.
     pub serving: Serving<'a>,
-    /// Who decides; `None` is the plain engine.
+    /// The policy; `None` is the plain engine.
     pub policy: Option<Box<dyn SpecPolicy>>,
-    /// What is asked.
+    /// The requests' prompts.
     pub prompts: &'a dyn Prompts,
-    /// What decides which drafts are right.
+    /// What decides which drafts are accepted.
     pub acceptance: LiveAcceptance,
-    /// The source that is forced onto the passes when acceptance is declared.
+    /// The acceptance source that is imposed on real passes if acceptance is declared.
     pub declared: &'a dyn AcceptanceSource,
     /// Seed of sampled acceptance.
     pub seed: u64,
-    /// Who is told.
+    /// Receives the record of every step.
     pub recorder: &'a mut dyn Recorder,
 }
 
-/// What came of it.
+/// The result of serving a job.
 pub struct Served {
-    /// The run, or the part of it before it failed.
+    /// The run, or the part of the run before it failed.
     pub run: Run,
-    /// What failed, in words.
+    /// The device's error as text, if it failed.
     pub error: Option<String>,
 }
 
-/// A device that serves. A trait, so that what happens around a run can be tested with a device that fails.
+/// A device that serves. It is a trait, so that tests can use a device that fails.
 pub trait Machine {
-    /// What it is, in words.
+    /// Returns the device's name.
     fn name(&self) -> &str;
 
     /// Serves one run.
     ///
     /// # Errors
-    /// What cannot be served on it.
+    /// The reason why the run cannot be served on this device.
     fn serve(&mut self, job: Job) -> std::result::Result<Served, CannotServe>;
 
     /// Runs both models a few times, so that the first step meets warm threads and caches.
     ///
     /// # Errors
-    /// The device's, in words.
+    /// The device's error as text.
     fn warm_up(&mut self) -> std::result::Result<(), String>;
 }
 
-/// The acceptance as the executor takes it.
+/// Converts the acceptance setting to the executor's type.
 pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, seed: u64) -> Acceptance<'a> {
     match of {
         LiveAcceptance::Greedy => Acceptance::Greedy,
@@ -87,7 +87,7 @@ pub fn acceptance<'a>(of: LiveAcceptance, declared: &'a dyn AcceptanceSource, se
     }
 }
 
-/// Puts the models on the device.
+/// Loads the models onto the device that the `[live]` table names.
 pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<dyn Machine>> {
     match Device::parse(&live.device).map_err(Problem::bad_input)? {
         Device::Cpu => Ok(Box::new(Loaded::load(cpu(live)?, models, capacity, waiting(live))?)),
@@ -95,21 +95,21 @@ pub fn open(live: &LiveSpec, models: &Models, capacity: Capacity) -> Result<Box<
     }
 }
 
-/// The processor, and what it is in words.
+/// Opens the CPU. Returns it with its name.
 pub(super) fn cpu(live: &LiveSpec) -> Result<(Cpu, String)> {
     let cpu = processor::open(live.threads, live.instructions)?;
     let name = format!("cpu, {} threads, {}", cpu.threads(), cpu.level().name());
     Ok((cpu, name))
 }
 
-/// The GPU of this number, and what it is in words.
+/// Opens the GPU with number `n`. Returns it with its name.
 pub(super) fn cuda(n: u32) -> Result<(Cuda, String)> {
     let cuda = crate::gpu::open(n)?;
     let name = format!("cuda:{n}, {}", cuda.name());
     Ok((cuda, name))
 }
 
-/// How a server waits.
+/// Converts the setting of how a server waits.
 pub(super) fn waiting(live: &LiveSpec) -> Waiting {
     match live.waiting {
         spec::Waiting::Spin => Waiting::Spin,
@@ -117,18 +117,18 @@ pub(super) fn waiting(live: &LiveSpec) -> Waiting {
     }
 }
 
-/// A device and what serves on it.
+/// A device with a loaded pair.
 pub(super) struct Loaded<D: device::Device> {
-    /// The device.
+    /// The device itself.
     pub(super) device: D,
-    /// The models on it.
+    /// The pair of models on the device.
     pub(super) pair: Pair<D>,
     name: String,
     waiting: Waiting,
 }
 
 impl<D: device::Device> Loaded<D> {
-    /// Puts the models on a device.
+    /// Loads the models onto a device.
     pub(super) fn load(
         (mut device, name): (D, String),
         models: &Models,

@@ -1,8 +1,8 @@
-//! Running an experiment on a device: the same engine, scheduler and policies as `run`, on a wall clock.
+//! Runs an experiment on a device: the same engine, scheduler and policies as `run`, on a wall clock.
 //!
-//! Nothing here decides or schedules: it opens the device, hands over prompts, records what happens ([`tape`]) and says what
-//! came of it. Policies run one after the other, the baseline first and then in the order of the table; each gets the same
-//! requests at the same instants.
+//! This module decides and schedules nothing. It opens the device, hands over prompts, records the run ([`tape`]) and
+//! reports its results. Policies run one after the other, the baseline first and then in the order of the table. Each
+//! gets the same requests at the same instants.
 
 mod cell;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The line on the terminal while a device serves: who runs, who waits, how far is drafted, how much of it is right, how fast.
+//! The progress line on the terminal while a device serves: running and waiting requests, draft length, acceptance,
+//! speed.
 
 use super::tape::span;
 use foretoken_sim::Time;
@@ -6,10 +7,10 @@ use foretoken_sim::live::StepTrace;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// How often the line changes.
+/// Time between two updates of the line.
 const EVERY: Time = Time(200_000_000_000);
 
-/// Shows a run. Quiet where nobody looks: stderr is no terminal.
+/// Shows a run's progress. Shows nothing if stderr is no terminal.
 pub struct Monitor {
     bar: ProgressBar,
     label: String,
@@ -17,7 +18,7 @@ pub struct Monitor {
     window: Window,
 }
 
-/// Sums since the line last changed.
+/// Sums since the last update of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
     request_steps: u64,
@@ -28,7 +29,7 @@ struct Window {
 }
 
 impl Monitor {
-    /// For the run of a policy; `which` says which of how many.
+    /// A monitor for the run of a policy. `which` is the run's place in the plan.
     pub fn new(label: &str, which: &str) -> Monitor {
         let seen = std::io::stderr().is_terminal();
         let target = if seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -38,7 +39,7 @@ impl Monitor {
         Monitor { bar, label: format!("{which} {label}"), since: Time::ZERO, window: Window::default() }
     }
 
-    /// A step has ended.
+    /// Adds a step, and updates the line if it is due.
     pub fn step(&mut self, step: &StepTrace) {
         if self.bar.is_hidden() {
             return;
@@ -54,7 +55,7 @@ impl Monitor {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

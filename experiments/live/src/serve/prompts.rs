@@ -1,4 +1,4 @@
-//! What the requests of a live run ask, as token ids.
+//! The prompts of a live run's requests, as token ids.
 
 use super::machine::Models;
 use crate::tokens::Tokens;
@@ -9,7 +9,7 @@ use foretoken_traces::text::{Family, prompt_of_len};
 use serde::Deserialize;
 use std::path::Path;
 
-/// The prompt of each request, for this target. Prompts that bring their own length change the workload's.
+/// Makes the prompt of each request for this target. Prompts with a length of their own change the workload's lengths.
 pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models) -> Result<Vec<Vec<u32>>> {
     let (target, vocab) = (&models.target.name, models.target.shape.vocab);
     match of {
@@ -33,10 +33,10 @@ pub fn prompts(of: &Prompts, workload: &mut Workload, seed: u64, models: &Models
     }
 }
 
-/// A vocabulary in which each token is a byte.
+/// Size of a vocabulary in which each token is a byte.
 const BYTES: u32 = 256;
 
-/// How texts become tokens for this pair.
+/// The tokenizer for this pair.
 fn tokens(models: &Models) -> Result<Tokens> {
     let (target, draft) = (&models.target, &models.draft);
     let (tokens, drafts) = (Tokens::of("live.target", target)?, Tokens::of("live.draft", draft)?);
@@ -77,7 +77,7 @@ fn in_turn(each: Vec<Vec<u32>>, workload: &mut Workload) -> Vec<Vec<u32>> {
     all
 }
 
-/// A line of the file; other fields are the user's.
+/// A line of the file; other fields are ignored.
 #[derive(Deserialize)]
 struct Line {
     prompt: String,
@@ -116,7 +116,7 @@ mod tests {
         (0..8).map(|i| Request::new(Time(i), 5 + i as u32 * 9, 4)).collect()
     }
 
-    /// The shipped pair.
+    /// Finds the shipped pair.
     fn pair() -> Models {
         let model = |name| crate::models::Model::find("live", name, None).unwrap();
         Models { target: model("tiny-target"), draft: model("tiny-draft") }

@@ -1,4 +1,4 @@
-//! Who listens to a run while it goes: the tape, the terminal's line, and the account of host time.
+//! Receives a run's steps: writes the tape, updates the terminal's line, and counts host time.
 
 use super::host::{HostClock, HostTimes};
 use super::monitor::Monitor;
@@ -7,11 +7,11 @@ use foretoken_sim::live::{Recorder, StepTrace};
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
-/// Records one run.
+/// The recorder of one run.
 pub struct LiveRecorder {
     tape: TapeWriter,
     path: PathBuf,
-    /// The first write that failed; the run goes on without the tape until it can be told.
+    /// The first write error. The run then continues without the tape, and the error is reported at the end.
     failed: Option<std::io::Error>,
     monitor: Monitor,
     host: HostClock,
@@ -24,7 +24,7 @@ impl LiveRecorder {
         Ok(LiveRecorder { tape, path: path.to_path_buf(), failed: None, monitor, host: HostClock::default() })
     }
 
-    /// Ends the tape; hands over the host times.
+    /// Ends the tape and returns the host times.
     pub fn finish(self, tail: &Tail) -> Result<HostTimes> {
         self.monitor.clear();
         if let Some(e) = self.failed {

@@ -1,4 +1,4 @@
-//! What no device can run, said before anything is loaded, naming the policy.
+//! Checks before anything is loaded whether each policy of a plan can run on a device. Errors name the policy.
 
 use super::machine::{Models, acceptance};
 use foretoken_kernels::cpu::Cpu;
@@ -10,7 +10,7 @@ use foretoken_spec::document::Path;
 use foretoken_spec::live::{LiveAcceptance, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The room the models need for every policy of the plan; or why one of them cannot run live.
+/// The capacity that the models need for all policies of the plan, or the reason why one of them cannot run live.
 pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec, models: &Models) -> Result<Capacity> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     if variant.experiment.hardware.drafting == Drafting::Parallel {
@@ -66,13 +66,13 @@ pub fn check(plan: &Plan, variant: &Variant, setting: &Setting, live: &LiveSpec,
     room.ok_or_else(|| Problem::bad_input("no policy is left to run"))
 }
 
-/// A variant by its swept values.
+/// A variant as text: its swept values.
 fn said(plan: &Plan, variant: usize) -> String {
     let all = plan.variants[variant].choices.iter().map(|c| format!("{} = {}", c.name, c.value));
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// A pair or a setting that no policy can run with, pointed at.
+/// The error for a pair or a setting with which no policy can run, with its place in the document.
 pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<Problem> {
     let at = |path: &str, message: String| variant.document().problem_at(&Path::of(path), message);
     match error {
@@ -86,7 +86,7 @@ pub fn refused(variant: &Variant, live: &LiveSpec, error: &CannotServe) -> Box<P
     }
 }
 
-/// Room for both.
+/// The larger of each size, which fits both runs.
 fn largest(a: Capacity, b: Capacity) -> Capacity {
     Capacity {
         blocks: a.blocks.max(b.blocks),

@@ -1,4 +1,4 @@
-//! All cells of a plan on the device, one after the other, each kept as it ends.
+//! Runs all cells of a plan on the device, one after the other, and stores each when it ends.
 
 use super::cell::{Bench, Recorded, tape_name};
 use super::host::HostTimes;
@@ -19,43 +19,43 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// `live.json`.
+/// The content of `live.json`.
 #[derive(Debug, Default, Serialize)]
 pub struct LiveReport {
-    /// What ran it.
+    /// The device's name.
     pub device: String,
-    /// In which order.
+    /// The order of the cells, as text.
     pub order: &'static str,
-    /// The cells, in the order in which they ran.
+    /// The cells in the order in which they ran.
     pub cells: Vec<LiveCell>,
 }
 
-/// What only a live run knows of a cell.
+/// Results of a cell that only a live run has.
 #[derive(Debug, Serialize)]
 pub struct LiveCell {
-    /// The policy.
+    /// The policy's label.
     pub policy: String,
     /// The seed.
     pub seed: u64,
-    /// `done`, `interrupted`, or what failed.
+    /// `done`, `interrupted`, or the failure.
     pub ended: String,
-    /// What the host took of each step.
+    /// Host times of the steps.
     pub host: HostTimes,
-    /// Did it fall behind its arrivals?
+    /// Present if the run fell behind its arrivals.
     pub overload: Option<Overload>,
 }
 
 const ORDER: &str = "seed by seed; the baseline first, then the policies in the order of the table";
 
-/// What was run.
+/// The results of a live run of a plan.
 pub struct Ran {
-    /// What only a live run knows.
+    /// The report for `live.json`.
     pub report: LiveReport,
-    /// For the line at the end.
+    /// The speed for the line at the end.
     pub speed: Speed,
-    /// Cells that can be shown: a prefix of the plan's.
+    /// Number of finished cells, in the plan's order.
     pub cells: usize,
-    /// Why it ended before its end.
+    /// The reason of an early end.
     pub ended: Option<Box<Problem>>,
 }
 
@@ -68,7 +68,7 @@ pub fn run_live(plan: &Plan, live: &LiveSpec, folder: &Folder, interrupt: &Atomi
     run_on(plan, live, folder, interrupt, &models, &mut *machine)
 }
 
-/// Runs every cell. What was done when an error or an interrupt comes is kept and told of.
+/// Runs every cell on `machine`. Finished cells are kept if an error or an interrupt ends the run.
 pub(super) fn run_on(
     plan: &Plan,
     live: &LiveSpec,
@@ -102,12 +102,12 @@ struct Runner<'a> {
     interrupt: &'a AtomicBool,
     store: Store,
     ran: Ran,
-    /// P90 TPOT of the baseline, by variant and seed: what bounds are scaled from.
+    /// P90 TPOT of the baseline, by (variant, seed). SLO bounds are scaled from it.
     p90: HashMap<(usize, usize), Option<f64>>,
 }
 
 impl Runner<'_> {
-    /// All policies on one setting; false when it ended early.
+    /// Runs all policies on one setting. Returns false if it ended early.
     fn comparison(&mut self, machine: &mut dyn Machine, models: &Models, variant: usize, seed: usize) -> Result<bool> {
         let of = &self.plan.variants[variant];
         let (number, count) = (self.plan.seeds[seed], self.plan.cells());
@@ -145,7 +145,7 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Keeps a cell; false when it ended early.
+    /// Stores a cell. Returns false if it ended early.
     fn keep(&mut self, id: CellId, setting: &Setting, recorded: Recorded, slo: &mut Option<Slo>) -> Result<bool> {
         let spec = &self.plan.policies[id.policy].spec;
         let (label, run) = (spec.label(), recorded.run);
@@ -202,7 +202,7 @@ impl Runner<'_> {
     }
 }
 
-/// The last instant that the records of a part tell of.
+/// The last instant in the records of a partial run.
 fn seen(r: &RequestRecords) -> Time {
     let told = [&r.first_scheduled, &r.first_token, &r.finish].into_iter().flatten();
     told.filter(|at| **at != Time::MAX).max().copied().unwrap_or_default()

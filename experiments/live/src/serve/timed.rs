@@ -1,5 +1,5 @@
-//! A device that serves, and whose passes are timed in between, with the same models in the same memory: what changes on the
-//! machine changes for both, and where the weights happen to lie does not make one of them faster.
+//! A device that serves and times passes in between, with the same models in the same memory. A change of the machine's
+//! speed then affects both, and the place of the weights in memory makes neither faster.
 
 use super::machine::{Job, Loaded, Machine, Models, Served, cpu, cuda, waiting};
 use crate::pair::{self, PairPasses, Timer};
@@ -11,24 +11,24 @@ use foretoken_spec::live::{Device as Named, LiveSpec};
 use foretoken_spec::problem::{Problem, Result};
 use std::time::Duration;
 
-/// A machine that times passes, too.
+/// A machine that also times passes.
 pub trait Timed: Machine {
-    /// What a profile of it is measured by.
+    /// Returns the setup of its profile.
     fn setup(&self) -> &Setup;
 
-    /// Hands the passes over, within one session of the device.
+    /// Calls `work` with the machine's passes, within one session of the device.
     fn time(&mut self, work: &mut Work);
 }
 
-/// What is done with passes.
+/// A function that times passes.
 pub type Work<'a> = dyn FnMut(&mut dyn Passes<Error = Failed>) + Send + 'a;
 
-/// A pass failed, in the device's words.
+/// A pass failed; the text is the device's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Puts the models on the device once, with room to serve and to be timed as a profile times them.
+/// Loads the models once, with memory for serving and for timing as a profile does.
 pub fn open_timed(live: &LiveSpec, models: &Models, capacity: Capacity, asked: &Asked) -> Result<Box<dyn Timed>> {
     match Named::parse(&live.device).map_err(Problem::bad_input)? {
         Named::Cpu => {
@@ -92,7 +92,7 @@ impl<D: Device + Send> Timed for Both<D> {
     }
 }
 
-/// Passes whose errors are words, whatever the device.
+/// Passes whose errors are text, for any device.
 struct InWords<'a, D: Device>(PairPasses<'a, D>);
 
 impl<D: Device> Passes for InWords<'_, D> {

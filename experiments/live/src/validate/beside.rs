@@ -1,4 +1,4 @@
-//! One piece: what the device did, once or twice, and what the simulator says of it.
+//! One piece of a validation: its live runs, and the simulations of the same requests.
 
 use super::flow::{self, Flow};
 use super::later::Later;
@@ -13,48 +13,51 @@ use foretoken_sim::{AcceptanceSource, Ending, Serving, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
-/// By how much passes are lengthened to see what a small error of theirs does to latencies.
+/// Factor by which passes are lengthened, to see how a small error of their times changes latencies.
 const NUDGE: f64 = 1.03;
 
-/// What recorded acceptance was asked for and did not hold.
+/// How often a simulation needed acceptance data that the recording lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
-    /// Bits that another round had revealed.
+    /// Acceptance bits taken from another round of the recording.
     pub other_round: u64,
-    /// Bits that nobody had revealed: the model's.
+    /// Acceptance bits that no round revealed; taken from the model.
     pub invented: u64,
-    /// Confidences and the like: the model's.
+    /// Confidences and similar values that no round revealed; taken from the model.
     pub looks: u64,
 }
 
-/// A piece. Both of its live parts serve the same requests at the same instants, so that it is simulated once: from the first.
+/// A piece. Both of its live runs serve the same requests at the same instants, so the piece is simulated once, from
+/// the first.
 pub struct Beside {
-    /// Live, and live again.
+    /// The records of the first live run and of its repeat.
     pub live: Vec<Told>,
-    /// Simulated with the acceptance that the first part revealed.
+    /// Simulation with the acceptance that the first live run revealed.
     pub recorded: Told,
-    /// Simulated with the experiment's acceptance.
+    /// Simulation with the experiment's acceptance.
     pub modelled: Told,
-    /// As recorded, with passes that take a little longer.
+    /// As `recorded`, with passes lengthened by [`NUDGE`].
     pub nudged: Told,
-    /// As recorded, on costs that other live runs tell; `None` where none do.
+    /// As `recorded`, with costs learned from the other cells' live runs; `None` without such costs.
     pub learned: Option<Told>,
-    /// The token flow with recorded acceptance against the live one.
+    /// Token flow of `recorded` compared with the live run's.
     pub flow: Flow,
-    /// What the recorded acceptance did not hold.
+    /// Acceptance data that the recording lacks.
     pub missed: Missed,
-    /// Did a replay of the first part on its own recorded times repeat every decision and token? `None`: it did; else where not.
+    /// Where a replay of the first live run on its own times first differed; `None` if every decision and token was the
+    /// same.
     pub replay_parted: Option<String>,
-    /// Did the first part fall behind its arrivals?
+    /// Present if the first live run fell behind its arrivals.
     pub overload: Option<Overload>,
-    /// The bounds that its requests are held to.
+    /// The SLO bounds of the requests.
     slo: Slo,
-    /// Their own limits.
+    /// TPOT limits of single requests, in seconds.
     own_tpot_s: Vec<f64>,
 }
 
 impl Beside {
-    /// Simulates a piece, whose first request is the one of this number; also with costs that were `learned` of other runs.
+    /// Simulates a piece. `first` is the number of its first request in the workload. `learned` has the costs learned
+    /// from other runs.
     pub fn of(replay: &Replay, learned: Option<&Setting>, tapes: &[Tape], first: u32, slo: Slo) -> Beside {
         let (setting, tape) = (replay.setting, &tapes[0]);
         let model = Later { of: setting.acceptance(), first };
@@ -82,14 +85,14 @@ impl Beside {
         }
     }
 
-    /// One of its runs, as numbers are drawn from it.
+    /// One run of the piece, in the form from which numbers are computed.
     pub fn part<'a>(&'a self, told: &'a Told) -> Part<'a> {
         Part { told, slo: self.slo, own_tpot_s: &self.own_tpot_s }
     }
 }
 
 impl Missed {
-    /// Of several pieces together.
+    /// The sums over several pieces.
     pub fn joined(pieces: impl IntoIterator<Item = Missed>) -> Missed {
         pieces.into_iter().fold(Missed::default(), |all, one| Missed {
             other_round: all.other_round + one.other_round,
@@ -100,8 +103,8 @@ impl Missed {
 }
 
 impl Replay<'_> {
-    /// Runs the engine and the policy again on the very times that were recorded: schedule, decisions and tokens must be the
-    /// same, step by step. Says where they are not.
+    /// Replays the engine and the policy on the recorded times. Schedule, decisions and tokens must be the same in
+    /// every step. Returns the first difference.
     fn parted(&self, tape: &Tape, acceptance: &dyn AcceptanceSource) -> Option<String> {
         let setting = self.setting;
         let policy = setting.policy(self.spec);
@@ -122,7 +125,7 @@ impl Replay<'_> {
         let (ending, error) = (served.run.ending, served.error.map(|e| e.to_string()));
         let again = flow::compare(&tape.steps, &served.executor.into_steps());
         match (again.parted, ending, error) {
-            // A recording that stops early is left where it stops.
+            // If the recording stops early, so does the replay.
             (Some(parting), _, _) if parting.what != flow::Difference::End => {
                 Some(format!("step {}: {}", parting.step, parting.how))
             }

@@ -1,4 +1,4 @@
-//! One policy at one load: what the device did in the pieces that count, and what the simulator says of it.
+//! Compares one policy at one load: the live runs of the pieces that count with their simulations.
 
 use super::beside::{Beside, Missed};
 use super::flow::Flow;
@@ -13,109 +13,110 @@ use foretoken_sim::metrics::Overload;
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 use serde::{Deserialize, Serialize};
 
-/// A number and what the simulator says of it.
+/// A number, measured and simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// The number's name.
     pub quantity: String,
-    /// How its errors are told.
+    /// The number's unit, which decides how errors are computed.
     pub unit: Unit,
-    /// Live, and live again: of each, all pieces pooled.
+    /// The values of the first live runs and of their repeats, each pooled over all pieces.
     pub live: Vec<f64>,
     /// Simulated with the recorded acceptance.
     pub recorded: Option<f64>,
-    /// Simulated with the modelled one.
+    /// Simulated with the modelled acceptance.
     pub modelled: Option<f64>,
-    /// Simulated with the recorded acceptance, on costs that the live runs of the other cells tell.
+    /// Simulated with the recorded acceptance and with costs learned from the other cells' live runs.
     pub learned: Option<f64>,
-    /// Of `recorded` against the mean of the two.
+    /// Error of `recorded` against the mean of the live values.
     pub recorded_error: Option<f64>,
-    /// Of `modelled`.
+    /// Error of `modelled` against the mean of the live values.
     pub modelled_error: Option<f64>,
-    /// Of `learned`.
+    /// Error of `learned` against the mean of the live values.
     pub learned_error: Option<f64>,
-    /// Of one against the other, without sign: no prediction can be expected to do better.
+    /// Difference of the two live values, without sign. No prediction can be expected to be closer.
     pub live_against_live: Option<f64>,
 }
 
-/// Everything about one policy at one load.
+/// The comparison of one policy at one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellReport {
-    /// The policy.
+    /// The policy's label.
     pub policy: String,
-    /// Its load, in words.
+    /// The load as text.
     pub load: String,
-    /// Share of its own service rate, when it was run at one.
+    /// The load as a share of the policy's own service rate, if it was set so.
     pub share: Option<f64>,
-    /// All of its pieces; the numbers are of those that count.
+    /// All of its pieces. The numbers are from those that count.
     pub pieces: Vec<PieceReport>,
-    /// Requests sent, once of the two times.
+    /// Number of requests sent, counted in the first live runs only.
     pub requests: u64,
-    /// How much of the live runs was compared, where that is not all: one entry a run that is not whole.
+    /// For each live run that is not whole: how much of it was compared.
     pub parts: Vec<PartOf>,
-    /// Did replays of the first parts on their own recorded times repeat every decision and token? `None`: they did; else where not.
+    /// Where a replay of a first live run on its own times first differed; `None` if every decision and token was the
+    /// same.
     pub replay_parted: Option<String>,
-    /// The token flow with recorded acceptance against the live one.
+    /// Token flow with recorded acceptance compared with the live one.
     pub flow: Flow,
-    /// What the recorded acceptance did not hold.
+    /// Acceptance data that the recordings lack.
     pub missed: Missed,
-    /// The numbers.
+    /// The numbers that are compared.
     pub rows: Vec<Row>,
-    /// The largest distance between distributions, TTFT, TPOT, E2E: recorded against live.
+    /// Largest distance between the distributions of (TTFT, TPOT, E2E): recorded against live.
     pub distances: [Option<f64>; 3],
-    /// The same of the two live runs.
+    /// The same distances between the two live runs.
     pub live_distances: Option<[Option<f64>; 3]>,
-    /// How far batch size and draft length over time are off: recorded against live.
+    /// Errors of (batch size, draft length) over time: recorded against live.
     pub curves: [Option<f64>; 2],
-    /// The same of the two live runs.
+    /// The same errors between the two live runs.
     pub live_curves: Option<[Option<f64>; 2]>,
-    /// By what kind of pass.
+    /// Errors of single passes, by kind of pass.
     pub regions: Vec<RegionError>,
-    /// The same, predicted by what the live runs of the other cells tell; empty where there are none.
+    /// The same, predicted with costs learned from the other cells' live runs; empty without them.
     pub learned_regions: Vec<RegionError>,
-    /// What mean E2E becomes when all passes take 3 % longer, relative.
+    /// Relative change of mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// Did live runs fall behind their arrivals, more than half of the pieces? The first that did.
+    /// Present if more than half of the live runs fell behind their arrivals; the first of them.
     pub overload: Option<Overload>,
-    /// Host time between steps that the simulations were given, seconds: their mean.
+    /// Mean host time between steps used in the simulations, in seconds.
     pub overhead_s: f64,
-    /// Host time of the first live run.
+    /// Host times of the first live run.
     pub host: HostTimes,
 }
 
-/// One cell to compare.
+/// The data of one cell from which its report is made.
 pub struct Comparison {
-    /// The policy.
+    /// The policy's label.
     pub policy: String,
-    /// Its load, in words, and as a share of its own service rate.
+    /// (the load as text, the load as a share of the policy's own service rate).
     pub load: (String, Option<f64>),
     /// All of its pieces.
     pub pieces: Vec<PieceReport>,
-    /// Those that count, with what was simulated beside them.
+    /// The pieces that count, with their simulations.
     pub counted: Vec<Beside>,
-    /// Their recordings.
+    /// The tapes of the pieces that count.
     pub tapes: Vec<Vec<Tape>>,
-    /// Which of these are parts, and how much they hold.
+    /// For each of these tapes that is not whole: how much of it there is.
     pub parts: Vec<PartOf>,
-    /// Their passes predicted one by one.
+    /// Predictions of single passes: (errors by kind of pass, predicted and measured times).
     pub passes: (Vec<RegionError>, Vec<Point>),
-    /// The same by the other cells' live runs.
+    /// Errors by kind of pass with costs learned from the other cells' live runs.
     pub learned_regions: Vec<RegionError>,
 }
 
 impl Comparison {
-    /// The numbers of these runs, one a piece, pooled.
+    /// The numbers of the runs that `of` selects, one per piece, pooled.
     fn pooled<'a>(&'a self, of: impl Fn(&'a Beside) -> Option<&'a Told>) -> Numbers {
         let parts: Vec<Part> = self.counted.iter().filter_map(|p| Some(p.part(of(p)?))).collect();
         Numbers::of(&parts)
     }
 
-    /// What the device did: each part of the pieces.
+    /// The live runs: the first ones for `part` 0, their repeats for 1.
     fn live(&self, part: usize) -> impl Iterator<Item = &Told> {
         self.counted.iter().filter_map(move |p| p.live.get(part))
     }
 
-    /// Compares.
+    /// Makes the report.
     pub fn report(self) -> (CellReport, ValidatedRun) {
         let parts = self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0);
         let recorded = || self.counted.iter().map(|p| &p.recorded);
@@ -181,13 +182,13 @@ impl Comparison {
     }
 }
 
-/// End-to-end latencies of the requests that finished in both runs.
+/// (live, simulated) end-to-end latencies in seconds, of the requests that finished in both runs.
 fn both_finished(live: &RequestRecords, simulated: &RequestRecords) -> Vec<(f64, f64)> {
     let both = (0..live.len()).filter(|&i| live.finished(i) && simulated.finished(i));
     both.map(|i| (live.e2e_s(i), simulated.e2e_s(i))).collect()
 }
 
-/// What the host took of a run's steps.
+/// The host times of a run's steps.
 fn host(tape: &Tape) -> HostTimes {
     let mut clock = HostClock::default();
     tape.steps.iter().for_each(|step| clock.add(step));
@@ -202,7 +203,7 @@ fn rows(live: &[Numbers], recorded: &Numbers, modelled: &Numbers, learned: &Numb
     QUANTITIES.iter().filter_map(row).collect()
 }
 
-/// A row from its values; simulated: with the recorded acceptance, with the modelled one, and on what other runs tell of costs.
+/// Makes a row. The simulated values are (recorded acceptance, modelled acceptance, learned costs).
 pub fn row(name: &str, unit: Unit, live: Vec<f64>, [recorded, modelled, learned]: [Option<f64>; 3]) -> Row {
     let mean = live.iter().sum::<f64>() / live.len() as f64;
     let error = |value: Option<f64>| value.and_then(|v| unit.error(v, mean));
@@ -228,7 +229,7 @@ pub fn row(name: &str, unit: Unit, live: Vec<f64>, [recorded, modelled, learned]
 }
 
 impl CellReport {
-    /// The row of this name.
+    /// Finds the row with this name.
     pub fn row(&self, quantity: &str) -> Option<&Row> {
         self.rows.iter().find(|r| r.quantity == quantity)
     }

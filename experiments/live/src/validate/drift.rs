@@ -1,33 +1,33 @@
-//! What became of the machine's speed from piece to piece: each piece's probes beside the typical probe of the whole run.
+//! The machine's speed from piece to piece: each piece's probes compared with the typical probe of the whole run.
 
 use super::probe::{Probe, by_pass};
 use foretoken_profiler::median;
 use serde::{Deserialize, Serialize};
 
-/// The typical probe of a run: of each probed pass the median over all probes.
+/// The typical probe of a run: for each probed pass the median over all probes, in seconds.
 pub fn typical<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).into_iter().map(median).collect()
 }
 
-/// How much longer passes took in a piece than in the typical probe, relative: the mean over the probed passes of the median over
-/// the piece's probes. `None` for a piece without probes.
+/// Relative change of pass times in a piece against the typical probe: the mean over the probed passes of the median
+/// over the piece's probes. `None` for a piece without probes.
 pub fn drift(probes: &[Probe], typical: &[f64]) -> Option<f64> {
     let of = self::typical(probes);
     let changes: Vec<f64> = of.iter().zip(typical).map(|(now, usual)| now / usual - 1.0).collect();
     (!changes.is_empty()).then(|| changes.iter().sum::<f64>() / changes.len() as f64)
 }
 
-/// How far the machine's speed went, over all pieces.
+/// The range of the machine's speed over all pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
-    /// Of the piece in which passes were shortest.
+    /// Drift of the piece with the shortest passes.
     pub smallest: f64,
-    /// Of the one in which they were longest.
+    /// Drift of the piece with the longest passes.
     pub largest: f64,
 }
 
 impl Drift {
-    /// Over pieces; `None` without any.
+    /// The range over pieces; `None` without any.
     pub fn over(pieces: impl IntoIterator<Item = f64>) -> Option<Drift> {
         pieces.into_iter().fold(None, |range: Option<Drift>, d| {
             let Drift { smallest, largest } = range.unwrap_or(Drift { smallest: d, largest: d });

@@ -1,60 +1,64 @@
-//! Is the token flow the same? Who drafted how much from where, what was verified, what was accepted: step by step while the
-//! schedule is the same, and request by request for ever.
+//! Compares the token flow of two runs: drafts, verified and accepted tokens. Steps are compared while the schedule is
+//! the same; requests are compared to their end.
 
 use foretoken_sim::live::{Round, StepTrace, TracedNode};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Two runs of the same requests, compared.
+/// The comparison of two runs of the same requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Steps from the first one of each piece on that are the same: the same requests in the same order, chunks and decisions.
+    /// Number of equal steps, from the first of each piece on: the same requests in the same order, chunks and
+    /// decisions.
     pub same_steps: u64,
-    /// Steps of the first run.
+    /// Number of steps of the first run.
     pub steps: u64,
-    /// Why they part, where they do.
+    /// The first difference, if there is one.
     pub parted: Option<Parting>,
-    /// Requests whose rounds are all the same, in the same order.
+    /// Number of requests whose rounds are all the same, in the same order.
     pub same_requests: u64,
-    /// Requests with at least one round in the first run.
+    /// Number of requests with at least one round in the first run.
     pub requests: u64,
-    /// Rounds of the first run that start at an output position where the second has a round of that request, too.
+    /// Number of rounds of the first run that start at an output position at which the second also has a round of that
+    /// request.
     pub shared_rounds: u64,
-    /// Of those, the rounds with the same drafted and verified lengths: the policy decided alike.
+    /// Number of shared rounds with the same drafted and verified lengths: the policy decided alike.
     pub same_decisions: u64,
-    /// Of those, the rounds in which another number of tokens was accepted. With recorded acceptance it must be 0.
+    /// Number of rounds decided alike with a different number of accepted tokens. With recorded acceptance it must be
+    /// 0.
     pub other_acceptance: u64,
-    /// Rounds of the first run.
+    /// Number of rounds of the first run.
     pub rounds: u64,
 }
 
 /// The first step that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parting {
-    /// Its index.
+    /// Index of the step.
     pub step: u64,
-    /// What differs.
+    /// What differs first.
     pub what: Difference,
-    /// In words, with both sides.
+    /// The difference as text, with both sides.
     pub how: String,
 }
 
-/// What may differ first.
+/// What can differ first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
-    /// Other requests or chunks were scheduled: the clocks put an arrival before and after a step's end.
+    /// Other requests or chunks were scheduled: an arrival was before a step's end in one run, and after it in the
+    /// other.
     Schedule,
-    /// The same requests, and the policy decided otherwise: it saw other times.
+    /// The requests are the same, but the policy decided differently: it saw other times.
     Decision,
-    /// The same decisions, and another number of tokens accepted.
+    /// The decisions are the same, but a different number of tokens was accepted.
     Acceptance,
-    /// One run has ended.
+    /// One of the runs has ended.
     End,
 }
 
 impl Flow {
-    /// Of several pieces together: why the first of them parts that does, and all counts added.
+    /// The sums over several pieces, with the first difference of the first piece that has one.
     pub fn joined(pieces: impl IntoIterator<Item = Flow>) -> Flow {
         pieces.into_iter().fold(Flow::default(), |all, one| Flow {
             same_steps: all.same_steps + one.same_steps,
@@ -99,7 +103,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Did the policy decide alike: the same lengths, of trees the same nodes drafted and verified?
+    /// True if the policy decided alike: the same lengths, and for trees the same nodes drafted and verified.
     fn decided_as(&self, other: &Turn) -> bool {
         let lengths = |r: &Round| (r.start, r.drafted, r.verified, r.nodes);
         let nodes = |t: &Turn| t.tree.iter().map(|n| (n.parent, n.rank, n.kept)).collect::<Vec<_>>();
@@ -143,7 +147,7 @@ fn by_request(a: &[&StepTrace], b: &[&StepTrace], flow: &mut Flow) {
     flow.same_requests = same.iter().filter(|&entry| whole(entry)).count() as u64;
 }
 
-/// How two steps differ, if they do.
+/// The first difference of two steps; `None` if they are the same.
 fn part(a: Option<&&StepTrace>, b: Option<&&StepTrace>, step: u64) -> Option<Parting> {
     let (a, b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
@@ -207,7 +211,7 @@ mod tests {
         assert_eq!(both.parted.unwrap().what, Difference::End);
     }
 
-    /// Another schedule parts the steps, not the requests.
+    /// A different schedule makes steps differ, but not requests.
     #[test]
     fn another_schedule_leaves_the_requests_alone() {
         let live = [step(&[round(0, 1, 3, 2), round(1, 1, 3, 3)])];
@@ -230,7 +234,7 @@ mod tests {
         assert_eq!((accepted.same_requests, accepted.requests), (0, 1));
     }
 
-    /// Two trees of one size that are not the same tree.
+    /// Two trees of equal size with different nodes.
     #[test]
     fn trees_are_compared_node_by_node() {
         let node = |rank, kept| TracedNode { parent: u32::MAX, rank, confidence: 0.5, kept, accepted: false };

@@ -1,4 +1,4 @@
-//! The recordings of pieces, read for a comparison: those that count, and what is to be told of the others.
+//! Reads the tapes of a cell's pieces. Returns those that count, and notes problems with the rest.
 
 use super::runs::Standing;
 use super::standing::PieceReport;
@@ -6,25 +6,25 @@ use super::tapes::{PartOf, Recording, Tapes};
 use crate::serve::tape::{End, Tape};
 use foretoken_spec::problem::{Problem, Result};
 
-/// The recordings of the pieces that count, each by its place, and how much they hold where that is not all.
+/// (the tapes of each piece that counts, with the piece's index; how much there is of each tape that is not whole).
 pub type Counted = (Vec<(usize, Vec<Tape>)>, Vec<PartOf>);
 
-/// Reads cell by cell. Every recording is read, so that damage is told of wherever it is.
+/// Reads the tapes cell by cell. It reads every tape, so that all damage is reported.
 pub struct Gather<'a> {
-    /// What is to be told of recordings.
+    /// Notes about tapes, for the user.
     pub notes: Vec<String>,
     tapes: &'a Tapes<'a>,
-    /// The recording without an end that was met before.
+    /// The tape without an end that was found before, if any.
     unended: Option<String>,
 }
 
 impl<'a> Gather<'a> {
-    /// From these.
+    /// A reader of these tapes.
     pub fn from(tapes: &'a Tapes<'a>) -> Gather<'a> {
         Gather { notes: Vec::new(), tapes, unended: None }
     }
 
-    /// The pieces of a cell.
+    /// Reads the tapes of a cell's pieces.
     pub fn of(&mut self, pieces: &[PieceReport]) -> Result<Counted> {
         let (mut all, mut parts) = (Vec::new(), Vec::new());
         for (n, piece) in pieces.iter().enumerate() {
@@ -50,7 +50,7 @@ impl<'a> Gather<'a> {
         Ok((all, parts))
     }
 
-    /// A recording that holds something of a run.
+    /// Reads a tape. `None`, with a note, if it has nothing of a run.
     fn read(&mut self, name: &str) -> Result<Option<Tape>> {
         let tape = match self.tapes.read(name)? {
             Recording::Of(tape) => *tape,

@@ -1,14 +1,15 @@
-//! The hidden acceptance of a workload, asked for a stretch of it whose requests are numbered from 0 again.
+//! An [`AcceptanceSource`] with request ids shifted by `first`, for a part of a workload whose requests are numbered
+//! from 0.
 
 use foretoken_sim::acceptance::RankLaw;
 use foretoken_sim::{AcceptanceSource, RequestTruth, TruthRow};
 
-/// A source as requests from one on see it.
+/// An acceptance source for a part of a workload.
 #[derive(Clone, Copy)]
 pub struct Later<'a> {
     /// The source of the whole workload.
     pub of: &'a dyn AcceptanceSource,
-    /// The number there of the stretch's first request.
+    /// The number of the part's first request in the whole workload.
     pub first: u32,
 }
 

@@ -1,12 +1,12 @@
-//! How far two samples, or two rankings, are apart. Pure arithmetic: nothing here knows what was measured.
+//! Distances between samples and between rankings. Pure arithmetic: nothing here knows what was measured.
 
-/// `value / reference − 1`; `None` where there is no reference to be relative to.
+/// `value / reference − 1`; `None` if the reference is not above 0.
 pub fn relative(value: f64, reference: f64) -> Option<f64> {
     (reference > 0.0 && value.is_finite()).then(|| value / reference - 1.0)
 }
 
-/// The largest distance between two empirical distribution functions (Kolmogorov–Smirnov), in [0, 1]. `None` when a sample is
-/// empty. Sorts both.
+/// The largest distance between two empirical distribution functions (Kolmogorov–Smirnov), in [0, 1]. `None` if a
+/// sample is empty. Sorts both.
 pub fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() {
         return None;
@@ -15,7 +15,7 @@ pub fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
     b.sort_unstable_by(f64::total_cmp);
     let (mut i, mut j, mut most) = (0, 0, 0.0f64);
     while i < a.len() && j < b.len() {
-        // Both functions step over all of their samples at this value before they are compared.
+        // Both functions pass all their samples at this value before they are compared.
         let at = a[i].min(b[j]);
         i += a[i..].iter().take_while(|&&x| x <= at).count();
         j += b[j..].iter().take_while(|&&x| x <= at).count();
@@ -27,21 +27,21 @@ pub fn cdf_distance(a: &mut [f64], b: &mut [f64]) -> Option<f64> {
 /// Two rankings compared pair by pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Ranking {
-    /// Pairs in the same order in both.
+    /// Number of pairs in the same order in both.
     pub agree: u32,
-    /// Pairs in opposite order.
+    /// Number of pairs in opposite order.
     pub disagree: u32,
-    /// Pairs that are equal within the noise in the first ranking alone.
+    /// Number of pairs tied in the first ranking alone.
     pub tied_first: u32,
-    /// Pairs that are equal in the second alone.
+    /// Number of pairs tied in the second ranking alone.
     pub tied_second: u32,
-    /// Pairs that are equal in both.
+    /// Number of pairs tied in both rankings.
     pub tied_both: u32,
 }
 
 impl Ranking {
-    /// Compares the values of the same items. Two values of a ranking are tied when they differ by no more than its
-    /// relative noise, measured from the smaller one.
+    /// Compares two rankings of the same items by their values. Two values of a ranking are tied if they differ by at
+    /// most its relative noise, measured from the smaller one.
     pub fn of(first: &[f64], first_noise: f64, second: &[f64], second_noise: f64) -> Ranking {
         assert_eq!(first.len(), second.len(), "two rankings of the same items");
         let mut pairs = Ranking::default();
@@ -61,8 +61,8 @@ impl Ranking {
         pairs
     }
 
-    /// Kendall's τ-b, which counts ties: (agree − disagree) / √(pairs not tied in the first × pairs not tied in the second).
-    /// `None` when everything is tied in one of them.
+    /// Kendall's τ-b, which counts ties: (agree − disagree) / √(pairs not tied in the first × pairs not tied in the
+    /// second). `None` if all pairs of a ranking are tied.
     pub fn tau(&self) -> Option<f64> {
         let untied = f64::from(self.agree + self.disagree);
         let product = (untied + f64::from(self.tied_second)) * (untied + f64::from(self.tied_first));
@@ -70,7 +70,7 @@ impl Ranking {
     }
 }
 
-/// −1, 0 or 1: below, equal within the noise, above.
+/// −1 if `a` is below `b`, 0 if they are tied, 1 if it is above.
 fn order(a: f64, b: f64, noise: f64) -> i8 {
     let smaller = a.abs().min(b.abs());
     match a - b {
@@ -80,8 +80,8 @@ fn order(a: f64, b: f64, noise: f64) -> i8 {
     }
 }
 
-/// Mean absolute difference of two series over the mean of the second, bin by bin: how far a curve over time is off.
-/// `None` when they share no bin or the second is zero throughout.
+/// Mean absolute difference of two series over the mean of the second, bin by bin: the error of a curve over time.
+/// `None` if they share no bin or the second is zero throughout.
 pub fn curve_error(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().max(b.len());
     let at = |s: &[f64], i: usize| s.get(i).copied().unwrap_or(0.0);
@@ -98,13 +98,13 @@ mod tests {
     fn the_distance_of_distributions_is_the_largest_gap() {
         assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0], &mut [3.0, 1.0, 2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [1.0, 2.0], &mut [5.0, 6.0]), Some(1.0));
-        // At 2: 2 of 4 against 1 of 2; at 1: 1 of 4 against 1 of 2.
+        // At 2: 2 of 4 against 1 of 2. At 1: 1 of 4 against 1 of 2.
         assert_eq!(cdf_distance(&mut [1.0, 2.0, 3.0, 4.0], &mut [1.0, 3.5]), Some(0.25));
         assert_eq!(cdf_distance(&mut [2.0, 2.0, 2.0], &mut [2.0]), Some(0.0));
         assert_eq!(cdf_distance(&mut [], &mut [1.0]), None);
     }
 
-    /// By the definition, on all pairs, one of them tied.
+    /// By the definition over all pairs; one pair is tied.
     #[test]
     fn tau_counts_ties() {
         let (x, y) = ([1.0, 2.0, 2.0, 3.0], [1.0, 3.0, 2.0, 4.0]);

@@ -1,5 +1,6 @@
-//! The live side of a validation, in pieces: a cell is a policy at a load, and a piece of it is a probe of the machine, a live run,
-//! a probe, the same run again, and a probe. All cells once, then all cells again. Nothing is predicted here.
+//! The live side of a validation. A cell is a policy at a load; it runs in pieces. A piece is a probe of the machine, a
+//! live run, a probe, the same run again, and a probe. All cells make one piece, then all cells make the next. Nothing
+//! is predicted here.
 
 use super::piece::{Measuring, Pieces};
 use super::probe::probed;
@@ -10,8 +11,9 @@ use foretoken_sim::{Arrivals, Workload};
 use foretoken_spec::problem::Result;
 
 impl Measuring<'_> {
-    /// Makes all pieces. The closed loops' come first in the first round, since loads are set by what they sustain; every other
-    /// round goes backwards, so that no cell is always early. The profile goes on behind each piece.
+    /// Makes all pieces. The closed loops come first in the first round, because the other loads are set by their
+    /// service rates. Every other round goes backwards, so that no cell is always early. After each piece a part of the
+    /// profile is measured.
     pub fn run(self) -> Result<Runs> {
         if self.setting.arrivals() != Arrivals::Open {
             return Err(no_arrivals());
@@ -39,12 +41,12 @@ impl Measuring<'_> {
         Ok(pieces.runs)
     }
 
-    /// The open runs: each policy at each share of its own service rate, and all at a common rate.
+    /// The open-workload runs: each policy at each share of its own service rate, and all policies at a common rate.
     fn open_loads(&self) -> Vec<RunEntry> {
         let common = (self.spec.common_load > 0.0).then_some(Load::Common(self.spec.common_load));
         let loads = || self.spec.loads.iter().map(|&share| Load::Own(share)).chain(common);
         let all = (0..self.policies.len()).flat_map(|policy| loads().map(move |load| (policy, load)));
-        // The baseline's own service rate is the common one.
+        // The baseline's own service rate is the common one, so this run would be a repetition.
         let known = |&(policy, load): &(usize, Load)| match load {
             Load::Common(share) => policy == 0 && self.spec.loads.contains(&share),
             _ => false,
@@ -53,15 +55,15 @@ impl Measuring<'_> {
     }
 }
 
-/// Tokens of a usual prompt.
+/// Tokens of a median prompt.
 fn usual_prompt(workload: &Workload) -> u32 {
     median(workload.prompt_len.iter().map(|&p| f64::from(p)).collect()) as u32
 }
 
-/// Context of a request in the middle of its output: what a pass usually meets.
+/// Context of a request in the middle of its output, in tokens, as the median: what a pass usually has.
 fn usual_context(workload: &Workload) -> u32 {
     let halfway =
         workload.prompt_len.iter().zip(&workload.output_len).map(|(p, o)| f64::from(*p) + f64::from(*o) / 2.0);
-    // An empty workload is refused elsewhere.
+    // An empty workload is refused before.
     median(halfway.collect()) as u32
 }

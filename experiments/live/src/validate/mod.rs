@@ -1,9 +1,9 @@
-//! How wrong the simulator is: what a device did is replayed on the event clock, and every number is put beside the other.
+//! Measures the simulator's errors: a device's runs are replayed on the event clock, and every number is compared.
 //!
-//! [`Measuring`] makes the live runs in pieces ([`piece`]), between probes of the machine ([`probe`]), and [`runs`] lists them;
-//! [`report`] compares: with the recorded acceptance, where the token flow must be the same and only times differ, and with the
-//! modelled one. A piece during which the machine changed its speed counts nowhere. Must never predict with what it measured on
-//! the runs that it predicts.
+//! [`Measuring`] makes the live runs in pieces ([`piece`]), between probes of the machine ([`probe`]), and [`runs`]
+//! lists them. [`report`] compares twice: with the recorded acceptance, where the token flow must be the same and only
+//! times differ, and with the modelled one. A piece in which the machine changed its speed is in no number. A run must
+//! never be predicted with measurements of that run.
 
 mod beside;
 mod compare;

@@ -1,5 +1,5 @@
-//! The numbers that are compared, drawn in the same way from live tapes and from simulated ones. Runs of several pieces are pooled:
-//! means and quantiles are over all of their requests and steps.
+//! The numbers that are compared, computed in the same way from live and simulated runs. Runs of several pieces are
+//! pooled: means and quantiles are over all of their requests and steps.
 
 use super::maths::{cdf_distance, curve_error, relative};
 use crate::serve::tape::Told;
@@ -7,47 +7,47 @@ use foretoken_sim::metrics::{Quantiles, Slo};
 use foretoken_sim::{RequestRecords, StepRecord, Time};
 use serde::{Deserialize, Serialize};
 
-/// Points of the curves over time.
+/// Number of bins of the curves over time.
 const BINS: usize = 40;
 
-/// The numbers of a run, or of several that are pooled.
+/// The numbers of one run, or of several runs pooled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
-    /// Requests that emitted their whole output.
+    /// Number of requests that emitted their whole output.
     pub finished: u64,
-    /// Time to first token, seconds.
+    /// Time to first token, in seconds.
     pub ttft: Option<Quantiles>,
-    /// Time per output token after the first, seconds.
+    /// Time per output token after the first, in seconds.
     pub tpot: Option<Quantiles>,
-    /// End-to-end latency, seconds.
+    /// End-to-end latency, in seconds.
     pub e2e: Option<Quantiles>,
-    /// Mean time of a step, seconds.
+    /// Mean time of a step, in seconds.
     pub step_s: Option<f64>,
-    /// Finished requests a second, from the first arrival to the last finish.
+    /// Finished requests per second, from the first arrival to the last finish.
     pub completed_req_s: Option<f64>,
-    /// Share of finished and rejected requests that met every bound; `None` without a bound.
+    /// Share of finished and rejected requests that met every SLO bound; `None` without a bound.
     pub slo_attainment: Option<f64>,
     /// Mean decode batch size, weighted by time in steps.
     pub batch_size: Option<f64>,
-    /// Draft tokens a request and step.
+    /// Mean draft tokens per request and step.
     pub draft_len: Option<f64>,
-    /// Accepted over verified draft tokens.
+    /// Accepted draft tokens over verified ones.
     pub accepted_of_verified: Option<f64>,
 }
 
-/// A run whose numbers are asked for.
+/// A run from which numbers are computed.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
-    /// What happened.
+    /// The records of the run.
     pub told: &'a Told,
-    /// The bounds its requests are held to.
+    /// The SLO bounds of the requests.
     pub slo: Slo,
-    /// Their own limits, empty when they have none.
+    /// TPOT limits of single requests, in seconds; empty if they have none.
     pub own_tpot_s: &'a [f64],
 }
 
 impl Numbers {
-    /// Of runs that are pooled.
+    /// The numbers of several runs, pooled.
     pub fn of(parts: &[Part]) -> Numbers {
         let samples = Samples::of(parts.iter().map(|p| &p.told.records));
         let quantiles = |x: &[f64]| Quantiles::of(&mut x.to_vec());
@@ -77,19 +77,19 @@ fn span_s(step: &StepRecord) -> f64 {
     (step.end - step.start).as_s()
 }
 
-/// Latencies of the finished requests, in the order of arrival; one-token outputs have no time per output token.
+/// Latencies of the finished requests, in the order of arrival. Outputs of one token have no TPOT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Seconds to the first token.
+    /// Times to first token, in seconds.
     pub ttft: Vec<f64>,
-    /// Seconds a token after the first.
+    /// Times per output token after the first, in seconds.
     pub tpot: Vec<f64>,
-    /// Seconds to the last token.
+    /// End-to-end latencies, in seconds.
     pub e2e: Vec<f64>,
 }
 
 impl Samples {
-    /// Of runs that are pooled.
+    /// The latencies of several runs, pooled.
     pub fn of<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>) -> Samples {
         let mut all = Samples::default();
         for r in runs {
@@ -101,12 +101,12 @@ impl Samples {
         all
     }
 
-    /// TTFT, TPOT, E2E.
+    /// Returns [TTFT, TPOT, E2E].
     pub fn into_latencies(self) -> [Vec<f64>; 3] {
         [self.ttft, self.tpot, self.e2e]
     }
 
-    /// The largest distance of the distributions to another run's: TTFT, TPOT, E2E.
+    /// The largest distance between the distributions of two runs, for [TTFT, TPOT, E2E].
     pub fn distances(&self, other: &Samples) -> [Option<f64>; 3] {
         let of = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());
         [of(&self.ttft, &other.ttft), of(&self.tpot, &other.tpot), of(&self.e2e, &other.e2e)]
@@ -122,7 +122,7 @@ fn completed(parts: &[Part]) -> Option<f64> {
     ratio(parts.iter().filter_map(|p| of(&p.told.records)))
 }
 
-/// The sum of counts over the sum of the times in which they were counted.
+/// The sum of the counts over the sum of the times in which they were counted.
 fn ratio(of: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let (count, span) = of.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     (span > 0.0).then(|| count / span)
@@ -143,8 +143,9 @@ fn attainment(parts: &[Part]) -> Option<f64> {
     (ended > 0).then(|| met as f64 / ended as f64)
 }
 
-/// Requests a second that closed loops of `clients` sustain: in each, between the finish by which every client has had one answer
-/// and the one at which the first client finds nothing left to send. `None` when none of them is long enough to have a middle.
+/// Requests per second that closed loops of `clients` clients sustain. In each loop it counts from the finish by which
+/// every client may have had one answer to the finish after which the first client has nothing left to send. `None` if
+/// no loop is long enough for such a middle part.
 pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clients: u32) -> Option<f64> {
     let clients = clients as usize;
     let middle = |r: &RequestRecords| {
@@ -157,17 +158,17 @@ pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clie
     ratio(runs.into_iter().filter_map(middle))
 }
 
-/// Decode batch size and draft length over time, as curves of a fixed number of bins up to `end`.
+/// Decode batch size and draft length over time, as curves with a fixed number of bins up to `end`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    /// Mean decode batch size of each bin, idle time counted as 0.
+    /// Mean decode batch size of each bin; idle time counts as 0.
     pub batch_size: Vec<f64>,
-    /// Draft tokens a request and step of each bin.
+    /// Mean draft tokens per request and step, of each bin.
     pub draft_len: Vec<f64>,
 }
 
 impl Curves {
-    /// Of runs laid over each other, up to `end`: their mean.
+    /// The mean of several runs' curves, up to `end`.
     pub fn of(runs: &[&[StepRecord]], end: Time) -> Curves {
         let width = (end.0 / BINS as u64).max(1);
         let mut bins = vec![(0.0, 0.0, 0.0); BINS];
@@ -184,16 +185,16 @@ impl Curves {
         }
     }
 
-    /// How far these are from `other`, in shares of its mean: batch size, draft length.
+    /// Errors of the curves against `other`, relative to its mean: [batch size, draft length].
     pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
         [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
     }
 }
 
-/// A number that is compared: its name, its unit, and how to get it.
+/// A number that is compared: its name, its unit, and the function that reads it.
 pub type Quantity = (&'static str, Unit, fn(&Numbers) -> Option<f64>);
 
-/// How a number's error is told.
+/// A number's unit, which decides how its error is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -215,7 +216,7 @@ impl Unit {
     }
 }
 
-/// Every number that is compared run by run.
+/// All numbers that are compared run by run.
 pub const QUANTITIES: [Quantity; 18] = [
     ("step time, mean", Unit::Seconds, |n| n.step_s),
     ("TTFT, mean", Unit::Seconds, |n| n.ttft.map(|q| q.mean)),
@@ -281,7 +282,8 @@ mod tests {
         assert_eq!(Numbers::of(&[part(&told(), None)]).slo_attainment, None);
     }
 
-    /// The same run again changes no mean, no rate and no median; another one is weighed by its requests, steps and time.
+    /// Pooling a run with itself changes no mean, rate or median. Another run has the weight of its requests, steps and
+    /// time.
     #[test]
     fn pooled_numbers_are_over_all_requests_and_steps() {
         let (one, mut other) = (told(), told());
@@ -311,12 +313,12 @@ mod tests {
     fn a_closed_loop_is_measured_in_its_middle() {
         let mut r = RequestRecords::new(8);
         r.outcome = vec![Outcome::Finished; 8];
-        // Two clients; one answer a second, but for the slow start and the drained end.
+        // Two clients and one answer per second, except for the slow start and the drained end.
         r.finish = [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 20.0].map(s).to_vec();
         assert_eq!(service_rate([&r], 2), Some(1.0));
         assert_eq!(service_rate([&r], 8), None);
         assert_eq!(service_rate([&RequestRecords::new(0)], 2), None);
-        // Five answers in five seconds, and five in ten; one without a middle says nothing.
+        // Five answers in five seconds, and five in ten; a run without a middle part does not count.
         let mut slow = r.clone();
         slow.finish.iter_mut().for_each(|at| *at = Time(2 * at.0));
         assert_eq!(service_rate([&r, &slow, &RequestRecords::new(3)], 2), Some(10.0 / 15.0));

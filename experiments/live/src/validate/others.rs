@@ -1,4 +1,4 @@
-//! What the live runs of the other cells tell of costs: nothing that was measured in a cell predicts it.
+//! Costs learned from the live runs of the other cells: no cell is predicted with its own measurements.
 
 use super::gather::Gather;
 use super::pace::Pace;
@@ -8,13 +8,13 @@ use crate::learned::Learned;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_spec::problem::Result;
 
-/// What the counted pieces of each cell tell.
+/// The costs learned from the pieces of each cell that count.
 pub struct Others(Vec<Learned>);
 
 impl Others {
-    /// Of the pieces of all cells, each at its pace.
+    /// Learns from the pieces of all cells, each divided by its pace.
     pub fn of(tapes: &Tapes, cells: &[Vec<PieceReport>], paces: &[Vec<Pace>]) -> Result<Others> {
-        // What is to be told of recordings is told when they are compared.
+        // The notes about tapes are dropped here; they are reported by the comparison.
         let mut gather = Gather::from(tapes);
         let mut all = Vec::new();
         for (pieces, paces) in cells.iter().zip(paces) {
@@ -27,7 +27,8 @@ impl Others {
         Ok(Others(all))
     }
 
-    /// What passes of (target, draft) take by all cells but this one; `None` where they tell nothing of what it ran.
+    /// The costs of (target, draft) passes learned from all cells except `cell`. `None` if they lack passes that this
+    /// cell ran.
     pub fn than(&self, cell: usize) -> Option<(LatencySpec, LatencySpec)> {
         let mut others = Learned::default();
         self.0.iter().enumerate().filter(|(at, _)| *at != cell).for_each(|(_, learned)| others.extend(learned));
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_predicted_by_nothing_of_its_own() {
-        // The first cell ran at another speed than all others.
+        // The first cell ran at another speed than the others.
         let others = Others(vec![learned(2, 9.0), learned(2, 1.0), learned(2, 1.0)]);
         let shape = PassShape { batched: 8, context: 1000, pairs: 8000 };
         let at = |cell| others.than(cell).unwrap().0.build().pass(shape).as_s();

@@ -1,35 +1,36 @@
-//! How fast the machine was while a piece ran, by the piece's probes: a profile is of all moments, a piece of its own. Shared caches
-//! make passes of few tokens slower and hardly change those of many, so that pace goes by tokens.
+//! The machine's speed while a piece ran, from the piece's probes. A profile is the mean of all moments, and a piece
+//! has its own. Shared caches slow passes of few tokens and hardly change those with many, so the pace depends on
+//! tokens.
 //!
-//! Only probes are looked at, never what was served.
+//! The pace is computed from probes only, never from the passes that were served.
 
 use super::probe::{Probe, Probed, by_pass};
 use super::runs::{Piece, Runs};
 use foretoken_profiler::{ProbedPass, Role, uninterrupted_mean};
 use foretoken_sim::{LatencyModel, PassShape, Time};
 
-/// How much longer passes took than usual.
+/// How much slower than usual passes were during a piece.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// By the tokens of a pass, rising: (their logarithm, times as long as usual). Of the target, and of the draft.
+    /// By role, target first: (logarithm of a pass's tokens, factor on the usual time), with rising tokens.
     by_tokens: [Vec<(f64, f64)>; 2],
 }
 
-/// The usual probe of a run: of each probed pass the mean over all probes, without those that were interrupted, as a profile is one
-/// over all moments.
+/// The usual probe of a run: for each probed pass the mean over all probes, in seconds. Interrupted samples are left
+/// out. A profile is likewise a mean over all moments.
 pub fn usual<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<f64> {
     by_pass(probes).iter().map(|all| uninterrupted_mean(all)).collect()
 }
 
-/// What is usual for these runs: their own probes; or those that came with costs which were fitted to other runs, where the same passes
-/// were probed, so that a machine that has become faster since is predicted as it is.
+/// The usual probe for these runs: the one `given` with fitted costs if it has the same passes, else the runs' own.
+/// With given probes, a machine that has become faster since the costs were fitted is predicted as it is now.
 pub fn usual_of(runs: &Runs, given: &[ProbedPass]) -> Vec<f64> {
     let found = |p: &Probed| given.iter().find(|g| (g.role, g.shape) == (p.role, p.shape)).map(|g| g.seconds);
     let all: Option<Vec<f64>> = runs.probed.iter().map(found).collect();
     all.filter(|all| !all.is_empty()).unwrap_or_else(|| usual(runs.probes()))
 }
 
-/// The usual probe of these runs, pass by pass.
+/// The usual probe of these runs, with each pass's role and shape.
 pub fn usual_passes(runs: &Runs) -> Vec<ProbedPass> {
     let pass = |(p, seconds): (&Probed, f64)| ProbedPass { role: p.role, shape: p.shape, seconds };
     runs.probed.iter().zip(usual(runs.probes())).map(pass).collect()
@@ -42,7 +43,7 @@ pub fn paces(runs: &Runs, usual: &[f64]) -> Vec<Vec<Pace>> {
 }
 
 impl Pace {
-    /// Of a piece with these probes, in a run with this usual probe. Without probes all is as usual.
+    /// The pace of a piece with these probes, given the usual probe. Without probes all factors are 1.
     pub fn of(probed: &[Probed], probes: &[Probe], usual: &[f64]) -> Pace {
         let mut pace = Pace::default();
         for ((probed, here), usual) in probed.iter().zip(self::usual(probes)).zip(usual) {
@@ -53,8 +54,8 @@ impl Pace {
         pace
     }
 
-    /// By how much longer passes of so many tokens took than usual, as a factor: between two that were probed in between, beyond them as
-    /// the nearest one.
+    /// Factor by which passes of `tokens` tokens took longer than usual. It is interpolated between the probed passes;
+    /// beyond them it is the nearest pass's factor.
     pub fn factor(&self, role: Role, tokens: u64) -> f64 {
         let (points, at) = (&self.by_tokens[role as usize], (tokens.max(1) as f64).ln());
         let behind = points.partition_point(|p| p.0 < at);
@@ -66,15 +67,15 @@ impl Pace {
     }
 }
 
-/// A model of passes on the machine as it was while a piece ran.
+/// A latency model at the pace of a piece.
 pub struct Paced<'a> {
-    /// The usual machine's.
+    /// The model of the usual machine.
     pub model: &'a dyn LatencyModel,
-    /// Whose passes.
+    /// The role of the passes.
     pub role: Role,
-    /// How the machine was.
+    /// The pace of the piece.
     pub pace: &'a Pace,
-    /// Another factor of all passes.
+    /// A further factor on all passes.
     pub slower: f64,
 }
 
@@ -99,7 +100,7 @@ mod tests {
     fn a_pace_goes_by_tokens() {
         let pass =
             |role, requests, new| Probed { role, shape: Shape { kind: Kind::Verify, requests, new, context: 64 } };
-        // In any order.
+        // The probed passes may be in any order.
         let probed = [pass(Role::Target, 8, 4), pass(Role::Target, 8, 1), pass(Role::Draft, 8, 1)];
         let probe = |a, b, c| Probe { seconds: vec![a, b, c] };
         let all = [probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1), probe(2.0, 1.0, 0.1), probe(2.2, 1.6, 0.1)];
@@ -114,13 +115,13 @@ mod tests {
         close(1, 1.6 / 1.3);
         close(32, 2.2 / 2.1);
         close(500, 2.2 / 2.1);
-        // 16 tokens lie halfway, by their ratio.
+        // 16 tokens are halfway on the logarithmic scale.
         close(16, (1.6 / 1.3 + 2.2 / 2.1) / 2.0);
         assert_eq!(slow.factor(Role::Draft, 3), 1.0);
-        // A probe that met somebody else's work is none.
+        // An interrupted sample is left out.
         let wild = self::usual(all.iter().chain([&probe(1e9, 1.3, 0.1)]));
         assert!((wild[0] - 2.1).abs() < 1e-12, "{wild:?}");
-        // All pieces together are usual, and one without probes is.
+        // All pieces together have the usual pace, and so does a piece without probes.
         assert!((Pace::of(&probed, &all, &usual).factor(Role::Target, 8) - 1.0).abs() < 1e-12);
         assert_eq!(Pace::of(&[], &[], &[]).factor(Role::Target, 8), 1.0);
     }
@@ -134,7 +135,7 @@ mod tests {
         runs.entries.push(entry);
         let own = usual_passes(&runs);
         assert_eq!((own[0].seconds, usual_of(&runs, &[])), (1.2, vec![1.2]));
-        // Fitted to runs on a machine that was faster then.
+        // The costs were fitted to runs on a machine that was faster then.
         let given = ProbedPass { seconds: 1.0, ..own[0] };
         let usual = usual_of(&runs, &[given]);
         assert!((paces(&runs, &usual)[0][0].factor(Role::Target, 8) - 1.2).abs() < 1e-12);

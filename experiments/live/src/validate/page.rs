@@ -1,4 +1,4 @@
-//! A validation as a page to look at: the verdict, the numbers, live and simulated curves over each other.
+//! The page of a validation: the verdict, the numbers, and live and simulated curves over each other.
 
 use super::compare::{CellReport, Row as Numbers};
 use super::regions::RegionError;
@@ -9,7 +9,7 @@ use super::verdict::{Check, Ranked, Service};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{Figure, Validated, ValidatedRun, validation_figures};
 
-/// The page.
+/// Makes the page of a validation.
 pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     let title = format!("{} on {}", v.name, v.device);
     let figures = validation_figures(&Validated { title, runs });
@@ -50,7 +50,7 @@ pub fn page(v: &Validation, runs: Vec<ValidatedRun>) -> Page {
     }
 }
 
-/// The page's very first line says that the verdict is limited.
+/// The prefix of the page's first line if the verdict is limited.
 fn limited(v: &Validation) -> String {
     let word = |caveat: &String| caveat.split(':').next().map(str::to_owned);
     let mut words: Vec<String> = v.caveats.iter().filter_map(word).collect();
@@ -159,7 +159,7 @@ fn numbers(name: &str, row: &Numbers) -> Row {
     Row::of(std::iter::once(Value::text(name)).chain(texts.zip(by).map(value)))
 }
 
-/// The figures of these names, each with what to see in it.
+/// Adds the figures with these names to the section, each with its caption.
 fn shown(section: &mut Section, figures: &[Figure], captions: &[(&str, &str)]) {
     for (file, caption) in captions {
         for figure in figures.iter().filter(|f| f.file == *file) {

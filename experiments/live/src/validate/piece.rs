@@ -1,4 +1,5 @@
-//! One piece of a cell on the device: a probe, the run, a probe, the run again, a probe; and then some of the profile.
+//! Makes one piece of a cell on the device: a probe, the run, a probe, the run again, a probe; then measures a part of
+//! the profile.
 
 use super::later::Later;
 use super::numbers::service_rate;
@@ -21,9 +22,9 @@ use foretoken_spec::validate::ValidateSpec;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What measuring needs.
+/// The parts of a validation's measurement.
 pub struct Measuring<'a> {
-    /// What serves, and is timed.
+    /// The machine that serves and times passes.
     pub machine: &'a mut dyn Timed,
     /// The `[live]` table.
     pub live: &'a LiveSpec,
@@ -33,42 +34,42 @@ pub struct Measuring<'a> {
     pub policies: &'a [PolicySpec],
     /// The world with the whole workload.
     pub setting: Setting,
-    /// The prompts of its requests.
+    /// The prompts of all requests.
     pub prompts: Vec<Vec<u32>>,
-    /// The profile that is measured meanwhile, where none is given.
+    /// The profile that is measured in between; `None` if one is given.
     pub slices: Option<&'a mut Slices>,
-    /// Where recordings go, and the list of them.
+    /// The folder of the recordings and of their list.
     pub folder: &'a Folder,
-    /// Set from outside to end early.
+    /// Set from outside to end the measurement early.
     pub interrupt: &'a AtomicBool,
 }
 
-/// Of the time for a profile, the share of its first slice, from which comes what policies believe; as much follows in every round
-/// of pieces.
+/// Share of the profile's time for its first slice, from which policies get their belief. Each round of pieces has a
+/// slice of the same length.
 pub fn first_slice(spec: &ValidateSpec) -> f64 {
     1.0 / (f64::from(spec.pieces) + 1.0)
 }
 
-/// The pieces that are made, and those that are to be.
+/// The state of making pieces.
 pub struct Pieces<'a> {
-    /// What was made.
+    /// The pieces made so far.
     pub runs: Runs,
     of: Measuring<'a>,
     /// The whole workload.
     own: Workload,
-    /// The bounds that the baseline's first open run has set.
+    /// The SLO bounds that the baseline's first open run has set.
     bound: Option<Slo>,
     made: usize,
     all: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// None is made yet, of `all`.
+    /// Starts with no piece made, of `all`.
     pub fn new(of: Measuring<'a>, own: Workload, runs: Runs, all: usize) -> Pieces<'a> {
         Pieces { runs, of, own, bound: None, made: 0, all }
     }
 
-    /// Makes the next piece of a cell, and goes on with the profile.
+    /// Makes the next piece of cell `at`, and measures a part of the profile.
     pub fn make(&mut self, at: usize) -> Result<()> {
         self.piece(at)?;
         self.made += 1;
@@ -104,7 +105,7 @@ impl<'a> Pieces<'a> {
         self.list()
     }
 
-    /// Serves the first requests of the workload, once a piece: both of its parts then meet a machine that is as warm.
+    /// Serves the first requests of the workload, once per piece, so that both live runs meet an equally warm machine.
     fn warm_up(&mut self, policy: usize, load: Load, tape: &Path) -> Result<Warm> {
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.of;
         let requests = match load {
@@ -116,7 +117,7 @@ impl<'a> Pieces<'a> {
         bench(*machine, live, setting, declared, prompts, interrupt).warm_up(&policies[policy], requests, tape)
     }
 
-    /// The requests of a cell's next piece.
+    /// The requests of a cell's `nth` piece.
     fn stretch(&self, policy: usize, load: Load, nth: usize, warm: Warm) -> Result<Stretch> {
         let (spec, rates) = (self.of.spec, &self.runs.rates);
         match load {
@@ -130,7 +131,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// One live run of these requests.
+    /// Makes one live run of these requests.
     fn live(&mut self, policy: usize, load: Load, stretch: &Stretch, warm: Warm, tape: &Path) -> Result<()> {
         let which = format!("[piece {} of {}]", self.made + 1, self.all);
         let Measuring { machine, live, policies, setting, prompts, interrupt, .. } = &mut self.of;
@@ -151,11 +152,11 @@ impl<'a> Pieces<'a> {
             &which,
         )?;
         let file = tape.file_name().unwrap_or_default().to_string_lossy();
-        // From now on the recording must stay as it is.
+        // From now on the recording must not change.
         self.of.folder.enter(&[&format!("{TAPES}/{file}")])?;
         let recorded = whole(spec, recorded)?;
         if arrivals == Arrivals::Open {
-            // The baseline's first run sets the bound that all others are shown, as in an experiment.
+            // The baseline's first open run sets the bound that all other runs see, as in an experiment.
             let p90 = || self.of.setting.summary(&recorded.run, Slo::default()).tpot.map(|q| q.p90);
             self.bound.get_or_insert_with(|| self.of.setting.slo(p90()));
         }
@@ -170,7 +171,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// What each policy sustains in the closed loops made so far, requests a second: loads are set by it.
+    /// Computes each policy's service rate from its closed loops, in requests per second. Loads are set from it.
     pub fn know_rates(&mut self) -> Result<()> {
         let rate = |entry: &RunEntry| {
             let Load::Closed(clients) = entry.load else { unreachable!("closed loops only") };
@@ -191,7 +192,7 @@ impl<'a> Pieces<'a> {
         Ok(())
     }
 
-    /// Enters a recording in the list before it is made: a killed process leaves it behind.
+    /// Adds a recording to the list before it is made, so that a killed process leaves it in the list.
     fn keep(&mut self, at: usize, name: String) -> Result<PathBuf> {
         if self.of.interrupt.load(Ordering::Relaxed) {
             return Err(interrupted());
@@ -218,7 +219,7 @@ fn bench<'b>(
     Bench { machine, setting, acceptance: live.acceptance, declared, prompts, seed: setting.seed(), interrupt }
 }
 
-/// A run that reached its end.
+/// Returns the run if it reached its end, else an error.
 fn whole(spec: &PolicySpec, recorded: Recorded) -> Result<Recorded> {
     match &recorded.ending {
         TapeEnding::Done => Ok(recorded),

@@ -1,4 +1,4 @@
-//! A validation on a machine that changes its speed when it is told to: what is made in which order, and what counts.
+//! A validation on a machine with prescribed speeds: the order of its runs, and which pieces count.
 
 use super::super::runs::Standing;
 use super::*;
@@ -49,10 +49,10 @@ run_s = 0.05
 profile_s = 0.5
 "#;
 
-/// Passes take 1 ms on it, times what it is told for each time that it is asked for some.
+/// A machine on which passes take 1 ms, times a prescribed factor for each call of `time`.
 struct Told {
     inner: Box<dyn Timed>,
-    /// The factor of the nth time; 1 from its end on.
+    /// The factor of the nth call; 1 for later calls.
     factors: Vec<f64>,
     asked: usize,
 }
@@ -93,7 +93,7 @@ impl Passes for Constant {
     }
 }
 
-/// Runs the experiment on a machine whose probes are told, without a profile, and compares.
+/// Runs the experiment on a machine with prescribed probes, without a profile, and compares.
 fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.toml");
@@ -140,7 +140,7 @@ fn validated(factors: &[f64]) -> (Runs, Validation, String) {
     (runs, validation, page)
 }
 
-/// Cells in this experiment, and probes in a round of their pieces.
+/// Number of cells in this experiment, and of probes in a round of their pieces.
 const CELLS: usize = 4;
 const ROUND: usize = 3 * CELLS;
 
@@ -151,7 +151,7 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for entry in &runs.entries {
         assert_eq!(entry.pieces.len(), 3);
         assert!(entry.pieces.iter().all(|p| p.tapes.len() == 2 && p.probes.len() == 3));
-        // What follows serves later requests.
+        // Later pieces serve later requests.
         assert!(entry.pieces.windows(2).all(|pair| pair[0].first < pair[1].first), "{entry:?}");
     }
     assert_eq!((validation.counted, validation.undecided.len()), ((12, 12), 0));
@@ -159,24 +159,24 @@ fn cells_take_turns_and_a_piece_is_two_runs_of_the_same_requests() {
     for cell in &validation.cells {
         let per_piece = |row: &str| cell.row(row).map(|r| r.live.len());
         assert_eq!(per_piece("TPOT, mean"), Some(2), "live, and live again");
-        // Every piece's flow, and not the first one's alone.
+        // The flow is of all pieces, not only of the first.
         assert_eq!((cell.replay_parted.as_deref(), cell.flow.other_acceptance), (None, 0));
         assert_eq!(cell.flow.requests, cell.requests);
     }
     let text = render(&validation);
     let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
-    // The rule and what it leaves come before any number.
+    // The rule and its result come before any number.
     let (rule, repeats, number) =
         (at("rule, stated before the runs: a piece counts when"), at("live against live: "), at("TPOT, mean"));
     assert!(rule < repeats && repeats < number && at("12 of 12 count") < number);
     at("of 2 cells at 0.5");
 }
 
-/// The second piece of the second closed loop: its cell goes on with the others.
+/// The second piece of the second closed loop is left out; the cell's other pieces count.
 #[test]
 fn a_piece_in_which_the_machine_changed_is_in_no_number() {
     let steady = vec![1.0; ROUND];
-    // The second round goes backwards: its last cell but one is the second.
+    // The second round goes backwards, so its last cell but one is the second.
     let second = ROUND + 2 * 3;
     let mut factors = [steady.clone(), steady.clone(), steady].concat();
     factors[second + 1] = 1.06;
@@ -193,7 +193,7 @@ fn a_piece_in_which_the_machine_changed_is_in_no_number() {
     assert!(validation.decided() && validation.caveats.is_empty(), "every cell has pieces that count");
 }
 
-/// The machine was slower from then on, but steady: it is drift and nothing else.
+/// From then on the machine was slower, but steady: this is drift, and all pieces count.
 #[test]
 fn a_speed_that_is_kept_through_a_piece_is_drift() {
     let (_, validation, _) = validated(&[vec![1.0; ROUND], vec![1.2; ROUND], vec![1.0; ROUND]].concat());

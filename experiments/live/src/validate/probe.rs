@@ -1,5 +1,5 @@
-//! Probes: a few fixed passes of both models, timed before, between and after the live parts of a piece. Whether the machine kept
-//! its speed meanwhile is decided by them alone.
+//! Probes: a few fixed passes of both models, timed before, between and after the live runs of a piece. They alone
+//! decide whether the machine kept its speed.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{Kind, Passes, Role, Setup, Shape, grid, uninterrupted_mean};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// A pass that is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// Whose.
+    /// The role of the pass.
     pub role: Role,
-    /// Which.
+    /// The shape of the pass.
     pub shape: Shape,
 }
 
@@ -22,32 +22,35 @@ impl std::fmt::Display for Probed {
     }
 }
 
-/// What a probe found: of each probed pass the mean time, seconds, without those that were interrupted, as in a profile. What is
-/// served on a machine that is slow for a while takes as long as its passes do together.
+/// The result of a probe: the mean time of each probed pass in seconds, without interrupted samples, as in a profile.
+/// The mean is used because serving on a machine that is slow for a while takes the sum of its passes' times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// In the order of the probed passes.
+    /// Seconds, in the order of the probed passes.
     pub seconds: Vec<f64>,
 }
 
-/// Probes of a piece: before, between and after its live parts.
+/// Number of probes in a piece: before, between and after its live runs.
 pub const PROBES: usize = 3;
-/// Time for each probed pass in a probe. What is run before a pass, as a profile does, counts. Beside other tenants of a cache, the
-/// median of 20 ms of passes is off by 6 % from that of the seconds around it, of a quarter of a second by 4 %.
+/// Time for each probed pass in a probe, including the passes run before it, as in a profile. If other tenants share a
+/// cache, the median over 20 ms of passes differs by 6 % from the median of the seconds around it, over a quarter of a
+/// second by 4 %.
 const EACH: Duration = Duration::from_millis(80);
-/// Each pass is timed at least so often, since of fewer those that are interrupted cannot be told; and at most so often.
+/// Fewest and most samples of each pass. With fewer, interrupted ones cannot be recognised.
 const TIMES: (usize, usize) = (5, 400);
-/// But what takes longer than this is not timed again: with a large model a single pass takes seconds.
+/// A pass that takes longer than this is not timed again: with a large model a single pass takes seconds.
 const LONG: Duration = Duration::from_secs(1);
-/// Passes of one kind in a row, behind one that is not counted: as in a profile's visits.
+/// Number of samples of one pass in a row, after one that is not counted, as in a profile's visits.
 const IN_A_ROW: usize = 3;
-/// New tokens of a request in the verify pass that is probed: three drafts and the one before them.
+/// New tokens per request in the probed verify pass: three drafts and the token before them.
 const VERIFIED: u32 = 4;
 
-/// What is probed: of the shapes that a profile measures, those nearest to a decode pass of one request with `context` tokens, to a
-/// decode and a verify pass of `requests` of them, to a prompt of so many tokens, and to a draft's decode pass.
+/// Chooses the passes to probe, from the shapes that a profile measures. They are the nearest to these: a decode pass
+/// of one request with `context` tokens, a decode and a verify pass of `requests` such requests, a prompt of `prompt`
+/// tokens, and a draft's decode pass.
 ///
-/// Prompts are among them since they may take most of the time, and a busy neighbour slows them otherwise than decodes.
+/// A prompt is included because prompts may take most of the time, and a busy neighbour slows them differently from
+/// decodes.
 pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Probed> {
     let nearest = |role: Role, wanted: Shape| {
         let room = if role == Role::Target { &setup.target_room } else { &setup.draft_room };
@@ -82,7 +85,8 @@ pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed
     found
 }
 
-/// The passes in turn, so that each sees the same moments: next is always the one that has had the least time.
+/// Times the passes in turn, so that all see the same moments: the next pass is always the one with the least time so
+/// far.
 fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut all = vec![(Duration::ZERO, Vec::new()); probed.len()];
     let wanted = |(spent, seconds): &(Duration, Vec<f64>)| {
@@ -91,12 +95,12 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     };
     while let Some((_, at)) = (0..all.len()).filter(|&at| wanted(&all[at])).map(|at| (all[at].0, at)).min() {
         let (begun, Probed { role, shape }) = (Instant::now(), probed[at]);
-        // Not counted: what ran before has left its own in the caches.
+        // This pass is not counted, because the pass before has left its own data in the caches.
         let mut spent = passes.time(role, &shape)?;
         for _ in 0..IN_A_ROW {
             let took = passes.time(role, &shape)?;
             spent += took;
-            // A clock too coarse for the pass must not give a time of zero, of which there is no share.
+            // A clock too coarse for the pass must not give a time of zero, because times are divided.
             all[at].1.push(took.as_secs_f64().max(1e-9));
             if spent > LONG {
                 break;
@@ -107,7 +111,7 @@ fn timed(passes: &mut dyn Passes<Error = Failed>, probed: &[Probed]) -> Result<P
     Ok(Probe { seconds: all.iter().map(|(_, seconds)| uninterrupted_mean(seconds)).collect() })
 }
 
-/// What each probed pass took, probe by probe.
+/// The times of each probed pass in seconds, probe by probe.
 pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>> {
     let mut of: Vec<Vec<f64>> = Vec::new();
     for probe in probes {
@@ -117,8 +121,8 @@ pub fn by_pass<'a>(probes: impl IntoIterator<Item = &'a Probe>) -> Vec<Vec<f64>>
     of
 }
 
-/// By how much the machine's speed differed between the probes of a piece: of the pass for which it is most, the longest mean
-/// over the shortest, less 1. `None` where not all probes were made.
+/// Largest relative change of a pass between the probes of a piece: the longest mean over the shortest, minus 1. `None`
+/// if a probe is missing.
 pub fn spread(probes: &[Probe]) -> Option<f64> {
     let passes = probes.first().map_or(0, |p| p.seconds.len());
     if probes.len() < PROBES || passes == 0 || probes.iter().any(|p| p.seconds.len() != passes) {
@@ -146,7 +150,7 @@ mod tests {
         let spread_of = |seconds: &[[f64; 2]]| spread(&probes(seconds)).map(|s| (s * 1e6).round() / 1e6);
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), Some(0.0));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.04, 2.0], [1.02, 2.2]]), Some(0.1));
-        // It does not matter in which order, nor that the machine got back to its speed.
+        // Neither the order matters, nor that the machine came back to its speed.
         assert_eq!(spread_of(&[[1.0, 2.0], [1.2, 2.0], [1.0, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.2, 2.0], [1.0, 2.0], [1.2, 2.0]]), Some(0.2));
         assert_eq!(spread_of(&[[1.0, 2.0], [1.0, 2.0]]), None);
@@ -193,10 +197,10 @@ mod tests {
         let said: Vec<String> = all.iter().map(ToString::to_string).collect();
         let (decodes, verify) = (["target 1 x 1 at 256", "target 8 x 1 at 256"], "target 8 x 4 at 64");
         assert_eq!(said, [&decodes[..], &[verify, "target 1 x 128 at 0", "draft 8 x 1 at 256"]].concat());
-        // A prompt that is longer than a pass comes in chunks.
+        // A prompt longer than a pass is split into chunks.
         let few = probed(&setup(), 3, 10, 5000);
         assert_eq!((few[1].shape.requests, few[1].shape.context, few[3].shape.new), (2, 16, 256));
-        // One client: what is the same is probed once.
+        // With one client two of the passes are the same, and are probed once.
         assert_eq!(probed(&setup(), 1, 200, 150).len(), 4);
     }
 
@@ -217,11 +221,11 @@ mod tests {
         let mut machine = Slow(0);
         let all = probed(&setup(), 8, 200, 150);
         assert_eq!(timed(&mut machine, &all).unwrap().seconds, [2.0; 5]);
-        // Behind one each that is not counted.
+        // Each sample follows one that is not counted.
         assert_eq!(machine.0, 10);
     }
 
-    /// A machine of constant speed that is interrupted at some of its passes.
+    /// A machine of constant speed that is interrupted in some passes.
     struct Interrupted {
         passes: usize,
         luck: Luck,
@@ -244,7 +248,7 @@ mod tests {
         let found = timed(&mut machine, &all).unwrap();
         let off = found.seconds.iter().zip([1e-3, 1e-3, 1e-3, 1e-3, 1e-4]).map(|(s, expected)| s / expected - 1.0);
         assert!(off.clone().all(|off| off.abs() < 1e-9), "{found:?}");
-        // With those that are not counted.
+        // Including the passes that are not counted.
         assert!(machine.passes >= 5 * (2 + TIMES.0) && machine.passes <= 5 * 2 * TIMES.1, "{}", machine.passes);
     }
 }

@@ -1,4 +1,4 @@
-//! Policies against each other: what each sustains, and how much sooner its answers are there.
+//! Compares policies with each other: their service rates, and their speedups over the baseline.
 
 use super::beside::Beside;
 use super::compare::{self, CellReport};
@@ -8,17 +8,17 @@ use super::verdict::{self, Ranked, Service};
 use crate::serve::tape::Told;
 use foretoken_spec::validate::ValidateSpec;
 
-/// A cell that is decided.
+/// A cell with at least one piece that counts.
 pub struct Found {
-    /// Which it is.
+    /// The cell's entry in the list of runs.
     pub entry: RunEntry,
-    /// What was found of it.
+    /// The cell's comparison.
     pub cell: CellReport,
-    /// Its service rate, of a closed loop.
+    /// The service rate, for a closed loop.
     pub rate: Option<Service>,
 }
 
-/// Mean E2E of the baseline over that of each policy, at the common load.
+/// Speedup of each policy at the common load: mean E2E of the baseline over the policy's mean E2E.
 pub fn speedups(found: &[&Found], spec: &ValidateSpec) -> Vec<Service> {
     let at_common = |f: &&&Found| match f.entry.load {
         Load::Common(_) | Load::AsRun => true,
@@ -59,7 +59,7 @@ pub fn service(policy: &str, pieces: &[Beside], clients: u32) -> Option<Service>
     Some(Service { policy: policy.to_owned(), rate })
 }
 
-/// The rankings of several policies.
+/// Ranks the policies by service rate and by speedup.
 pub fn rankings(service: &[Service], speedups: &[(String, Vec<Service>)]) -> Vec<Ranked> {
     let of = |by: &str, all: &[Service]| if all.len() > 1 { verdict::rank(by, all) } else { None };
     let by_speedup = speedups.iter().filter_map(|(group, of_group)| {

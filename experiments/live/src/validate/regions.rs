@@ -1,5 +1,5 @@
-//! How far predicted passes are from measured ones, by what kind of pass it is. Each live pass is predicted with its own shape:
-//! no schedule, no acceptance, nothing but the profile.
+//! Errors of predicted passes by kind of pass. Each live pass is predicted from its own shape with the costs alone: no
+//! schedule and no acceptance take part.
 
 use super::pace::{Pace, Paced};
 use crate::serve::tape::{Tape, passes, span};
@@ -8,33 +8,33 @@ use foretoken_sim::live::StepTrace;
 use foretoken_sim::{ContextReads, LatencyModel, PassShape, Time};
 use serde::{Deserialize, Serialize};
 
-/// Passes of at most so many tokens are decode or verify passes; beyond it they are wide.
+/// Most tokens of a decode or verify pass; larger target passes are wide.
 const NARROW: u64 = 64;
 
 /// A kind of pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Region {
-    /// Of the target: one token a request.
+    /// Target: one token per request.
     Decode,
-    /// Of the target: drafts to verify.
+    /// Target: drafts to verify.
     Verify,
-    /// Of the target: over 64 tokens without a prompt.
+    /// Target: over 64 tokens without a prompt.
     Wide,
-    /// Of the target: with a piece of a prompt.
+    /// Target: with a chunk of a prompt.
     Prefill,
-    /// Of the draft: tokens of requests that decode.
+    /// Draft: tokens of decoding requests.
     Draft,
-    /// Of the draft: with a piece of a prompt.
+    /// Draft: with a chunk of a prompt.
     DraftPrefill,
 }
 
 impl Region {
-    /// All of them.
+    /// All kinds of passes.
     pub const ALL: [Region; 6] =
         [Region::Decode, Region::Verify, Region::Wide, Region::Prefill, Region::Draft, Region::DraftPrefill];
 
-    /// In words.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Region::Decode => "target, decode",
@@ -47,30 +47,30 @@ impl Region {
     }
 }
 
-/// The passes of one kind.
+/// The errors of all passes of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RegionError {
-    /// Which.
+    /// The kind of pass.
     pub region: Region,
-    /// How many.
+    /// Number of passes.
     pub passes: u64,
-    /// Their share of the time in passes.
+    /// Share of this kind in the time of all passes.
     pub share: f64,
-    /// Mean measured time, seconds.
+    /// Mean measured time, in seconds.
     pub live_s: f64,
-    /// Mean predicted time, seconds.
+    /// Mean predicted time, in seconds.
     pub predicted_s: f64,
-    /// Error of the sum: predicted over measured − 1.
+    /// Error of the sum: predicted over measured, minus 1.
     pub error: f64,
-    /// Mean error of single passes, without sign.
+    /// Mean relative error of single passes, without sign.
     pub mean_absolute_error: f64,
 }
 
-/// A predicted pass beside the measured one, seconds: what a scatter shows.
+/// (measured, predicted) seconds of a step's passes, for a scatter plot.
 pub type Point = (f64, f64);
 
-/// The errors by region of these recordings together, each made at its pace, by models of (draft, target) passes; and every step's
-/// passes: (measured, predicted).
+/// Errors by kind of pass over these tapes, each at its pace, predicted by models of (draft, target) passes. Also
+/// returns (measured, predicted) seconds for every step's passes.
 pub fn regions<'a>(
     tapes: impl IntoIterator<Item = (&'a Tape, &'a Pace)>,
     (draft, target): (&dyn LatencyModel, &dyn LatencyModel),
@@ -109,7 +109,7 @@ pub fn regions<'a>(
     (all(&sums), points)
 }
 
-/// The regions of several cells together.
+/// Combines the errors of several cells.
 pub fn together<'a>(cells: impl IntoIterator<Item = &'a [RegionError]>) -> Vec<RegionError> {
     let mut sums = [Sum::default(); Region::ALL.len()];
     for r in cells.into_iter().flatten() {
@@ -128,12 +128,12 @@ fn all(sums: &[Sum]) -> Vec<RegionError> {
     Region::ALL.iter().zip(sums).filter_map(told).collect()
 }
 
-/// The shape of a target pass, recorded with context read once a request, as this device reads it.
+/// The shape of a target pass as this device reads context; the recorded shape counts context once per request.
 fn as_read(shape: PassShape, step: &StepTrace, reads: ContextReads) -> PassShape {
     if reads == ContextReads::Once || step.rounds.iter().any(|r| r.nodes > 0) {
         return shape;
     }
-    // Beside the first position, each verified one reads the context and those before it.
+    // Each verified position after the first reads the context and the positions before it.
     let again = |r: &foretoken_sim::live::Round| {
         let (v, c) = (u64::from(r.verified), u64::from(r.context));
         v * c + v * (v + 1) / 2
@@ -212,7 +212,7 @@ mod tests {
         assert!(close(found[0].error, -0.3) && close(found[0].share, 100.0 / 120.0), "{found:?}");
         assert!(close(found[1].error, 0.1) && close(found[1].mean_absolute_error, 0.1), "{found:?}");
         assert!(close(points[0].0, 120e-6) && close(points[0].1, 92e-6), "{points:?}");
-        // Twice as much of the same is as wrong, and so are two cells of it.
+        // Twice the same passes have the same errors, and so do two cells with the same passes.
         let (twice, _) = regions([(&tape, &usual); 2], models, ContextReads::Once);
         assert_eq!((twice[0].passes, twice[1].passes), (2, 4));
         let cells = together([&found[..], &found]);
@@ -222,7 +222,7 @@ mod tests {
                     .all(|r| close(r.error, one.error) && close(r.live_s, one.live_s) && close(r.share, one.share))
             );
         }
-        // Read once a position: 10, 11 and 12 tokens.
+        // Context is read once per position: 10, 11 and 12 tokens.
         let (found, _) = regions([(&tape, &usual)], models, ContextReads::PerPosition);
         assert!(close(found[0].predicted_s, 93e-6), "{found:?}");
     }

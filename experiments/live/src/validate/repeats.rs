@@ -1,29 +1,31 @@
-//! Do live runs repeat? Counted before any error is looked at: where live and live again are far apart, nothing is decided by it.
+//! Checks whether live runs repeat. This is counted before any error: if a run and its repeat differ too much, nothing
+//! is decided by them.
 
 use super::compare::CellReport;
 use super::standing::Undecided;
 use super::verdict::QUEUES;
 use serde::{Deserialize, Serialize};
 
-/// Two runs agree when they are no farther apart than this.
+/// Largest relative difference at which two runs agree.
 pub const AGREE: f64 = 0.05;
-/// In these numbers, each of them.
+/// The numbers in which they must agree.
 pub const NUMBERS: [&str; 2] = ["TPOT, mean", "E2E, mean"];
 
-/// The cells at one share of their own service rates.
+/// The cells at one share of the policies' own service rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// The share.
+    /// The share of the service rate.
     pub share: f64,
-    /// Cells.
+    /// Number of cells.
     pub cells: u64,
-    /// Those of them whose repeats agree.
+    /// Number of cells whose repeats agree.
     pub agree: u64,
-    /// Those that are not decided.
+    /// Number of cells without a piece that counts.
     pub undecided: u64,
 }
 
-/// Of each share up to which E2E is held to a bound. Only runs at shares of the policy's own rate are counted.
+/// Counts the cells at each share at which E2E has a bound. Only loads set by the policy's own service rate are
+/// counted.
 pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[f64]) -> Vec<Repeats> {
     let mut shares: Vec<f64> = loads.iter().copied().filter(|&share| share <= QUEUES).collect();
     shares.sort_unstable_by(f64::total_cmp);
@@ -39,12 +41,12 @@ pub fn repeats(cells: &[CellReport], undecided: &[Undecided], loads: &[f64]) -> 
     shares.into_iter().map(of).filter(|r| r.cells > 0).collect()
 }
 
-/// Are live and live again near each other in both numbers?
+/// True if the two live runs agree in all of [`NUMBERS`].
 fn agrees(cell: &CellReport) -> bool {
     NUMBERS.iter().all(|number| cell.row(number).and_then(|r| r.live_against_live).is_some_and(|apart| apart <= AGREE))
 }
 
-/// In words; `None` where nothing was repeated.
+/// Summary as text; `None` if no run was repeated.
 pub fn words(all: &[Repeats]) -> Option<String> {
     let each = all.iter().map(|r| {
         let undecided = if r.undecided > 0 { format!(" ({} not decided)", r.undecided) } else { String::new() };

@@ -1,4 +1,4 @@
-//! The whole validation: every cell compared, the rankings, and the verdict. Made from recordings alone.
+//! The whole validation: every cell's comparison, the rankings, and the verdict. Made from recordings alone.
 
 use super::beside::Beside;
 use super::compare::{CellReport, Comparison};
@@ -28,11 +28,11 @@ use serde::{Deserialize, Serialize};
 /// The version of `validation.json`.
 pub const SCHEMA_VERSION: u32 = 4;
 
-/// `validation.json`.
+/// The content of `validation.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
-    /// What limits the verdict, one sentence each: it is of a part of the runs, or what was compared is not what was run. Empty:
-    /// nothing does.
+    /// Sentences that limit the verdict: it covers a part of the runs, or the compared experiment is not the one that
+    /// ran. Empty if nothing limits it.
     pub caveats: Vec<String>,
     /// Version of this format.
     pub schema_version: u32,
@@ -40,76 +40,76 @@ pub struct Validation {
     pub name: String,
     /// The version of Foretoken.
     pub version: String,
-    /// What ran it.
+    /// The device's name.
     pub device: String,
-    /// Where the predicted times of passes come from.
+    /// The source of the predicted pass times, as text.
     pub costs: String,
-    /// The rule by which pieces count, as it was stated before the runs; absent where nothing was probed.
+    /// The rule by which pieces count, as stated before the runs; absent if nothing was probed.
     pub rule: Option<String>,
-    /// How many pieces count, of how many.
+    /// (number of pieces that count, number of pieces).
     pub counted: (u64, u64),
-    /// How far the machine's speed went, over all pieces; absent where nothing was probed.
+    /// The range of the machine's speed over all pieces; absent if nothing was probed.
     pub drift: Option<Drift>,
-    /// Do live runs repeat? Counted before the errors.
+    /// Whether live runs repeat; counted before the errors.
     pub repeats: Vec<Repeats>,
-    /// Service rates.
+    /// The policies' service rates.
     pub service: Vec<Service>,
     /// Speedup of each policy over the baseline, by mean E2E at the common load.
     pub speedups: Vec<Service>,
-    /// Rankings.
+    /// The rankings of the policies.
     pub rankings: Vec<Ranked>,
-    /// The cells, of each the pieces that count.
+    /// The cells with at least one piece that counts.
     pub cells: Vec<CellReport>,
-    /// Those of which no piece counts: they are in no number and in no bound.
+    /// The cells without a piece that counts: they are in no number and in no bound.
     pub undecided: Vec<Undecided>,
-    /// By what kind of pass, over all cells.
+    /// Errors of passes by kind, over all cells.
     pub regions: Vec<RegionError>,
-    /// The same, each cell predicted by what the live runs of the others tell.
+    /// The same, each cell predicted with costs learned from the other cells' live runs.
     pub learned_regions: Vec<RegionError>,
-    /// Every bound.
+    /// Every bound, and whether it is kept.
     pub checks: Vec<Check>,
-    /// What to know before believing it.
+    /// Notes that a reader must know.
     pub notes: Vec<String>,
 }
 
 impl Validation {
-    /// Is anything decided: is there a cell with a piece that counts?
+    /// True if at least one cell has a piece that counts.
     pub fn decided(&self) -> bool {
         !self.cells.is_empty()
     }
 
-    /// Was the machine steady in every piece, as far as that is known?
+    /// True if the machine was steady in every piece, as far as probes show.
     pub fn steady(&self) -> bool {
         self.counted.0 == self.counted.1
     }
 }
 
-/// What passes cost, of whatever kind of profile.
+/// The costs of passes, from any kind of profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassCosts {
-    /// Of the target.
+    /// Costs of the target.
     pub target: LatencySpec,
-    /// Of the draft.
+    /// Costs of the draft.
     pub draft: LatencySpec,
-    /// How the target's counts the context of a verify pass.
+    /// How the target's costs count the context of a verify pass.
     pub reads: ContextReads,
-    /// How fast the machine was that they are of; empty where it is the one of the runs.
+    /// Probes of the machine of these costs; empty if it is the machine of the runs.
     pub probes: Vec<ProbedPass>,
 }
 
-/// What is compared.
+/// The input of a comparison.
 pub struct Compared<'a> {
     /// The experiment, the baseline first.
     pub plan: &'a Plan,
-    /// The recordings.
+    /// The tapes of the runs.
     pub tapes: Tapes<'a>,
-    /// The runs.
+    /// The list of the runs.
     pub runs: &'a Runs,
-    /// What predicts passes instead of the experiment's costs.
+    /// Costs that replace the experiment's in predictions, if given.
     pub profile: Option<&'a PassCosts>,
-    /// What predicts passes, in words.
+    /// The source of the predicting costs, as text.
     pub costs: String,
-    /// What limits the verdict beside parts of runs.
+    /// Sentences that limit the verdict, beside partial runs.
     pub caveats: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ impl Compared<'_> {
         Ok((validation, drawn))
     }
 
-    /// The rule, with what is probed.
+    /// The rule as text, with the probed passes.
     fn rule(&self, steady: f64) -> Option<String> {
         let probed: Vec<String> = self.runs.probed.iter().map(ToString::to_string).collect();
         (!probed.is_empty()).then(|| {
@@ -201,14 +201,14 @@ impl Compared<'_> {
         })
     }
 
-    /// A cell of which no piece counts; nothing where none was begun.
+    /// The report of a cell without a piece that counts; `None` if no piece was begun.
     fn undecided(&self, entry: &RunEntry, pieces: Vec<PieceReport>) -> Option<Undecided> {
         let probed = !self.runs.probed.is_empty() && !pieces.is_empty();
         let policy = self.plan.policies.get(entry.policy).filter(|_| probed)?.spec.label();
         Some(Undecided { policy, load: self.load(entry), share: self.share(entry), pieces })
     }
 
-    /// That it is a verdict on a part, and on how much of the runs.
+    /// A sentence that the verdict covers a part of the runs, and how much.
     fn part(&self, cells: &[CellReport]) -> Option<String> {
         let mut said = Vec::new();
         let (manifest, recorded) = (self.tapes.manifest, self.runs.entries.len());
@@ -246,7 +246,7 @@ impl Compared<'_> {
                 .help("the folder's experiment.toml and its recordings do not belong together"));
         };
         let mut setting = Setting::new(variant, seed)?;
-        // What predicts passes may know more than policies were told before the runs.
+        // The predicting costs may be newer than the belief that policies had during the runs.
         let mut costs = Setting::new(variant, seed)?;
         if let Some(PassCosts { target, draft, reads, .. }) = self.profile {
             costs.set_costs((target, draft), *reads);
@@ -291,7 +291,7 @@ impl Compared<'_> {
         Ok((Found { entry: entry.clone(), cell, rate }, drawn))
     }
 
-    /// The share of the policy's own service rate that a run was at, as far as the rates that loads were set by say.
+    /// The load of a run as a share of the policy's own service rate, by the rates from which loads were set.
     fn share(&self, entry: &RunEntry) -> Option<f64> {
         let rate = |policy: usize| self.runs.rates.get(policy).copied();
         match entry.load {
@@ -301,7 +301,7 @@ impl Compared<'_> {
         }
     }
 
-    /// The load in words, with the seed and swept values where there are several.
+    /// The load as text, with the seed and swept values if there are several.
     fn load(&self, entry: &RunEntry) -> String {
         match self.group(entry) {
             name if name.is_empty() => entry.load.to_string(),
@@ -318,7 +318,7 @@ impl Compared<'_> {
         parts.join(", ")
     }
 
-    /// The runs by seed and swept values: policies are compared within.
+    /// The runs by seed and swept values. Policies are compared within such a group.
     fn groups<'a>(&self, found: &'a [Found]) -> Vec<(String, Vec<&'a Found>)> {
         let mut groups: Vec<((usize, usize), String, Vec<&Found>)> = Vec::new();
         for f in found {
@@ -332,10 +332,10 @@ impl Compared<'_> {
     }
 }
 
-/// Parts, or cells, that are told of in one sentence.
+/// Most partial runs, or cells, that one sentence names.
 const MOST_PARTS: usize = 5;
 
-/// That some cells are not decided, and which.
+/// A sentence that names the undecided cells; `None` if there are none.
 fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> {
     let mut names: Vec<String> = undecided.iter().map(|u| format!("{}, {}", u.policy, u.load)).collect();
     let (n, all) = (names.len(), names.len() + cells.len());
@@ -347,7 +347,7 @@ fn not_decided(cells: &[CellReport], undecided: &[Undecided]) -> Option<String> 
     })
 }
 
-/// What a reader must know of a cell.
+/// Remarks about a cell that a reader must know.
 fn remarks(cell: &CellReport) -> Vec<String> {
     let mut all = Vec::new();
     if !cell.parts.is_empty() {

@@ -1,4 +1,4 @@
-//! Which live runs there are to compare: those that a validation made, or those of a folder that `foretoken live` wrote.
+//! The list of live runs to compare: a validation's own list, or the runs of a folder that `foretoken live` wrote.
 
 use super::probe::{PROBES, Probe, Probed, spread};
 use crate::serve::cell_of_tape;
@@ -11,58 +11,58 @@ use std::path::Path;
 /// The version of the list.
 const VERSION: u32 = 2;
 
-/// Live parts of a piece: live, and live again.
+/// Number of live runs in a piece: the run and its repeat.
 pub const PARTS: usize = 2;
 
 /// One policy at one load, run in pieces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
-    /// Index of the variant of the experiment.
+    /// Index of the experiment's variant.
     pub variant: usize,
-    /// Index of its seed.
+    /// Index of the seed.
     pub seed: usize,
     /// Index of the policy.
     pub policy: usize,
-    /// What it was run at.
+    /// The load of the run.
     pub load: Load,
-    /// Its pieces, in the order in which they were made.
+    /// The pieces, in the order in which they were made.
     pub pieces: Vec<Piece>,
 }
 
-/// Some requests, served once or twice.
+/// A part of the workload's requests, served once or twice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The number in the workload of the first request that it serves.
+    /// The number in the workload of the piece's first request.
     pub first: u32,
-    /// Its recordings, below the folder of recordings: live, and live again.
+    /// Names of its tapes: the live run, then its repeat.
     pub tapes: Vec<String>,
-    /// What was probed before, between and after them; empty where nothing is probed.
+    /// The probes before, between and after the runs; empty if nothing is probed.
     pub probes: Vec<Probe>,
 }
 
-/// Does a piece count?
+/// Whether a piece counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Its probes agree, or nothing was probed.
+    /// It counts: its probes agree, or nothing was probed.
     Counts,
-    /// The machine changed its speed while it ran.
+    /// The machine changed its speed during the piece.
     Changed,
-    /// It was not ended.
+    /// The piece was not finished.
     Unended,
 }
 
-/// What a run was run at.
+/// The load of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
-    /// A closed loop of so many clients: what the service rate is measured by.
+    /// A closed loop of this number of clients, which measures the service rate.
     Closed(u32),
     /// Arrivals at this share of the policy's own service rate.
     Own(f64),
-    /// Arrivals at this share of the baseline's service rate: where policies are compared.
+    /// Arrivals at this share of the baseline's service rate, for comparing policies.
     Common(f64),
-    /// The arrivals of a live run, as they were.
+    /// The arrivals of a live run, unchanged.
     AsRun,
 }
 
@@ -77,40 +77,40 @@ impl std::fmt::Display for Load {
     }
 }
 
-/// What a folder holds.
+/// The list of a folder's runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
     /// The version of this format.
     version: u32,
-    /// What is probed; empty where nothing is.
+    /// The probed passes; empty if nothing is probed.
     pub probed: Vec<Probed>,
-    /// The service rate of each policy that its loads were set by, requests a second; empty before they are known.
+    /// The service rate of each policy from which loads were set, in requests per second; empty before it is known.
     pub rates: Vec<f64>,
     /// The runs, in the order of the plan.
     pub entries: Vec<RunEntry>,
 }
 
 impl RunEntry {
-    /// A cell of which no piece is made yet.
+    /// An entry without pieces.
     pub fn new(policy: usize, load: Load) -> RunEntry {
         RunEntry { variant: 0, seed: 0, policy, load, pieces: Vec::new() }
     }
 
-    /// All its recordings.
+    /// Returns the names of all its tapes.
     pub fn tapes(&self) -> impl Iterator<Item = &String> {
         self.pieces.iter().flat_map(|piece| &piece.tapes)
     }
 }
 
 impl Runs {
-    /// No run yet, and what is to be probed.
+    /// An empty list, with the passes to probe.
     pub fn new(probed: Vec<Probed>) -> Runs {
         Runs { version: VERSION, probed, rates: Vec::new(), entries: Vec::new() }
     }
 
-    /// The rule, which was stated before the runs: a piece counts when all of it was made and, of each probed pass, the longest
-    /// of its means is by no more than this share above the shortest. Only probes are looked at. Where nothing was probed, all
-    /// that there is counts.
+    /// Whether a piece counts. The rule was stated before the runs: all of the piece was made, and for each probed pass
+    /// the longest mean is at most `steady` (a share) above the shortest. Only probes are used. If nothing was probed,
+    /// every piece counts.
     pub fn standing(&self, piece: &Piece, steady: f64) -> Standing {
         match spread(&piece.probes) {
             _ if self.probed.is_empty() => Standing::Counts,
@@ -120,7 +120,7 @@ impl Runs {
         }
     }
 
-    /// The runs of a folder: a validation's own list, or one for each recording that is there.
+    /// The runs of a folder: a validation's own list, or one run per tape.
     pub fn of(folder: &Path) -> Result<Runs> {
         let list = folder.join(RUNS_JSON);
         if list.exists() {
@@ -148,7 +148,7 @@ impl Runs {
         let text = fs_err::read_to_string(list).map_err(|e| bad(&e))?;
         seal::check(Syntax::Json, &text).map_err(|e| bad(&e))?;
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| bad(&e))?;
-        // The first lists did not say.
+        // The first version of the list had no version.
         let version = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(1);
         if version != u64::from(VERSION) {
             let message =
@@ -158,7 +158,7 @@ impl Runs {
         serde_json::from_value(value).map_err(|e| bad(&e))
     }
 
-    /// Are all recordings that the folder has finished among them?
+    /// Returns an error if a tape that the folder has finished is missing from the list.
     pub fn check(&self, folder: &Path, manifest: &Manifest) -> Result<()> {
         let known = |name: &str| self.entries.iter().flat_map(RunEntry::tapes).any(|tape| tape == name);
         let finished = manifest.files.keys().filter_map(|name| name.strip_prefix(TAPES)?.strip_prefix('/'));
@@ -171,12 +171,12 @@ impl Runs {
         }
     }
 
-    /// The text of the list.
+    /// The list as JSON.
     pub fn to_json(&self) -> String {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(self).expect("plain data always serialises"))
     }
 
-    /// How many probes the pieces have.
+    /// Returns the probes of all pieces.
     pub fn probes(&self) -> impl Iterator<Item = &Probe> {
         self.entries.iter().flat_map(|entry| &entry.pieces).flat_map(|piece| &piece.probes)
     }

@@ -1,4 +1,4 @@
-//! What a live run did, done again on the event clock.
+//! Simulates a live run on the event clock.
 
 use super::pace::{Pace, Paced};
 use super::watch::Watched;
@@ -12,31 +12,31 @@ use foretoken_sim::live::StepTrace;
 use foretoken_sim::{AcceptanceSource, Outcome, Request, Serving, SpecPolicy, Time, Workload};
 use std::sync::atomic::AtomicBool;
 
-/// What a simulation of a live run takes over from it, and what it predicts with.
+/// The live run to simulate, and the costs that predict it.
 #[derive(Clone, Copy)]
 pub struct Replay<'a> {
     /// The world: engine and belief, with the live run's requests.
     pub setting: &'a Setting,
-    /// The world whose costs predict.
+    /// The world whose costs predict passes.
     pub costs: &'a Setting,
-    /// How fast the machine was meanwhile.
+    /// The machine's pace during the live run.
     pub pace: &'a Pace,
-    /// The live run's beginning.
+    /// The head of the live run's tape.
     pub head: &'a Head,
-    /// Who decides.
+    /// The policy's settings.
     pub spec: &'a PolicySpec,
 }
 
 /// A simulated run.
 pub struct Simulated {
-    /// Its steps.
+    /// The simulated steps.
     pub steps: Vec<StepTrace>,
-    /// What happened to each request.
+    /// The records of requests and steps.
     pub told: Told,
 }
 
 impl Replay<'_> {
-    /// Simulates with this acceptance, all passes `slower` times as long.
+    /// Simulates the run with this acceptance; all passes take `slower` times as long.
     pub fn run(&self, acceptance: &dyn AcceptanceSource, slower: f64) -> Simulated {
         let (setting, head) = (self.setting, self.head);
         let policy: Option<Box<dyn SpecPolicy>> = setting.policy(self.spec);
@@ -57,7 +57,7 @@ impl Replay<'_> {
             noise_cv,
             seed: setting.seed(),
             max_draft_len: if plain { 0 } else { config.max_draft_len },
-            // As the device that it is compared with.
+            // The device does not queue passes either.
             queues: false,
         };
         let clock = EventClock::new(world, setting.workload.len());
@@ -80,8 +80,8 @@ impl Replay<'_> {
     }
 }
 
-/// The requests of a live run; what the tape does not hold of them comes from the experiment's own, of which the run served those
-/// from `first` on.
+/// The requests of a live run. Fields that the tape lacks are taken from the experiment's own workload, of which the
+/// run served the requests from `first` on.
 pub fn requests_of(head: &Head, own: &Workload, first: u32) -> Workload {
     let there = |i: usize| first as usize + i;
     let request = |i: usize| Request {

@@ -1,4 +1,4 @@
-//! The profile of a validation, measured in slices: what is between them sees the same machine.
+//! The profile of a validation, measured in slices between the pieces, so that both see the same machine.
 
 use crate::serve::{Failed, Timed};
 use foretoken_profiler::{CpuTime, MeasureError, Profile, Setup, Stop, Until, Visit, measure};
@@ -18,12 +18,12 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Nothing is measured yet.
+    /// Starts a profile without visits.
     pub fn new(setup: Setup) -> Slices {
         Slices { stops: setup.stops(), setup, visits: Vec::new(), wall: Duration::ZERO, begun: CpuTime::now() }
     }
 
-    /// Makes more visits.
+    /// Measures more visits, until `until`.
     pub fn go_on(&mut self, machine: &mut dyn Timed, until: Until, interrupt: &AtomicBool) -> Result<()> {
         let (effort, begun) = ((self.setup.effort(), until), Instant::now());
         let mut result: std::result::Result<(), MeasureError<Failed, Infallible>> = Ok(());
@@ -37,7 +37,7 @@ impl Slices {
         })
     }
 
-    /// The profile of all visits so far.
+    /// The profile from all visits so far.
     pub fn profile(&self, measured_at: String) -> Result<Profile> {
         let busy = self.begun.zip(CpuTime::now()).and_then(|(before, after)| before.until(&after));
         self.setup

@@ -1,37 +1,37 @@
-//! The pieces of a cell: which of them count, and what became of the machine's speed.
+//! The pieces of a cell: which of them count, and the machine's speed during them.
 
 use super::drift::{Drift, drift};
 use super::probe::spread;
 use super::runs::{RunEntry, Runs, Standing};
 use serde::{Deserialize, Serialize};
 
-/// A piece, as it is told of.
+/// The report of one piece.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PieceReport {
-    /// Its recordings.
+    /// Names of the piece's tapes.
     pub tapes: Vec<String>,
-    /// Does it count?
+    /// Whether the piece counts.
     pub standing: Standing,
-    /// By how much its probes differ; absent where not all of them were made.
+    /// Relative difference between its probes; absent if not all of them were made.
     pub spread: Option<f64>,
-    /// How much longer passes took than in the typical probe of the whole run; absent without probes.
+    /// Relative change of pass times against the typical probe of the whole run; absent without probes.
     pub drift: Option<f64>,
 }
 
-/// A cell that is not decided: none of its pieces counts.
+/// A cell without a piece that counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Undecided {
-    /// The policy.
+    /// The policy's label.
     pub policy: String,
-    /// Its load, in words.
+    /// The load as text.
     pub load: String,
-    /// Share of its own service rate, when it was run at one.
+    /// The load as a share of the policy's own service rate, if it was set so.
     pub share: Option<f64>,
-    /// Its pieces.
+    /// The cell's pieces.
     pub pieces: Vec<PieceReport>,
 }
 
-/// The pieces of a cell, by the rule; `typical` is the typical probe of the run.
+/// Reports the pieces of a cell by the rule. `typical` is the typical probe of the run.
 pub fn of(runs: &Runs, entry: &RunEntry, steady: f64, typical: &[f64]) -> Vec<PieceReport> {
     let report = |piece: &super::runs::Piece| PieceReport {
         tapes: piece.tapes.clone(),
@@ -42,17 +42,17 @@ pub fn of(runs: &Runs, entry: &RunEntry, steady: f64, typical: &[f64]) -> Vec<Pi
     entry.pieces.iter().map(report).collect()
 }
 
-/// How many of these count.
+/// Returns the number of pieces that count.
 pub fn counted(pieces: &[PieceReport]) -> usize {
     pieces.iter().filter(|p| p.standing == Standing::Counts).count()
 }
 
-/// How far the machine's speed went over these pieces.
+/// The range of the machine's speed over these pieces.
 pub fn range<'a>(pieces: impl IntoIterator<Item = &'a PieceReport>) -> Option<Drift> {
     Drift::over(pieces.into_iter().filter_map(|p| p.drift))
 }
 
-/// The pieces of a cell in words; `None` where nothing was probed.
+/// The pieces of a cell as text; `None` if nothing was probed.
 pub fn words(pieces: &[PieceReport]) -> Option<String> {
     let range = range(pieces)?;
     let percent = |x: f64| format!("{:.1} %", x * 100.0);
@@ -74,7 +74,7 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
 }
 
 impl Undecided {
-    /// Why, in words.
+    /// The reason as text.
     pub fn why(&self) -> String {
         let n = self.pieces.len();
         match self.pieces.iter().any(|p| p.standing == Standing::Changed) {

@@ -1,20 +1,21 @@
-//! Which requests a piece serves. The pieces of a cell serve stretches of the workload that follow each other, as one longer run
-//! would.
+//! Chooses the requests of a piece. Successive pieces of a cell serve successive parts of the workload, as one longer
+//! run would.
 
 use foretoken_run::workload::stretch;
 use foretoken_sim::{Time, Workload};
 use foretoken_spec::problem::{Problem, Result};
 
-/// Some requests that follow each other, numbered from 0 on.
+/// Successive requests of a workload, renumbered from 0.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// The number of the first of them in the whole workload.
+    /// The number of the first request in the whole workload.
     pub first: u32,
-    /// They, the first one arriving at 0.
+    /// The requests; the first arrives at 0.
     pub workload: Workload,
 }
 
-/// Plays the workload's arrivals at this mean rate, and takes those of the `nth` time of `run_s` seconds.
+/// Scales the workload's arrivals to a mean of `rate` requests per second, and takes the `nth` interval of `run_s`
+/// seconds.
 pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Stretch> {
     let span = own.arrival.last().zip(own.arrival.first()).map_or(0.0, |(last, first)| (*last - *first).as_s());
     if span <= 0.0 {
@@ -26,7 +27,7 @@ pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Str
     let until = |seconds: f64| scaled.partition_point(|at| at.as_s() < seconds);
     let (begin, end) = (nth as f64 * run_s, (nth + 1) as f64 * run_s);
     let from = until(begin);
-    // One request is no run.
+    // A run needs at least two requests.
     let to = until(end).max(from + 2);
     if to >= own.len() {
         let message = format!("validate: {} requests are too few for {end} s at {rate:.1} requests/s", own.len());
@@ -39,13 +40,13 @@ pub fn arriving(own: &Workload, rate: f64, run_s: f64, nth: usize) -> Result<Str
     Ok(Stretch { first: from as u32, workload })
 }
 
-/// The error of a workload whose requests do not arrive by themselves.
+/// The error for a workload without arrivals.
 pub fn no_arrivals() -> Box<Problem> {
     Problem::bad_input("validate: the workload has no arrivals whose rate could be set")
         .help("take arrivals = { poisson = { rate = 1.0 } } with requests = 2000; the rate is set by the loads")
 }
 
-/// So many requests, the `nth` time; the last ones again where the workload has no more.
+/// The `nth` group of `requests` requests. If the workload has too few, its last ones are used again.
 pub fn counted(own: &Workload, requests: usize, nth: usize) -> Stretch {
     let first = (nth * requests).min(own.len().saturating_sub(requests));
     Stretch { first: first as u32, workload: stretch(own, first..first + requests) }
@@ -96,7 +97,7 @@ mod tests {
             assert_eq!(part.workload.prompt_len, own.prompt_len[at..at + part.workload.len()]);
             next += part.workload.len() as u32;
         }
-        // Hardly anything arrives: there are two requests even so.
+        // Hardly any request arrives in the interval; the piece still has two.
         assert_eq!(arriving(&own, 0.01, 1.0, 3).unwrap().workload.len(), 2);
     }
 

@@ -11,7 +11,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
 
-/// The whole validation.
+/// Renders the whole validation.
 pub fn render(v: &Validation) -> String {
     let mut out = v.caveats.iter().map(|caveat| format!("{caveat}\n")).collect::<String>();
     let _ = writeln!(out, "{}: live on {} against the simulator, Foretoken {}", v.name, v.device, v.version);
@@ -52,7 +52,7 @@ pub fn render(v: &Validation) -> String {
     out
 }
 
-/// What is said before any number: the rule, how many pieces count by it, and whether live runs repeat.
+/// The lines that come before any number: the rule, how many pieces count, and whether live runs repeat.
 pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     all.extend(v.rule.clone().map(|rule| ("rule, stated before the runs", rule)));
@@ -65,7 +65,7 @@ pub fn pieces(v: &Validation) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Passes by kind, a line each.
+/// Errors of passes by kind, one line each.
 fn kinds(regions: &[RegionError]) -> String {
     let line = |r: &RegionError| {
         format!(
@@ -126,7 +126,7 @@ fn cell_text(c: &CellReport) -> String {
     out
 }
 
-/// What is to say of a run beside its numbers: token flow, distributions, sensitivity, host time.
+/// Remarks about a cell beside its numbers: token flow, distributions, sensitivity, host time.
 pub fn remarks(c: &CellReport) -> Vec<String> {
     let f = &c.flow;
     let parted =
@@ -186,7 +186,7 @@ fn verdict(v: &Validation) -> String {
     out
 }
 
-/// A row's numbers as text: name, live, simulated twice, errors of both, that on what other runs tell of costs, live against live.
+/// A row as text: name, live, recorded, modelled, errors of both, error with learned costs, live against live.
 pub fn cells(name: &str, row: &Row) -> Vec<String> {
     let value = |x: f64| match row.unit {
         Unit::Seconds => format!("{:.3} ms", x * 1e3),
@@ -218,12 +218,12 @@ fn align(t: &mut Table) {
     t.column_iter_mut().skip(1).for_each(|c| c.set_cell_alignment(CellAlignment::Right));
 }
 
-/// A share as a percentage.
+/// Formats a share as a percentage.
 pub fn percent(x: f64) -> String {
     format!("{:.1} %", x * 100.0)
 }
 
-/// A signed share as a percentage.
+/// Formats a signed share as a percentage.
 pub fn signed(x: f64) -> String {
     format!("{:+.1} %", x * 100.0)
 }

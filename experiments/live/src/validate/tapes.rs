@@ -1,7 +1,7 @@
-//! Recordings read for a comparison: whole, a part because the run was killed, or damaged, and how much of a run a part is.
+//! Reads tapes for a comparison. A tape is whole, partial because the run was killed, or damaged.
 //!
-//! A recording ends within a frame because its writer was killed or because it was cut later. The folder knows: it enters a
-//! recording in its manifest when the run has ended, and from then on every byte of it must be there.
+//! A tape ends within a frame because its process was killed or because the file was cut later. The folder can tell: it
+//! enters a tape in its manifest when the run has ended, and from then on every byte must be there.
 
 use crate::serve::tape::{End, Tape, TapeEnding, TapeError, read_intact, read_tape};
 use foretoken_intact::frames::Cut;
@@ -12,21 +12,21 @@ use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Where recordings are read from.
+/// The place of the tapes.
 pub struct Tapes<'a> {
     /// The folder of the runs.
     pub folder: &'a Path,
-    /// What it has finished.
+    /// The manifest, with the finished files.
     pub manifest: &'a Manifest,
-    /// Take what is before the damage of a recording that is damaged, instead of refusing it?
+    /// Reads a damaged tape up to the damage, instead of refusing it.
     pub intact: bool,
 }
 
-/// What there is of a recording.
+/// The result of reading a tape.
 pub enum Recording {
-    /// The recording, of the whole run or of a part.
+    /// The tape, whole or partial.
     Of(Box<Tape>),
-    /// Nothing of the run, and why.
+    /// Nothing of the run, with the reason.
     Nothing(&'static str),
 }
 
@@ -34,7 +34,7 @@ const AGAIN_LIVE: &str = "make it again with `foretoken live` or `foretoken vali
 const RUN_AGAIN: &str = "run it again, or compare what lies before the damage with --intact";
 
 impl Tapes<'_> {
-    /// A recording. One that its run had finished must be whole; another one may end where the run was killed.
+    /// Reads a tape. If its run had finished, it must be whole; otherwise it may end where the run was killed.
     pub fn read(&self, name: &str) -> Result<Recording> {
         let full = format!("{TAPES}/{name}");
         let (path, listed) = (self.folder.join(&full), self.manifest.files.get(&full));
@@ -69,7 +69,7 @@ impl Tapes<'_> {
         }
     }
 
-    /// Had its run ended?
+    /// True if the tape's run had ended.
     pub fn finished(&self, name: &str) -> bool {
         self.manifest.has(&format!("{TAPES}/{name}"))
     }
@@ -82,23 +82,23 @@ fn ends(cut: &Cut) -> String {
     }
 }
 
-/// How much of a live run there is, where that is not all.
+/// How much there is of a partial live run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartOf {
-    /// The recording.
+    /// The tape's name.
     pub tape: String,
-    /// Requests that have ended in it.
+    /// Number of requests that have ended.
     pub ended: u64,
-    /// Requests of the run.
+    /// Number of requests of the run.
     pub requests: u64,
-    /// How much of the run it tells of, seconds.
+    /// Seconds of the run in the tape.
     pub seconds: f64,
-    /// Why there is no more.
+    /// The reason why it is partial.
     pub why: String,
 }
 
 impl PartOf {
-    /// `None` for a whole run.
+    /// The part of the run in `tape`; `None` for a whole run.
     pub fn of(name: &str, tape: &Tape) -> Option<PartOf> {
         let why = match &tape.end {
             End::Tail(tail) => match &tail.ending {

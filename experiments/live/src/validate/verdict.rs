@@ -1,4 +1,4 @@
-//! Is it good enough? Every bound is a line, kept or not; nothing is averaged away.
+//! The verdict: every bound is a line, kept or not. Nothing is averaged away.
 
 use super::compare::{CellReport, Row};
 use super::maths::Ranking;
@@ -8,45 +8,45 @@ use serde::{Deserialize, Serialize};
 /// A bound, and whether it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What is held to it.
+    /// What has the bound, as text.
     pub what: String,
-    /// The error, a share; or a count where nothing may be off.
+    /// The error as a share, or a count that must be 0.
     pub value: f64,
     /// The bound.
     pub bound: f64,
-    /// Is it kept?
+    /// True if the value is within the bound.
     pub kept: bool,
-    /// What to know beside it.
+    /// A note for the reader.
     pub note: String,
 }
 
-/// The policies' service rates.
+/// A value of one policy: its service rate or its speedup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// The policy.
+    /// The policy's label.
     pub policy: String,
-    /// Sustained requests a second in a closed loop: live, and simulated with recorded and modelled acceptance.
+    /// The value: live, and simulated with recorded and with modelled acceptance.
     pub rate: Row,
 }
 
-/// How the policies rank.
+/// A ranking of the policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranked {
-    /// By what, in words.
+    /// The value by which they are ranked, as text.
     pub by: String,
-    /// Differences below this share are ties: the largest difference between two live runs of one policy.
+    /// Relative differences below this are ties: the largest difference between two live runs of one policy.
     pub noise: f64,
-    /// Policy, live value, simulated value with recorded acceptance, and with modelled.
+    /// (policy, live value, simulated value with recorded acceptance, the same with modelled acceptance).
     pub policies: Vec<(String, f64, f64, Option<f64>)>,
     /// The pairs, live against simulated with recorded acceptance.
     pub pairs: Ranking,
-    /// Kendall's τ-b of them, ties within the noise counted.
+    /// Kendall's τ-b of these pairs; ties within the noise count.
     pub tau: Option<f64>,
-    /// The same with modelled acceptance.
+    /// Kendall's τ-b of live against simulated with modelled acceptance.
     pub tau_modelled: Option<f64>,
 }
 
-/// Ranks policies by one number, in which more is better or worse for all alike. `None` where one has no simulated value.
+/// Ranks policies by one value. `None` if one has no simulated value.
 pub fn rank(by: &str, values: &[Service]) -> Option<Ranked> {
     let mean = |live: &[f64]| live.iter().sum::<f64>() / live.len() as f64;
     let noise = values.iter().filter_map(|v| v.rate.live_against_live).fold(0.0, f64::max);
@@ -65,11 +65,11 @@ pub fn rank(by: &str, values: &[Service]) -> Option<Ranked> {
     })
 }
 
-/// Above this share of its service rate a policy's queues make much of a small error of its steps: E2E is reported with its
-/// sensitivity, and held to nothing.
+/// Share of the service rate above which a policy's queues amplify small errors of step times. E2E is then reported
+/// with its sensitivity and has no bound.
 pub const QUEUES: f64 = 0.8 + 1e-9;
 
-/// Every bound that holds for these cells.
+/// All bounds of these cells.
 pub fn checks(cells: &[CellReport], rankings: &[Ranked], t: &Tolerance) -> Vec<Check> {
     let mut all = Vec::new();
     for cell in cells {
@@ -102,7 +102,7 @@ pub fn checks(cells: &[CellReport], rankings: &[Ranked], t: &Tolerance) -> Vec<C
     all
 }
 
-/// What has nothing to do with time must be exact.
+/// Values that do not depend on time must be exact.
 fn flow_checks(cell: &CellReport, all: &mut Vec<Check>) {
     let mut exact = |what: &str, count: u64, note: &str| {
         all.push(Check {

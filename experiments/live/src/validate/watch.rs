@@ -1,29 +1,29 @@
-//! The trace of a simulated run, in the words of a live one, so that both can be compared field by field.
+//! The trace of a simulated run in the format of a live one, so that both can be compared field by field.
 
 use foretoken_sim::executor::{DraftPass, Executor, Moment, StepPlan};
 use foretoken_sim::live::{Mark, MarkKind, Round, StepTrace, TracedNode};
 use foretoken_sim::{AroundExecutor, ContextReads, Drafts, PassShape, RequestId, Time};
 
-/// Keeps what the executor behind it is asked to do.
+/// Wraps an executor and records its calls.
 pub struct Watched<E> {
     inner: E,
-    /// The plain engine asks for no drafts: its target passes carry one token a request.
+    /// True for the plain engine: its target passes have one token per request.
     plain: bool,
-    /// Host time that follows each step: the clock behind it knows passes only.
+    /// Host time after each step; the wrapped clock knows only passes.
     overhead: Time,
-    /// Has a step ended since that time was last spent?
+    /// True if a step has ended and its host time was not yet spent.
     owes: bool,
     step: StepTrace,
     steps: Vec<StepTrace>,
 }
 
 impl<E: Executor> Watched<E> {
-    /// Watches `inner`, whose steps are `overhead` apart. `plain`: is there no drafter?
+    /// Watches `inner`, with `overhead` between steps. `plain` is true without a drafter.
     pub fn new(inner: E, plain: bool, overhead: Time) -> Watched<E> {
         Watched { inner, plain, overhead, owes: false, step: StepTrace::default(), steps: Vec::new() }
     }
 
-    /// The steps it saw.
+    /// Returns the recorded steps.
     pub fn into_steps(self) -> Vec<StepTrace> {
         self.steps
     }
@@ -80,7 +80,7 @@ impl<E: Executor> AroundExecutor for Watched<E> {
 
     fn around_begin_iteration(&mut self) {
         self.inner.begin_iteration();
-        // Recorded times have the host's in them.
+        // Recorded times include the host's.
         if std::mem::take(&mut self.owes) && self.overhead > Time::ZERO {
             self.inner.wait_until(self.inner.now() + self.overhead);
         }
@@ -104,7 +104,7 @@ impl<E: Executor> AroundExecutor for Watched<E> {
     }
 
     fn around_draft(&mut self, step: &StepPlan, pass: &DraftPass, out: &mut Drafts) -> Result<(), E::Error> {
-        // Before the pass: it grows the trees whose width it runs over.
+        // The shape is computed before the pass, because the pass extends the trees.
         let (shape, begin) = (pass.shape(&step.batch, &out.trees), self.inner.now());
         self.inner.draft(step, pass, out)?;
         self.mark(MarkKind::Draft(pass.pass), begin, shape);

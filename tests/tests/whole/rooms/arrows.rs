@@ -1,25 +1,25 @@
-//! Which file needs which: every name that a file mentions leads to the file that defines it.
+//! Finds which file depends on which: every name that a file mentions leads to the file that defines it.
 
 use super::mentions::{How, Mention};
 use super::source::{Name, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// To something that this file defines.
+    /// An item that this file defines.
     Item(usize),
-    /// To a module itself.
+    /// A module itself.
     Module(usize),
 }
 
-/// Longer chains of `pub use` than any crate has: a path that needs more leads in a circle.
+/// Longest chain of `pub use` that is followed. No crate has longer ones, so a longer path leads in a circle.
 const DEPTH: u32 = 16;
 
-/// The files that each file needs, itself left out, and the names it needs them for.
+/// For each file: the other files it depends on, with the names.
 pub type Arrows = Vec<BTreeMap<usize, BTreeSet<String>>>;
 
-/// Reads them off a crate.
+/// Finds the dependencies between a crate's files.
 pub fn arrows(source: &Source) -> Arrows {
     let mut arrows: Arrows = vec![BTreeMap::new(); source.files.len()];
     let mut needs = |from: usize, to: usize, name: String| {
@@ -39,7 +39,7 @@ pub fn arrows(source: &Source) -> Arrows {
 }
 
 impl Source {
-    /// The file that a mention needs.
+    /// The file on which a mention depends.
     fn leads(&self, module: usize, mention: &Mention) -> Option<usize> {
         let path = &mention.path;
         let target = match mention.how {
@@ -47,14 +47,14 @@ impl Source {
             _ => self.resolve(module, path, DEPTH)?,
         };
         match target {
-            // Naming a module is not needing what is in it: that has names of its own.
+            // Naming a module does not depend on its items: they have their own names.
             Target::Module(_) => None,
             Target::Item(file) if mention.how == How::Export && self.is_below(file, module) => None,
             Target::Item(file) => Some(file),
         }
     }
 
-    /// Is that file the module's own, or one below it?
+    /// True if the file is the module's own or below it.
     fn is_below(&self, file: usize, module: usize) -> bool {
         let mut at = self.modules.iter().position(|m| m.file == file);
         while let Some(m) = at {
@@ -66,7 +66,7 @@ impl Source {
         false
     }
 
-    /// Where a path leads, seen from a module. `None`: out of the crate, or to nothing but a local name.
+    /// The target of a path, as seen from a module. `None` if it leads out of the crate or to a local name.
     fn resolve(&self, module: usize, path: &[String], depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let mut at = match path[0].as_str() {
@@ -79,7 +79,7 @@ impl Source {
             let Target::Module(inner) = at else { return Some(at) };
             at = match name.as_str() {
                 "super" => Target::Module(self.modules[inner].parent?),
-                // What a macro has made there has a name that is written nowhere.
+                // An item made by a macro has a name that is written nowhere.
                 name => match self.look_up(inner, name, i + 1 == path.len(), depth) {
                     Some(found) => found,
                     None => return Some(Target::Item(self.only(inner, name))),
@@ -89,7 +89,8 @@ impl Source {
         Some(at)
     }
 
-    /// What a name stands for in a module; of several things by that name a path's last word is not the module.
+    /// The target of a name in a module. If several items have the name, `last` decides: a path's last word is not the
+    /// module.
     fn look_up(&self, module: usize, name: &str, last: bool, depth: u32) -> Option<Target> {
         let depth = depth.checked_sub(1)?;
         let here = &self.modules[module];
@@ -114,8 +115,8 @@ impl Source {
         })
     }
 
-    /// The file that a name which a module lacks is taken to come from: the one file of the crate that defines it, else the
-    /// module's own.
+    /// The file that is assumed to define a name that the module lacks: the only file of the crate that defines it,
+    /// else the module's own.
     fn only(&self, module: usize, name: &str) -> usize {
         let defines = |n: &Name| matches!(n, Name::Item);
         let mut all = self.modules.iter().filter(|m| m.names.get(name).is_some_and(|n| n.iter().any(defines)));
@@ -125,7 +126,7 @@ impl Source {
         }
     }
 
-    /// Where a macro comes from that is called by its name alone: this module, or one around it.
+    /// The definition of a macro that is called by its name alone: in this module, or in one around it.
     fn textual(&self, module: usize, name: &str) -> Option<Target> {
         let mut at = Some(module);
         while let Some(m) = at {
@@ -137,8 +138,8 @@ impl Source {
         None
     }
 
-    /// A type whose methods are in several files ties them: one calls another's as `self.name()`, and names no file. From the
-    /// calling file to the one with the method.
+    /// Dependencies through `self`: a type whose methods are in several files ties them, because one calls another's as
+    /// `self.name()` without naming its file. Returns (calling file, file with the method, name).
     fn calls_on_self(&self) -> Vec<(usize, usize, String)> {
         let home = |module: usize, of: &[String]| match self.resolve(module, of, DEPTH) {
             Some(Target::Item(file)) => of.last().map(|name| (file, name.clone())),

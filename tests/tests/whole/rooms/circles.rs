@@ -1,4 +1,4 @@
-//! Circles in a graph of files, and what would have to be turned round for there to be none.
+//! Circles in a graph of files, and the edges whose reversal would remove them.
 
 use super::arrows::Arrows;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Visits a node that was not seen; `count` nodes were. Returns how many are now.
+    /// Visits an unseen node; `count` nodes were seen before. Returns the number of seen nodes.
     fn visit(&mut self, node: usize, count: usize) -> usize {
         (self.seen[node], self.low[node]) = (Some(count), count);
         self.stack.push(node);
@@ -58,8 +58,8 @@ impl Search<'_> {
     }
 }
 
-/// The arrows of a circle that point up when its files are put in the best order that is found: the heuristic of Eades, Lin and
-/// Smyth (1993) for the least feedback arc set. There are none if and only if the files make no circle.
+/// The edges of a circle that point upward when its files are in the best order found, by the heuristic of Eades, Lin
+/// and Smyth (1993) for the least feedback arc set. Empty if and only if the files make no circle.
 pub fn upward(circle: &[usize], arrows: &Arrows) -> Vec<(usize, usize)> {
     let mut left: BTreeSet<usize> = circle.iter().copied().collect();
     let (mut head, mut tail) = (Vec::new(), Vec::new());

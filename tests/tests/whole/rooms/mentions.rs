@@ -1,45 +1,45 @@
-//! The names that a piece of source mentions, macros' arguments included: they are read as tokens.
+//! The names that a piece of source mentions. Macros' arguments are included: they are read as tokens.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use syn::{Attribute, ItemUse, UseTree, Visibility};
 
-/// A path that is written somewhere.
+/// A path in the source.
 pub struct Mention {
     pub path: Vec<String>,
     pub how: How,
 }
 
-/// How a path is mentioned.
+/// The way in which a path is mentioned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// By a `use` for the file itself.
+    /// In a `use`, for the file itself.
     Import,
-    /// By a `pub use`, for others.
+    /// In a `pub use`, for other files.
     Export,
-    /// As the name of a macro that is called.
+    /// As the name of a called macro.
     Macro,
-    /// Anywhere else.
+    /// In any other place.
     Plain,
 }
 
-/// Collects them.
+/// The mentions found so far.
 #[derive(Default)]
 pub struct Mentions {
     pub found: Vec<Mention>,
-    /// What `use` binds: a name, or all there is (`None`), to a path.
+    /// What `use` binds: a name, or everything (`None`), with its path.
     pub bound: Vec<(Option<String>, Vec<String>)>,
     /// Methods called as `self.name(` or `Self::name`.
     pub on_self: Vec<String>,
 }
 
-/// Is it compiled for tests only?
+/// True for an item that is compiled for tests only.
 pub fn is_test(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
         .any(|a| a.path().is_ident("cfg") && a.meta.require_list().is_ok_and(|l| says_test(l.tokens.clone())))
 }
 
-/// `test`, or `all(test, ..)`.
+/// True for `test` and `all(test, ..)`.
 fn says_test(condition: TokenStream) -> bool {
     let mut tokens = condition.into_iter();
     match (tokens.next(), tokens.next()) {
@@ -62,7 +62,7 @@ impl Mentions {
             Visibility::Inherited => How::Import,
             _ => How::Export,
         };
-        // A glob mentions nothing by itself: the names that are found by it do.
+        // A glob mentions nothing by itself; the names that are found through it do.
         let named = self.bound[from..].iter().filter(|(name, _)| name.is_some());
         self.found.extend(named.map(|(_, path)| Mention { path: path.clone(), how }));
     }
@@ -86,7 +86,7 @@ impl Mentions {
         }
     }
 
-    /// A `use` in the body of a function binds for its module, which is a little more than it does.
+    /// A `use` in the body of a function is bound for the whole module, which is slightly more than its scope.
     fn of_inner_use(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let Some(end) = (at..tokens.len()).find(|&i| is_punct(tokens.get(i), ';')) else { return at + 1 };
         if let Ok(item) = syn::parse2(tokens[at..=end].iter().cloned().collect()) {
@@ -146,7 +146,7 @@ fn test_attribute(token: Option<&TokenTree>) -> bool {
     }
 }
 
-/// Behind the item that begins here.
+/// Index behind the item that begins at `from`.
 fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     let ends = |t: &TokenTree| match t {
         TokenTree::Group(g) => g.delimiter() == Delimiter::Brace,
@@ -155,7 +155,7 @@ fn after_item(tokens: &[TokenTree], from: usize) -> usize {
     (from..tokens.len()).find(|&i| ends(&tokens[i])).map_or(tokens.len(), |i| i + 1)
 }
 
-/// The names and paths of a tree of `use`.
+/// The names and paths in a tree of `use`.
 fn flatten(tree: &UseTree, path: &mut Vec<String>, bound: &mut Vec<(Option<String>, Vec<String>)>) {
     let with = |path: &[String], last: &dyn ToString| [path, &[last.to_string()]].concat();
     match tree {

@@ -1,4 +1,4 @@
-//! What a crate's source says: its modules, the names each of them has, and the names each of them mentions.
+//! A crate's source: its modules, and for each the names it has and the names it mentions.
 
 use super::mentions::{Mention, Mentions, is_test};
 use quote::ToTokens;
@@ -6,47 +6,47 @@ use std::collections::BTreeMap;
 use syn::spanned::Spanned;
 use syn::{Item, ItemImpl, ItemMod, Type};
 
-/// A file without its tests.
+/// A file, without its tests.
 pub struct File {
     /// Its path below `src`.
     pub name: String,
-    /// Lines, those of test modules left out.
+    /// Number of lines, without test modules.
     pub lines: usize,
 }
 
-/// A module: a file, or a module written out within one.
+/// A module: a file, or a module within a file.
 pub struct Module {
     pub file: usize,
     pub parent: Option<usize>,
-    /// More than one thing can have a name: a module and a function, say.
+    /// The names in the module. A module and a function, for example, can have the same name.
     pub names: BTreeMap<String, Vec<Name>>,
     /// Paths of `use path::*`.
     pub globs: Vec<Vec<String>>,
     pub mentions: Vec<Mention>,
 }
 
-/// What a name stands for in the module that has it.
+/// The meaning of a name in its module.
 #[derive(Clone)]
 pub enum Name {
-    /// Something that is defined here.
+    /// An item that is defined in the module.
     Item,
     Module(usize),
-    /// What a `use` brings in, as it is written there.
+    /// A name that a `use` brings in, with the path as written.
     Use(Vec<String>),
 }
 
-/// Methods of a type, by the module whose `impl` block has them.
+/// Methods of a type, by the module that has the `impl` block.
 pub struct Methods {
     pub module: usize,
     pub of: Vec<String>,
     pub names: Vec<String>,
     /// Methods called on `self` or `Self` in the block.
     pub called: Vec<String>,
-    /// Is it the type's own `impl`, and not that of a trait?
+    /// True for the type's own `impl`, false for a trait's.
     pub inherent: bool,
 }
 
-/// A crate as it is written; module 0 is its root.
+/// A crate's source; module 0 is its root.
 #[derive(Default)]
 pub struct Source {
     pub files: Vec<File>,
@@ -55,8 +55,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads files, given as (path below `src`, text). A file is the module of its path, whether a `mod` names it or a macro does;
-    /// one that a `#[cfg(test)] mod` names, or that has a test's name, is none.
+    /// Reads files, given as (path below `src`, text). A file is the module of its path, whether a `mod` or a macro
+    /// names it. Files that a `#[cfg(test)] mod` names, or that have a test's name, are left out.
     pub fn read(texts: &[(String, String)]) -> Source {
         let parsed: Vec<(Vec<String>, &str, &str, syn::File)> = texts
             .iter()
@@ -73,7 +73,7 @@ impl Source {
             .into_iter()
             .filter(|(path, ..)| !tests.iter().any(|t| path.starts_with(t)) && !path.iter().any(|p| named_as_test(p)))
             .collect();
-        // Parents before their children, the root first.
+        // Parents come before their children, the root first.
         kept.sort_by(|a, b| a.0.cmp(&b.0));
         assert!(kept.first().is_some_and(|(path, ..)| path.is_empty()), "a crate has a lib.rs or a main.rs");
 
@@ -146,7 +146,7 @@ impl Source {
     }
 }
 
-/// The path of a file's module: `a/b.rs` and `a/b/mod.rs` are both `a::b`.
+/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are both `a::b`.
 fn path_of(name: &str) -> Vec<String> {
     let stem = name.strip_suffix(".rs").unwrap_or(name);
     let mut path: Vec<String> = stem.split('/').map(str::to_owned).collect();
@@ -160,13 +160,13 @@ fn named_as_test(name: &str) -> bool {
     name == "tests" || name.ends_with("_tests")
 }
 
-/// The path of the module of a file that only tests have.
+/// The module path of a file that is compiled for tests only.
 fn test_module(parent: &[String], item: &Item) -> Option<Vec<String>> {
     let Item::Mod(item) = item else { return None };
     if item.content.is_some() || !is_test(&item.attrs) {
         return None;
     }
-    // `#[path]` names a file beside the one that says it.
+    // `#[path]` names a file beside the present one.
     let file = item.attrs.iter().filter(|a| a.path().is_ident("path")).find_map(|a| {
         match &a.meta.require_name_value().ok()?.value {
             syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) => Some(path.value()),
@@ -202,7 +202,7 @@ fn attributes(item: &Item) -> Option<&[syn::Attribute]> {
     })
 }
 
-/// The name that an item has in its module.
+/// The name that an item defines in its module.
 fn defined(item: &Item) -> Option<String> {
     Some(
         match item {

@@ -1,9 +1,10 @@
-//! What the marks of a step say: when it ran, its passes, and what the host took in between.
+//! Facts from the marks of a step: its span, its passes, and the host time between them.
 
 use foretoken_sim::live::{Mark, MarkKind, StepTrace};
 use foretoken_sim::{PassShape, Time};
 
-/// Start and end of a step: from when its scheduling began to when its target pass ended. `None` for what follows the last step.
+/// (start, end) of a step: from the start of its scheduling to the end of its target pass. `None` for marks after the
+/// last step.
 pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
     let verify = step.marks.iter().find(|m| m.kind == MarkKind::Verify)?;
     let start = step.marks.iter().rfind(|m| m.kind == MarkKind::Round && m.begin <= verify.begin);
@@ -13,20 +14,20 @@ pub fn span(step: &StepTrace) -> Option<(Time, Time)> {
 /// A forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// What it ran over.
+    /// The shape of the pass.
     pub shape: PassShape,
-    /// How long it took, as the host saw it.
+    /// Its duration on the host's clock.
     pub time: Time,
 }
 
 /// The passes of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passes {
-    /// Of the draft, in order; without those that had nothing to run over.
+    /// Draft passes in order, without empty ones.
     pub draft: Vec<Pass>,
-    /// Of the target.
+    /// The target pass.
     pub target: Pass,
-    /// Time between passes, waits left out: scheduler, policy, and committing the step before.
+    /// Time between passes without waits: scheduler, policy, and committing the step before.
     pub host: Time,
 }
 
@@ -36,7 +37,7 @@ impl Default for Pass {
     }
 }
 
-/// The passes of a step that began when the one before ended; `None` for what follows the last step.
+/// The passes of a step. `last_end` is the end of the step before. `None` for marks after the last step.
 pub fn passes(step: &StepTrace, last_end: Time) -> Option<Passes> {
     let pass = |m: &Mark| Pass { shape: m.shape, time: m.end - m.begin };
     let target = step.marks.iter().find(|m| m.kind == MarkKind::Verify).map(pass)?;

@@ -1,8 +1,8 @@
-//! A tape on disk: appended to while the run goes, so that a killed process leaves all but the last second.
+//! A tape on disk. The run appends to it, so that a killed process loses at most the last second.
 //!
-//! A file is a row of frames (`foretoken_intact::frames`) with bodies in postcard. The first is the [`Head`], the others are
-//! steps, and the last one the [`Tail`]. Without it the run was killed, or the file was cut; whether the run had ended by then
-//! is for the folder to know.
+//! A file is a sequence of frames (`foretoken_intact::frames`) with bodies in postcard. The first is the [`Head`], the
+//! next are steps, and the last is the [`Tail`]. Without a tail the process was killed, or the file was cut. Whether
+//! the run had ended is recorded in the folder.
 
 use super::{End, Head, Tail, Tape};
 use foretoken_intact::frames::{Cut, Damage, FrameError, Kind, Next, Reader, Writer};
@@ -14,10 +14,10 @@ use std::io::{self, BufReader, BufWriter, Read};
 use std::path::Path;
 
 const KIND: Kind = Kind { name: b"FTKTAPE", version: b'2' };
-/// At most this much of a run is lost with its process.
+/// Longest time between two flushes, in run time: a killed process loses at most this much.
 const FLUSH_EVERY: Time = Time(1_000_000_000_000);
 
-/// What the frames after the first hold.
+/// The content of the frames after the first.
 #[derive(Deserialize)]
 enum Event {
     Step(StepTrace),
@@ -42,7 +42,7 @@ impl TapeWriter {
     /// Starts the tape in a new file.
     ///
     /// # Errors
-    /// When the file cannot be made or written.
+    /// The file cannot be made or written.
     pub fn create(path: &Path, head: &Head) -> io::Result<TapeWriter> {
         let out = Writer::begin(BufWriter::with_capacity(1 << 18, File::create(path)?), KIND)?;
         let mut tape = TapeWriter { out, body: Vec::new(), flushed: Time::ZERO };
@@ -51,10 +51,10 @@ impl TapeWriter {
         Ok(tape)
     }
 
-    /// Adds a step. What is older than a second on the run's clock is on disk when this returns.
+    /// Adds a step. Steps older than a second of run time are on disk afterwards.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub fn step(&mut self, step: &StepTrace) -> io::Result<()> {
         self.frame(&EventRef::Step(step))?;
         let now = step.marks.last().map_or(self.flushed, |m| m.end);
@@ -68,7 +68,7 @@ impl TapeWriter {
     /// Ends the tape.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub fn finish(mut self, tail: &Tail) -> io::Result<()> {
         self.frame(&EventRef::End(tail))?;
         self.out.flush()
@@ -82,35 +82,35 @@ impl TapeWriter {
     }
 }
 
-/// A tape that cannot be read, or cannot be believed.
+/// Why a tape cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TapeError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// The file is not a tape.
     #[error("this is not the recording of a live run, or one of before version 2")]
     Foreign,
-    /// It is of another version.
+    /// The tape has another version.
     #[error("the recording is of version `{}`, and this Foretoken reads 2", found.escape_ascii())]
     Version {
-        /// The file's.
+        /// The version in the file.
         found: u8,
     },
-    /// It ends before it says what it is of.
+    /// The tape ends within its head.
     #[error("the recording has no head: it ends after {0} bytes")]
     NoHead(u64),
-    /// A frame of it was changed.
+    /// A frame was changed.
     #[error("{0}")]
     Damaged(Damage),
-    /// A frame is whole and says nothing that this version understands, or what may not stand there.
+    /// A frame is whole, but its content is unknown to this version, or must not stand at this place.
     #[error("frame {frame}, which begins at byte {offset}, {what}")]
     Wrong {
-        /// The frame, from 0.
+        /// Index of the frame, from 0.
         frame: u64,
-        /// Where it begins.
+        /// Offset of the frame in bytes.
         offset: u64,
-        /// What is wrong with it.
+        /// What is wrong with the frame.
         what: String,
     },
 }
@@ -129,7 +129,7 @@ impl From<FrameError> for TapeError {
 /// Reads a tape to its end, or to where it was cut.
 ///
 /// # Errors
-/// When it cannot be read, is no tape, is of another version, or damaged anywhere.
+/// The file cannot be read, is not a tape, has another version, or is damaged.
 pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
     match read_intact(path)? {
         Tape { end: End::Damaged(damage), .. } => Err(TapeError::Damaged(damage)),
@@ -140,7 +140,7 @@ pub fn read_tape(path: &Path) -> Result<Tape, TapeError> {
 /// Reads a tape to its end, or to where it was cut or damaged.
 ///
 /// # Errors
-/// When it cannot be read, is no tape or of another version, or when its head is damaged.
+/// The file cannot be read, is not a tape, has another version, or its head is damaged.
 pub fn read_intact(path: &Path) -> Result<Tape, TapeError> {
     let file = File::open(path)?;
     parse(BufReader::with_capacity(1 << 18, file))
@@ -215,7 +215,7 @@ mod tests {
         Tail { ending: TapeEnding::Failed("out of memory".into()), rejected: vec![3] }
     }
 
-    /// The bytes of a tape of so many steps.
+    /// The bytes of a tape of `steps` steps.
     fn tape(steps: u64, tail: Option<&Tail>) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.tape");
@@ -245,7 +245,7 @@ mod tests {
         assert!(kept.len() >= 16, "{} of 20 steps, the last of them 1 s before the end", kept.len());
     }
 
-    /// Cut at any byte: what is there is whole steps, and it is told where it ends.
+    /// A tape cut at any byte is read up to its last whole step, and its end says where it was cut.
     #[test]
     fn a_cut_tape_is_read_up_to_its_last_whole_step_and_says_where_it_ends() {
         let bytes = tape(5, Some(&tail()));
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
     }
 
-    /// Whatever is flipped, with and without an end: never a whole tape, never a cut one.
+    /// A tape with any flipped bit, with or without a tail, is read neither as whole nor as cut.
     #[test]
     fn no_flipped_bit_passes_for_a_kill() {
         for bytes in [tape(5, Some(&tail())), tape(5, None)] {

@@ -1,4 +1,4 @@
-//! What a run did, step by step: enough to tell it again request by request without having been there.
+//! The log of a live run. Per-request records can be rebuilt from it.
 
 mod facts;
 mod file;
@@ -13,37 +13,37 @@ use foretoken_sim::live::StepTrace;
 use foretoken_sim::{Arrivals, Time, Workload};
 use serde::{Deserialize, Serialize};
 
-/// What is known before the first step.
+/// The facts known before the first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// The policy's label.
     pub policy: String,
-    /// Is it of warming up, before the run that will take its place?
+    /// True for the tape of warming up. The run's own tape later replaces it.
     pub warming_up: bool,
     /// The seed of the cell.
     pub seed: u64,
-    /// What ran it, in words.
+    /// The device's name.
     pub device: String,
-    /// Clients of a closed loop; `None` when requests arrive by themselves.
+    /// Number of clients of a closed loop; `None` for an open workload.
     pub clients: Option<u32>,
     /// Arrival of each request on the run's clock; ignored in a closed loop.
     pub arrival: Vec<Time>,
-    /// Prompt tokens of each.
+    /// Prompt tokens of each request.
     pub prompt_len: Vec<u32>,
-    /// Output tokens each is to emit.
+    /// Output tokens that each request must emit.
     pub output_len: Vec<u32>,
-    /// Category of each.
+    /// Category of each request.
     pub category: Vec<u16>,
-    /// `engine.max_model_len`
+    /// The engine's `max_model_len`.
     pub max_model_len: u32,
-    /// The TPOT bound shown to the policy, seconds; infinite without one.
+    /// The TPOT bound that the policy saw, in seconds; infinite without one.
     pub slo_tpot_s: f64,
-    /// Host time between the passes of a step, measured while warming up, seconds.
+    /// Host time between the passes of a step, in seconds, measured while warming up.
     pub overhead_s: f64,
 }
 
 impl Head {
-    /// Of a workload, in an engine without bounds and a host that takes no time.
+    /// The head for a workload, with an engine without limits and a host that takes no time.
     pub fn new(policy: String, seed: u64, device: String, arrivals: Arrivals, workload: &Workload) -> Head {
         Head {
             policy,
@@ -64,61 +64,61 @@ impl Head {
         }
     }
 
-    /// How requests came in.
+    /// Returns how requests arrive.
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
 
-    /// Output tokens a request really emits: the model's length bounds it.
+    /// Number of output tokens that a request really emits; `max_model_len` limits it.
     pub fn stop_at(&self, request: usize) -> u32 {
         self.output_len[request].min(self.max_model_len.saturating_sub(self.prompt_len[request]))
     }
 }
 
-/// What is known after the last step.
+/// The facts known after the last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
-    /// How it ended.
+    /// How the run ended.
     pub ending: TapeEnding,
-    /// Requests that could never fit.
+    /// Requests that were rejected because they can never fit.
     pub rejected: Vec<u32>,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TapeEnding {
-    /// Every request has ended.
+    /// All requests ended.
     Done,
-    /// Asked to stop.
+    /// It was interrupted.
     Interrupted,
-    /// The device failed, with what it said.
+    /// The device failed, with its error.
     Failed(String),
 }
 
 /// A tape in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tape {
-    /// What was known before.
+    /// The facts known before the first step.
     pub head: Head,
-    /// The steps.
+    /// The steps of the run.
     pub steps: Vec<StepTrace>,
-    /// What is behind them.
+    /// The end of the file.
     pub end: End,
 }
 
-/// How a tape ends.
+/// How a tape's file ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// With what was known after the last step.
+    /// With the facts known after the last step.
     Tail(Tail),
-    /// Without it, behind a whole frame or within one: whoever wrote it was killed, or the file was cut.
+    /// Without a tail, after a whole frame or within one: the process was killed, or the file was cut.
     Cut(Cut),
-    /// Before a frame that is damaged.
+    /// Before a damaged frame.
     Damaged(Damage),
 }
 
 impl Tape {
-    /// What was known after the last step; `None` when that is not there.
+    /// Returns the facts known after the last step; `None` without a tail.
     pub fn tail(&self) -> Option<&Tail> {
         match &self.end {
             End::Tail(tail) => Some(tail),
@@ -126,17 +126,17 @@ impl Tape {
         }
     }
 
-    /// Did every request end?
+    /// True if every request ended.
     pub fn complete(&self) -> bool {
         self.tail().is_some_and(|t| t.ending == TapeEnding::Done)
     }
 
-    /// The last instant it tells of.
+    /// The last instant in the tape.
     pub fn last(&self) -> Time {
         self.steps.iter().filter_map(|s| s.marks.last()).map(|m| m.end).max().unwrap_or_default()
     }
 
-    /// What happened to each request, and each step.
+    /// Rebuilds the records of each request and each step.
     pub fn told(&self) -> Told {
         retell(&self.head, &self.steps, self.tail())
     }

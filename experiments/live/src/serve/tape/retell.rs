@@ -1,18 +1,18 @@
-//! From the steps of a tape to what happened to each request: what a run that was killed did not get to write.
+//! Rebuilds the records of requests and steps from a tape's steps, also of a killed run.
 
 use super::{Head, Tail, span};
 use foretoken_sim::live::{MarkKind, StepTrace};
 use foretoken_sim::{Arrivals, Outcome, RequestRecords, StepRecord, Time};
 
-/// What the steps tell.
+/// The records rebuilt from a tape.
 pub struct Told {
-    /// One record a request. Preemptions show as prompts that were computed again.
+    /// One record per request. Preempted requests have prompts that were computed again.
     pub records: RequestRecords,
-    /// One record a step, without the KV blocks, which no executor sees.
+    /// One record per step, without KV blocks, which no executor sees.
     pub steps: Vec<StepRecord>,
 }
 
-/// Tells the run again from its steps.
+/// Rebuilds the records from the tape's parts.
 pub fn retell<'a>(head: &Head, steps: impl IntoIterator<Item = &'a StepTrace>, tail: Option<&Tail>) -> Told {
     let mut story = Story::new(head, tail.map_or(&[], |t| &t.rejected));
     let steps = steps.into_iter().filter_map(|step| story.step(step)).collect();
@@ -24,7 +24,7 @@ struct Story<'a> {
     head: &'a Head,
     rejected: &'a [u32],
     records: RequestRecords,
-    /// Requests that were sent: in a closed loop the next one follows when one has ended.
+    /// Number of requests sent. In a closed loop the next one is sent when one has ended.
     sent: usize,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// A client of a closed loop sends a request, and the next one at once where that one can never fit.
+    /// A client of a closed loop sends the next request. If that request is rejected, it sends another at once.
     fn send(&mut self, at: Time) {
         while self.sent < self.records.len() {
             self.records.arrival[self.sent] = at;
@@ -110,7 +110,7 @@ impl<'a> Story<'a> {
         Some(record)
     }
 
-    /// Adds tokens to a request's output, up to its end; returns how many.
+    /// Adds tokens to a request's output, up to its end. Returns the number added.
     fn emit(&mut self, i: usize, tokens: u32, at: Time) -> u32 {
         let r = &mut self.records;
         let stop_at = self.head.stop_at(i);
