@@ -50,7 +50,6 @@ fn sizes_are_as_promised_and_the_files_are_what_is_embedded() {
 /// `pair/logits.safetensors` has the logits that the training code computes in f32 from the stored weights. The largest
 /// logits are some tens. Sums of a thousand products in another order move them by some 1e-5 of that; keys and values
 /// kept as bf16 move them by some 2⁻⁹.
-/// as bf16 by some 2⁻⁹.
 #[test]
 fn logits_are_those_of_the_training() {
     const TOLERANCE: f32 = 2e-3;

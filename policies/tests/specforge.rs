@@ -10,7 +10,6 @@
 //! other models' published trees are 12 % shorter than their chains. No law can do that to a draft that knows its own
 //! probabilities, because without any right further guess the tree is as good as the chain. Those runs must differ in
 //! something else.
-//! probabilities, since without any right further guess the tree is as good as the chain. Something else is in those runs.
 
 use foretoken_policies::{Belief, Eagle2, PolicyContext, PolicySpec};
 use foretoken_sim::acceptance::{AcceptanceSpec, RankLaw, Rates};

@@ -2,7 +2,7 @@
 //! measures the simulator's errors against such runs. [`learned`] fits costs to them. [`pair`] times passes for a
 //! profile, and [`profiling`] chooses the shapes to time.
 
-/// Messages contain file names, keys and labels, which are cleaned for the terminal by `foretoken_spec`'s macro.
+/// Messages contain file names, keys and labels. `foretoken_spec`'s macro escapes characters that could steer a terminal.
 macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }

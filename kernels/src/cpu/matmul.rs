@@ -18,7 +18,6 @@ const DEPTH: usize = 256;
 /// How many pairs ahead a tile of `rows` rows prefetches. Many rows are bound by arithmetic: the next chain's weights
 /// arrive while they work on the present one's. One and two rows are bound by memory, and what arrives too early is in
 /// the way.
-/// weights come while they work on this one's; one and two are bound by memory, and what comes too early is in the way.
 const fn ahead(rows: usize) -> usize {
     if rows <= 2 { 16 } else { DEPTH / 2 }
 }
@@ -31,7 +30,6 @@ const TOGETHER: usize = 4;
 
 /// Most panels at a time if several tiles of rows use the same panels. Four panels of a chain's depth are 32 KiB, the
 /// whole nearest cache of many processors, and each tile would read them from the next cache.
-/// processors, and each tile would read them from the next one.
 const STAYING: usize = 2;
 
 /// Most rows that are multiplied with a panel together.

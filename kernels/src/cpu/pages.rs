@@ -4,7 +4,6 @@
 //! The system gives only whole large pages, and the matrices of a small model are smaller than one. Matrices therefore
 //! share regions that begin and end with a large page. When each was mapped by itself, some lay in large pages and some
 //! did not, by chance: two copies of the shipped pair in one process differed in speed by a twentieth.
-//! pair in one process differed by a twentieth.
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use memmap2::MmapMut;

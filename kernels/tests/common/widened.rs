@@ -1,6 +1,5 @@
 //! A checkpoint whose numbers and KV a device keeps as f32: the same model without rounding of its own, so that it can
 //! be compared with another implementation digit by digit.
-//! that it can be held against another implementation digit by digit.
 
 use foretoken_kernels::weights::{Checkpoint, Dtype, TensorData, Weights};
 

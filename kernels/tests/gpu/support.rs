@@ -129,7 +129,7 @@ pub fn close(what: &str, got: &[f32], expected: &[f32], width: usize, tolerance:
     }
 }
 
-/// [`close`] for whole buffers.
+/// Compares whole buffers with [`close`].
 pub fn same(what: &str, cuda: &mut Cuda, got: &Buffer, expected: &foretoken_kernels::cpu::Buffer, tolerance: f32) {
     assert_eq!((got.rows(), got.width()), (expected.rows(), expected.width()), "{what}: sizes");
     let expected: Vec<f32> = (0..expected.rows()).flat_map(|r| expected.row(r).to_vec()).collect();

@@ -91,8 +91,8 @@ struct Running {
     form: Form,
     longest: u32,
     segments: Vec<Segment>,
-    /// Requests in the order in which their tokens were added, for the number of passes under trial. `best_order` is the
-    /// order of the best choice so far.
+    /// Requests in the order in which their tokens were added, for the number of passes under trial. `best_order` is
+    /// the order of the best choice so far.
     order: Vec<u32>,
     best_order: Vec<u32>,
 }

@@ -47,7 +47,8 @@ pub(crate) fn uniform_pass(requests: u64, each: u64, context: u64, reads: Contex
     }
 }
 
-/// vLLM's CUDA graph capture sizes: 1, 2, 4, then multiples of 8 up to `min(2 · max_num_seqs, 512)` (docs/model.md 4.1).
+/// vLLM's CUDA graph capture sizes: 1, 2, 4, then multiples of 8 up to `min(2 · max_num_seqs, 512)` (docs/model.md
+/// 4.1).
 pub(crate) fn capture_sizes(max_num_seqs: u32) -> Vec<u32> {
     let most = (2 * max_num_seqs).min(512);
     let mut sizes: Vec<u32> = [1, 2, 4].into_iter().chain((8..=512).step_by(8)).filter(|&s| s <= most).collect();

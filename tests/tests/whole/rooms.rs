@@ -14,8 +14,7 @@
 //!   that does.
 //! - Tests do not count: code under `#[cfg(test)]`, `tests/` and `*_tests.rs`.
 //!
-//! Circles are the strongly connected components of that graph. This command prints the table, and every circle with its
-//! files:
+//! Circles are the strongly connected components of that graph. This command prints the table and every circle:
 //!
 //!     FORETOKEN_ROOMS=1 cargo test --release -p foretoken-tests --test whole -- rooms
 

@@ -98,7 +98,7 @@ pub struct Comparison {
     pub tapes: Vec<Vec<Tape>>,
     /// For each of these tapes that is not whole: how much of it there is.
     pub parts: Vec<PartOf>,
-    /// Predictions of single passes: (errors by kind of pass, predicted and measured times).
+    /// Predictions of single passes: errors by kind of pass, and (measured, predicted) seconds of every step.
     pub passes: (Vec<RegionError>, Vec<Point>),
     /// Errors by kind of pass with costs learned from the other cells' live runs.
     pub learned_regions: Vec<RegionError>,

@@ -144,8 +144,8 @@ fn attainment(parts: &[Part]) -> Option<f64> {
 }
 
 /// Requests per second that closed loops of `clients` clients sustain. In each loop it counts from the finish by which
-/// every client may have had one answer to the finish after which the first client has nothing left to send. `None` if
-/// no loop is long enough for such a middle part.
+/// every client has had one answer to the finish at which the first client has nothing left to send. `None` if no loop
+/// is long enough for such a middle part.
 pub fn service_rate<'a>(runs: impl IntoIterator<Item = &'a RequestRecords>, clients: u32) -> Option<f64> {
     let clients = clients as usize;
     let middle = |r: &RequestRecords| {

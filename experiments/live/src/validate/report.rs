@@ -246,7 +246,7 @@ impl Compared<'_> {
                 .help("the folder's experiment.toml and its recordings do not belong together"));
         };
         let mut setting = Setting::new(variant, seed)?;
-        // The predicting costs may be newer than the belief that policies had during the runs.
+        // The predicting costs may know more than the belief that policies had before the runs.
         let mut costs = Setting::new(variant, seed)?;
         if let Some(PassCosts { target, draft, reads, .. }) = self.profile {
             costs.set_costs((target, draft), *reads);

@@ -57,7 +57,7 @@ impl Replay<'_> {
             noise_cv,
             seed: setting.seed(),
             max_draft_len: if plain { 0 } else { config.max_draft_len },
-            // The device does not queue passes either.
+            // The live device runs each step at once; it queues no step.
             queues: false,
         };
         let clock = EventClock::new(world, setting.workload.len());
