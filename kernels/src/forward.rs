@@ -11,7 +11,7 @@ pub enum LoadError<E: std::error::Error + 'static> {
     /// The model does not fit into memory.
     #[error(transparent)]
     Memory(#[from] TooLittleMemory),
-    /// The device failed.
+    /// The device failed; this is its error.
     #[error(transparent)]
     Device(E),
 }

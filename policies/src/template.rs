@@ -50,7 +50,7 @@ pub enum CannotWrite {
     /// A file that has no table of policies.
     #[error("{} has no {what}: is this Foretoken's source?", path.display())]
     NoTable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The part of the table that is missing.
         what: String,
@@ -60,7 +60,7 @@ pub enum CannotWrite {
     Io {
         /// `read` or `write`.
         doing: &'static str,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's error.
         cause: io::Error,

@@ -57,7 +57,7 @@ struct Scale {
 /// A CPU does not serve more than 64 requests or chunks of more than 512 tokens.
 const CPU_SCALE: Scale = Scale { requests: 64, batched: 512, kv_bytes: 256 << 20, kv_tokens: 2048 };
 
-/// The passes of large servers. KV of 4 GiB per model leaves room for the weights of both on any GPU of that size.
+/// The passes of large servers. KV of at most 4 GiB per model leaves room for the weights of both models.
 const GPU_SCALE: Scale = Scale { requests: 256, batched: 4096, kv_bytes: 4 << 30, kv_tokens: 4096 };
 
 impl Place {

@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::path::Path;
 use tokenizers::Tokenizer;
 
-/// A model's tokenizer.
+/// The tokenizer with which a model reads text.
 pub enum Tokens {
     /// One token per byte, as in the shipped pair.
     Bytes,
-    /// The tokenizer in `tokenizer.json`.
+    /// The tokenizer that `tokenizer.json` defines.
     Tokenizer(Box<Tokenizer>),
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     pub(super) fn zeros(len: usize) -> Aligned {
         let numbers = vec![0.0; len + LANES];
         let from = numbers.as_ptr().align_offset(LANES * size_of::<f32>()).min(LANES);

@@ -118,6 +118,6 @@ impl Lanes for Plain {
 pub(super) trait Kernel {
     /// The result of the computation.
     type Output;
-    /// Runs the computation.
+    /// Runs the computation with the lanes `L`.
     fn run<L: Lanes>(self) -> Self::Output;
 }

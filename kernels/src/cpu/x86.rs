@@ -18,11 +18,11 @@ pub(super) fn with_avx512<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx512>()
 }
 
-/// Two registers of eight.
+/// Sixteen f32 in two registers of eight.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(__m256, __m256);
 
-/// One register of sixteen.
+/// Sixteen f32 in one register.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(__m512);
 

@@ -21,7 +21,7 @@ impl Arena {
         Ok(Arena { memory: Memory::new(backend, CAPACITY)?, words: Vec::new(), sent: 0 })
     }
 
-    /// Removes all numbers.
+    /// Removes all numbers, for the next pass.
     pub(super) fn clear(&mut self) {
         self.words.clear();
         self.sent = 0;

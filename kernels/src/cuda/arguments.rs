@@ -22,11 +22,11 @@ macro_rules! numbers {
 numbers! {
     /// The upper half of an f32.
     Bf16 = "bf16",
-    /// f32.
+    /// A 32-bit float.
     Float = "float",
-    /// f64.
+    /// A 64-bit float.
     Double = "double",
-    /// u32.
+    /// A 32-bit unsigned integer.
     Word = "u32",
     /// 16 bytes of any type.
     Sixteen = "Quad",
@@ -91,7 +91,7 @@ impl Field for f32 {
     }
 }
 
-/// A struct of arguments.
+/// A struct with the arguments of a kernel.
 pub trait Arguments {
     /// Appends the struct's 64-bit words to `words`.
     fn append(&self, words: &mut Vec<u64>);

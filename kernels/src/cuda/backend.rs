@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct DeviceMemory {
     /// Bytes that are not in use by any process.
     pub free: u64,
-    /// Bytes in all.
+    /// Bytes of memory in all.
     pub total: u64,
 }
 

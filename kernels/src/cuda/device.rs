@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Most rows of a pass: the limit of a grid's y dimension.
 const MOST_ROWS: usize = 65_535;
 
-/// An NVIDIA GPU.
+/// An NVIDIA GPU with its arena, its pass and its graphs.
 pub struct Cuda {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) tuning: Tuning,

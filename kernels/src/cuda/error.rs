@@ -9,7 +9,7 @@ pub enum CudaError {
     /// There is no GPU with this number.
     #[error("there is no GPU {ordinal}: the driver has {count}")]
     NoDevice {
-        /// The given number.
+        /// The GPU number that was given.
         ordinal: usize,
         /// The number of GPUs.
         count: usize,
@@ -31,7 +31,7 @@ pub enum CudaError {
         asked: u64,
         /// MiB that are free.
         free: u64,
-        /// MiB in all.
+        /// MiB of memory in all.
         total: u64,
     },
     /// The kernels do not compile on this machine.

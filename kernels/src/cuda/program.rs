@@ -50,7 +50,7 @@ pub enum Command<'a> {
 pub struct Launch<'a> {
     /// Index of the kernel in [`super::arguments::KERNELS`].
     pub kernel: usize,
-    /// Number of blocks.
+    /// Number of blocks in x, y and z.
     pub grid: [u32; 3],
     /// Number of threads in a block.
     pub block: [u32; 2],
@@ -101,7 +101,7 @@ impl Program {
         self.words[begins] = both(kernel.index as u32, (self.words.len() - begins) as u32);
     }
 
-    /// Adds a large product.
+    /// Adds a large product for cuBLASLt.
     pub(super) fn matmul(&mut self, m: &Matmul) {
         let s = &m.shape;
         let sizes = [both(s.rows, s.inputs), both(s.outputs, s.x_stride), both(s.weight_stride, s.out_stride)];
@@ -110,7 +110,7 @@ impl Program {
         self.words.push(s.wide.into());
     }
 
-    /// Reads the commands back.
+    /// Reads the commands back from the words, in order.
     pub fn commands(&self) -> impl Iterator<Item = Command<'_>> {
         let mut rest = self.words.as_slice();
         std::iter::from_fn(move || {

@@ -8,7 +8,7 @@ pub enum CannotServe {
     /// A setting of the engine is not supported.
     #[error("engine.{key}: {why}")]
     Engine {
-        /// The setting.
+        /// The setting's key in the engine table.
         key: &'static str,
         /// What is wrong, and which values are right.
         why: String,
@@ -56,7 +56,7 @@ pub enum CannotServe {
 /// A failure during a run.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError<E: std::error::Error + 'static> {
-    /// The device failed.
+    /// The device failed; this is its error.
     #[error(transparent)]
     Device(#[from] E),
     /// The draft has no memory for a tree.

@@ -21,7 +21,7 @@ impl<D: Device> DeviceExecutor<'_, D> {
         self.trace.marks.push(Mark { kind, begin, end, device: Time::ZERO, shape: PassShape::default() });
     }
 
-    /// Reads the clock and records a pass that began at `begin` and took the device `device`.
+    /// Reads the clock and records a pass that began at `begin`; the device took `device` for it.
     pub(super) fn mark_pass(&mut self, kind: MarkKind, begin: Time, device: Duration, shape: PassShape) {
         let end = self.clock.read();
         self.trace.marks.push(Mark { kind, begin, end, device: time(device), shape });

@@ -16,7 +16,7 @@ pub enum BadConfigFile {
     /// The file cannot be opened or read.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The system's error.
         why: std::io::Error,
@@ -24,7 +24,7 @@ pub enum BadConfigFile {
     /// The file is not JSON.
     #[error("{}: {why}", file.display())]
     NotJson {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The parser's error, with line and column.
         why: serde_json::Error,
@@ -32,9 +32,9 @@ pub enum BadConfigFile {
     /// A key is missing, has the wrong type, or needs something that is not supported here.
     #[error("{}: `{key}`: {why}", file.display())]
     Key {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The key.
+        /// The key, with its path.
         key: String,
         /// What is wrong with the key.
         why: String,

@@ -19,7 +19,7 @@ pub enum BadCheckpoint {
     /// A file cannot be opened, read or mapped.
     #[error("{}: {why}", file.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The system's error.
         why: std::io::Error,
@@ -27,9 +27,9 @@ pub enum BadCheckpoint {
     /// A file does not have the format of its name.
     #[error("{}: {why}", file.display())]
     Malformed {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the file.
         why: String,
     },
     /// A tensor of the shape is missing.
@@ -37,15 +37,15 @@ pub enum BadCheckpoint {
     Missing {
         /// The file, or the index.
         file: PathBuf,
-        /// The tensor.
+        /// The name of the tensor.
         tensor: String,
     },
     /// A tensor has other sizes than the shape.
     #[error("{}: tensor `{tensor}` has shape {found:?}, config.json makes it {expected:?}", file.display())]
     Shape {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The tensor.
+        /// The name of the tensor.
         tensor: String,
         /// The sizes that the shape needs.
         expected: Vec<usize>,
@@ -55,9 +55,9 @@ pub enum BadCheckpoint {
     /// A tensor has an unsupported type.
     #[error("{}: tensor `{tensor}` has dtype {found}, expected F32, BF16 or F16", file.display())]
     Dtype {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The tensor.
+        /// The name of the tensor.
         tensor: String,
         /// The tensor's type, in safetensors' words.
         found: String,

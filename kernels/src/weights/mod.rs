@@ -14,11 +14,11 @@ use foretoken_sim::Luck;
 /// The type of stored numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
-    /// 32-bit IEEE.
+    /// 32-bit IEEE float.
     F32,
     /// The upper half of an f32.
     Bf16,
-    /// 16-bit IEEE.
+    /// 16-bit IEEE float.
     F16,
 }
 

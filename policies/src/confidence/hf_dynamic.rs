@@ -243,7 +243,7 @@ mod tests {
         for expected in [2, 1, 1] {
             assert_eq!(lens(&batch, &[0, 0])[1], expected);
         }
-        // 11 − 3 = 8. A new request starts from the last request's length.
+        // The length is 11 − 3 = 8. A new request starts from the last request's length.
         batch.ids = vec![0, 7];
         assert_eq!(lens(&batch, &[0, 0]), [8, 1]);
         let transient =

@@ -112,7 +112,7 @@ struct Running {
     target: TargetCost,
     draft: DraftCost,
     longest: u32,
-    /// Every step decides, because `foretoken decide` asks about a single step.
+    /// True for `foretoken decide`, which asks about a single step: every step decides.
     always: bool,
     acceptance: RunningMean,
     /// The length of the last decision; the longest draft before the first decision.

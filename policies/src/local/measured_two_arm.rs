@@ -8,7 +8,7 @@ use crate::definition::{BadParameter, Check, Definition, PolicyContext};
 use foretoken_sim::{BatchView, DraftLimits, DraftPlan, MAX_SPEC_LEN, SpecPolicy, Speculation, StepOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Held windows before the challenge after an adoption. Each further loss in a row makes it four times as many, up to
+/// Held windows before the challenge after an adoption. Each further loss in a row multiplies it by four, up to
 /// `LONGEST_WAIT`.
 const WAIT: u32 = 4;
 const LONGEST_WAIT: u32 = 64;

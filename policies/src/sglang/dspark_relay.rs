@@ -102,7 +102,7 @@ impl Relay {
         row.iter_mut().zip(confidences).for_each(|(to, c)| *to = c as f32);
     }
 
-    /// Ends the round.
+    /// Ends the round: later records belong to the next one.
     pub(crate) fn next_round(&mut self) {
         self.rounds += 1;
         self.slots.next_step();

@@ -113,7 +113,7 @@ fn sizes(context: &PolicyContext) -> Vec<u32> {
 }
 
 /// The number of requests and the batch whose passes are timed: the given batch, or `requests` made-up requests, at
-/// most as many as the engine runs. With fewer requests, each has more tokens.
+/// most the number that the engine runs. With fewer requests, each has more tokens.
 fn passes<'a>(context: &PolicyContext<'a>, requests: u32, kv: u32) -> (u32, TimedBatch<'a>) {
     match TimedBatch::of(context, kv) {
         TimedBatch::MadeUp { context, most } => {

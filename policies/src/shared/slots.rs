@@ -9,7 +9,7 @@ const UNSEEN_STEPS: u64 = 10_000;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Maps requests to slots.
+/// Maps requests to slots, and frees the slots of finished requests.
 pub(crate) struct Slots {
     /// The slot of each request, by request id.
     place: Vec<u32>,

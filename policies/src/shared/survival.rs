@@ -14,7 +14,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Forgets all tokens.
+    /// Removes all tokens, for a new step.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
     }

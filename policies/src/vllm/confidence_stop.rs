@@ -9,7 +9,7 @@ use foretoken_sim::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Parameters of `confidence-stop`. vLLM's default threshold is off; this default is that of `threshold`.
+/// Parameters of `confidence-stop`. vLLM's default threshold is off; this default equals `threshold`'s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfidenceStop {

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The parts that the cells of a setting share.
 pub struct Bench<'a> {
-    /// The machine that serves.
+    /// The device with both models, which serves.
     pub machine: &'a mut dyn Machine,
     /// The world: workload, engine, the policies' belief.
     pub setting: &'a Setting,
@@ -27,7 +27,7 @@ pub struct Bench<'a> {
     pub declared: &'a dyn AcceptanceSource,
     /// The prompt of each request.
     pub prompts: &'a Vec<Vec<u32>>,
-    /// The cell's seed.
+    /// The seed of the cell, from which all its draws are made.
     pub seed: u64,
     /// Set from outside to end the run early.
     pub interrupt: &'a AtomicBool,
@@ -95,7 +95,7 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Serves the first requests in a closed loop, so that caches are warm and clocks are up. The run is recorded in
+    /// Serves the first requests in a closed loop, so that caches are warm and the clock rate has risen. The run is recorded in
     /// the file `tape`, as later runs are, so that recording has its usual cost.
     pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32, tape: &Path) -> Result<Warm> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
@@ -140,7 +140,7 @@ impl Bench<'_> {
     }
 }
 
-/// Measurements from warming up.
+/// The measurements from warming up, which the run needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Warm {
     /// Host time between the passes of a step, seconds.

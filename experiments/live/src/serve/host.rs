@@ -60,7 +60,7 @@ impl HostTimes {
 }
 
 impl HostClock {
-    /// Adds a step.
+    /// Adds the host time of a step.
     pub fn add(&mut self, step: &StepTrace) {
         let Some(passes) = passes(step, self.last_end) else { return };
         // Time before the first step's round belongs to the start of the run, not to a step.

@@ -55,7 +55,7 @@ impl Monitor {
         }
     }
 
-    /// Removes the line.
+    /// Removes the progress line from the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -22,7 +22,7 @@ use std::time::Instant;
 /// The content of `live.json`.
 #[derive(Debug, Default, Serialize)]
 pub struct LiveReport {
-    /// The device's name.
+    /// The name of the device that served.
     pub device: String,
     /// The order of the cells, as text.
     pub order: &'static str,
@@ -35,7 +35,7 @@ pub struct LiveReport {
 pub struct LiveCell {
     /// The policy's label.
     pub policy: String,
-    /// The seed.
+    /// The seed of the cell.
     pub seed: u64,
     /// `done`, `interrupted`, or the failure.
     pub ended: String,

@@ -36,7 +36,7 @@ pub struct Beside {
     pub recorded: Told,
     /// Simulation with the experiment's acceptance.
     pub modelled: Told,
-    /// As `recorded`, with passes lengthened by [`NUDGE`].
+    /// As `recorded`, with passes lengthened by the factor `NUDGE`.
     pub nudged: Told,
     /// As `recorded`, with costs learned from the other cells' live runs; `None` without such costs.
     pub learned: Option<Told>,

@@ -76,7 +76,7 @@ pub struct CellReport {
     pub learned_regions: Vec<RegionError>,
     /// Relative change of mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// Present if more than half of the live runs fell behind their arrivals; the first of them.
+    /// Present if the live runs of more than half of the pieces fell behind their arrivals: the first of these overloads.
     pub overload: Option<Overload>,
     /// Mean host time between steps used in the simulations, in seconds.
     pub overhead_s: f64,
@@ -116,7 +116,7 @@ impl Comparison {
         self.counted.iter().filter_map(move |p| p.live.get(part))
     }
 
-    /// Makes the report.
+    /// Computes the cell's numbers and errors. Returns its report, and the run for the figures.
     pub fn report(self) -> (CellReport, ValidatedRun) {
         let parts = self.counted.iter().map(|p| p.live.len()).max().unwrap_or(0);
         let recorded = || self.counted.iter().map(|p| &p.recorded);

@@ -101,12 +101,12 @@ impl Samples {
         all
     }
 
-    /// Returns [TTFT, TPOT, E2E].
+    /// Returns the latencies in the order TTFT, TPOT, E2E.
     pub fn into_latencies(self) -> [Vec<f64>; 3] {
         [self.ttft, self.tpot, self.e2e]
     }
 
-    /// The largest distance between the distributions of two runs, for [TTFT, TPOT, E2E].
+    /// The largest distance between the distributions of two runs, for TTFT, TPOT and E2E.
     pub fn distances(&self, other: &Samples) -> [Option<f64>; 3] {
         let of = |a: &[f64], b: &[f64]| cdf_distance(&mut a.to_vec(), &mut b.to_vec());
         [of(&self.ttft, &other.ttft), of(&self.tpot, &other.tpot), of(&self.e2e, &other.e2e)]
@@ -185,7 +185,7 @@ impl Curves {
         }
     }
 
-    /// Errors of the curves against `other`, relative to its mean: [batch size, draft length].
+    /// Errors of the curves against `other`, relative to its mean: batch size, then draft length.
     pub fn error(&self, other: &Curves) -> [Option<f64>; 2] {
         [curve_error(&self.batch_size, &other.batch_size), curve_error(&self.draft_len, &other.draft_len)]
     }

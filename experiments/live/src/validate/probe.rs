@@ -78,7 +78,7 @@ pub fn probed(setup: &Setup, requests: u32, context: u32, prompt: u32) -> Vec<Pr
     once
 }
 
-/// Probes a machine.
+/// Times the passes `probed` on a machine.
 pub fn probe(machine: &mut dyn Timed, probed: &[Probed]) -> Result<Probe, Failed> {
     let mut found = Ok(Probe { seconds: Vec::new() });
     machine.time(&mut |passes| found = timed(passes, probed));

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Most tokens of a decode or verify pass; larger target passes are wide.
 const NARROW: u64 = 64;
 
-/// A kind of pass.
+/// A kind of pass, by model and work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Region {

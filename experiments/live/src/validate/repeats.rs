@@ -16,7 +16,7 @@ pub const NUMBERS: [&str; 2] = ["TPOT, mean", "E2E, mean"];
 pub struct Repeats {
     /// The share of the service rate.
     pub share: f64,
-    /// Number of cells.
+    /// Number of cells at this share.
     pub cells: u64,
     /// Number of cells whose repeats agree.
     pub agree: u64,

@@ -40,7 +40,7 @@ pub struct Validation {
     pub name: String,
     /// The version of Foretoken.
     pub version: String,
-    /// The device's name.
+    /// The name of the device that served.
     pub device: String,
     /// The source of the predicted pass times, as text.
     pub costs: String,
@@ -114,7 +114,7 @@ pub struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    /// Compares every run.
+    /// Compares every run. Returns the validation, and the runs for the figures.
     pub fn validation(&self) -> Result<(Validation, Vec<ValidatedRun>)> {
         let experiment = &self.plan.variants[0].experiment;
         let spec = experiment.validate.clone().unwrap_or_default();

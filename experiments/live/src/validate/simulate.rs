@@ -27,7 +27,7 @@ pub struct Replay<'a> {
     pub spec: &'a PolicySpec,
 }
 
-/// A simulated run.
+/// The steps and records of a simulated run.
 pub struct Simulated {
     /// The simulated steps.
     pub steps: Vec<StepTrace>,

@@ -74,7 +74,7 @@ pub fn words(pieces: &[PieceReport]) -> Option<String> {
 }
 
 impl Undecided {
-    /// The reason as text.
+    /// The reason why nothing is decided, as text.
     pub fn why(&self) -> String {
         let n = self.pieces.len();
         match self.pieces.iter().any(|p| p.standing == Standing::Changed) {

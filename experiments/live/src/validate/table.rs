@@ -11,7 +11,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
 
-/// Renders the whole validation.
+/// Renders the whole validation as text.
 pub fn render(v: &Validation) -> String {
     let mut out = v.caveats.iter().map(|caveat| format!("{caveat}\n")).collect::<String>();
     let _ = writeln!(out, "{}: live on {} against the simulator, Foretoken {}", v.name, v.device, v.version);

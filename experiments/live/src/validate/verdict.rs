@@ -12,7 +12,7 @@ pub struct Check {
     pub what: String,
     /// The error as a share, or a count that must be 0.
     pub value: f64,
-    /// The bound.
+    /// The greatest allowed value.
     pub bound: f64,
     /// True if the value is within the bound.
     pub kept: bool,

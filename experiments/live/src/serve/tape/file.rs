@@ -31,7 +31,7 @@ enum EventRef<'a> {
     End(&'a Tail),
 }
 
-/// Appends to a tape.
+/// Appends the steps of a run to a tape file.
 pub struct TapeWriter {
     out: Writer<BufWriter<File>>,
     body: Vec<u8>,

@@ -22,7 +22,7 @@ pub struct Head {
     pub warming_up: bool,
     /// The seed of the cell.
     pub seed: u64,
-    /// The device's name.
+    /// The name of the device that served.
     pub device: String,
     /// Number of clients of a closed loop; `None` for an open workload.
     pub clients: Option<u32>,
@@ -64,7 +64,7 @@ impl Head {
         }
     }
 
-    /// Returns how requests arrive.
+    /// Returns whether requests arrive by themselves or in a closed loop.
     pub fn arrivals(&self) -> Arrivals {
         self.clients.map_or(Arrivals::Open, |clients| Arrivals::Closed { clients })
     }
@@ -87,15 +87,15 @@ pub struct Tail {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TapeEnding {
-    /// All requests ended.
+    /// All requests of the workload ended.
     Done,
-    /// It was interrupted.
+    /// The user interrupted the run.
     Interrupted,
     /// The device failed, with its error.
     Failed(String),
 }
 
-/// A tape in memory.
+/// The content of a tape file, in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tape {
     /// The facts known before the first step.
