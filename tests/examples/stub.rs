@@ -1,13 +1,13 @@
-//! Runs the stub server by itself, to measure the cost of `foretoken observe`: each answer gets a token every 250 ms, or
-//! at the interval in ms that the argument gives.
+//! Runs the stub server by itself, to measure the cost of `foretoken observe`: each answer gets a token every 250 ms,
+//! or at the interval in ms that the argument gives.
 //!
 //!     cargo run --release -p foretoken-tests --example stub -- 250
 //!     time foretoken observe URL experiments/observe.toml --set 'workload.arrivals={ poisson = { rate = 25.0 } }' \
 //!         --set 'workload.lengths={ fixed = { prompt = 64, output = 80 } }' --set workload.requests=1000 \
 //!         --set observe.run_s=40.0
 //!
-//! 25 requests per second with 80 tokens each, a quarter of a second apart, are 500 streams and 2,000 events per second.
-//! `observed.json` says how late requests were sent.
+//! 25 requests per second with 80 tokens each, a quarter of a second apart, are 500 streams and 2,000 events per
+//! second. `observed.json` says how late requests were sent.
 
 use foretoken_tests::stub::{Completion, Stub, aside};
 use std::time::Duration;

@@ -2,7 +2,8 @@
 //! measures the simulator's errors against such runs. [`learned`] fits costs to them. [`pair`] times passes for a
 //! profile, and [`profiling`] chooses the shapes to time.
 
-/// Messages contain file names, keys and labels. `foretoken_spec`'s macro escapes characters that could steer a terminal.
+/// Prints progress and diagnostics on stderr. `foretoken_spec`'s macro escapes characters that could steer a terminal,
+/// because messages contain file names, keys and labels.
 macro_rules! eprintln {
     ($($words:tt)*) => { foretoken_spec::eprintln!($($words)*) };
 }

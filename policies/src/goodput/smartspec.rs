@@ -2,8 +2,9 @@
 //! average of the acceptance rate and a linear belief of costs. `smartspec-joint` also chooses how many requests run.
 //!
 //! Source: Liu et al., "Optimizing Speculative Decoding for Serving Large Language Models Using Goodput" (2024), Alg. 1
-//! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (docs/model.md 3.1, 12, 14). `smartspec` takes
-//! the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served prefixes.
+//! and 2, with the corrected formula: Alg. 1 line 4 multiplies by n twice (docs/model.md 3.1, 12, 14). `smartspec`
+//! takes the scheduler's batch, as all released code does; `joint = true` enumerates its first-come-first-served
+//! prefixes.
 //!
 //! Prompt lookup needs no rule of its own: a request without a match may draft 0 tokens and counts one token, the m
 //! matched requests count E(a, k), and the belief's drafting is parallel (docs/model.md 3.1, 3.6).

@@ -1,5 +1,5 @@
-//! The engine as a queue: with one sequence, one-token prompts and a constant step it is an M/D/1 queue. Its mean wait is
-//! ρS / (2(1 − ρ)) (Pollaczek-Khinchine).
+//! The engine as a queue: with one sequence, one-token prompts and a constant step it is an M/D/1 queue. Its mean wait
+//! is ρS / (2(1 − ρ)) (Pollaczek-Khinchine).
 
 use crate::world::{World, mean_and_error, poisson};
 use foretoken_sim::*;

@@ -95,8 +95,8 @@ impl Bench<'_> {
         Ok(Recorded { run: served.run, ending, host })
     }
 
-    /// Serves the first requests in a closed loop, so that caches are warm and the clock rate has risen. The run is recorded in
-    /// the file `tape`, as later runs are, so that recording has its usual cost.
+    /// Serves the first requests in a closed loop, so that caches are warm and the clock rate has risen. The run is
+    /// recorded in the file `tape`, as later runs are, so that recording has its usual cost.
     pub fn warm_up(&mut self, spec: &PolicySpec, requests: u32, tape: &Path) -> Result<Warm> {
         self.machine.warm_up().map_err(|e| Problem::failed(format!("warming up: {e}")))?;
         let (setting, label) = (self.setting, spec.label());

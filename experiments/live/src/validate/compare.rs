@@ -76,7 +76,8 @@ pub struct CellReport {
     pub learned_regions: Vec<RegionError>,
     /// Relative change of mean E2E if all passes take 3 % longer.
     pub e2e_sensitivity: Option<f64>,
-    /// Present if the live runs of more than half of the pieces fell behind their arrivals: the first of these overloads.
+    /// Present if the live runs of more than half of the pieces fell behind their arrivals: the first of these
+    /// overloads.
     pub overload: Option<Overload>,
     /// Mean host time between steps used in the simulations, in seconds.
     pub overhead_s: f64,
