@@ -65,7 +65,7 @@ fn peak_is_credible(level: Level, units: Option<u32>) -> bool {
     let (units, whence) = match (units, processor().fma_units(level)) {
         (Some(given), _) => (given, "given"),
         (None, Some(known)) => (known, "known of this design"),
-        // The number of units that fits best. A peak of half of two units cannot be told from the peak of one.
+        // The number of units that fits best. The peak of one unit cannot be distinguished from half the peak of two.
         (None, None) => ((peak / clock / f64::from(2 * width)).round().max(1.0) as u32, "guessed from the measurement"),
     };
     let promised = clock * f64::from(2 * width * units);

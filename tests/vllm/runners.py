@@ -239,7 +239,7 @@ def check_order() -> None:
         print(f"{name}: {', '.join(calls)}")
     assert found["V2"] == ["sample", "copy tokens", "draft"]
     assert found["V1"] == ["sample", "draft", "take tokens"]
-    # Asynchronous V1 takes no draft tokens: they stay on the device.
+    # With asynchronous scheduling "take tokens" takes none: they stay on the device.
     assert found["V1 asynchronous"] == ["sample", "draft", "take tokens", "copy tokens"]
     assert found["V1 n-gram"] == ["sample", "take tokens", "draft"]
     assert found["V1 too near the end"] == ["sample", "take tokens"]
