@@ -4,7 +4,7 @@
 //! Source: SGLang 0.5.23 `srt/managers/overlap_utils.py` (`ConfidenceRelay`) and
 //! `HostConfidenceBudgetPlanner._shift_to_lag` in `srt/speculative/dspark_components/dspark_planner.py`. A copy has all
 //! requests, so a request that sat a round out keeps its last confidences. The carry is written only for a round's own
-//! requests; each round uses one of its turns.
+//! requests; each round with a budget uses one turn.
 
 use crate::shared::slots::Slots;
 use foretoken_sim::RequestId;

@@ -84,7 +84,7 @@ pub struct Runs {
     version: u32,
     /// The probed passes; empty if nothing is probed.
     pub probed: Vec<Probed>,
-    /// The service rate of each policy from which loads were set, in requests per second; empty before it is known.
+    /// The service rate of each policy, in requests per second, from which loads are set; empty before it is known.
     pub rates: Vec<f64>,
     /// The runs, in the order of the plan.
     pub entries: Vec<RunEntry>,
