@@ -4,8 +4,9 @@ use foretoken_sim::StepOutcome;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included: E(a, k) = 1 + a
-/// + … + a^k (Leviathan et al. 2023, Eq. 1). It is summed, because the closed form loses digits near a = 1.
+/// Expected tokens of a round with `k` drafts and conditional acceptance `a`, the bonus token included. The formula is
+/// E(a, k) = 1 + a + … + a^k (Leviathan et al. 2023, Eq. 1). It is summed, because the closed form loses digits near
+/// a = 1.
 pub fn expected_tokens(a: f64, k: u32) -> f64 {
     (0..=k).map(|j| a.powi(j as i32)).sum()
 }

@@ -118,8 +118,8 @@ impl Estimate {
         self.verify_s += self.verify_tokens_s(n, at.context + n * (before + 1));
     }
 
-    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th token (from
-    /// 1) of request i.
+    /// Removes one draft token from verification; its draft time stays. `position` is c_i + j for the j-th token of
+    /// request i, j from 1.
     pub fn drop_token(&mut self, position: u64) {
         self.drop_tokens(1, position);
     }
