@@ -142,7 +142,7 @@ pub enum Until {
     Share(f64),
 }
 
-/// Makes the visits of `stops` that are not in `done`, until the effort or the given share of it is spent. `done` must
+/// Makes the visits of `stops` that are not in `done`, until the given share of the effort is spent. `done` must
 /// be a prefix of `stops`. Each finished visit goes to `keep` with its number from 0 and the estimated number of
 /// visits.
 ///

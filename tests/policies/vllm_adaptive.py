@@ -141,7 +141,7 @@ class History:
         return batch
 
     def verify_step(self, batch: list[int], chunk: int) -> list[tuple[int, int, int, int]]:
-        """(slot, drafts, admitted, accepted) of each, beside a chunk of so many tokens."""
+        """(slot, drafts, admitted, accepted) of each, beside a chunk of `chunk` tokens."""
         drafts = {f"{slot}": [0] * min(self.k, self.left[slot] - 1) for slot in batch}
         scheduled = {slot: 1 + len(tokens) for slot, tokens in drafts.items()}
         if chunk:
@@ -162,7 +162,7 @@ class History:
         return made
 
     def finish(self, batch: list[int], sampled: list[int], rejected: list[int]) -> bool:
-        """Grades the drafts of the step, and makes those of the next. Was there a refit?"""
+        """Grades the drafts of the step, and makes the drafts of the next. Was there a refit?"""
         rows, refits = torch.tensor(batch, dtype=torch.int32), self.estimator._refits
         self.estimator.step(rows, torch.tensor(sampled, dtype=torch.int32), torch.tensor(rejected, dtype=torch.int32))
         for slot, count in zip(batch, sampled):

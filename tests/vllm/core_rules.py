@@ -4,7 +4,7 @@ from rules import Rules, wrap
 
 
 class CoreRules(Rules):
-    """Counters over all the cores watched: those of the scheduler, and these."""
+    """Counters over all the cores watched: the scheduler's counters, and these."""
 
     def watch(self, core) -> None:
         """Wraps the methods of one core, its scheduler and its device."""

@@ -85,7 +85,7 @@ class Device:
         return later if non_block else later.result()
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
-        """What the scheduler is told of the drafts; under asynchronous scheduling it never asks."""
+        """The drafts as the scheduler sees them; under asynchronous scheduling it never asks."""
         return self.drafts
 
     def sample(self, output, names: list[str]) -> list[list[int]]:
@@ -106,12 +106,12 @@ class Device:
         return tokens
 
     def fits(self, names: list[str]) -> bool:
-        """Runner V1 drafts for nobody where one request stands too near the end of the drafter's context."""
+        """Runner V1 makes no drafts where one request stands too near the end of the drafter's context."""
         longest = max(self.scheduler.requests[name].num_computed_tokens for name in names)
         return longest + self.work.k + (self.work.drafter == "dflash") <= self.longest
 
     def propose(self, names: list[str], k: int, fits: bool) -> None:
-        """Notes how many real drafts each request of the batch has now, and what the scheduler is told."""
+        """Notes how many real drafts each request of the batch has now, and what the scheduler sees."""
         work, lists = self.work, []
         if work.runner == 1 and work.asynchronous:
             self.real = {}  # kept for the batch alone

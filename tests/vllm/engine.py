@@ -208,7 +208,7 @@ def prompt_refused(scheduler: Scheduler, length: int) -> bool:
 
 
 def request(work: Workload, index: int, block_hasher) -> Request:
-    """One request. Its tokens are those of its group up to `prefix`, then its own."""
+    """One request. Its tokens are its group's up to `prefix`, then its own."""
     arrival = work.requests[index]
     shared = min(arrival.prefix, arrival.prompt)
     tokens = [(arrival.group << 24) + position for position in range(shared)]

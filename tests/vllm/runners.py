@@ -76,7 +76,7 @@ def buffers():
 
 
 def propose(speculator, drafts: int) -> None:
-    """Runner V2's call of its drafter, for so many drafts."""
+    """Runner V2's call of its drafter, for `drafts` drafts."""
     type(speculator).propose(speculator, batch(), {}, {}, zeros(T, 1), None, zeros(R), zeros(R), zeros(64), zeros(64), zeros(64), zeros(64), num_speculative_tokens=drafts)
 
 

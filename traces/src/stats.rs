@@ -2,7 +2,7 @@
 //!
 //! Definitions. Rate = requests / duration. Bins of w seconds start at the span's start, and only whole bins count.
 //! Index of dispersion IDC(w) = variance / mean of the bins' counts; 1 is Poisson. IAT CV = standard deviation / mean
-//! of the gaps between arrivals. Variances are those of the population (divided by n). Quantiles interpolate linearly
+//! of the gaps between arrivals. Variances are the population's (divided by n). Quantiles interpolate linearly
 //! (numpy's default).
 
 use crate::error::TraceError;

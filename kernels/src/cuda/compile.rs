@@ -74,7 +74,7 @@ fn run(program: sys::nvrtcProgram, options: &[String]) -> Result<Compiled, CudaE
 /// The kernels for this compute capability, from the cache or compiled now.
 ///
 /// # Errors
-/// Those of [`compile`]. A cache that cannot be read or written is ignored.
+/// As [`compile`]. A cache that cannot be read or written is ignored.
 pub(super) fn cached(capability: (u32, u32)) -> Result<Vec<u8>, CudaError> {
     let version = version()?;
     let Some(folder) = folder() else { return Ok(compile(capability)?.cubin) };

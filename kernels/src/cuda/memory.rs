@@ -4,7 +4,7 @@ use super::backend::Backend;
 use super::error::CudaError;
 use std::sync::Arc;
 
-/// Number of KV blocks before those of requests; padding rows write to them. The device's block number is the host's
+/// Number of KV blocks before the requests' blocks; padding rows write to them. The device's block number is the host's
 /// plus this.
 pub(super) const SPARE_BLOCKS: u32 = 1;
 

@@ -83,7 +83,7 @@ struct SharedBlocks {
 }
 
 impl SharedBlocks {
-    /// Returns an error text if a prompt's tokens differ from those of another prompt with the same prefix ids.
+    /// Returns an error text if a prompt's tokens differ from the tokens of another prompt with the same prefix ids.
     fn differs(&mut self, request: RequestId, workload: &Workload, prompt: &[u32]) -> Option<String> {
         let mut chain = 0;
         for (&id, block) in workload.prefix(request).iter().zip(prompt.chunks(workload.prefix_block.max(1) as usize)) {

@@ -1,4 +1,4 @@
-//! The memory that a model needs, computed before any of it is allocated.
+//! The memory that a model needs, computed before anything is allocated.
 
 use super::LlamaShape;
 use crate::paged::BLOCK_SIZE;

@@ -87,7 +87,7 @@ impl Profile {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
             Err(Unsealed::Absent) => Some(
-                "whether it was edited or damaged since it was measured cannot be told: its last line is no seal"
+                "its last line is no seal, so an edit or damage since it was measured would not show"
                     .into(),
             ),
             Err(broken @ Unsealed::Broken { .. }) => {
