@@ -170,7 +170,7 @@ fn an_untrusted_profile_warns_on_every_run_and_what_it_does_not_cover_is_said() 
     let unsealed = text.split("# seal").next().unwrap();
     std::fs::write(trusted.path("p.toml"), unsealed).unwrap();
     let stderr = warnings(&trusted, &[]);
-    assert!(stderr.contains("warning: p.toml: whether it was edited or damaged"), "{stderr}");
+    assert!(stderr.contains("warning: p.toml: its last line is no seal"), "{stderr}");
     std::fs::write(trusted.path("p.toml"), text).unwrap();
     let wide = ["--set", "engine.max_num_batched_tokens=8192", "--set", "workload.lengths.fixed.prompt=7000"];
     let stderr = warnings(&trusted, &wide);

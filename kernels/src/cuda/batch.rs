@@ -25,7 +25,8 @@ pub(super) fn part_numbers(dim: usize) -> usize {
     FEW * (dim + 2)
 }
 
-/// Where a batch lies on the device. All addresses, except the addresses of tiles and words, depend only on numbers of rows.
+/// Where a batch lies on the device. All addresses, except the addresses of tiles and words, depend only on numbers
+/// of rows.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// The host's batch, by which a later operation of the pass finds it again.

@@ -1,9 +1,9 @@
 //! The CUDA device: bf16 weights, activations and KV, f32 sums and residual stream.
 //!
 //! [`Cuda`] turns operations into commands ([`program`]), which a [`backend`] carries out: a GPU, or an emulation in
-//! tests. The commands of a pass are collected first. If they equal the commands of an earlier pass, they are replayed as one
-//! CUDA graph; sizes are padded so that this happens often. Data that differs from pass to pass is copied beforehand
-//! ([`arena`], [`batch`]).
+//! tests. The commands of a pass are collected first. If they equal the commands of an earlier pass, they are
+//! replayed as one CUDA graph; sizes are padded so that this happens often. Data that differs from pass to pass is
+//! copied beforehand ([`arena`], [`batch`]).
 //!
 //! Everything compiles without a GPU, a driver or a toolkit; running it needs them.
 

@@ -86,10 +86,9 @@ impl Profile {
     pub fn changed(text: &str) -> Option<String> {
         match seal::check(Syntax::Toml, text) {
             Ok(()) => None,
-            Err(Unsealed::Absent) => Some(
-                "its last line is no seal, so an edit or damage since it was measured would not show"
-                    .into(),
-            ),
+            Err(Unsealed::Absent) => {
+                Some("its last line is no seal, so an edit or damage since it was measured would not show".into())
+            }
             Err(broken @ Unsealed::Broken { .. }) => {
                 Some(format!("it was edited or damaged since it was measured: {broken}"))
             }
