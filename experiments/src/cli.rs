@@ -260,12 +260,17 @@ const EXPORT_VLLM_EXAMPLES: &str = "Examples:
   foretoken export vllm experiments/quickstart.toml
   foretoken export vllm experiments/quickstart.toml --batch-sizes 1,8,32,128 --method eagle --model path/to/draft
 
-vLLM looks its table up by the number of requests scheduled in a step, prompts among them. Every length from 0 to
-engine.max_draft_len runs in closed loops of as many clients (of more, where memory or the token budget keep some of
-them waiting), with the drafter loaded and with every seed of the experiment; a row is made of the steps that scheduled
-exactly as many requests: output tokens over time. Lengths are compared seed by seed; of those that are not told apart
-from the best, or are within 1 % of it, the smallest is taken. Batch sizes that the engine does not reach are said and
-left out: vLLM gives a batch beyond the last row the length of that row. The rows go to stderr, the JSON to stdout.";
+Every length from 0 to engine.max_draft_len runs in closed loops of as many clients as each batch size says, with the
+drafter loaded (at length 0 too) and with every seed of the experiment: output tokens over time, prompts included. Each
+length is compared with the fastest, seed by seed. Of the lengths within 1 % of the fastest, or not told apart from it
+and within 3 %, the smallest is taken. A length that is further behind and not told apart makes the row too noisy to say:
+then the fastest is taken, and more seeds are asked for.
+
+vLLM looks its table up by the number of requests scheduled in a step, prompts among them. Where clients wait for memory
+or for the token budget, a step schedules fewer than there are clients: a row stands for what its median step schedules,
+and a batch size between two rows has the length of the nearer one. A row that schedules no more than the one before it
+is not reached. vLLM gives a batch beyond the last row the length of that row. At the end the table itself runs in the
+same loops, and where it is behind the fastest length, a warning says so. The rows go to stderr, the JSON to stdout.";
 
 #[derive(Debug, Subcommand)]
 pub enum ExportCommand {
@@ -296,7 +301,7 @@ pub struct ExportVllmArgs {
     /// Replace or add a value of the experiment
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub sets: Vec<String>,
-    /// Batch sizes to measure: requests scheduled in a step
+    /// Batch sizes to measure: clients of a closed loop, each with one request at the server at any time
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     pub batch_sizes: Vec<u32>,
     /// vLLM's `method`, written as it is

@@ -7,6 +7,7 @@ use crate::profiled::Watched;
 use crate::rejection::{Limit, limits};
 use foretoken_policies::{Belief, PolicyContext, PolicySpec};
 use foretoken_profiler::{Range, Role};
+use foretoken_sim::config::BadConfig;
 use foretoken_sim::latency::LatencySpec;
 use foretoken_sim::metrics::Slo;
 use foretoken_sim::{
@@ -119,14 +120,17 @@ impl Setting {
         for policy in &e.policies {
             let tries = policy.definition().tries(self.with_drafter.max_draft_len);
             for policy in tries.iter().chain([policy]) {
-                let speculation = self.speculation(policy);
-                let config = self.config(&speculation);
-                speculation
-                    .check(config, self.drafting)
+                self.starts(policy)
                     .map_err(|err| at(err.key, format!("engine.{}: {} ({})", err.key, err.why, policy.label())))?;
             }
         }
         Ok(())
+    }
+
+    /// Checks that the engine would start with a policy.
+    pub fn starts(&self, policy: &PolicySpec) -> std::result::Result<(), BadConfig> {
+        let speculation = self.speculation(policy);
+        speculation.check(self.config(&speculation), self.drafting)
     }
 
     /// Runs one policy, or every candidate of a clairvoyant; returns the run and the policy that was run.

@@ -6,7 +6,7 @@ use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config}
 use foretoken_run::interrupt;
 use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
-use foretoken_run::vllm_table::{Loops, Row, best, no_draft, one_setting, ranges, render};
+use foretoken_run::vllm_table::{Table, no_draft};
 use foretoken_spec::problem::{Problem, Result, nearest};
 use foretoken_spec::read::unknown_policy;
 use std::path::Path;
@@ -34,36 +34,24 @@ pub fn sglang(args: &ExportSglangArgs) -> Result<()> {
     print(&format!("{}\n", json.trim_end()))
 }
 
-/// The best length for each batch size, found by trying them in closed loops, as vLLM's `speculative_config`.
+/// The best length for each batch size, found by trying every length in closed loops, as vLLM's `speculative_config`.
 pub fn vllm(args: &ExportVllmArgs) -> Result<()> {
-    let mut sizes = args.batch_sizes.clone();
-    sizes.sort_unstable();
-    sizes.dedup();
-    if sizes.first().is_none_or(|&s| s == 0) {
+    if args.batch_sizes.is_empty() || args.batch_sizes.contains(&0) {
         return Err(Problem::bad_input("--batch-sizes: a batch has at least one request").help("for example 1,4,16,64"));
     }
     let plan = Plan::load(&args.file, &args.sets)?;
     plan.warnings().iter().for_each(|w| eprintln!("warning: {w}"));
     plan.variants.iter().try_for_each(|v| v.filled.check_all_lengths())?;
-    let seeds = plan.seeds.clone();
-    let variant = one_setting(plan, &args.file)?;
-    let hardware = variant.experiment.hardware.clone();
+    let hardware = plan.variants[0].experiment.hardware.clone();
     let _watch = interrupt::watch();
-    let flag = interrupt::flag();
-    let mut loops = Loops { variant, seeds: &seeds, interrupt: &flag };
-    let rows = loops.rows(&sizes)?;
-    eprint!("{}", render(&rows, seeds.len()));
-    let reached = rows.iter().filter_map(|row| match row {
-        Row::Reached { size, lengths, .. } => Some((*size, best(lengths)?.k)),
-        Row::NotReached { .. } => None,
-    });
-    let reached: Vec<(u32, u32)> = reached.collect();
-    if reached.is_empty() {
+    let table = Table::find(plan, &args.file, &args.batch_sizes, &interrupt::flag())?;
+    eprint!("{}", table.in_words());
+    if table.ranges.is_empty() {
         return Err(Problem::bad_input("no batch size was reached: there is no table to write").help(
             "give smaller ones with --batch-sizes, or a larger engine (engine.max_num_seqs, engine.num_gpu_blocks)",
         ));
     }
-    let config = to_vllm_speculative_config(args.method.as_deref(), args.model.as_deref(), &ranges(&reached))
+    let config = to_vllm_speculative_config(args.method.as_deref(), args.model.as_deref(), &table.ranges)
         .map_err(|e| Problem::bad_input(format!("no table to write: {}", e.why)))?;
     no_draft(&hardware, args.method.as_deref(), args.model.as_deref()).iter().for_each(|note| eprintln!("{note}"));
     print(&format!("{config}\n"))

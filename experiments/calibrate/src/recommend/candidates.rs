@@ -6,7 +6,7 @@ use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_run::vllm_table::{Loops, Row, best as best_of_row, one_setting, ranges};
+use foretoken_run::vllm_table::Table;
 use foretoken_sim::config::Version;
 use foretoken_sim::metrics::Interval;
 use foretoken_spec::problem::Result;
@@ -74,18 +74,11 @@ fn preset(name: &str) -> PolicySpec {
     with_defaults(name).expect("the registry has it")
 }
 
-/// The best length for each batch size, as vLLM's table; empty where no batch was reached.
-pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Vec<BatchRange>> {
-    let seeds = plan.seeds.clone();
-    let variant = one_setting(plan, file)?;
-    let most = variant.experiment.engine.max_num_seqs;
+/// The best length for each batch size up to the most requests that the engine runs, as `export vllm` finds it.
+pub fn table(plan: Plan, file: &Path, interrupt: &AtomicBool) -> Result<Table> {
+    let most = plan.variants[0].experiment.engine.max_num_seqs;
     let sizes: Vec<u32> = doubling(most).collect();
-    let rows = Loops { variant, seeds: &seeds, interrupt }.rows(&sizes)?;
-    let reached = rows.iter().filter_map(|row| match row {
-        Row::Reached { size, lengths, .. } => Some((*size, best_of_row(lengths)?.k)),
-        Row::NotReached { .. } => None,
-    });
-    Ok(ranges(&reached.collect::<Vec<_>>()))
+    Table::find(plan, file, &sizes, interrupt)
 }
 
 /// 1, 2, 4, … and the most.

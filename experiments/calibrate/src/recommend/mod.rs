@@ -44,7 +44,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
     }
     let table = candidates::table(ask.plan(&[])?, &ask.file, interrupt)?;
-    let specs = candidates::specs(&plan, ask, &table);
+    let specs = candidates::specs(&plan, ask, &table.ranges);
     let mut all = candidates::evaluate(&plan, &specs, ask.objective, interrupt)?;
     candidates::compare(&mut all, ask.now);
     let best = candidates::best(all.iter());
@@ -54,6 +54,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let now = all.iter().find(|c| c.fixed && c.longest == ask.now);
     let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
     let mut warnings: Vec<String> = plan.warnings().into_iter().map(str::to_owned).collect();
+    warnings.extend(table.warnings());
     let seen = ask.known.as_ref().map_or(u32::MAX, |k| k.positions);
     if let Some(best) = best.filter(|c| c.longest > seen) {
         warnings.push(format!(
@@ -83,7 +84,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         break_even: break_even::at_batches(&plan, drafting, &all)?,
         loads: Some(loads::sweep(ask, &plan, drafting, interrupt)?),
         starts: starts::starts(&plan, ask, advised, &all)?,
-        table,
+        table: table.ranges,
         candidates: all,
         warnings,
     })

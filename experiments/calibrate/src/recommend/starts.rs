@@ -5,7 +5,7 @@ use super::question::{Engine, Question};
 use foretoken_policies::{PolicySpec, to_sglang_json, to_vllm_speculative_config};
 use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
-use foretoken_sim::PassShape;
+use foretoken_sim::{Drafting, PassShape};
 use foretoken_spec::problem::{Problem, Result};
 use serde::Serialize;
 use serde_json::json;
@@ -68,17 +68,32 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     }))
 }
 
-/// Steps a second by tokens verified, as SGLang 0.5.23 reads them (`speculative/dspark_components/dspark_sps.py`).
+/// Whole steps a second by tokens verified, for DSpark's plan of "expected tokens times steps a second". SGLang reads the
+/// form (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry holds up to the next. A step of n tokens has
+/// as many requests as blocks of the longest draft and one token fit into n. It drafts for them, verifies n tokens over
+/// contexts of the mean length, and has the host's share.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
-    let (_, target) = setting.costs();
+    let (draft, target) = setting.costs();
+    let (_, drafting, _) = setting.reads();
     let config = setting.engine(true);
-    let most = config.max_num_seqs * (config.max_draft_len + 1);
-    let sizes: Vec<u32> = doubling(most).collect();
-    let rate = |&tokens: &u32| {
-        let pass = target.pass(PassShape { batched: tokens.into(), ..PassShape::default() });
-        1.0 / (pass.as_s() + config.step_overhead_s)
+    let block = config.max_draft_len + 1;
+    let most = config.max_num_seqs.saturating_mul(block);
+    let mean = |lengths: &[u32]| lengths.iter().map(|&n| f64::from(n)).sum::<f64>() / lengths.len().max(1) as f64;
+    // On average half of an output is there.
+    let context = mean(&setting.workload.prompt_len) + mean(&setting.workload.output_len) / 2.0;
+    let shape = |tokens: u32, requests: u32| PassShape {
+        batched: tokens.into(),
+        context: (f64::from(requests) * context) as u64,
+        pairs: (f64::from(tokens) * context) as u64,
     };
+    let rate = |&tokens: &u32| {
+        let requests = tokens.div_ceil(block);
+        let passes = if drafting == Drafting::Parallel { 1 } else { config.max_draft_len };
+        let draft_s = f64::from(passes) * draft.pass(shape(requests, requests)).as_s();
+        1.0 / (draft_s + target.pass(shape(tokens, requests)).as_s() + config.step_overhead_s)
+    };
+    let sizes: Vec<u32> = doubling(most).collect();
     let rates: Vec<f64> = sizes.iter().map(rate).collect();
     let table = json!({ "sample_batch_tokens": sizes, "sample_steps_per_sec": rates, "max_batch_tokens": most });
     Ok(serde_json::to_string_pretty(&table).expect("plain data always serialises") + "\n")

@@ -1,103 +1,170 @@
-//! From the sums of a row to its length: paired over seeds, ties to the smaller one.
+//! The length of a row: every length is held against the fastest one, on the same requests and the same luck.
+//!
+//! A length is as good as the fastest when it is within [`AS_GOOD`] of it, or when the seeds do not tell the two apart
+//! and it is within [`FEW`]. The smallest of these is taken: it costs the least where the draft is worse than was
+//! thought. A length that is further behind than [`FEW`] and still not told apart makes the row too noisy to say:
+//! then the fastest is taken, and more seeds are asked for.
+//!
+//! Each comparison has an interval of 95 % of its own. They are not corrected for their number: a length is called
+//! told apart from the fastest by chance in one comparison of forty, and then the two are nearly equal.
 
-use super::measure::Sums;
 use foretoken_sim::metrics::Interval;
 
-/// Lengths this near to the best, as a share, are as good.
+/// A length this near to the fastest, as a share, is as good.
 pub const AS_GOOD: f64 = 0.01;
+/// A length that is not told apart from the fastest is as good up to this share behind it.
+pub const FEW: f64 = 0.03;
 
-/// The length for a row.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Best {
-    /// The length.
-    pub k: u32,
-    /// Its steps, over all seeds.
-    pub steps: u64,
-    /// Output tokens a second, mean over seeds.
-    pub tok_s: f64,
-    /// The best of the other lengths, and how far ahead of it this one is: the natural logarithm of the ratio, paired by seed.
-    pub next: Option<(u32, Interval)>,
-    /// The length with the most tokens a second, where another was taken that is as good.
-    pub as_good_as: Option<u32>,
+/// How a length stands against the fastest of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is the fastest.
+    Fastest,
+    /// It is within [`AS_GOOD`] of the fastest.
+    Near,
+    /// The seeds do not tell it from the fastest, and it is within [`FEW`].
+    NotApart,
+    /// The seeds do not tell it from the fastest, and it is further behind than [`FEW`].
+    Noisy,
+    /// It is slower.
+    Behind,
 }
 
-/// The best of lengths with their sums, one a seed; `None` when there is no length.
-pub fn best(lengths: &[(u32, Vec<Sums>)]) -> Option<Best> {
-    let rate = |s: &Sums| s.tokens as f64 / (s.time as f64 * 1e-12);
-    let logs: Vec<Vec<f64>> = lengths.iter().map(|(_, sums)| sums.iter().map(|s| rate(s).ln()).collect()).collect();
-    let mean = |at: usize| logs[at].iter().sum::<f64>() / logs[at].len() as f64;
+/// A length of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// The length.
+    pub k: u32,
+    /// Logarithm of its rate over the fastest one's, paired by seed.
+    pub over_fastest: Interval,
+    /// What that says.
+    pub standing: Standing,
+}
+
+/// The length of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The length that is taken.
+    pub k: u32,
+    /// The length with the highest rate.
+    pub fastest: u32,
+    /// Every length, in the order given.
+    pub all: Vec<Held>,
+}
+
+impl Choice {
+    /// The lengths with a standing.
+    pub fn that_are(&self, standing: Standing) -> impl Iterator<Item = &Held> {
+        self.all.iter().filter(move |held| held.standing == standing)
+    }
+
+    /// Some length is far behind the fastest and not told apart from it.
+    pub fn is_noisy(&self) -> bool {
+        self.that_are(Standing::Noisy).next().is_some()
+    }
+}
+
+/// Chooses among lengths, in ascending order, with their rates by seed; `None` of no lengths.
+pub fn choose(lengths: &[(u32, &[f64])]) -> Option<Choice> {
+    let mean = |rates: &[f64]| rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64;
     // Of equals the first, the shortest.
-    let most = |among: &mut dyn Iterator<Item = usize>| among.reduce(|a, b| if mean(b) > mean(a) { b } else { a });
-    let ahead = |a: usize, b: usize| {
-        Interval::of(&logs[a].iter().zip(&logs[b]).map(|(a, b)| a - b).collect::<Vec<f64>>()).expect("there is a seed")
+    let &(fastest, best) = lengths.iter().reduce(|a, b| if mean(b.1) > mean(a.1) { b } else { a })?;
+    let held = |&(k, rates): &(u32, &[f64])| {
+        let over_fastest = over(rates, best);
+        let standing = if k == fastest { Standing::Fastest } else { standing(over_fastest) };
+        Held { k, over_fastest, standing }
     };
-    let top = most(&mut (0..lengths.len()))?;
-    let as_good = |at: usize| {
-        let lead = ahead(top, at);
-        lead.mean <= AS_GOOD.ln_1p() || lead.half_width.is_some_and(|half| lead.mean <= half)
-    };
-    let taken = (0..=top).find(|&at| as_good(at))?;
-    let next = most(&mut (0..lengths.len()).filter(|&at| at != taken));
-    Some(Best {
-        k: lengths[taken].0,
-        steps: lengths[taken].1.iter().map(|s| s.steps).sum(),
-        tok_s: lengths[taken].1.iter().map(rate).sum::<f64>() / logs[taken].len() as f64,
-        next: next.map(|at| (lengths[at].0, ahead(taken, at))),
-        as_good_as: (taken != top).then_some(lengths[top].0),
-    })
+    let all: Vec<Held> = lengths.iter().map(held).collect();
+    let mut choice = Choice { k: fastest, fastest, all };
+    if !choice.is_noisy() {
+        choice.k = choice.all.iter().find(|held| held.standing != Standing::Behind)?.k;
+    }
+    Some(choice)
+}
+
+/// Logarithm of one policy's rate over another's, paired by seed.
+///
+/// # Panics
+/// Without a seed.
+pub fn over(rates: &[f64], others: &[f64]) -> Interval {
+    let logs: Vec<f64> = rates.iter().zip(others).map(|(a, b)| (a / b).ln()).collect();
+    Interval::of(&logs).expect("there is a seed")
+}
+
+/// Does the interval lie on one side of zero? One seed has no interval, and its number counts as it is.
+pub fn told_apart(over: Interval) -> bool {
+    over.half_width.is_none_or(|half| over.mean.abs() > half)
+}
+
+fn standing(over_fastest: Interval) -> Standing {
+    let behind = -over_fastest.mean.exp_m1();
+    if behind <= AS_GOOD {
+        Standing::Near
+    } else if told_apart(over_fastest) {
+        Standing::Behind
+    } else if behind <= FEW {
+        Standing::NotApart
+    } else {
+        Standing::Noisy
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Standing::{Behind, Fastest, Near, Noisy, NotApart};
 
-    /// Seeds with these tokens a second each.
-    fn sums(rates: &[u64]) -> Vec<Sums> {
-        rates.iter().map(|&r| Sums { steps: 200, tokens: r, time: 1_000_000_000_000 }).collect()
+    fn chosen(lengths: &[(u32, &[f64])]) -> (u32, u32, Vec<Standing>) {
+        let choice = choose(lengths).unwrap();
+        (choice.k, choice.fastest, choice.all.iter().map(|held| held.standing).collect())
     }
 
     #[test]
-    fn the_fastest_is_taken_when_it_is_told_apart() {
-        let row = [(0, sums(&[100, 101, 99])), (1, sums(&[149, 151, 150])), (2, sums(&[170, 171, 169]))];
-        let found = best(&row).unwrap();
-        assert_eq!((found.k, found.steps, found.as_good_as), (2, 600, None));
-        assert!((found.tok_s - 170.0).abs() < 1e-9);
-        let (next, lead) = found.next.unwrap();
-        assert_eq!((next, lead.n), (1, 3));
-        assert!((lead.mean - (170.0f64 / 150.0).ln()).abs() < 1e-3 && lead.half_width.unwrap() < 0.03);
+    fn the_fastest_is_taken_when_every_other_length_is_behind() {
+        let row: [(u32, &[f64]); 3] =
+            [(0, &[100.0, 101.0, 99.0]), (1, &[149.0, 151.0, 150.0]), (2, &[170.0, 171.0, 169.0])];
+        assert_eq!(chosen(&row), (2, 2, vec![Behind, Behind, Fastest]));
+        let held = choose(&row).unwrap().all[1];
+        assert!((held.over_fastest.mean - (150.0f64 / 170.0).ln()).abs() < 1e-3 && held.over_fastest.n == 3);
     }
 
-    /// 3 leads on average, but one seed says otherwise: nothing tells it from 2.
+    /// 1 and 3 are both equal to 2 as far as three seeds say; a comparison with the next best alone would not name 1.
     #[test]
-    fn what_seeds_do_not_tell_apart_goes_to_the_smaller() {
-        let row = [(1, sums(&[100, 101, 99])), (2, sums(&[150, 150, 150])), (3, sums(&[165, 162, 145]))];
-        let found = best(&row).unwrap();
-        assert_eq!((found.k, found.as_good_as), (2, Some(3)));
-        let (next, lead) = found.next.unwrap();
-        assert!(next == 3 && lead.mean < 0.0 && lead.mean.abs() < lead.half_width.unwrap());
+    fn every_length_is_held_against_the_fastest() {
+        let row: [(u32, &[f64]); 4] = [
+            (0, &[90.0, 90.0, 90.0]),
+            (1, &[98.5, 97.0, 99.5]),
+            (2, &[100.0, 100.0, 100.0]),
+            (3, &[98.0, 98.9, 100.5]),
+        ];
+        assert_eq!(chosen(&row), (1, 2, vec![Behind, NotApart, Fastest, Near]));
+    }
+
+    /// 1 is 6 % behind, and three seeds do not tell it from 2: its small size is no reason to take it.
+    #[test]
+    fn a_length_far_behind_is_not_taken_for_want_of_seeds() {
+        let row: [(u32, &[f64]); 3] = [(1, &[80.0, 97.0, 105.0]), (2, &[100.0, 100.0, 100.0]), (3, &[99.5, 99.5, 99.5])];
+        assert_eq!(chosen(&row), (2, 2, vec![Noisy, Fastest, Near]));
+        assert!(choose(&row).unwrap().is_noisy());
     }
 
     #[test]
-    fn within_a_percent_goes_to_the_smaller_though_it_is_told_apart() {
-        let row = [(3, sums(&[10_000, 20_000, 30_000])), (4, sums(&[10_090, 20_180, 30_270]))];
-        assert_eq!(best(&row).unwrap().k, 3);
-        let row = [(3, sums(&[10_000, 20_000, 30_000])), (4, sums(&[10_110, 20_220, 30_330]))];
-        assert_eq!(best(&row).unwrap().k, 4);
+    fn within_a_percent_the_smaller_is_taken_though_it_is_told_apart() {
+        let row: [(u32, &[f64]); 2] = [(3, &[10_000.0, 20_000.0, 30_000.0]), (4, &[10_090.0, 20_180.0, 30_270.0])];
+        assert_eq!(chosen(&row), (3, 4, vec![Near, Fastest]));
     }
 
-    /// Pairing: seeds differ threefold, and still 4 is told apart from 3 by 2 %.
+    /// Seeds differ threefold, and 4 is told apart from 3 by 2 %.
     #[test]
     fn seeds_are_paired() {
-        let row = [(3, sums(&[10_000, 20_000, 30_000])), (4, sums(&[10_200, 20_410, 30_590]))];
-        assert_eq!(best(&row).unwrap().k, 4);
+        let row: [(u32, &[f64]); 2] = [(3, &[10_000.0, 20_000.0, 30_000.0]), (4, &[10_200.0, 20_410.0, 30_590.0])];
+        assert_eq!(chosen(&row), (4, 4, vec![Behind, Fastest]));
     }
 
     #[test]
-    fn one_seed_has_no_interval_and_one_length_no_next() {
-        let row = [(0, sums(&[100])), (2, sums(&[102]))];
-        let found = best(&row).unwrap();
-        assert_eq!((found.k, found.next.unwrap().1.half_width), (2, None));
-        assert_eq!(best(&row[..1]).unwrap().next, None);
-        assert_eq!(best(&[]), None);
+    fn one_seed_has_no_interval_and_counts_as_it_is() {
+        assert_eq!(chosen(&[(0, &[100.0]), (2, &[102.0])]), (2, 2, vec![Behind, Fastest]));
+        assert_eq!(chosen(&[(0, &[100.0]), (2, &[100.5])]), (0, 2, vec![Near, Fastest]));
+        assert_eq!(choose(&[]), None);
     }
 }

@@ -7,8 +7,9 @@ use foretoken_spec::problem::{Problem, Result};
 use foretoken_traces::{ArrivalSpec, LengthSpec};
 use std::path::Path;
 
-/// The one setting of a plan whose requests come in closed loops. What such a loop of fixed lengths does not use (arrivals,
-/// transformations of them, bounds, beliefs) is put to its default, so that a sweep over it leaves one setting.
+/// The one setting of a plan, with closed loops in place of its arrivals. What a closed loop of a fixed length does not
+/// use (arrivals, transformations of them, bounds, beliefs) is set to its default, so that a sweep over it leaves one
+/// setting.
 ///
 /// # Errors
 /// When the experiment sweeps something that does make a difference.
@@ -33,7 +34,7 @@ pub fn one_setting(mut plan: Plan, file: &Path) -> Result<Variant> {
     Err(problem.help(format!("choose a value with --set, for example {}", sets.join(" "))))
 }
 
-/// Requests in a closed loop of one client; arrivals with lengths of their own lend them.
+/// Replaces the arrivals by a closed loop of one client. A trace's arrivals become the lengths.
 fn close_the_loop(experiment: &mut Experiment) {
     let workload = &mut experiment.workload;
     let arrivals = std::mem::replace(&mut workload.arrivals, ArrivalSpec::ClosedLoop(1));
@@ -44,7 +45,7 @@ fn close_the_loop(experiment: &mut Experiment) {
     workload.duration_s = None;
     workload.requests = None;
     (experiment.slo, experiment.belief) = (SloSpec::default(), BeliefSpec::default());
-    // Rows are made of steps.
+    // A loop is measured by its steps.
     experiment.output = Output { steps: true, ..experiment.output };
 }
 
@@ -52,7 +53,7 @@ fn value(experiment: &Experiment) -> toml::Value {
     toml::Value::try_from(experiment).expect("it was read from TOML")
 }
 
-/// Are there two settings that differ in this choice alone and are not the same?
+/// Whether two settings that differ in this choice alone are different.
 fn matters(plan: &Plan, all: &[toml::Value], at: usize) -> bool {
     let choices = |v: usize| &plan.variants[v].choices;
     let alone = |a: usize, b: usize| {
@@ -71,7 +72,7 @@ fn values_of(plan: &Plan, at: usize) -> Vec<&Choice> {
     values
 }
 
-/// Values longer than this are tables: their number is said, not they.
+/// A value longer than this is a table: the message then has the number of values.
 const SHORT: usize = 40;
 
 fn said(values: &[&Choice]) -> String {

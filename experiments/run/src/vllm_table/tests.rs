@@ -1,0 +1,109 @@
+//! Rows against closed loops that run as ordinary experiments, one fixed length at a time.
+
+use super::choose::over;
+use super::{Loop, Table};
+use crate::cells::play;
+use crate::plan::Plan;
+use crate::setting::Setting;
+use foretoken_policies::{Autoregressive, Fixed, PolicySpec};
+use foretoken_sim::metrics::Interval;
+use foretoken_sim::{Luck, Stream};
+use std::sync::atomic::AtomicBool;
+
+const LONGEST: u32 = 5;
+const CLIENTS: [u32; 2] = [3, 16];
+/// Requests that a client sends in an ordinary run: enough that filling and draining make little of it.
+const ROUNDS: u32 = 60;
+
+/// An experiment with linear costs whose numbers are drawn.
+fn drawn(number: u64) -> String {
+    let luck = Luck::new(number, Stream::Request, 0);
+    let one = |at: u64, of: &[&'static str]| of[(luck.unit(at) * of.len() as f64) as usize];
+    let lengths = [
+        "fixed = { prompt = 64, output = 16 }",
+        "fixed = { prompt = 256, output = 40 }",
+        "fixed = { prompt = 1500, output = 30 }",
+        "table = 'azure-code'",
+        "spec-bench = {}",
+    ];
+    format!(
+        "name = 'drawn'
+        seeds = [1, 2, 3]
+        policies = [{{ fixed = {{ k = 1 }} }}]
+        hardware.target.linear = {{ alpha_s = 1e-8, gamma_s = {}, delta_s = 10e-3 }}
+        hardware.draft.linear = {{ alpha_s = 0.0, gamma_s = {}, delta_s = {} }}
+        workload.lengths.{}
+        workload.arrivals.closed-loop = 1
+        workload.requests = 100
+        acceptance.source.constant.rate = {}
+        engine.version = '{}'
+        engine.max_draft_len = {LONGEST}",
+        one(0, &["10e-6", "60e-6", "300e-6"]),
+        one(1, &["1e-6", "10e-6"]),
+        one(2, &["0.0", "0.5e-3", "1.5e-3"]),
+        one(3, &lengths),
+        one(4, &["0.4", "0.7", "0.85", "1.0"]),
+        one(5, &["vllm-0.32", "vllm-0.33", "vllm-v0"]),
+    )
+}
+
+/// Output tokens a second of a policy in an ordinary closed loop, by seed.
+fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
+    let rate = |&seed: &u64| {
+        let setting = Setting::new(&plan.variants[0], seed).unwrap();
+        let played = play(&setting, spec, Some(setting.slo(None)), &AtomicBool::new(false)).unwrap();
+        played.stored.summary.token_goodput_tok_s
+    };
+    plan.seeds.iter().map(rate).collect()
+}
+
+fn upper(over: Interval) -> f64 {
+    over.mean + over.half_width.unwrap()
+}
+
+/// The rates of all lengths as the row has them, and its length, agree with ordinary runs: the length that is fastest in
+/// these is within 1 % of the row's, or as far ahead as the row's own interval says.
+fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
+    let fixed: Vec<Vec<f64>> = (1..=LONGEST).map(|k| ordinary(plan, &PolicySpec::Fixed(Fixed { k }))).collect();
+    for (k, rates) in (1..).zip(&fixed) {
+        let off = over(&row.of(k).tok_s, rates).mean;
+        assert!(off.abs() < 0.05, "{clients} clients, length {k}: {off} beside an ordinary run, in\n{experiment}");
+    }
+    let plain = over(&row.plain.tok_s, &ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}))).mean;
+    assert!(plain.abs() < 0.05, "{clients} clients, no drafter: {plain} beside an ordinary run, in\n{experiment}");
+    let total = |rates: &[f64]| rates.iter().map(|r| r.ln()).sum::<f64>();
+    let best = (1..=LONGEST).max_by(|&a, &b| total(&fixed[a as usize - 1]).total_cmp(&total(&fixed[b as usize - 1])));
+    let (best, taken) = (best.unwrap(), row.choice.k);
+    // Length 0 with a drafter is no ordinary policy; the row's own number stands for it.
+    let of_taken = if taken == 0 { &row.of(0).tok_s } else { &fixed[taken as usize - 1] };
+    let ahead = over(&fixed[best as usize - 1], of_taken).mean;
+    let stated = upper(over(&row.of(best).tok_s, &row.of(taken).tok_s));
+    assert!(
+        ahead <= 0.01f64.max(stated) + 0.002,
+        "{clients} clients: length {best} is {ahead} ahead of the row's {taken} ({stated} by the row), in\n{experiment}"
+    );
+}
+
+#[test]
+fn rows_are_what_ordinary_closed_loops_give() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml");
+    let mut taken = Vec::new();
+    for number in 0..8 {
+        let experiment = drawn(number);
+        std::fs::write(&file, &experiment).unwrap();
+        let table = Table::find(Plan::load(&file, &[]).unwrap(), &file, &CLIENTS, &AtomicBool::new(false)).unwrap();
+        for row in &table.rows {
+            let clients = row.clients;
+            let loops = [format!("workload.arrivals={{ closed-loop = {clients} }}")];
+            let plan = [loops[0].clone(), format!("workload.requests={}", ROUNDS * clients)];
+            let plan = Plan::load(&file, &plan).unwrap();
+            let measured = row.measured.as_ref().unwrap();
+            check(measured, clients, &plan, &experiment);
+            taken.push(measured.choice.k);
+        }
+    }
+    taken.sort_unstable();
+    taken.dedup();
+    assert!(taken.len() >= 3, "the settings differ: {taken:?}");
+}
