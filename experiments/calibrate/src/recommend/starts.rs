@@ -22,8 +22,8 @@ pub struct Start {
     pub text: String,
 }
 
-/// The files: for vLLM `speculative_config.json` of what is advised, unless that is not to draft; for SGLang `adaptive_spec.json` and the step times
-/// that DSpark plans with. `method` and `model` are written where given.
+/// The files. For vLLM: `speculative_config.json` of what is advised, unless that is not to draft. For SGLang:
+/// `adaptive_spec.json`, and the step times that DSpark plans with. `method` and `model` are written where given.
 pub fn starts(plan: &Plan, ask: &Question, advised: Option<&Candidate>, all: &[Candidate]) -> Result<Vec<Start>> {
     match ask.engine {
         Engine::Vllm => Ok(advised.map(|b| vllm(ask, b)).transpose()?.flatten().into_iter().collect()),
@@ -68,10 +68,10 @@ fn vllm(ask: &Question, advised: &Candidate) -> Result<Option<Start>> {
     }))
 }
 
-/// Whole steps a second by tokens verified, for DSpark's plan of "expected tokens times steps a second". SGLang reads the
-/// form (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry holds up to the next. A step of n tokens has
-/// as many requests as blocks of the longest draft and one token fit into n. It drafts for them, verifies n tokens over
-/// contexts of the mean length, and has the host's share.
+/// Whole steps a second by tokens verified, for DSpark's plan of "expected tokens times steps a second". SGLang reads
+/// the form (0.5.23, `speculative/dspark_components/dspark_sps.py`): each entry holds up to the next. A step of n
+/// tokens has as many requests as blocks of the longest draft and one token fit into n. It drafts for them, verifies
+/// n tokens over contexts of the mean length, and has the host's share.
 fn step_times(plan: &Plan) -> Result<String> {
     let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
     let (draft, target) = setting.costs();

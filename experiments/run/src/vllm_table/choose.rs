@@ -143,7 +143,8 @@ mod tests {
     /// 1 is 6 % behind, and three seeds do not tell it from 2: its small size is no reason to take it.
     #[test]
     fn a_length_far_behind_is_not_taken_for_want_of_seeds() {
-        let row: [(u32, &[f64]); 3] = [(1, &[80.0, 97.0, 105.0]), (2, &[100.0, 100.0, 100.0]), (3, &[99.5, 99.5, 99.5])];
+        let row: [(u32, &[f64]); 3] =
+            [(1, &[80.0, 97.0, 105.0]), (2, &[100.0, 100.0, 100.0]), (3, &[99.5, 99.5, 99.5])];
         assert_eq!(chosen(&row), (2, 2, vec![Noisy, Fastest, Near]));
         assert!(choose(&row).unwrap().is_noisy());
     }

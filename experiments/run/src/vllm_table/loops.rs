@@ -27,8 +27,8 @@ pub const SAMPLE: u32 = 64;
 pub struct Measured {
     /// Output tokens a second, one number a seed.
     pub tok_s: Vec<f64>,
-    /// Requests that the median step schedules, over all seeds.
-    pub scheduled: u32,
+    /// Steps by the number of requests that they schedule, prompts among them, over all seeds.
+    pub sizes: BTreeMap<u32, u64>,
     /// Largest share of the KV blocks in use, over all seeds.
     pub kv_peak: f64,
 }
@@ -90,9 +90,20 @@ impl Measured {
         seeds.iter().flat_map(|w| &w.sizes).for_each(|(&size, steps)| *sizes.entry(size).or_default() += steps);
         Measured {
             tok_s: seeds.iter().map(|w| w.tok_s).collect(),
-            scheduled: median(&sizes),
             kv_peak: seeds.iter().map(|w| w.kv_peak).fold(0.0, f64::max),
+            sizes,
         }
+    }
+
+    /// Requests that the median step schedules; 0 without a step.
+    pub fn scheduled(&self) -> u32 {
+        let all: u64 = self.sizes.values().sum();
+        let mut seen = 0;
+        let found = self.sizes.iter().find(|(_, steps)| {
+            seen += *steps;
+            2 * seen >= all
+        });
+        found.map_or(0, |(&size, _)| size)
     }
 }
 
@@ -144,27 +155,18 @@ fn between(arrival: &[Time], steps: &[StepRecord], (first, last): (u32, u32)) ->
     (tokens as f64 / (to - from).as_s(), sizes)
 }
 
-/// The size of the median step; 0 of none.
-fn median(sizes: &BTreeMap<u32, u64>) -> u32 {
-    let all: u64 = sizes.values().sum();
-    let mut seen = 0;
-    let found = sizes.iter().find(|(_, steps)| {
-        seen += *steps;
-        2 * seen >= all
-    });
-    found.map_or(0, |(&size, _)| size)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_median_step_is_that_of_the_middle() {
-        let sizes = |pairs: &[(u32, u64)]| pairs.iter().copied().collect::<BTreeMap<_, _>>();
-        assert_eq!(median(&sizes(&[(1, 10), (15, 2), (16, 20)])), 16);
-        assert_eq!(median(&sizes(&[(7, 1), (9, 1)])), 7);
-        assert_eq!(median(&sizes(&[])), 0);
+        let median = |sizes: &[(u32, u64)]| {
+            Measured { tok_s: vec![], sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }.scheduled()
+        };
+        assert_eq!(median(&[(1, 10), (15, 2), (16, 20)]), 16);
+        assert_eq!(median(&[(7, 1), (9, 1)]), 7);
+        assert_eq!(median(&[]), 0);
     }
 
     /// Requests 2 and 4 arrive at 10 and 30 ps. The step that ends as request 2 arrives is before the measurement, the

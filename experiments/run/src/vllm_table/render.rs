@@ -1,12 +1,13 @@
-//! The table for people: rows, every length against the fastest, and what to beware of. ASCII alone, as in the comparison.
+//! The table for people: rows, every length against the fastest, and warnings. ASCII alone, as in the comparison.
 
-use super::choose::{AS_GOOD, FEW, Held, Standing, over};
+use super::choose::{AS_GOOD, Choice, FEW, Held, Standing, over};
 use super::table::{Loop, Row, Table};
 use comfy_table::{CellAlignment, Table as Grid, presets};
 use foretoken_sim::metrics::Interval;
 
 /// Lengths beside each other in the second table.
 const COLUMNS: usize = 10;
+const MORE_SEEDS: &str = "--set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'";
 
 impl Table {
     /// The rows, every length against the fastest of its row, what the columns are, and the warnings.
@@ -17,15 +18,16 @@ impl Table {
         };
         let mut text = self.rows() + "\n" + &self.lengths();
         text += &format!(
-            "clients: each has one request at the server at any time. scheduled: requests in the median step at the row's \
-             length, by which\nvLLM looks its table up; where it is less than clients, the others wait for memory or for the \
-             token budget. tok/s: output tokens over\ntime, prompts included, simulated. Length 0 has the drafter loaded, as a \
-             server with a table has; \"no drafter\" is the plain engine.\n{interval}. Of the lengths within {:.0} % of the \
-             fastest, or not told apart from it and within {:.0} %,\nthe smallest is taken.\n",
+            "clients: each has one request at the server at any time. scheduled: requests in the median step at the row's\n\
+             length, by which vLLM looks its table up; where it is less than clients, the others wait for memory or for the\n\
+             token budget. tok/s: output tokens over time, prompts included, simulated. Length 0 has the drafter loaded, as a\n\
+             server with a table has; \"no drafter\" is the plain engine. Of the lengths within {:.0} % of the fastest, or not told\n\
+             apart from it and within {:.0} %, the smallest is taken.\n{interval}.\n",
             AS_GOOD * 100.0,
             FEW * 100.0
         );
-        self.warnings().iter().for_each(|warning| text += &format!("{warning}\n"));
+        self.warnings().iter().for_each(|warning| text += &format!("warning: {warning}\n"));
+        self.more_seeds().iter().for_each(|note| text += &format!("note: {note}\n"));
         text
     }
 
@@ -72,46 +74,78 @@ impl Table {
         text + "\n"
     }
 
-    /// What whoever uses the table should know: rows that are too noisy, loops in which the table is behind, and loops in
-    /// which the server is faster without a drafter.
+    /// What a user of the table should know: loops in which the table is behind a fixed length, rows that are too
+    /// noisy, and loops in which the server is faster without a drafter.
     pub fn warnings(&self) -> Vec<String> {
         let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
         let mut all = Vec::new();
         for (clients, m) in measured().filter(|(_, m)| m.table_is_behind()) {
             let (table, behind) = (m.table.as_ref().expect("it was run"), m.table_over_fastest().expect("it was run"));
             all.push(format!(
-                "warning: {clients} clients: the table gives {:.0} tok/s, {} % of length {} alone ({:.0}): its steps schedule \
-                 {} requests and other numbers, which other rows answer. Try more sizes between its neighbours: --batch-sizes",
+                "{clients} clients: the table gives {:.0} tok/s, {} % against length {} alone ({:.0}): {}",
                 mean(&table.tok_s),
                 change(behind),
                 m.choice.fastest,
                 mean(&m.of(m.choice.fastest).tok_s),
-                table.scheduled,
+                self.why_behind(m)
             ));
         }
-        for (clients, m) in measured().filter(|(_, m)| m.choice.is_noisy()) {
-            let noisy: Vec<String> = m.choice.that_are(Standing::Noisy).map(|held| held.k.to_string()).collect();
+        let noisy = |(clients, m): (u32, &Loop)| {
+            m.choice.is_noisy().then(|| format!("{clients} clients (length {})", names(&m.choice, Standing::Noisy)))
+        };
+        let noisy: Vec<String> = measured().filter_map(noisy).collect();
+        if !noisy.is_empty() {
             all.push(format!(
-                "warning: {clients} clients: too noisy to say: length {} is not told apart from length {}. Add seeds: \
-                 --set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'",
+                "too noisy to say at {}: over {:.0} % behind the fastest, and not told apart from it. The fastest is \
+                 taken; add seeds: {MORE_SEEDS}",
                 noisy.join(", "),
-                m.choice.fastest
+                FEW * 100.0
             ));
         }
-        for (clients, m) in measured().filter(|(_, m)| m.plain_is_ahead()) {
-            all.push(format!(
-                "warning: {clients} clients: without a drafter the server gives {:.0} tok/s, {} % against the fastest length \
-                 with one",
-                mean(&m.plain.tok_s),
-                change(over(&m.plain.tok_s, &m.of(m.choice.fastest).tok_s))
-            ));
-        }
-        if self.seeds == 1 {
-            all.push("note: several seeds tell which lengths differ: --set 'seeds=[1, 2, 3, 4, 5]'".to_owned());
-        } else if measured().any(|(_, m)| m.choice.that_are(Standing::NotApart).next().is_some()) {
-            all.push("note: more seeds tell more lengths apart: --set 'seeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]'".to_owned());
+        let plain = |(clients, m): (u32, &Loop)| {
+            let ahead = change(over(&m.plain.tok_s, &m.of(m.choice.fastest).tok_s));
+            m.plain_is_ahead().then(|| format!("{clients} clients ({:.0} tok/s, {ahead} %)", mean(&m.plain.tok_s)))
+        };
+        let plain: Vec<String> = measured().filter_map(plain).collect();
+        if !plain.is_empty() {
+            all.push(format!("without a drafter the server is faster than with any length: at {}", plain.join(", ")));
         }
         all
+    }
+
+    /// How to tell more lengths apart.
+    fn more_seeds(&self) -> Option<String> {
+        let mut measured = self.rows.iter().filter_map(|row| row.measured.as_ref());
+        match self.seeds {
+            1 => Some(format!("several seeds tell which lengths differ: {MORE_SEEDS}")),
+            _ if measured.any(|m| m.choice.that_are(Standing::NotApart).next().is_some()) => {
+                Some(format!("more seeds tell more lengths apart: {MORE_SEEDS}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Why the table is behind a length alone, and what to do.
+    fn why_behind(&self, m: &Loop) -> String {
+        let others = m.other_lengths(&self.ranges);
+        let longest = self.ranges.iter().map(|range| range.2).max().unwrap_or(0);
+        if others > 0.05 {
+            format!(
+                "{:.0} % of its steps schedule numbers of requests for which other rows have other lengths; try more \
+                 --batch-sizes near {}",
+                others * 100.0,
+                m.scheduled()
+            )
+        } else if longest > m.choice.k {
+            format!(
+                "a table's server is set up for its longest drafts, {longest} (vLLM's runner v2 then makes {longest} \
+                 passes of a draft model in every step); for a table without longer drafts: \
+                 --set engine.max_draft_len={}",
+                m.choice.k
+            )
+        } else {
+            format!("the row has length {}, which counts as good", m.choice.k)
+        }
     }
 }
 
@@ -142,10 +176,15 @@ fn numbers(m: &Loop) -> [String; 7] {
     ]
 }
 
+/// The lengths with a standing.
+fn names(choice: &Choice, standing: Standing) -> String {
+    choice.that_are(standing).map(|held| held.k.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// What is said of a row.
 fn said(row: &Row, seeds: usize) -> String {
     let Some(m) = &row.measured else { return format!("not reached: {}", row.not_reached.as_deref().unwrap_or("")) };
-    let names = |standing| m.choice.that_are(standing).map(|held| held.k.to_string()).collect::<Vec<_>>().join(", ");
+    let names = |standing| names(&m.choice, standing);
     let mut all = Vec::new();
     if let Some(why) = &row.not_reached {
         all.push(format!("not reached: {why}"));
@@ -195,4 +234,60 @@ fn change(over: Interval) -> String {
 
 fn mean(rates: &[f64]) -> f64 {
     rates.iter().sum::<f64>() / rates.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vllm_table::choose::choose;
+    use crate::vllm_table::loops::Measured;
+
+    fn measured(tok_s: &[f64], sizes: &[(u32, u64)]) -> Measured {
+        Measured { tok_s: tok_s.to_vec(), sizes: sizes.iter().copied().collect(), kv_peak: 0.0 }
+    }
+
+    /// A row of 8 clients: lengths 0 and 1, the finished table, no drafter.
+    fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
+        let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
+        let row = Loop {
+            choice: choose(&rates).unwrap(),
+            lengths: rates.iter().map(|(k, rates)| (*k, measured(rates, &[(8, 10)]))).collect(),
+            plain: measured(plain, &[(8, 10)]),
+            table: Some(table),
+        };
+        let rows = vec![
+            Row { clients: 8, measured: Some(row), not_reached: None },
+            Row { clients: 64, measured: None, not_reached: Some("engine.max_num_seqs = 32".into()) },
+        ];
+        Table { rows, ranges: vec![(1, 5, 3), (6, 8, 1)], seeds: lengths[0].len() }
+    }
+
+    #[test]
+    fn a_good_table_has_no_warning_and_says_what_was_not_reached() {
+        let table = table([&[100.0, 100.0], &[200.0, 202.0]], measured(&[200.0, 201.0], &[(8, 10)]), &[90.0, 90.0]);
+        assert_eq!(table.warnings(), [""; 0]);
+        let text = table.in_words();
+        assert!(text.contains("all others told apart; next is 0: -50."), "{text}");
+        assert!(text.contains("not reached: engine.max_num_seqs = 32") && text.contains("over 2 seeds"), "{text}");
+        assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
+    fn a_table_that_is_behind_says_so_and_why() {
+        let lengths: [&[f64]; 2] = [&[100.0, 100.0], &[200.0, 202.0]];
+        let scattered = table(lengths, measured(&[180.0, 182.0], &[(4, 5), (8, 5)]), &[90.0, 90.0]).warnings();
+        assert!(scattered[0].starts_with("8 clients: the table gives 181 tok/s, -10."), "{scattered:?}");
+        assert!(scattered[0].contains("50 % of its steps") && scattered[0].ends_with("near 8"), "{scattered:?}");
+        let long = table(lengths, measured(&[180.0, 182.0], &[(8, 5)]), &[90.0, 90.0]).warnings();
+        assert!(long[0].contains("longest drafts, 3") && long[0].ends_with("max_draft_len=1"), "{long:?}");
+    }
+
+    #[test]
+    fn noise_and_a_faster_server_without_a_drafter_are_warned_of() {
+        let noisy = table([&[80.0, 110.0], &[100.0, 100.0]], measured(&[100.0, 100.0], &[(8, 1)]), &[120.0, 121.0]);
+        let [noise, plain] = &noisy.warnings()[..] else { panic!("{:?}", noisy.warnings()) };
+        assert!(noise.contains("too noisy to say at 8 clients (length 0)") && noise.contains("seeds=["), "{noise}");
+        assert!(plain.contains("without a drafter") && plain.contains("8 clients (120 tok/s, +20."), "{plain}");
+        assert!(noisy.in_words().contains("too noisy to say: 0; add seeds"), "{}", noisy.in_words());
+    }
 }

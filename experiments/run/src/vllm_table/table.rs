@@ -61,12 +61,20 @@ impl Loop {
 
     /// The batch size that the row stands for: the requests that the median step schedules at the row's length.
     pub fn scheduled(&self) -> u32 {
-        self.of(self.choice.k).scheduled
+        self.of(self.choice.k).scheduled()
     }
 
     /// Logarithm of the table's rate over that of the fastest fixed length.
     pub fn table_over_fastest(&self) -> Option<Interval> {
         Some(over(&self.table.as_ref()?.tok_s, &self.of(self.choice.fastest).tok_s))
+    }
+
+    /// Share of the table's steps that have another length than the row's.
+    pub fn other_lengths(&self, ranges: &[BatchRange]) -> f64 {
+        let Some(table) = &self.table else { return 0.0 };
+        let length = |size: u32| ranges.iter().rev().find(|range| range.0 <= size).map_or(0, |range| range.2);
+        let others = table.sizes.iter().filter(|(size, _)| length(**size) != self.choice.k);
+        others.map(|(_, steps)| steps).sum::<u64>() as f64 / table.sizes.values().sum::<u64>().max(1) as f64
     }
 
     /// Is the table behind the fastest fixed length by more than 1 %, and told apart from it?
@@ -155,8 +163,8 @@ fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
-/// Batch size and length of each row that is in the table. A row whose steps schedule no more requests than those of a
-/// row before it is not, and says why.
+/// Batch size and length of each row that is in the table. A row whose steps schedule no more requests than the
+/// steps of a row before it is not, and says why.
 fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {
@@ -228,7 +236,7 @@ mod tests {
     #[test]
     fn a_row_that_schedules_no_more_than_the_one_before_is_not_in_the_table() {
         let measured = |scheduled| {
-            let measured = Measured { tok_s: vec![100.0], scheduled, kv_peak: 0.2 };
+            let measured = Measured { tok_s: vec![100.0], sizes: [(scheduled, 1)].into(), kv_peak: 0.2 };
             Some(loop_of(&[1], vec![measured.clone(), measured]))
         };
         let row = |clients, scheduled| Row { clients, measured: measured(scheduled), not_reached: None };
