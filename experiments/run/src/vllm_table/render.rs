@@ -38,7 +38,7 @@ impl Table {
             "sched-\nuled",
             "length\n",
             "its\ntok/s",
-            "fastest\nlength",
+            "fastest\nalone",
             "its\ntok/s",
             "table's\ntok/s",
             "no drafter\ntok/s",
@@ -56,22 +56,24 @@ impl Table {
         lines(&mut grid, 8)
     }
 
-    /// Every length against the fastest of its row.
+    /// Every length against the fastest of its row: alone, and on the table's server where that differs.
     fn lengths(&self) -> String {
-        let measured: Vec<(&Row, &Loop)> = self.rows.iter().filter_map(|r| Some((r, r.measured.as_ref()?))).collect();
-        let Some((_, any)) = measured.first() else { return String::new() };
-        let lengths: Vec<u32> = any.lengths.iter().map(|(k, _)| *k).collect();
-        let mut text = "Each length against the fastest of its row, %:\n".to_owned();
-        for part in lengths.chunks(COLUMNS) {
-            let mut grid = grid();
-            grid.set_header(["clients".to_owned()].into_iter().chain(part.iter().map(|k| format!("length {k}"))));
-            for (row, m) in &measured {
-                let held = m.choice.all.iter().filter(|held| part.contains(&held.k));
-                grid.add_row([row.clients.to_string()].into_iter().chain(held.map(against)));
+        let measured = || self.rows.iter().filter_map(|r| Some((r.clients, r.measured.as_ref()?)));
+        let alone: Vec<(u32, &Choice)> = measured().map(|(clients, m)| (clients, &m.of_alone)).collect();
+        let again = measured().filter(|(_, m)| m.choice != m.of_alone);
+        let again: Vec<(u32, &Choice)> = again.map(|(clients, m)| (clients, &m.choice)).collect();
+        let longest = self.longest();
+        let again = match again.is_empty() {
+            true => String::new(),
+            false => {
+                format!("On a server for drafts of up to {longest}, as this table's is, %:\n{}\n", compared(&again))
             }
-            text += &lines(&mut grid, part.len() + 1);
-        }
-        text + "\n"
+        };
+        format!("Each length against the fastest of its row, %:\n{}\n{again}", compared(&alone))
+    }
+
+    fn longest(&self) -> u32 {
+        self.ranges.iter().map(|range| range.2).max().unwrap_or(0)
     }
 
     /// What a user of the table should know: loops in which the table is behind a fixed length, rows that are too
@@ -85,8 +87,8 @@ impl Table {
                 "{clients} clients: the table gives {:.0} tok/s, {} % against length {} alone ({:.0}): {}",
                 mean(&table.tok_s),
                 change(behind),
-                m.choice.fastest,
-                mean(&m.of(m.choice.fastest).tok_s),
+                m.of_alone.fastest,
+                mean(&m.fastest().tok_s),
                 self.why_behind(m)
             ));
         }
@@ -103,7 +105,7 @@ impl Table {
             ));
         }
         let plain = |(clients, m): (u32, &Loop)| {
-            let ahead = change(over(&m.plain.tok_s, &m.of(m.choice.fastest).tok_s));
+            let ahead = change(over(&m.plain.tok_s, &m.fastest().tok_s));
             m.plain_is_ahead().then(|| format!("{clients} clients ({:.0} tok/s, {ahead} %)", mean(&m.plain.tok_s)))
         };
         let plain: Vec<String> = measured().filter_map(plain).collect();
@@ -128,7 +130,7 @@ impl Table {
     /// Why the table is behind a length alone, and what to do.
     fn why_behind(&self, m: &Loop) -> String {
         let others = m.other_lengths(&self.ranges);
-        let longest = self.ranges.iter().map(|range| range.2).max().unwrap_or(0);
+        let longest = self.longest();
         if others > 0.05 {
             format!(
                 "{:.0} % of its steps schedule numbers of requests for which other rows have other lengths; try more \
@@ -136,17 +138,34 @@ impl Table {
                 others * 100.0,
                 m.scheduled()
             )
-        } else if longest > m.choice.k {
+        } else if longest > m.of_alone.fastest {
             format!(
                 "a table's server is set up for its longest drafts, {longest} (vLLM's runner v2 then makes {longest} \
                  passes of a draft model in every step); for a table without longer drafts: \
                  --set engine.max_draft_len={}",
-                m.choice.k
+                m.of_alone.fastest.max(1)
             )
         } else {
             format!("the row has length {}, which counts as good", m.choice.k)
         }
     }
+}
+
+/// Every length against the fastest of its row, a row for each number of clients.
+fn compared(rows: &[(u32, &Choice)]) -> String {
+    let Some((_, first)) = rows.first() else { return String::new() };
+    let lengths: Vec<u32> = first.all.iter().map(|held| held.k).collect();
+    let mut text = String::new();
+    for part in lengths.chunks(COLUMNS) {
+        let mut grid = grid();
+        grid.set_header(["clients".to_owned()].into_iter().chain(part.iter().map(|k| format!("length {k}"))));
+        for (clients, choice) in rows {
+            let held = choice.all.iter().filter(|held| part.contains(&held.k));
+            grid.add_row([clients.to_string()].into_iter().chain(held.map(against)));
+        }
+        text += &lines(&mut grid, part.len() + 1);
+    }
+    text
 }
 
 fn grid() -> Grid {
@@ -168,9 +187,9 @@ fn numbers(m: &Loop) -> [String; 7] {
     [
         m.scheduled().to_string(),
         m.choice.k.to_string(),
-        rate(&m.of(m.choice.k).tok_s),
-        m.choice.fastest.to_string(),
-        rate(&m.of(m.choice.fastest).tok_s),
+        rate(&m.taken().tok_s),
+        m.of_alone.fastest.to_string(),
+        rate(&m.fastest().tok_s),
         m.table.as_ref().map_or("-".into(), |table| rate(&table.tok_s)),
         rate(&m.plain.tok_s),
     ]
@@ -249,9 +268,13 @@ mod tests {
     /// A row of 8 clients: lengths 0 and 1, the finished table, no drafter.
     fn table(lengths: [&[f64]; 2], table: Measured, plain: &[f64]) -> Table {
         let rates: Vec<(u32, &[f64])> = (0..).zip(lengths).collect();
+        let choice = choose(&rates).unwrap();
+        let lengths: Vec<_> = rates.iter().map(|(k, rates)| (*k, measured(rates, &[(8, 10)]))).collect();
         let row = Loop {
-            choice: choose(&rates).unwrap(),
-            lengths: rates.iter().map(|(k, rates)| (*k, measured(rates, &[(8, 10)]))).collect(),
+            of_alone: choice.clone(),
+            alone: lengths.clone(),
+            choice,
+            lengths,
             plain: measured(plain, &[(8, 10)]),
             table: Some(table),
         };
@@ -259,7 +282,7 @@ mod tests {
             Row { clients: 8, measured: Some(row), not_reached: None },
             Row { clients: 64, measured: None, not_reached: Some("engine.max_num_seqs = 32".into()) },
         ];
-        Table { rows, ranges: vec![(1, 5, 3), (6, 8, 1)], seeds: lengths[0].len() }
+        Table { rows, ranges: vec![(1, 5, 3), (6, 8, 1)], seeds: rates[0].1.len() }
     }
 
     #[test]

@@ -43,9 +43,14 @@ pub struct Row {
 /// What the closed loops of one number of clients gave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// Each length with its loops, ascending. The drafter is loaded, at length 0 too.
+    /// Each length alone, ascending. The drafter is loaded, at length 0 too.
+    pub alone: Vec<(u32, Measured)>,
+    /// How the lengths alone compare.
+    pub of_alone: Choice,
+    /// Each length on a server that is set up for the table's longest length, where that is another server. Otherwise
+    /// the same as `alone`.
     pub lengths: Vec<(u32, Measured)>,
-    /// The length of the row, and how every other length compares.
+    /// The length of the row, and how every other one of `lengths` compares.
     pub choice: Choice,
     /// The engine without a drafter.
     pub plain: Measured,
@@ -54,19 +59,24 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// The loops of a length.
-    pub fn of(&self, k: u32) -> &Measured {
-        &self.lengths.iter().find(|(length, _)| *length == k).expect("the length was run").1
+    /// The loops of the row's length.
+    pub fn taken(&self) -> &Measured {
+        of(&self.lengths, self.choice.k)
+    }
+
+    /// The loops of the fastest length alone.
+    pub fn fastest(&self) -> &Measured {
+        of(&self.alone, self.of_alone.fastest)
     }
 
     /// The batch size that the row stands for: the requests that the median step schedules at the row's length.
     pub fn scheduled(&self) -> u32 {
-        self.of(self.choice.k).scheduled()
+        self.taken().scheduled()
     }
 
-    /// Logarithm of the table's rate over that of the fastest fixed length.
+    /// Logarithm of the table's rate over that of the fastest length alone.
     pub fn table_over_fastest(&self) -> Option<Interval> {
-        Some(over(&self.table.as_ref()?.tok_s, &self.of(self.choice.fastest).tok_s))
+        Some(over(&self.table.as_ref()?.tok_s, &self.fastest().tok_s))
     }
 
     /// Share of the table's steps that have another length than the row's.
@@ -74,17 +84,17 @@ impl Loop {
         let Some(table) = &self.table else { return 0.0 };
         let length = |size: u32| ranges.iter().rev().find(|range| range.0 <= size).map_or(0, |range| range.2);
         let others = table.sizes.iter().filter(|(size, _)| length(**size) != self.choice.k);
-        others.map(|(_, steps)| steps).sum::<u64>() as f64 / table.sizes.values().sum::<u64>().max(1) as f64
+        others.map(|(_, steps)| *steps).sum::<u64>() as f64 / table.sizes.values().sum::<u64>().max(1) as f64
     }
 
-    /// Is the table behind the fastest fixed length by more than 1 %, and told apart from it?
+    /// Is the table behind the fastest length alone by more than 1 %, and told apart from it?
     pub fn table_is_behind(&self) -> bool {
         self.table_over_fastest().is_some_and(|i| -i.mean.exp_m1() > BEHIND && told_apart(i))
     }
 
     /// Is the engine without a drafter ahead of every length by more than 1 %, and told apart?
     pub fn plain_is_ahead(&self) -> bool {
-        let ahead = over(&self.plain.tok_s, &self.of(self.choice.fastest).tok_s);
+        let ahead = over(&self.plain.tok_s, &self.fastest().tok_s);
         ahead.mean.exp_m1() > BEHIND && told_apart(ahead)
     }
 }
@@ -113,14 +123,17 @@ impl Table {
             rows.push(Row { clients, measured, not_reached });
             bar.inc(1);
         }
-        let ranges = ranges(&place(&mut rows, sample.engine(true)));
+        let config = sample.engine(true);
+        let longest = longest(&ranges(&place(&mut rows, config)));
+        choose_again(&mut rows, longest, &mut loops, config.max_num_seqs, &bar)?;
+        let ranges = ranges(&place(&mut rows, config));
         for row in &mut rows {
             bar.say(format!("the table, {} clients", row.clients));
             if let Some(measured) = &mut row.measured {
                 measured.table = match &ranges[..] {
                     [] => None,
                     // vLLM takes no table without drafts, and length 0 was run.
-                    all if all.iter().all(|range| range.2 == 0) => Some(measured.of(0).clone()),
+                    all if all.iter().all(|range| range.2 == 0) => Some(of(&measured.alone, 0).clone()),
                     all => loops.measure(row.clients, &[by_batch_size(all.to_vec())])?.pop(),
                 };
             }
@@ -131,12 +144,47 @@ impl Table {
     }
 }
 
+fn of(lengths: &[(u32, Measured)], k: u32) -> &Measured {
+    &lengths.iter().find(|(length, _)| *length == k).expect("the length was run").1
+}
+
+fn longest(ranges: &[BatchRange]) -> u32 {
+    ranges.iter().map(|range| range.2).max().unwrap_or(0)
+}
+
 fn loop_of(lengths: &[u32], mut measured: Vec<Measured>) -> Loop {
     let plain = measured.pop().expect("the engine without a drafter is the last policy");
-    let lengths: Vec<(u32, Measured)> = lengths.iter().copied().zip(measured).collect();
+    let alone: Vec<(u32, Measured)> = lengths.iter().copied().zip(measured).collect();
+    let choice = among(&alone);
+    Loop { lengths: alone.clone(), of_alone: choice.clone(), choice, alone, plain, table: None }
+}
+
+fn among(lengths: &[(u32, Measured)]) -> Choice {
     let rates: Vec<(u32, &[f64])> = lengths.iter().map(|(k, m)| (*k, &m.tok_s[..])).collect();
-    let choice = choose(&rates).expect("length 0 always fits");
-    Loop { choice, lengths, plain, table: None }
+    choose(&rates).expect("length 0 always fits")
+}
+
+/// Measures rows with shorter drafts than `longest` on a server that is set up for `longest`, and chooses again. Nothing
+/// is measured where such a server gives a length the same numbers as the length alone.
+fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
+    for row in rows {
+        let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
+        bar.say(format!("a server for drafts of {longest}, {} clients", row.clients));
+        let shorter = || m.alone.iter().filter(|(k, _)| *k < longest);
+        let on_it = |k: u32| set_up_for(longest, k, max_num_seqs);
+        let probe = loops.measure(row.clients, &[on_it(m.choice.k)])?;
+        if probe[0].tok_s == m.taken().tok_s {
+            return Ok(());
+        }
+        let others: Vec<u32> = shorter().map(|(k, _)| *k).filter(|k| *k != m.choice.k).collect();
+        let measured = loops.measure(row.clients, &others.iter().map(|k| on_it(*k)).collect::<Vec<_>>())?;
+        let mut lengths: Vec<(u32, Measured)> = others.into_iter().zip(measured).collect();
+        lengths.extend([m.choice.k].into_iter().zip(probe));
+        lengths.push((longest, of(&m.alone, longest).clone()));
+        lengths.sort_by_key(|(k, _)| *k);
+        (m.choice, m.lengths) = (among(&lengths), lengths);
+    }
+    Ok(())
 }
 
 /// The lengths with which the engine starts, and the policies that run: each length, then the engine without a drafter.
@@ -149,13 +197,18 @@ fn policies(setting: &Setting) -> (Vec<u32>, Vec<PolicySpec>) {
     (lengths, policies)
 }
 
-/// vLLM's own policy with a table of one length. vLLM wants some length above 0: for length 0 one lies where no batch
-/// gets.
+/// vLLM's own policy with a table of one length. vLLM wants some length above 0.
 fn always(k: u32, max_num_seqs: u32) -> PolicySpec {
+    set_up_for(k.max(1), k, max_num_seqs)
+}
+
+/// vLLM's own policy with one length for every batch, on a server that is set up for `longest` tokens: a range with
+/// these lies where no batch gets.
+fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     let beyond = max_num_seqs.saturating_add(1);
-    by_batch_size(match k {
-        0 => vec![(1, max_num_seqs, 0), (beyond, beyond, 1)],
-        k => vec![(1, max_num_seqs, k)],
+    by_batch_size(match k == longest {
+        true => vec![(1, max_num_seqs, k)],
+        false => vec![(1, max_num_seqs, k), (beyond, beyond, longest)],
     })
 }
 
@@ -169,10 +222,11 @@ fn place(rows: &mut [Row], config: &EngineConfig) -> Vec<(u32, u32)> {
     let mut placed: Vec<(u32, u32)> = Vec::new();
     for row in rows {
         let Some(measured) = &row.measured else { continue };
+        row.not_reached = None;
         let scheduled = measured.scheduled();
         match placed.last() {
             Some(&(before, _)) if scheduled <= before => {
-                let limit = match measured.of(measured.choice.k).kv_peak >= 0.9 {
+                let limit = match measured.taken().kv_peak >= 0.9 {
                     true => "KV memory was full".to_owned(),
                     false => format!("engine.max_num_batched_tokens = {}", config.max_num_batched_tokens),
                 };

@@ -1,11 +1,12 @@
 //! Rows against closed loops that run as ordinary experiments, one fixed length at a time.
 
+use super::Table;
 use super::choose::over;
-use super::{Loop, Table};
+use super::table::Loop;
 use crate::cells::play;
 use crate::plan::Plan;
 use crate::setting::Setting;
-use foretoken_policies::{Autoregressive, Fixed, PolicySpec};
+use foretoken_policies::{Autoregressive, Definition, Fixed, PolicySpec, VllmDynamic};
 use foretoken_sim::metrics::Interval;
 use foretoken_sim::{Luck, Stream};
 use std::sync::atomic::AtomicBool;
@@ -59,6 +60,11 @@ fn ordinary(plan: &Plan, spec: &PolicySpec) -> Vec<f64> {
     plan.seeds.iter().map(rate).collect()
 }
 
+/// The rates of a length alone, by seed.
+fn of(row: &Loop, k: u32) -> &[f64] {
+    &row.alone.iter().find(|(length, _)| *length == k).unwrap().1.tok_s
+}
+
 fn upper(over: Interval) -> f64 {
     over.mean + over.half_width.unwrap()
 }
@@ -69,7 +75,7 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     let fixed: Vec<Vec<f64>> = (1..=LONGEST).map(|k| ordinary(plan, &PolicySpec::Fixed(Fixed { k }))).collect();
     let plain = ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}));
     for (k, rates) in (1..).zip(&fixed) {
-        let (here, there) = (over(&row.of(k).tok_s, &row.plain.tok_s).mean, over(rates, &plain).mean);
+        let (here, there) = (over(of(row, k), &row.plain.tok_s).mean, over(rates, &plain).mean);
         assert!(
             (here - there).abs() < 0.04,
             "{clients} clients, length {k}: {here} over plain, {there} in ordinary runs, in\n{experiment}"
@@ -77,14 +83,29 @@ fn check(row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
     }
     let total = |rates: &[f64]| rates.iter().map(|r| r.ln()).sum::<f64>();
     let best = (1..=LONGEST).max_by(|&a, &b| total(&fixed[a as usize - 1]).total_cmp(&total(&fixed[b as usize - 1])));
-    let (best, taken) = (best.unwrap(), row.choice.k);
+    let (best, taken) = (best.unwrap(), row.of_alone.k);
     // Length 0 with a drafter is no ordinary policy; the row's own number stands for it.
-    let of_taken = if taken == 0 { &row.of(0).tok_s } else { &fixed[taken as usize - 1] };
+    let of_taken = if taken == 0 { of(row, 0) } else { &fixed[taken as usize - 1][..] };
     let ahead = over(&fixed[best as usize - 1], of_taken).mean;
-    let stated = upper(over(&row.of(best).tok_s, &row.of(taken).tok_s));
+    let stated = upper(over(of(row, best), of(row, taken)));
     assert!(
         ahead <= 0.01f64.max(stated) + 0.002,
         "{clients} clients: length {best} is {ahead} ahead of the row's {taken} ({stated} by the row), in\n{experiment}"
+    );
+}
+
+/// The finished table in the row's loop agrees with an ordinary run of it, too.
+fn check_table(table: &Table, row: &Loop, clients: u32, plan: &Plan, experiment: &str) {
+    let finished = VllmDynamic { num_speculative_tokens_per_batch_size: table.ranges.clone() };
+    if finished.check().is_err() {
+        return;
+    }
+    let plain = ordinary(plan, &PolicySpec::Autoregressive(Autoregressive {}));
+    let there = over(&ordinary(plan, &PolicySpec::VllmDynamic(finished)), &plain).mean;
+    let here = over(&row.table.as_ref().unwrap().tok_s, &row.plain.tok_s).mean;
+    assert!(
+        (here - there).abs() < 0.04,
+        "{clients} clients, the table: {here} over plain, {there} in ordinary runs, in\n{experiment}"
     );
 }
 
@@ -106,7 +127,8 @@ fn rows_are_what_ordinary_closed_loops_give() {
             let plan = Plan::load(&file, &sets).unwrap();
             let measured = row.measured.as_ref().unwrap();
             check(measured, clients, &plan, &experiment);
-            taken.push(measured.choice.k);
+            check_table(&table, measured, clients, &plan, &experiment);
+            taken.push(measured.of_alone.k);
         }
     }
     taken.sort_unstable();
