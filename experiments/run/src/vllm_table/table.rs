@@ -212,7 +212,8 @@ fn set_up_for(longest: u32, k: u32, max_num_seqs: u32) -> PolicySpec {
     })
 }
 
-fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
+/// vLLM's own policy with a table.
+pub fn by_batch_size(table: Vec<BatchRange>) -> PolicySpec {
     PolicySpec::VllmDynamic(VllmDynamic { num_speculative_tokens_per_batch_size: table })
 }
 
