@@ -16,9 +16,9 @@ const SETTLING: u32 = 2;
 /// Fewest requests that each client sends while its loop is measured.
 const ROUNDS: u32 = 10;
 /// Fewest requests of a loop while it is measured.
-const FEWEST: u32 = 128;
+const FEWEST: u32 = 200;
 /// Fewest output tokens of a loop while it is measured.
-const TOKENS: f64 = 8_000.0;
+const TOKENS: f64 = 16_000.0;
 /// Requests of the sample that tells how long prompts and outputs are.
 pub const SAMPLE: u32 = 64;
 
