@@ -9,6 +9,7 @@
 mod told;
 mod cli;
 mod commands;
+mod memory;
 mod state;
 
 use clap::Parser;
@@ -22,6 +23,7 @@ pub use commands::policies::as_json as policies;
 
 /// The program: reads the arguments, runs the command, prints its error. Returns an exit code of docs/experiments.md.
 pub fn main() -> ExitCode {
+    memory::with_one_arena();
     ExitCode::from(main_with(std::env::args_os()))
 }
 
@@ -44,6 +46,9 @@ fn prepared(arguments: impl IntoIterator<Item = OsString>) -> problem::Result<cl
         |what| problem::Problem::bad_input(what).help("leave it out for three quarters of the machine's memory");
     foretoken_traces::limits::given().map_err(wrong)?;
     interrupt::listen()?;
+    if let Some(note) = memory::short() {
+        eprintln!("note: {note}");
+    }
     Ok(cli.command)
 }
 

@@ -1,5 +1,5 @@
-//! Decides when the verdict of a run is certain: enough of the counted requests have met their bounds, or too many have
-//! not. The rest of the run is then not needed.
+//! Decides when the verdict of a run is certain: too many of the counted requests have missed their bounds, or all of them
+//! have ended. The rest of the run is then not needed.
 
 use crate::metrics::{Outcome, RequestRecords, Slo};
 use crate::workload::RequestId;
@@ -13,6 +13,7 @@ pub struct Patience {
     /// Each request's own TPOT bound, seconds; empty if there are none.
     own_tpot_s: Vec<f64>,
     may_miss: u32,
+    to_the_end: bool,
     kept: u32,
     missed: u32,
 }
@@ -21,7 +22,13 @@ impl Patience {
     /// Asks whether all but `may_miss` of the requests in `counted` meet their bounds. A request's own TPOT bound takes
     /// precedence over the run's.
     pub fn new(counted: Range<RequestId>, slo: Slo, own_tpot_s: &[f64], may_miss: u32) -> Patience {
-        Patience { counted, slo, own_tpot_s: own_tpot_s.to_vec(), may_miss, kept: 0, missed: 0 }
+        let own_tpot_s = own_tpot_s.to_vec();
+        Patience { counted, slo, own_tpot_s, may_miss, to_the_end: false, kept: 0, missed: 0 }
+    }
+
+    /// Goes on until all counted requests have ended, however many of them have missed their bounds.
+    pub fn to_the_end(self) -> Patience {
+        Patience { to_the_end: true, ..self }
     }
 
     /// Counts a request that has ended (finished or rejected).
@@ -37,9 +44,15 @@ impl Patience {
         }
     }
 
-    /// Whether later requests can no longer change the verdict.
+    /// Whether later requests can no longer change the verdict. It takes all counted requests to say that they met their
+    /// bounds: whether the queue grew while they came is known only then.
     pub fn certain(&self) -> bool {
-        self.carried() || self.missed > self.may_miss
+        self.complete() || (self.missed > self.may_miss && !self.to_the_end)
+    }
+
+    /// Whether all counted requests have ended.
+    pub fn complete(&self) -> bool {
+        self.kept + self.missed == self.counted.len() as u32
     }
 
     /// Whether enough requests have met their bounds.
@@ -83,12 +96,24 @@ mod tests {
     }
 
     #[test]
-    fn enough_that_kept_theirs_are_certain_before_the_last_has_ended() {
+    fn enough_that_kept_theirs_are_certain_once_the_last_has_ended() {
         let (mut p, records) = patience(2);
-        p.ended(&records, 2);
-        assert!(!p.certain());
-        p.ended(&records, 4);
-        assert!(p.certain() && p.carried());
+        for (id, certain) in [(2, false), (4, false), (1, false), (3, true)] {
+            p.ended(&records, id);
+            assert_eq!(p.certain(), certain, "{id}");
+        }
+        assert!(p.carried());
+    }
+
+    #[test]
+    fn a_run_to_the_end_does_not_stop_at_too_many_misses() {
+        let (mut p, records) = patience(0);
+        p = p.to_the_end();
+        for (id, certain) in [(1, false), (3, false), (2, false), (4, true)] {
+            p.ended(&records, id);
+            assert_eq!(p.certain(), certain, "{id}");
+        }
+        assert_eq!((p.carried(), p.seen()), (false, (2, 2)));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What a search leaves in its folder: the answer as data, as text, as tables, as figures and as a page.
 
-use crate::answer::{Answer, Capacity};
-use crate::words::name;
-use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
+use crate::answer::{Answer, Capacity, Limit, Verdict};
+use crate::page::page;
+use crate::words::{digits, values};
 use foretoken_report::{
-    CapacityRow, Carried, Figure, Key, ProbeRow, Staged, capacity_figures, write_capacity, write_probes,
+    CapacityRow, CapacityWords, Carried, Figure, Key, ProbeRow, Staged, TriedRate, capacity_figures, write_capacity,
+    write_probes,
 };
 use foretoken_run::cells::{CAPACITY_JSON, Folder, write_problem};
 use foretoken_run::plan::Plan;
@@ -30,7 +31,7 @@ pub fn write(answer: &Answer, plan: &Plan, folder: &Folder, figures: bool) -> Re
         for figure in &drawn {
             Staged::write_all_to(&folder.figures().join(&figure.file), figure.svg.as_bytes()).map_err(write_problem)?;
         }
-        folder.write(PAGE, page(answer, drawn).html().as_bytes())?;
+        folder.write(PAGE, page(answer, plan, folder, drawn)?.html().as_bytes())?;
     }
     folder.write(CAPACITY_TEXT, answer.in_words().as_bytes())?;
     folder.write(CAPACITY_JSON, answer.to_json().as_bytes())
@@ -50,9 +51,11 @@ fn rows(answer: &Answer) -> (Vec<CapacityRow>, Vec<ProbeRow>) {
             let key = || Key { policy: c.policy.clone(), sweep: c.sweep.clone(), seed: s.seed };
             capacities.push(CapacityRow {
                 key: key(),
+                verdict: in_words(s.verdict).to_owned(),
                 req_s: s.req_s,
+                tried_up_to: s.tried_up_to,
+                limit: s.limit.map(|limit| if limit == Limit::Queue { "queue" } else { "bounds" }.to_owned()),
                 tok_s_gpu: s.tok_s_gpu,
-                steady: s.steady,
                 exceptions: s.exceptions.len() as u32,
                 slo: [s.slo.ttft_s, s.slo.tpot_s, s.slo.e2e_s],
             });
@@ -68,73 +71,55 @@ fn rows(answer: &Answer) -> (Vec<CapacityRow>, Vec<ProbeRow>) {
     (capacities, probes)
 }
 
+fn in_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Rate => "rate",
+        Verdict::NoRate => "no rate",
+        Verdict::EveryRateTried => "every rate tried",
+    }
+}
+
 fn draw(answer: &Answer, plan: &Plan) -> Vec<Figure> {
     let look = |c: &Capacity| plan.policies.iter().find(|p| p.spec.label() == c.policy).map(|p| p.spec.look());
     let carried = |c: &Capacity| {
-        let at: Vec<String> = c.sweep.iter().map(|s| format!("{} = {}", s.path, s.value)).collect();
+        let half = c.req_s.and_then(|i| Some(format!(" ± {}", digits(i.half_width?, i.mean)))).unwrap_or_default();
         let tried = c.seeds.first().map_or(&[][..], |s| &s.probes).iter();
+        let tried = tried.filter_map(|p| {
+            let steady = p.steady.unwrap_or(false);
+            Some(TriedRate { rate: p.rate, share: p.attainment()?, steady })
+        });
         Some(Carried {
             policy: c.policy.clone(),
-            at: at.join(", "),
+            at: values(c),
+            value: if let [one] = c.sweep.as_slice() { one.number } else { None },
             look: look(c)?,
             req_s: c.req_s,
-            tried: tried.map(|p| (p.rate, p.attainment(), p.kept + p.missed < p.counted)).collect(),
+            words: format!("{}{half}", c.rate_in_words()),
+            tried: tried.collect(),
         })
     };
     let all: Vec<Carried> = answer.capacities.iter().filter_map(carried).collect();
-    let seeds = plan.seeds.len();
-    let source = format!("{}; {}; mean and 95 % interval over {seeds} seeds", answer.source, answer.question());
-    capacity_figures(&all, answer.share, &source)
-}
-
-fn page(answer: &Answer, figures: Vec<Figure>) -> Page {
-    let mut section = Section::new("capacity", "Capacity");
-    for (figure, caption) in figures.into_iter().zip([
-        "The highest rate at which enough requests keep their bounds.",
-        "How many keep them at each rate that was tried: the dashed line is what is asked for.",
-    ]) {
-        section.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
-    }
-    section.parts.push(Part::Table(table(answer)));
-    let notes: Vec<String> = answer
-        .capacities
-        .iter()
-        .flat_map(|c| c.notes().into_iter().map(move |n| format!("{}: {n}", name(c))))
-        .collect();
-    Page {
-        title: format!("Capacity: {}", answer.name),
-        kind: format!("Foretoken capacity · {}", answer.source),
-        lead: [Part::Headline(format!("{}.", answer.question()))]
-            .into_iter()
-            .chain(answer.warnings.iter().cloned().chain(notes).map(Part::Warning))
-            .collect(),
-        sections: vec![section],
-        foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
-        ..Page::default()
-    }
-}
-
-fn table(answer: &Answer) -> Table {
-    let columns = [
-        ("policy", ""),
-        ("requests/s", "mean over seeds"),
-        ("±", "95 % interval over seeds"),
-        ("tokens/s a GPU", "output tokens of requests that come"),
-        ("rates tried", ""),
-    ];
-    let mut table = Table::new("Capacity", &columns);
-    for c in &answer.capacities {
-        let number = |x: Option<f64>, decimals: usize| {
-            x.map_or_else(|| Value::text("none"), |x| Value::number(x, format!("{x:.decimals$}")))
-        };
-        let tried: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
-        table.rows.push(Row::of([
-            Value::text(name(c)),
-            number(c.req_s.map(|i| i.mean), 3),
-            number(c.req_s.and_then(|i| i.half_width), 3),
-            number(c.tok_s_gpu.map(|i| i.mean), 0),
-            Value::number(tried as f64, tried.to_string()),
-        ]));
-    }
-    table
+    let seeds = match plan.seeds.as_slice() {
+        [one] => format!("seed {one} alone"),
+        many => format!("mean and 95 % interval over {} seeds", many.len()),
+    };
+    let first_seed = match plan.seeds.as_slice() {
+        [one] => format!("seed {one}, whole runs"),
+        many => format!("seed {} of {} seeds, whole runs", many[0], many.len()),
+    };
+    let swept = answer.capacities.first().and_then(|c| c.sweep.first()).map_or("", |s| &s.path);
+    let source = format!("{}; {}", answer.source, answer.question());
+    capacity_figures(
+        &all,
+        CapacityWords {
+            share: answer.share,
+            source: &source,
+            seeds: &seeds,
+            first_seed: &first_seed,
+            swept: match swept {
+                "slo.adaspec-scale" => "TPOT bound over the P90 of plain decoding",
+                path => path,
+            },
+        },
+    )
 }

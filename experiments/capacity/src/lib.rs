@@ -2,12 +2,13 @@
 //! and each swept value.
 //!
 //! Every rate is tried with the same requests and the same luck, gaps between them stretched. Requests that fill the server and those behind the
-//! counted ones do not count; a probe ends as soon as its verdict is certain, so that overload does not run for ever. Every probe is kept: a
+//! counted ones do not count. A probe ends as soon as its verdict is certain, so that overload does not run for ever. Every probe is kept: a
 //! search that was ended goes on where it was.
 
 pub mod answer;
 pub mod kept;
 mod load;
+mod page;
 pub mod plan;
 mod probe;
 pub mod run;

@@ -22,6 +22,8 @@ pub struct Load {
     pub counted: Range<RequestId>,
     /// Output tokens of a request that counts, on average.
     pub output_tokens: f64,
+    /// The number of requests that may miss their bounds.
+    pub may_miss: f64,
     /// How arrivals are spread.
     pub spread: Spread,
     /// Which requests of a log are run; `None` for generated arrivals.
@@ -92,7 +94,9 @@ impl Load {
             behind: base.len() as u32 - counted.end,
             rate,
         });
-        Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, log })
+        // Rounded towards what is asked: 0.99 of 150 are 149.
+        let may_miss = ((1.0 - spec.share) * counted.len() as f64 + 1e-9).floor();
+        Ok(Load { rate, spread: Spread::of(&base), base, counted, output_tokens, may_miss, log })
     }
 
     /// The arrivals at a rate, requests a second: on average, or in the window. They are those of the transform `rate-scale`.

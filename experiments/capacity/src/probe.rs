@@ -1,4 +1,4 @@
-//! One rate, tried: are enough of the requests that count within their bounds?
+//! One rate, tried: are enough of the requests that count within their bounds, and does the server keep up?
 
 use crate::load::Load;
 use crate::search::Tried;
@@ -6,8 +6,8 @@ use foretoken_policies::PolicySpec;
 use foretoken_run::guard::guarded;
 use foretoken_run::interrupt;
 use foretoken_run::setting::Setting;
-use foretoken_sim::metrics::Slo;
-use foretoken_sim::{Ending, Patience, RequestId, RequestRecords, Time};
+use foretoken_sim::metrics::{Slo, overload_among};
+use foretoken_sim::{Ending, Patience, RequestId, RequestRecords};
 use foretoken_spec::problem::{Problem, Result};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -18,16 +18,16 @@ use std::sync::atomic::AtomicBool;
 pub struct Probe {
     /// Requests a second.
     pub rate: f64,
-    /// Did enough requests keep their bounds?
+    /// Did enough requests keep their bounds, and did the server keep up?
     pub carried: bool,
     /// Requests that count.
     pub counted: u32,
-    /// Of these, those that had kept their bounds when the verdict was certain, and those that had not.
+    /// The number of these that had kept their bounds when the run ended.
     pub kept: u32,
-    /// See above.
+    /// The number of these that had missed them.
     pub missed: u32,
-    /// Had the queue stopped growing? A run that had not carries its load for a while only.
-    pub steady: bool,
+    /// Did the server keep up with the requests? `None` where the run ended before all of those that count had ended.
+    pub steady: Option<bool>,
 }
 
 impl Probe {
@@ -36,64 +36,68 @@ impl Probe {
         Tried { rate: self.rate, carried: self.carried }
     }
 
-    /// Share of those that had ended which kept their bounds.
-    pub fn attainment(&self) -> f64 {
-        f64::from(self.kept) / f64::from((self.kept + self.missed).max(1))
+    /// Did all requests that count end? Else the run was cut short, and its shares say nothing of the whole.
+    pub fn is_whole(&self) -> bool {
+        self.kept + self.missed == self.counted
+    }
+
+    /// Share of the requests that count which kept their bounds; `None` where the run was cut short.
+    pub fn attainment(&self) -> Option<f64> {
+        self.is_whole().then(|| f64::from(self.kept) / f64::from(self.counted))
     }
 }
 
-/// Tries a rate. The run ends as soon as its verdict is certain.
-///
-/// # Errors
-/// An interrupt; times that are absurd.
-pub fn probe(
-    setting: &mut Setting,
-    load: &Load,
-    policy: &PolicySpec,
-    slo: Slo,
-    share: f64,
-    rate: f64,
-    flag: &AtomicBool,
-) -> Result<Probe> {
-    setting.workload.arrival = load.at(rate);
-    let counted = load.counted.len() as u32;
-    // Rounded towards what is asked: 0.99 of 150 are 149.
-    let may_miss = ((1.0 - share) * f64::from(counted) + 1e-9).floor() as u32;
-    let patience = Patience::new(load.counted.clone(), slo, &setting.workload.slo_tpot_s, may_miss);
-    let bound = slo.tpot_s.unwrap_or(f64::INFINITY);
-    let (run, patience) = guarded(&policy.label(), || setting.find_out(policy, bound, &patience, flag))?;
-    match run.ending {
-        Ending::Interrupted => return Err(interrupt::problem()),
-        Ending::OutOfTime => {
-            return Err(Problem::bad_input(format!(
-                "{}: the clock ran past its end at {rate} requests/s",
-                policy.label()
-            ))
-            .help("some time in the experiment is absurd: look at hardware and engine.step_overhead_s"));
+/// What a rate is tried with.
+#[derive(Clone, Copy)]
+pub struct Trial<'a> {
+    /// The requests.
+    pub load: &'a Load,
+    /// Who drafts.
+    pub policy: &'a PolicySpec,
+    /// The bounds.
+    pub slo: Slo,
+    /// Set when the program is to end.
+    pub flag: &'a AtomicBool,
+}
+
+impl Trial<'_> {
+    /// Tries a rate. The run ends as soon as its verdict is certain; with `to_the_end`, when all requests that count have ended.
+    ///
+    /// # Errors
+    /// An interrupt; times that are absurd.
+    pub fn probe(&self, setting: &mut Setting, rate: f64, to_the_end: bool) -> Result<Probe> {
+        let Trial { load, policy, slo, flag } = *self;
+        setting.workload.arrival = load.at(rate);
+        let counted = load.counted.len() as u32;
+        let patience = Patience::new(load.counted.clone(), slo, &setting.workload.slo_tpot_s, load.may_miss as u32);
+        let patience = if to_the_end { patience.to_the_end() } else { patience };
+        let bound = slo.tpot_s.unwrap_or(f64::INFINITY);
+        let carries = |run: &foretoken_sim::Run, patience: &Patience| {
+            patience.carried() && patience.complete() && keeps_up(&run.records, &load.counted)
+        };
+        let (run, patience) = guarded(&policy.label(), || setting.find_out(policy, bound, &patience, flag, carries))?;
+        match run.ending {
+            Ending::Interrupted => return Err(interrupt::problem()),
+            Ending::OutOfTime => {
+                return Err(Problem::bad_input(format!(
+                    "{}: the clock ran past its end at {rate} requests/s",
+                    policy.label()
+                ))
+                .help("some time in the experiment is absurd: look at hardware and engine.step_overhead_s"));
+            }
+            Ending::Done | Ending::Certain | Ending::Failed => {}
         }
-        Ending::Done | Ending::Certain | Ending::Failed => {}
+        let (kept, missed) = patience.seen();
+        let steady = patience.complete().then(|| keeps_up(&run.records, &load.counted));
+        Ok(Probe { rate, carried: carries(&run, &patience), counted, kept, missed, steady })
     }
-    let (kept, missed) = patience.seen();
-    Ok(Probe {
-        rate,
-        carried: patience.carried(),
-        counted,
-        kept,
-        missed,
-        steady: steady(&run.records, &setting.workload.arrival, &load.counted),
-    })
 }
 
-/// Fewer waiting requests than this are no backlog, however the queue grew.
-const LEAST_WAITING: usize = 8;
-
-/// Has the queue stopped growing? When the last request that counts comes, no more wait than at half of them, twice over: or so few, 8 or 5 %, that they
-/// are no backlog.
-fn steady(records: &RequestRecords, arrival: &[Time], counted: &Range<RequestId>) -> bool {
-    let ids = || counted.clone().map(|i| i as usize);
-    let waiting = |at: Time| ids().filter(|&i| arrival[i] <= at && records.first_scheduled[i] > at).count();
-    let half = arrival[(counted.start + (counted.end - counted.start) / 2) as usize];
-    let end = arrival[counted.end as usize - 1];
-    let (half, end) = (waiting(half), waiting(end));
-    end < LEAST_WAITING.max(counted.len() / 20) || end <= 2 * half
+/// Did the server keep up with the requests that count? It did not where they were more than it could serve, or where fewer
+/// than half as many requests ended as came: then the run is too short to show a steady state.
+fn keeps_up(records: &RequestRecords, counted: &Range<RequestId>) -> bool {
+    let ids = counted.start as usize..counted.end as usize;
+    let (first, last) = (records.arrival[ids.start], records.arrival[ids.end - 1]);
+    let ended = records.finish.iter().filter(|&&end| end > first && end <= last).count();
+    2 * ended >= ids.len() && overload_among(records, ids).is_none()
 }

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Capacity, OfSeed};
 use crate::kept::write;
 use crate::load::Load;
-use crate::probe::{Probe, probe};
+use crate::probe::{Probe, Trial};
 use crate::search::{Next, Search};
 use crate::store::{SearchId, Store};
 use foretoken_run::bar::Bar;
@@ -21,6 +21,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+/// A figure shows rates up to this multiple of the answer.
+pub const SHOWN: f64 = 1.6;
+/// Rates nearer to each other than this are not told apart in a figure.
+const APART: f64 = 1.03;
 /// A later seed begins this near to the first one's answer.
 const NEAR: f64 = 1.1;
 /// The first bracket, as multiples of the experiment's own rate.
@@ -98,8 +102,10 @@ impl Searcher<'_> {
             seeds.push(self.search(id, near)?);
             self.bar.inc(1);
         }
-        let label = self.plan.policies[policy].spec.label();
-        Ok(Capacity::of(label, swept(self.plan, variant), seeds))
+        let spec = &self.plan.policies[policy].spec;
+        let baseline = policy == self.plan.baseline;
+        let all = Capacity::of(spec.label(), swept(self.plan, variant), seeds);
+        Ok(Capacity { baseline, bound: spec.sees_hidden_truth(), ..all })
     }
 
     fn search(&self, id: SearchId, near: Option<[f64; 2]>) -> Result<OfSeed> {
@@ -111,20 +117,43 @@ impl Searcher<'_> {
         let bracket = near.or(self.spec.bracket).unwrap_or(guess);
         let search = Search { bracket, tolerance: self.spec.tolerance, floor: load.floor() };
         let policy = &self.plan.policies[id.policy].spec;
+        let trial = Trial { load: &load, policy, slo, flag: self.flag };
         let mut probes = self.store.load(id);
         let end = loop {
             let tried: Vec<_> = probes.iter().map(Probe::tried).collect();
             match search.next(&tried) {
                 Next::Try(rate) => {
                     self.bar.say(format!("{} at {rate:.3} requests/s", policy.label()));
-                    probes.push(probe(&mut setting, &load, policy, slo, self.spec.share, rate, self.flag)?);
+                    probes.push(trial.probe(&mut setting, rate, false)?);
                     self.store.save(id, &probes)?;
                 }
                 end => break end,
             }
         };
+        if let (Next::Found(rate), 0) = (end, id.seed) {
+            self.finish(&trial, &mut setting, rate, &mut probes)?;
+            self.store.save(id, &probes)?;
+        }
         let tokens_gpu = load.output_tokens / f64::from(variant.gpus());
         Ok(OfSeed::of(number, end, slo, tokens_gpu, &load, probes))
+    }
+
+    /// Runs some rates that were not carried again, to their end: a figure shows how many requests keep their bounds there.
+    fn finish(&self, trial: &Trial<'_>, setting: &mut Setting, found: f64, probes: &mut [Probe]) -> Result<()> {
+        let mut above: Vec<&mut Probe> =
+            probes.iter_mut().filter(|p| p.rate > found && p.rate <= SHOWN * found).collect();
+        above.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        let mut last = 0.0;
+        for probe in above {
+            if probe.is_whole() {
+                last = probe.rate;
+            } else if probe.rate >= APART * last {
+                last = probe.rate;
+                let carried = probe.carried;
+                *probe = Probe { carried, ..trial.probe(setting, probe.rate, true)? };
+            }
+        }
+        Ok(())
     }
 
     /// The bounds. A TPOT bound that is scaled is scaled from plain decoding of one request at a time: at no load.

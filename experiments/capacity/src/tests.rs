@@ -1,9 +1,9 @@
 //! Capacities held against closed forms and against trying everything.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Limit, Verdict};
 use crate::load::Load;
 use crate::plan::load;
-use crate::probe::probe;
+use crate::probe::Trial;
 use crate::run::run;
 use crate::store::{SearchId, Store};
 use foretoken_run::cells::{Folder, Mode};
@@ -93,7 +93,7 @@ fn the_closed_form_of_m_d_1_is_within_the_interval() {
     let half = interval.half_width.unwrap();
     assert!((interval.mean - low).abs() <= half, "{interval:?}: {low} on paper");
     assert!(half < 0.03 * low, "and the interval says something: {interval:?}");
-    assert!(of.seeds.iter().all(|s| s.steady && s.exceptions.is_empty()), "{:?}", of.notes());
+    assert!(of.seeds.iter().all(|s| s.limit == Some(Limit::Bounds) && s.exceptions.is_empty()), "{:?}", of.notes());
     assert!((of.tok_s_gpu.unwrap().mean - interval.mean).abs() < 1e-9, "a token each");
 }
 
@@ -247,7 +247,8 @@ fn the_search_finds_what_trying_everything_finds() {
     let grid: Vec<f64> = (0..400).map(|i| 2.0 * 1.005f64.powi(i)).take_while(|&rate| rate < 12.0).collect();
     let mut carried = |rate: f64| {
         let policy = &plan.policies[0].spec;
-        probe(&mut setting, &load, policy, slo, spec.share, rate, &AtomicBool::new(false)).unwrap().carried
+        let trial = Trial { load: &load, policy, slo, flag: &AtomicBool::new(false) };
+        trial.probe(&mut setting, rate, false).unwrap().carried
     };
     let first_failed = grid.iter().position(|&rate| !carried(rate)).unwrap();
     let (below, above) = (grid[first_failed - 1], grid[first_failed]);
@@ -255,18 +256,89 @@ fn the_search_finds_what_trying_everything_finds() {
 }
 
 #[test]
-fn bounds_that_nothing_or_everything_keeps_are_answers() {
+fn bounds_that_nothing_keeps_are_an_answer() {
     let text =
         ONE_SERVER.replace("requests = 20000", "requests = 200").replace("seeds = [1, 2, 3, 4, 5]", "seeds = [7]");
-    for (bound, why) in [("slo.ttft_s=0.05", "no rate is carried"), ("slo.ttft_s=1e6", "every rate is carried")] {
-        let found = answer(&plan(&text, &[bound])).unwrap();
-        let of = &found.capacities[0];
-        assert_eq!(of.req_s, None);
-        assert!(of.notes()[0].starts_with(why), "{:?}", of.notes());
-        // At lower rates the clock ends before the requests do.
-        assert!(of.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", of.seeds[0].probes);
-        assert!(found.in_words().contains("none"), "{}", found.in_words());
+    let found = answer(&plan(&text, &["slo.ttft_s=0.05"])).unwrap();
+    let of = &found.capacities[0];
+    assert_eq!((of.req_s, of.seeds[0].verdict), (None, Verdict::NoRate));
+    assert!(of.notes()[0].starts_with("no rate is carried, however low"), "{:?}", of.notes());
+    // At lower rates the clock ends before the requests do.
+    assert!(of.seeds[0].probes.iter().all(|p| p.rate > 1e-5), "{:?}", of.seeds[0].probes);
+    let words = found.in_words();
+    assert!(words.contains(" no rate ") && !words.contains("none"), "{words}");
+}
+
+/// Two tokens a request take the one server 0.2 s: it serves 5 requests a second, and each token comes within any bound on TPOT.
+/// An overloaded server is not called carried, and the answer is the rate at which it is full.
+#[test]
+fn the_largest_stable_rate_is_the_capacity_where_the_bounds_allow_any() {
+    let text = ONE_SERVER
+        .replace("output = 1 }", "output = 2 }")
+        .replace("ttft_s = 0.5", "tpot_s = 0.15")
+        .replace("requests = 20000", "requests = 2000")
+        .replace("seeds = [1, 2, 3, 4, 5]", "seeds = [1, 2, 3]");
+    let found = answer(&plan(&text, &[])).unwrap();
+    for seed in &found.capacities[0].seeds {
+        let rate = seed.req_s.unwrap();
+        // A queue of 5 % of the requests is the least that is called overload.
+        assert!((4.8..5.0 * 1.06).contains(&rate), "{rate}");
+        assert_eq!(seed.limit, Some(Limit::Queue));
+        let beyond = seed.probes.iter().filter(|p| p.rate > 5.0 * 1.1);
+        assert!(
+            beyond.clone().count() > 0
+                && beyond.clone().all(|p| !p.carried && p.steady == Some(false) && p.missed == 0)
+        );
     }
+    assert!(
+        found.in_words().contains("the queue sets the limit, not the bounds (3 of 3 seeds)"),
+        "{}",
+        found.in_words()
+    );
+    // A bound on TTFT that nobody waits for is no bound either.
+    let wide = answer(&plan(&text, &["slo.tpot_s=1e5", "slo.ttft_s=1e6"])).unwrap();
+    assert_eq!(wide.capacities[0].req_s, found.capacities[0].req_s);
+}
+
+/// A server with room for all requests of a probe never has a queue: no rate is too high for it, and the answer says so.
+#[test]
+fn too_few_requests_to_fill_a_server_are_said() {
+    let text = ONE_SERVER
+        .replace("output = 1 }", "output = 2 }")
+        .replace("max_num_seqs = 1", "max_num_seqs = 1000")
+        .replace("delta_s = 0.1 }", "delta_s = 1e-9 }")
+        .replace("ttft_s = 0.5", "tpot_s = 0.15")
+        .replace("requests = 20000", "requests = 200")
+        .replace("seeds = [1, 2, 3, 4, 5]", "seeds = [1]");
+    let found = answer(&plan(&text, &[])).unwrap();
+    let of = &found.capacities[0];
+    assert_eq!(of.seeds[0].verdict, Verdict::EveryRateTried, "{}", found.in_words());
+    assert!(found.in_words().contains("every rate tried, up to"), "{}", found.in_words());
+    assert!(of.notes()[0].contains("raise capacity.requests"), "{:?}", of.notes());
+}
+
+/// What a figure shows of a rate is the share of a whole run.
+#[test]
+fn shown_rates_are_of_whole_runs() {
+    let text = ONE_SERVER.replace("requests = 20000", "requests = 1000").replace("[1, 2, 3, 4, 5]", "[7, 8]");
+    let plan = plan(&text, &[]);
+    let found = answer(&plan).unwrap();
+    let of = &found.capacities[0].seeds[0];
+    let carried = of.req_s.unwrap();
+    let whole: Vec<_> = of.probes.iter().filter(|p| p.rate > carried && p.is_whole()).collect();
+    assert!(whole.len() >= 4, "{:?}", of.probes);
+    let spec = plan.variants[0].experiment.capacity.clone().unwrap();
+    let mut setting = Setting::new(&plan.variants[0], 7).unwrap();
+    let load = Load::of(&mut setting, &plan.variants[0], &spec).unwrap();
+    let slo = setting.slo(None);
+    for probe in whole {
+        // The same rate as an ordinary run: every request that counts, looked at afterwards.
+        setting.workload.arrival = load.at(probe.rate);
+        let (run, _) = setting.run(&plan.policies[0].spec, f64::INFINITY, &AtomicBool::new(false));
+        let kept = load.counted.clone().filter(|&i| slo.met_by(&run.records, i as usize, None)).count();
+        assert_eq!(probe.attainment(), Some(kept as f64 / 1000.0), "{}", probe.rate);
+    }
+    assert!(found.capacities[0].seeds[1].probes.iter().any(|p| !p.is_whole()), "only the first seed is shown");
 }
 
 #[test]
@@ -283,7 +355,13 @@ fn what_cannot_be_asked_is_said() {
         ("capacity.bracket=[1.0, nan]", "are not two rates above 0"),
         ("capacity.share=0.0", "is not a share in (0, 1]"),
         ("capacity.share=nan", "is not a share in (0, 1]"),
-        ("capacity.tolerance=0.0", "is not in (0, 0.5]"),
+        ("capacity.tolerance=0.0", "is not in [0.0001, 0.5]"),
+        ("capacity.tolerance=1e-300", "1e-300 is not in [0.0001, 0.5]"),
+        ("capacity.tolerance=-0.01", "is not in [0.0001, 0.5]"),
+        ("capacity.tolerance=nan", "is not in [0.0001, 0.5]"),
+        ("capacity.bracket=[1.0, 2.0, 3.0]", "two numbers are wanted here, and these are 3"),
+        ("capacity.bracket=[1.0]", "two numbers are wanted here, and these are 1"),
+        ("capacity.window_s=[1.0, 2.0, 3.0]", "two numbers are wanted here, and these are 3"),
         ("capacity.requests=0", "0 requests say nothing"),
         ("capacity.share=0.999", "200 requests cannot tell a share of 0.999"),
         ("capacity.window_s=[5.0, 5.0]", "is no stretch of time"),

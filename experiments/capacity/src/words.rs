@@ -1,6 +1,6 @@
 //! An answer as a table.
 
-use crate::answer::{Answer, Capacity};
+use crate::answer::{Answer, Capacity, Verdict};
 use crate::load::Log;
 use foretoken_sim::metrics::{Interval, Slo};
 use std::fmt::Write;
@@ -34,36 +34,77 @@ impl Answer {
         table.load_style(comfy_table::presets::NOTHING);
         let swept: Vec<String> =
             self.capacities.first().map_or(&[][..], |c| &c.sweep).iter().map(|s| s.path.clone()).collect();
-        let head = ["policy".to_owned()].into_iter().chain(swept);
+        let head = swept.into_iter().chain(["policy".to_owned()]);
         table.set_header(head.chain(["requests/s", "±", "tokens/s a GPU", "seeds", "probes"].map(str::to_owned)));
-        for c in &self.capacities {
-            let value =
-                |i: Option<Interval>, decimals: usize| i.map_or("none".into(), |i| format!("{:.decimals$}", i.mean));
-            let half = |i: Option<Interval>| i.and_then(|i| i.half_width).map_or(String::new(), |h| format!("{h:.3}"));
+        for c in self.sorted() {
+            let half = c.req_s.and_then(|i| Some(digits(i.half_width?, i.mean))).unwrap_or_default();
             let probes: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
-            let lead = [c.policy.clone()].into_iter().chain(c.sweep.iter().map(|s| s.value.clone()));
+            let lead = c.sweep.iter().map(|s| s.value.clone()).chain([c.policy.clone()]);
             let numbers = [
-                value(c.req_s, 3),
-                half(c.req_s),
-                value(c.tok_s_gpu, 0),
+                c.rate_in_words(),
+                half,
+                c.tok_s_gpu.map_or(String::new(), |i| format!("{:.0}", i.mean)),
                 c.seeds.len().to_string(),
                 probes.to_string(),
             ];
             table.add_row(lead.chain(numbers));
         }
         let mut text = format!("{}: {} ({})\n\n{table}\n", self.name, self.question(), self.source);
-        for c in &self.capacities {
-            for note in c.notes() {
-                writeln!(text, "{}: {note}", name(c)).expect("a string grows");
-            }
-        }
-        for note in self.of_the_load() {
+        for note in self.headlines().into_iter().chain(self.notes()) {
             writeln!(text, "{note}").expect("a string grows");
         }
         for warning in &self.warnings {
             writeln!(text, "warning: {warning}").expect("a string grows");
         }
         text
+    }
+
+    /// The capacities: swept values in the order of the sweep, within them what carries most first.
+    pub fn sorted(&self) -> Vec<&Capacity> {
+        self.at_each_value()
+            .into_iter()
+            .flat_map(|(_, mut all)| {
+                all.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
+                all
+            })
+            .collect()
+    }
+
+    /// The capacities at each of the swept values, in words, in order.
+    pub fn at_each_value(&self) -> Vec<(String, Vec<&Capacity>)> {
+        let mut all: Vec<(String, Vec<&Capacity>)> = Vec::new();
+        for c in &self.capacities {
+            let at = values(c);
+            match all.iter_mut().find(|(value, _)| *value == at) {
+                Some((_, of)) => of.push(c),
+                None => all.push((at, vec![c])),
+            }
+        }
+        all
+    }
+
+    /// What carries most, and by how much, one sentence for each of the swept values.
+    pub fn headlines(&self) -> Vec<String> {
+        let one = |(at, all): (String, Vec<&Capacity>)| {
+            let said = headline(&all);
+            if at.is_empty() { said } else { format!("{at}: {said}") }
+        };
+        self.at_each_value().into_iter().map(one).collect()
+    }
+
+    /// What is to be known of the numbers, each once with the policies that it is about.
+    pub fn notes(&self) -> Vec<String> {
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        for c in &self.capacities {
+            for note in c.notes() {
+                match all.iter_mut().find(|(known, _)| *known == note) {
+                    Some((_, of)) => of.push(name(c)),
+                    None => all.push((note, vec![name(c)])),
+                }
+            }
+        }
+        let about = all.into_iter().map(|(note, of)| format!("{}: {note}", of.join("; ")));
+        about.chain(self.of_the_load()).collect()
     }
 
     /// What is to be known of the requests: which ones of a log are run, and whether their rate changes.
@@ -110,16 +151,133 @@ impl Log {
     }
 }
 
+impl Capacity {
+    /// The rate, or why there is none.
+    pub fn rate_in_words(&self) -> String {
+        let seeds = self.seeds.len();
+        if let Some(i) = self.req_s {
+            return digits(i.mean, i.mean);
+        }
+        match (self.count(Verdict::NoRate), self.count(Verdict::EveryRateTried)) {
+            (no, _) if no == seeds => "no rate".to_owned(),
+            (_, every) if every == seeds => format!("every rate tried, up to {:.0}", self.tried_up_to()),
+            (0, every) => format!("every rate tried on {every} of {seeds} seeds, up to {:.0}", self.tried_up_to()),
+            (no, _) => format!("no rate on {no} of {seeds} seeds"),
+        }
+    }
+
+    /// What it is sorted by: the rate, above all rates "every rate tried", below them "no rate".
+    fn rank(&self) -> f64 {
+        match self.req_s {
+            Some(i) => i.mean,
+            None if self.count(Verdict::NoRate) > 0 => -(self.count(Verdict::NoRate) as f64),
+            None => f64::INFINITY,
+        }
+    }
+
+    fn called(&self) -> &str {
+        if self.baseline { "no drafting" } else { &self.policy }
+    }
+}
+
+/// What carries most of these, and by how much. Bounds that see hidden truth are no policies: the best one is named behind.
+fn headline(all: &[&Capacity]) -> String {
+    let mut found: Vec<&Capacity> = all.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
+    found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));
+    let every: Vec<&str> = all.iter().filter(|c| !c.bound && c.rank() == f64::INFINITY).map(|c| c.called()).collect();
+    if !every.is_empty() {
+        return format!("{} every rate that was tried.", carry(&every));
+    }
+    let Some((best, others)) = found.split_first() else {
+        return "no policy carries any rate on all seeds.".to_owned();
+    };
+    let rate = best.rate_in_words();
+    let mut said = format!("{} carries most: {rate} requests/s", best.called());
+    let baseline = others.iter().find(|c| c.baseline);
+    // The second one says more than one that is far behind.
+    let second = others.first().filter(|c| !c.baseline);
+    for other in baseline.into_iter().chain(second) {
+        said += &format!(", {}", more_than(best, other));
+    }
+    if !best.baseline && baseline.is_none() && all.iter().any(|c| c.baseline) {
+        said += ", where no drafting carries no rate on all seeds";
+    }
+    let bounds = all.iter().filter(|c| c.bound).filter_map(|c| Some((c, c.req_s?)));
+    if let Some((bound, i)) = bounds.max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) {
+        said += &format!("; {}, which sees what no server sees: {}", bound.policy, digits(i.mean, i.mean));
+    }
+    said + "."
+}
+
+fn carry(names: &[&str]) -> String {
+    match names {
+        [one] => format!("{one} carries"),
+        some => format!("{} carry", some.join(", ")),
+    }
+}
+
+/// By how much one policy carries more than another, paired by seed.
+fn more_than(best: &Capacity, other: &Capacity) -> String {
+    let name = other.called();
+    let rates = best.seeds.iter().zip(&other.seeds).filter_map(|(a, b)| Some(a.req_s? / b.req_s?));
+    let logs: Vec<f64> = rates.map(f64::ln).collect();
+    let Some(i) = Interval::of(&logs) else { return format!("more than {name}") };
+    if logs.iter().all(|x| *x == 0.0) {
+        return format!("the same as {name} on every seed");
+    }
+    if i.half_width.is_some_and(|half| half >= i.mean.abs()) {
+        let by = percent(i.mean.exp() - 1.0);
+        return format!("not told apart from {name} ({by} % more, {} seeds)", i.n);
+    }
+    let within = i.half_width.map_or(String::new(), |half| {
+        let [low, high] = [i.mean - half, i.mean + half].map(f64::exp);
+        match i.mean > TWICE {
+            true => format!(" [{low:.1}, {high:.1}]"),
+            false => format!(" [{}, {}]", percent(low - 1.0), percent(high - 1.0)),
+        }
+    });
+    match i.mean > TWICE {
+        true => format!("{:.1} times{within} as much as {name}", i.mean.exp()),
+        false => format!("{} %{within} more than {name}", percent(i.mean.exp() - 1.0)),
+    }
+}
+
+/// From twice as much on factors are written, not per cent: ln 2.
+const TWICE: f64 = std::f64::consts::LN_2;
+
+/// A share in per cent: two digits.
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent.abs() < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}
+
+/// A number with as many decimals as give three digits of `of`.
+pub fn digits(x: f64, of: f64) -> String {
+    let decimals = if of > 0.0 { (2 - of.log10().floor() as i32).clamp(0, 5) as usize } else { 2 };
+    format!("{x:.decimals$}")
+}
+
 /// A policy at its swept values.
 pub fn name(c: &Capacity) -> String {
     let values = values(c);
     if values.is_empty() { c.policy.clone() } else { format!("{}, {values}", c.policy) }
 }
 
-/// The swept values in words.
-fn values(c: &Capacity) -> String {
-    let values: Vec<String> = c.sweep.iter().map(|s| format!("{} = {}", s.path, s.value)).collect();
-    values.join(", ")
+/// The swept values in words; empty for none.
+pub fn values(c: &Capacity) -> String {
+    c.sweep.iter().map(|s| value(&s.path, &s.value)).collect::<Vec<_>>().join(", ")
+}
+
+/// A swept value in words.
+fn value(path: &str, value: &str) -> String {
+    let ms = || value.parse().map_or_else(|_| value.to_owned(), |s: f64| format!("{} ms", trimmed(1e3 * s)));
+    match path {
+        "slo.adaspec-scale" => format!("TPOT bound × {value}"),
+        "slo.tpot_s" => format!("TPOT within {}", ms()),
+        "slo.ttft_s" => format!("TTFT within {}", ms()),
+        "slo.e2e_s" => format!("E2E within {}", ms()),
+        path => format!("{} = {value}", path.rsplit('.').next().unwrap_or(path)),
+    }
 }
 
 /// Without zeros behind.

@@ -1,7 +1,7 @@
 //! The shards of a run, put together: what is there, what is missing, and the folder that one machine would have made.
 
 use crate::cells::{
-    EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids,
+    EXPERIMENT, Failure, Failures, Folder, Manifest, Marks, Shard, Speed, Store, Timing, comparison, ids, key,
 };
 use crate::complete::{Complete, How, Made, put_together};
 use crate::plan::Plan;
@@ -21,6 +21,19 @@ pub struct State {
     pub shards: Vec<Part>,
     /// The cells that failed, in the order of the plan.
     pub failures: Vec<Failure>,
+    /// The cells whose files are damaged, or gone from a shard that had finished them, in the order of the plan.
+    pub damaged: Vec<Damaged>,
+    /// The commands that run what is missing, one a shard.
+    pub commands: Vec<String>,
+}
+
+/// A cell whose file is not what was written.
+#[derive(Debug, Serialize)]
+pub struct Damaged {
+    /// Policy, swept values and seed.
+    pub cell: String,
+    /// Its file, and what is wrong with it.
+    pub what: String,
 }
 
 /// How far one shard is.
@@ -50,17 +63,30 @@ impl State {
             finished: 0,
             failed: 0,
         };
-        let mut state = State { cells: plan.cells(), shards: Shard::all(of).map(part).collect(), failures: Vec::new() };
+        let mut state = State {
+            cells: plan.cells(),
+            shards: Shard::all(of).map(part).collect(),
+            failures: Vec::new(),
+            damaged: Vec::new(),
+            commands: Vec::new(),
+        };
         for id in ids(plan) {
-            let part = &mut state.shards[comparison(plan, id) % of as usize];
+            let which = comparison(plan, id) % of as usize;
+            let part = &mut state.shards[which];
             part.cells += 1;
             if store.has(id) {
                 part.finished += 1;
             } else if let Some(failure) = failures.get(id) {
                 part.failed += 1;
                 state.failures.push(failure);
+            } else {
+                let was_complete = marks.iter().any(|m| m.shard.index as usize == which + 1 && m.complete);
+                let gone = || was_complete.then(|| format!("{} is gone", store.file(id).display()));
+                let what = store.damage(id, ids(plan)).or_else(gone);
+                state.damaged.extend(what.map(|what| Damaged { cell: key(plan, id).to_string(), what }));
             }
         }
+        state.commands = state.shards.iter().filter(|p| p.finished < p.cells).map(|p| p.command(folder)).collect();
         Ok(state)
     }
 
@@ -86,25 +112,53 @@ impl State {
         if let more @ 1.. = self.failures.len().saturating_sub(FEW) {
             writeln!(text, "failed: {more} more (cells/*.failure.json)").expect("a string grows");
         }
+        for Damaged { cell, what } in self.damaged.iter().take(FEW) {
+            writeln!(text, "damaged: {cell}: {what}").expect("a string grows");
+        }
+        if let more @ 1.. = self.damaged.len().saturating_sub(FEW) {
+            writeln!(text, "damaged: {more} more (--list --format json names all)").expect("a string grows");
+        }
+        if !self.commands.is_empty() {
+            writeln!(text, "to finish it:").expect("a string grows");
+        }
+        for command in &self.commands {
+            writeln!(text, "  {command}").expect("a string grows");
+        }
         text
     }
 
     /// What to do about what is missing.
     fn problem(&self) -> Box<Problem> {
-        let missing: Vec<String> =
-            self.shards.iter().filter(|p| p.finished + p.failed < p.cells).map(|p| p.shard.clone()).collect();
         let unfinished = self.shards.iter().map(|p| p.cells - p.finished).sum::<usize>();
-        let message = format!("{unfinished} of {} cells are not finished", self.cells);
-        let mut help = Vec::new();
-        if !missing.is_empty() {
-            let few = missing.iter().take(FEW).cloned().collect::<Vec<_>>().join(", ");
-            let more = if missing.len() > FEW { format!(" and {} more", missing.len() - FEW) } else { String::new() };
-            help.push(format!("run what is missing: --shard {few}{more} --resume"));
-        }
-        if !self.failures.is_empty() {
-            help.push("try again what failed: --resume --retry-failed".to_owned());
-        }
-        Problem::new(Exit::Failed, message).help(help.join("; "))
+        let of_these = match self.damaged.as_slice() {
+            [] => String::new(),
+            [Damaged { cell, what }] => format!(": {what} ({cell})"),
+            [Damaged { cell, what }, more @ ..] => format!(": {what} ({cell}), and {} more are damaged", more.len()),
+        };
+        let are = if unfinished == 1 { "is" } else { "are" };
+        let message = format!("{unfinished} of {} cells {are} not finished{of_these}", self.cells);
+        let them = if self.commands.len() == 1 { "the command" } else { "the commands" };
+        Problem::new(Exit::Failed, message).help(format!("run {them} above, and merge again"))
+    }
+}
+
+impl Part {
+    /// The command that runs what is missing of the shard. The folder has the experiment as the first shard was given it.
+    fn command(&self, folder: &Folder) -> String {
+        let again = if self.failed > 0 { " --retry-failed" } else { "" };
+        let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());
+        let [experiment, to] = [&experiment, to].map(|path| quoted(&path.display().to_string()));
+        format!("foretoken run {experiment} -o {to} --shard {} --resume{again}", self.shard)
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
     }
 }
 
@@ -205,7 +259,9 @@ pub fn run_shard(plan: &Plan, path: &Path, shard: Shard, goes_on: bool, again: b
     }
     let manifest = Manifest::read(path)?;
     let marks = Marks::of(&folder)?;
-    let Some(lock) = marks.begin(shard, &manifest, goes_on)? else { return Ok(Ran::Before) };
+    let store = Store::open(&folder, &manifest.digest)?;
+    let whole = ids(plan).filter(|&id| shard.has(comparison(plan, id))).all(|id| store.has(id));
+    let Some(lock) = marks.begin(shard, &manifest, goes_on, whole)? else { return Ok(Ran::Before) };
     interrupt::keeps("what was finished is kept", "run the same command with --resume to go on");
     let watch = interrupt::watch();
     let (speed, failures) =

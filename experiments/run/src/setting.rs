@@ -169,13 +169,14 @@ impl Setting {
     }
 
     /// Runs one policy until it is certain whether the counted requests keep their bounds. Of a clairvoyant's
-    /// candidates, returns the first that keeps them, or the last one.
+    /// candidates, returns the first for which `carries` says yes, or the last one.
     pub fn find_out(
         &self,
         policy: &PolicySpec,
         slo_tpot_s: f64,
         patience: &Patience,
         interrupt: &AtomicBool,
+        carries: impl Fn(&Run, &Patience) -> bool,
     ) -> (Run, Patience) {
         let tries = policy.definition().tries(self.with_drafter.max_draft_len);
         let mut found = None;
@@ -184,7 +185,7 @@ impl Setting {
             let config = self.config(&speculation);
             let simulation = self.simulation(config, &*self.draft, &*self.target, slo_tpot_s, interrupt);
             let (run, patience) = simulation.find_out(speculation, patience.clone());
-            let enough = patience.carried() || run.ending == Ending::Interrupted;
+            let enough = carries(&run, &patience) || run.ending == Ending::Interrupted;
             found = Some((run, patience));
             if enough {
                 break;

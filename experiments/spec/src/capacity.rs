@@ -2,6 +2,7 @@
 
 use crate::document::{Document, Path};
 use crate::problem::Result;
+use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
 /// The `[capacity]` table.
@@ -11,7 +12,7 @@ pub struct CapacitySpec {
     /// Share of the counted requests that must keep every bound of `[slo]`. Rejected and unfinished ones keep none.
     pub share: f64,
     /// Requests a second to begin with, the lesser first; absent: guessed. It grows where it does not hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub bracket: Option<[f64; 2]>,
     /// How near the rates that are carried and that are not come to each other, as a share.
     pub tolerance: f64,
@@ -21,8 +22,20 @@ pub struct CapacitySpec {
     /// gives its first requests.
     pub warm_up_requests: u32,
     /// Of a load that changes in time: seconds of the workload, from and to, whose requests count instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "pair", skip_serializing_if = "Option::is_none")]
     pub window_s: Option<[f64; 2]>,
+}
+
+/// The range of tolerances. A finer one would tell rates apart at which the same requests keep their bounds.
+const TOLERANCES: [f64; 2] = [1e-4, 0.5];
+
+/// Two numbers, and no more: what stands behind them would be ignored.
+fn pair<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<[f64; 2]>, D::Error> {
+    let all = Vec::<f64>::deserialize(from)?;
+    match <[f64; 2]>::try_from(all) {
+        Ok(pair) => Ok(Some(pair)),
+        Err(all) => Err(D::Error::custom(format!("two numbers are wanted here, and these are {}", all.len()))),
+    }
 }
 
 impl Default for CapacitySpec {
@@ -56,8 +69,10 @@ impl CapacitySpec {
                 "0.99: one request in a hundred may miss",
             );
         }
-        if !(self.tolerance > 0.0 && self.tolerance <= 0.5) {
-            return at("tolerance", format!("{} is not in (0, 0.5]", self.tolerance), "0.01 is one per cent");
+        let [least, most] = TOLERANCES;
+        if !(self.tolerance >= least && self.tolerance <= most) {
+            let message = format!("{:?} is not in [{least}, {most}]", self.tolerance);
+            return at("tolerance", message, "0.01 is one per cent");
         }
         if let Some([low, high]) = self.bracket {
             let positive = |rate: f64| rate.is_finite() && rate > 0.0;

@@ -10,8 +10,11 @@ pub const CAPACITY_EXAMPLES: &str = "Examples:
   foretoken capacity experiments/capacity.toml --set slo.tpot_s=0.03 --set capacity.share=0.95 -o results/strict
   foretoken capacity experiments/capacity.toml --set capacity.bracket='[2.0, 20.0]' --resume
 
-The bounds are the experiment's [slo], the search is its [capacity]. A bound that is scaled (slo.adaspec-scale) is scaled from plain decoding of one
-request at a time. Each rate has the same requests and the same luck; every rate that was tried is kept.";
+A rate is carried where enough requests keep the experiment's [slo] and the server keeps up: an overloaded one carries
+nothing. The search is the experiment's [capacity]. A bound that is scaled (slo.adaspec-scale) is scaled from plain
+decoding of one request at a time. Each rate has the same requests and the same luck; every rate that was tried is kept.
+The arrival times of a log are stretched or compressed, as the transform rate-scale does. Of its requests the first
+capacity.requests behind capacity.warm_up_requests count, or those of the seconds capacity.window_s.";
 
 #[derive(Debug, Args)]
 pub struct CapacityArgs {

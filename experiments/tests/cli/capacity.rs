@@ -84,6 +84,11 @@ fn what_cannot_be_searched_is_refused() {
         (&["--set", "slo={}"], "promises nothing"),
         (&["--set", "workload.arrivals={ closed-loop = 2 }"], "a closed loop has no rate of its own"),
         (&["--set", "capacity.share=1.5"], "is not a share"),
+        (&["--set", "capacity.tolerance=1e-300"], "1e-300 is not in [0.0001, 0.5]"),
+        (&["--set", "capacity.tolerance=0"], "is not in [0.0001, 0.5]"),
+        (&["--set", "capacity.tolerance=nan"], "is not in [0.0001, 0.5]"),
+        (&["--set", "capacity.tolerance=-1.0"], "is not in [0.0001, 0.5]"),
+        (&["--set", "capacity.bracket=[1.0, 2.0, 3.0]"], "two numbers are wanted here, and these are 3"),
     ] {
         let out = capacity(&place, "out", sets);
         assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
@@ -120,7 +125,7 @@ fn a_log_and_a_stretch_of_it_are_searched() {
         let done = capacity(&place, "out", &[sets, &["--overwrite", "--no-figures"]].concat());
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(done.status.success() && text.contains(said), "{sets:?}: {}{text}", stderr(&done));
-        assert!(!text.contains("none"), "{sets:?}: {text}");
+        assert!(!text.contains("no rate"), "{sets:?}: {text}");
     }
 }
 
@@ -132,4 +137,62 @@ fn a_log_that_is_too_short_is_refused() {
     let said = stderr(&out).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("the log has 150 requests in") && said.contains("capacity.requests=120"), "{said}");
     assert!(!place.path("out").exists(), "nothing is left behind");
+}
+
+/// With a bound on TPOT alone an overloaded server keeps its bounds and is not carried: the table has numbers, no words.
+#[test]
+fn an_overloaded_server_carries_nothing() {
+    let place = Place::holding(EXPERIMENT);
+    let out = capacity(&place, "out", &["--set", "slo={ tpot_s = 10.0 }"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let json: Value = serde_json::from_slice(&std::fs::read(place.path("out/capacity.json")).unwrap()).unwrap();
+    for of in json["capacities"].as_array().unwrap() {
+        let rate = of["req_s"]["mean"].as_f64().unwrap();
+        // Sixteen at a time, of which each takes 20 to 60 ms for one of its 32 tokens, or of some more with drafts.
+        assert!((5.0..60.0).contains(&rate), "{rate}");
+        assert!(
+            of["seeds"].as_array().unwrap().iter().all(|s| s["verdict"] == "rate" && s["limit"] == "queue"),
+            "{of}"
+        );
+    }
+}
+
+/// A Poisson load is as even as chance makes it, however few its requests are.
+#[test]
+fn a_poisson_load_is_not_said_to_change() {
+    let place = Place::holding(EXPERIMENT);
+    for seed in 1..6 {
+        let seeds = format!("seeds=[{seed}]");
+        let out = capacity(&place, "out", &["--set", &seeds, "--overwrite", "--no-figures"]);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && !text.contains("changes in time"), "{}{text}", stderr(&out));
+    }
+}
+
+/// The page answers first, says of what, and has the experiment.
+#[test]
+fn the_page_says_what_carries_most_and_of_what() {
+    let place = Place::holding(EXPERIMENT);
+    let sets = ["--set", "slo.ttft_s={ sweep = [0.3, 0.6] }"];
+    for (out, more) in [("one", &[][..]), ("swept", &sets[..])] {
+        let done = capacity(&place, out, more);
+        assert!(done.status.success(), "{}", stderr(&done));
+        let page = std::fs::read_to_string(place.path(&format!("{out}/capacity.html"))).unwrap();
+        for part in [
+            "carries most: ",
+            "no drafting",
+            "poisson arrivals, fixed lengths; 2 seeds",
+            "The experiment, with every default",
+            "warm_up_requests = 20",
+            "mean and 95 % interval over 2 seeds",
+            "seed 1 of 2 seeds, whole runs",
+        ] {
+            assert!(page.contains(part), "{out}: {part}");
+        }
+        assert!(!page.contains('…'), "{out}: a caption is cut");
+        assert!(!page.contains("class=\"warning\""), "{out}: an answer is no warning");
+        if out == "swept" {
+            assert!(page.contains("TTFT within 300 ms: ") && page.contains("TTFT within 600 ms"), "rows in words");
+        }
+    }
 }

@@ -310,6 +310,28 @@ fn messages_are_of_a_length_that_is_read() {
 
 /// 65,535 threads would take 128 GiB of addresses; there are six comparisons of cells to run.
 #[cfg(target_os = "linux")]
+/// glibc's arenas, 64 MiB of addresses a thread, left no room for data here.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_small_address_space_is_enough_and_is_said() {
+    let place = Place::new();
+    let printed = place.run("whole", &[]);
+    for mib in [150, 200, 260] {
+        let script = format!(
+            "ulimit -v {}; exec {} run x.toml -o out-{mib} --threads 8",
+            mib * 1024,
+            env!("CARGO_BIN_EXE_foretoken")
+        );
+        let output =
+            std::process::Command::new("sh").args(["-c", &script]).current_dir(place.path("")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{mib} MiB: {said}");
+        assert!(String::from_utf8_lossy(&output.stdout) == printed, "{mib} MiB: another table");
+        let note = format!("note: memory is short: this process may have {mib} MiB of addresses (ulimit -v)");
+        assert_eq!(said.contains(&note) && said.contains("--resume goes on"), mib < 256, "{mib} MiB: {said}");
+    }
+}
+
 #[test]
 fn there_are_no_more_threads_than_cells() {
     let place = Place::new();

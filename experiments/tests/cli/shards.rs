@@ -122,7 +122,12 @@ fn what_is_missing_is_listed_and_then_done() {
     let place = on_a_trace();
     shard(&place, "1/3", &[]);
     let said = place.fails(&["merge", "shared/out"], 1);
-    assert!(said.contains("20 of 30 cells are not finished") && said.contains("--shard 2/3, 3/3 --resume"), "{said}");
+    assert!(said.contains("20 of 30 cells are not finished"), "{said}");
+    for which in ["2/3", "3/3"] {
+        let command =
+            format!("  foretoken run shared/out/shards/experiment.toml -o shared/out --shard {which} --resume\n");
+        assert!(said.contains(&command), "{said}");
+    }
     assert!(said.contains("10 (not begun)"), "{said}");
     // Killed in its midst: half of its cells are gone, and its mark says that it is not complete.
     shard(&place, "2/3", &[]);
@@ -273,4 +278,117 @@ fn the_same_shard_twice_at_once_and_two_merges_are_refused() {
     drop(lock);
     let printed = merged(&place);
     is_that_of_one_machine(&place, &printed);
+}
+
+/// Runs each command that `merge` printed, as it stands there, in the place's folder.
+fn follow(place: &Place, said: &str) {
+    let commands: Vec<&str> = said.lines().filter_map(|line| line.trim().strip_prefix("foretoken ")).collect();
+    assert!(!commands.is_empty(), "{said}");
+    for command in commands {
+        let output = place.foretoken().args(command.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Whatever happened to a cell of a finished shard, `merge` names file and cell, and its command mends it.
+#[test]
+fn a_damaged_cell_is_named_and_done_again() {
+    let whole = on_a_trace();
+    whole.run("one/out", &[]);
+    let whole = bytes_of(&whole.path("one/out"));
+    type Harm = fn(&std::path::Path, &std::path::Path);
+    let harms: [(&str, Harm, &str); 5] = [
+        (
+            "a flipped bit",
+            |cell, _| {
+                let mut bytes = std::fs::read(cell).unwrap();
+                let at = bytes.len() / 2;
+                bytes[at] ^= 4;
+                std::fs::write(cell, bytes).unwrap();
+            },
+            "is damaged: its checksum is not that of what it holds",
+        ),
+        (
+            "a cut",
+            |cell, _| {
+                let bytes = std::fs::read(cell).unwrap();
+                std::fs::write(cell, &bytes[..bytes.len() / 2]).unwrap();
+            },
+            "is damaged: its checksum is not that of what it holds",
+        ),
+        ("an empty file", |cell, _| std::fs::write(cell, b"").unwrap(), "is damaged: it is empty"),
+        ("a missing file", |cell, _| std::fs::remove_file(cell).unwrap(), "is gone"),
+        (
+            "another cell's file",
+            |cell, other| drop(std::fs::copy(other, cell).unwrap()),
+            "the file of another cell, v1-s1-p0.cell",
+        ),
+    ];
+    let place = on_a_trace();
+    for (what, harm, said) in harms {
+        let _ = std::fs::remove_dir_all(place.path("shared"));
+        for which in ["1/2", "2/2"] {
+            shard(&place, which, &["--threads", "1"]);
+        }
+        let cells = place.path("shared/out/cells");
+        harm(&cells.join("v0-s0-p1.cell"), &cells.join("v1-s1-p0.cell"));
+        let listed = listed(&place);
+        assert_eq!(listed["damaged"].as_array().unwrap().len(), 1, "{what}: {listed}");
+        let found = place.fails(&["merge", "shared/out"], 1);
+        let one_line = found.replace("\n  | ", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "1 of 30 cells is not finished: shared/out/cells/v0-s0-p1.cell",
+            said,
+            "(fixed-1, workload.arrivals.poisson.rate = 2.0, seed 1)",
+        ] {
+            assert!(one_line.contains(part), "{what}: {part}: {found}");
+        }
+        follow(&place, &found);
+        merged(&place);
+        assert!(bytes_of(&place.path("shared/out")) == whole, "{what}: other bytes than an undamaged run");
+    }
+}
+
+/// A complete shard with a damaged cell does not pass as complete, and is not run without being asked to.
+#[test]
+fn a_complete_shard_with_a_damaged_cell_is_said() {
+    let place = on_a_trace();
+    shard(&place, "1/1", &[]);
+    std::fs::write(place.path("shared/out/cells/v0-s0-p1.cell"), b"").unwrap();
+    let said = place.fails(&["run", "x.toml", "-o", "shared/out", "--shard", "1/1"], 2);
+    assert!(said.contains("some of its cells are damaged or gone") && said.contains("--resume"), "{said}");
+}
+
+/// What others put into a results folder stays, whatever is done with the folder, and is named.
+#[test]
+fn files_of_others_in_a_results_folder_stay() {
+    let place = on_a_trace();
+    shard(&place, "1/1", &[]);
+    let notes = |folder: &str| place.path(&format!("shared/out/{folder}/notes.md"));
+    let put = |folder: &str| {
+        std::fs::create_dir_all(notes(folder).parent().unwrap()).unwrap();
+        std::fs::write(notes(folder), folder).unwrap();
+    };
+    let is_left = |folder: &str, output: std::process::Output| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let note = format!("note: shared/out/{folder}/notes.md is left where it is: Foretoken did not write it");
+        assert!(said.contains(&note), "{said}");
+        assert_eq!(std::fs::read_to_string(notes(folder)).unwrap(), folder);
+    };
+    put("cells");
+    put("shards");
+    let output = place.foretoken().args(["merge", "shared/out"]).output().unwrap();
+    is_left("cells", output.clone());
+    is_left("shards", output);
+    assert!(!place.path("shared/out/cells/v0-s0-p0.cell").exists(), "the program's own cells go");
+    put("figures");
+    put("report");
+    let run = |mode: &str| place.foretoken().args(["run", "x.toml", "-o", "shared/out", mode]).output().unwrap();
+    is_left("cells", run("--resume"));
+    for folder in ["cells", "figures", "report"] {
+        is_left(folder, run("--overwrite"));
+    }
+    let manifest = std::fs::read_to_string(place.path("shared/out/manifest.json")).unwrap();
+    assert!(!manifest.contains("notes.md"), "it is no result: {manifest}");
 }

@@ -14,7 +14,7 @@ pub use calibration::{Calibration, CalibrationBin};
 pub use gaps::Gaps;
 pub use interval::{Interval, RatioInterval, student_t_975};
 pub use lengths::{LengthRow, LengthSums, Lengths};
-pub use overload::{Overload, overload, overload_of};
+pub use overload::{Overload, overload, overload_among, overload_of};
 pub use records::{Outcome, RequestRecords, StepRecord};
 pub use series::{Bin, Series};
 pub use summary::{PositionCounts, Quantiles, Slo, Summary, quantile_sorted};

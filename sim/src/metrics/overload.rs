@@ -4,6 +4,7 @@
 use super::RequestRecords;
 use crate::time::Time;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// A run that fell behind its arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,29 +32,31 @@ pub fn overload_of(records: &RequestRecords, seen: Time) -> Option<Overload> {
 /// not there before, and a busy part that was worked off leaves none: neither is overload. A closed loop cannot fall
 /// behind: do not call this for one.
 pub fn overload(records: &RequestRecords) -> Option<Overload> {
-    let last = records.arrival.last().copied()?;
-    let first = records.arrival[0];
+    overload_among(records, 0..records.len())
+}
+
+/// [`overload`] of some of a run's requests, over the time in which they arrive.
+pub fn overload_among(records: &RequestRecords, ids: Range<usize>) -> Option<Overload> {
+    let last = *records.arrival[ids.clone()].last()?;
+    let first = records.arrival[ids.start];
     // Needs at least 8 requests that did not all arrive at once.
-    if records.len() < 8 || last <= first {
+    if ids.len() < 8 || last <= first {
         return None;
     }
     let span = (last - first).as_s();
     let at = |share: f64| first + Time::from_s(share * span);
-    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, at(share)));
-    let completed = (0..records.len()).filter(|&i| records.finished(i) && records.finish[i] <= last).count();
-    let found = Overload {
-        offered_req_s: (records.len() - 1) as f64 / span,
-        completed_req_s: completed as f64 / span,
-        waiting,
-    };
-    let least = LEAST_WAITING.max(records.len() as u64 / 20);
+    let waiting = [0.5, 0.75, 1.0].map(|share| waiting(records, ids.clone(), at(share)));
+    let completed = ids.clone().filter(|&i| records.finished(i) && records.finish[i] <= last).count();
+    let found =
+        Overload { offered_req_s: (ids.len() - 1) as f64 / span, completed_req_s: completed as f64 / span, waiting };
+    let least = LEAST_WAITING.max(ids.len() as u64 / 20);
     let no_burst = 2 * waiting[1] >= waiting[2];
     (waiting[2] >= least && no_burst && found.completed_req_s < found.offered_req_s).then_some(found)
 }
 
-/// Number of requests that had arrived by `at` and were first scheduled after it, or never.
-fn waiting(r: &RequestRecords, at: Time) -> u64 {
-    (0..r.len()).filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
+/// Number of requests among `ids` that had arrived by `at` and were first scheduled after it, or never.
+fn waiting(r: &RequestRecords, ids: Range<usize>, at: Time) -> u64 {
+    ids.filter(|&i| r.arrival[i] <= at && r.first_scheduled[i].min(r.finish[i]) > at).count() as u64
 }
 
 impl std::fmt::Display for Overload {
@@ -132,6 +135,16 @@ mod tests {
         let mut r = queue(200, 0.5);
         (0..100).for_each(|i| r.first_scheduled[i] = r.arrival[i] + Time::from_s(0.4 * i as f64));
         assert_eq!(overload(&r), None);
+    }
+
+    /// The middle of a run is overloaded, and its two ends are not.
+    #[test]
+    fn a_part_of_a_run_is_judged_by_itself() {
+        let mut r = queue(600, 0.8);
+        (200..400).for_each(|i| r.first_scheduled[i] = r.arrival[i] + Time::from_s(0.25 * (i - 200) as f64));
+        (200..400).for_each(|i| r.finish[i] = r.first_scheduled[i] + Time::from_s(0.8));
+        assert!(overload_among(&r, 200..400).is_some());
+        assert_eq!((overload_among(&r, 0..200), overload_among(&r, 400..600)), (None, None));
     }
 
     #[test]

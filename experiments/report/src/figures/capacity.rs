@@ -1,12 +1,11 @@
-//! How much load policies carry, and how their bounds are kept as it grows.
+//! How much load policies carry, and how many requests keep their bounds as the load grows.
 
 use super::axis::Axis;
 use super::canvas::Anchor;
 use super::page::Page;
-use super::style::{INK, RULE, TEXT};
+use super::style::{INK, RULE, TEXT, text_width};
 use super::{Figure, Kind};
-use crate::number::fixed;
-use crate::{Dash, Look};
+use crate::{Dash, Look, Marker};
 use foretoken_sim::metrics::Interval;
 
 /// A policy at its swept values.
@@ -16,20 +15,51 @@ pub struct Carried {
     pub policy: String,
     /// The swept values in words; empty for none.
     pub at: String,
+    /// The swept value, where one number is swept.
+    pub value: Option<f64>,
     /// Its look.
     pub look: Look,
     /// Requests a second; `None` where there is no such rate.
     pub req_s: Option<Interval>,
-    /// Rates that were tried on the first seed, ascending, with the share of ended requests that kept their bounds, and whether the run was ended early:
-    /// then the share is of those that had ended.
-    pub tried: Vec<(f64, f64, bool)>,
+    /// The rate in words, or why there is none.
+    pub words: String,
+    /// Rates whose runs on the first seed went to their end, ascending.
+    pub tried: Vec<TriedRate>,
+}
+
+/// A rate that was tried with a run to its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TriedRate {
+    /// Requests a second.
+    pub rate: f64,
+    /// Share of the requests that count which kept their bounds.
+    pub share: f64,
+    /// Did the server keep up?
+    pub steady: bool,
+}
+
+/// What the figures of capacities say beside their data.
+#[derive(Clone, Copy, Debug)]
+pub struct CapacityWords<'a> {
+    /// Share of requests that must keep their bounds.
+    pub share: f64,
+    /// Where the numbers come from, and what was asked.
+    pub source: &'a str,
+    /// The seeds of the intervals.
+    pub seeds: &'a str,
+    /// The seed whose runs are shown.
+    pub first_seed: &'a str,
+    /// The name of the swept number.
+    pub swept: &'a str,
 }
 
 const ROW: f64 = 24.0;
+/// Rates from this multiple of the least capacity are shown, and up to the other one of the greatest.
+const SHOWN: [f64; 2] = [0.5, 1.6];
 
-/// `capacity.svg` and `attainment-over-rate.svg`; none without rates. `share` must keep its bounds.
-pub fn capacity_figures(all: &[Carried], share: f64, source: &str) -> Vec<Figure> {
-    [by_policy(all, source), over_rate(all, share, source)].into_iter().flatten().collect()
+/// `capacity.svg`, `capacity-over.svg` where a number is swept, and `attainment-over-rate.svg`; none without rates.
+pub fn capacity_figures(all: &[Carried], words: CapacityWords<'_>) -> Vec<Figure> {
+    [by_policy(all, words), over_swept(all, words), over_rate(all, words)].into_iter().flatten().collect()
 }
 
 /// The panels: swept values in words, each once, in order.
@@ -43,80 +73,135 @@ fn panels(all: &[Carried]) -> Vec<&str> {
     seen
 }
 
+/// The policies, what carries most on average first.
 fn policies(all: &[Carried]) -> Vec<(&str, Look)> {
-    let mut seen: Vec<(&str, Look)> = Vec::new();
+    let mut seen: Vec<(&str, Look, f64)> = Vec::new();
     for c in all {
-        if !seen.iter().any(|s| s.0 == c.policy) {
-            seen.push((&c.policy, c.look));
+        let rate = c.req_s.map_or(0.0, |i| i.mean);
+        match seen.iter_mut().find(|s| s.0 == c.policy) {
+            Some((_, _, sum)) => *sum += rate,
+            None => seen.push((&c.policy, c.look, rate)),
         }
     }
-    seen
+    seen.sort_by(|a, b| b.2.total_cmp(&a.2));
+    seen.into_iter().map(|(policy, look, _)| (policy, look)).collect()
 }
 
-fn by_policy(all: &[Carried], source: &str) -> Option<Figure> {
-    let high = |i: &Interval| i.mean + i.half_width.unwrap_or(0.0);
+/// The end of an interval.
+fn high(i: &Interval) -> f64 {
+    i.mean + i.half_width.unwrap_or(0.0)
+}
+
+fn by_policy(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     let most = all.iter().filter_map(|c| c.req_s.as_ref().map(high)).reduce(f64::max)?;
     let (rows, panels) = (policies(all), panels(all));
     let labels: Vec<&str> = rows.iter().map(|r| r.0).collect();
+    let widest = all.iter().map(|c| text_width(&c.words, TEXT)).fold(0.0, f64::max);
     let page = Page {
         title: "Capacity".to_owned(),
-        source: source.to_owned(),
+        source: format!("{}; {}", words.source, words.seeds),
         x_name: "requests a second within the bounds".to_owned(),
         y_name: String::new(),
-        x: Axis::linear(0.0, most, if panels.len() == 1 { 8 } else { 4 }),
+        x: Axis::linear(0.0, most, if panels.len() == 1 { 8 } else { 3 }),
         y: Axis::rows(&labels),
         legend: Vec::new(),
         panels: panels.iter().map(|p| ((*p).to_owned(), None)).collect(),
         own_x: Vec::new(),
         panel_height: ROW * labels.len() as f64 + 8.0,
-        right: if panels.len() == 1 { 130.0 } else { 60.0 },
+        right: widest + 16.0,
     };
     let svg = page.svg(|c, panel, at| {
         for (row, (policy, look)) in rows.iter().enumerate() {
             let y = row as f64;
-            let of = all.iter().find(|c| c.policy == *policy && c.at == panels[at]);
-            let interval = of.and_then(|c| c.req_s);
-            let text_at = (panel.to.0 + 8.0, panel.at(0.0, y).1);
-            let Some(i) = interval else {
-                c.text("none", text_at, Anchor::Start, TEXT, INK);
-                continue;
-            };
+            let Some(of) = all.iter().find(|c| c.policy == *policy && c.at == panels[at]) else { continue };
+            c.text(&of.words, (panel.to.0 + 8.0, panel.at(0.0, y).1), Anchor::Start, TEXT, INK);
+            let Some(i) = of.req_s else { continue };
             if let Some(half) = i.half_width {
                 let ends = [i.mean - half, i.mean + half].map(|x| panel.at(page.x.clamp(x), y));
                 c.line(&ends, look.colour, 2.0, Dash::Solid);
             }
             c.marker(panel.at(i.mean, y), *look);
-            let half = i.half_width.map_or(String::new(), |h| format!(" ± {}", fixed(h, 2)));
-            c.text(&format!("{}{half}", fixed(i.mean, 2)), text_at, Anchor::Start, TEXT, INK);
         }
     });
     Some(Figure { kind: Kind::Capacity, file: "capacity.svg".to_owned(), svg })
 }
 
-fn over_rate(all: &[Carried], share: f64, source: &str) -> Option<Figure> {
-    let tried = || all.iter().flat_map(|c| &c.tried);
-    let (low, high) = (tried().map(|t| t.0).reduce(f64::min)?, tried().map(|t| t.0).reduce(f64::max)?);
-    let panels = panels(all);
+/// A line a policy over a swept number; `None` where no number is swept.
+fn over_swept(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
+    let mut values: Vec<f64> = all.iter().map(|c| c.value).collect::<Option<_>>()?;
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let most = all.iter().filter_map(|c| c.req_s.as_ref().map(high)).reduce(f64::max)?;
+    if values.len() < 2 {
+        return None;
+    }
+    let ticks: Vec<(f64, String)> = values.iter().map(|v| (*v, v.to_string())).collect();
+    let page = Page {
+        title: format!("Capacity by {}", words.swept),
+        source: format!("{}; {}", words.source, words.seeds),
+        x_name: words.swept.to_owned(),
+        y_name: "requests a second within the bounds".to_owned(),
+        x: Axis::swept(&ticks),
+        y: Axis::linear(0.0, most, 6),
+        legend: policies(all).into_iter().map(|(label, look)| (label.to_owned(), look)).collect(),
+        panels: vec![(String::new(), None)],
+        own_x: Vec::new(),
+        panel_height: 320.0,
+        right: 0.0,
+    };
+    let svg = page.svg(|c, panel, _| {
+        for (policy, look) in policies(all) {
+            let of = all.iter().filter(|c| c.policy == policy);
+            let mut points: Vec<(f64, Interval)> = of.filter_map(|c| Some((c.value?, c.req_s?))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let path: Vec<_> = points.iter().map(|(x, i)| panel.at(*x, i.mean)).collect();
+            c.line(&path, look.colour, 1.6, look.dash);
+            for (x, i) in &points {
+                let half = i.half_width.unwrap_or(0.0);
+                let ends = [i.mean - half, i.mean + half].map(|y| panel.at(*x, page.y.clamp(y)));
+                c.line(&ends, look.colour, 1.0, Dash::Solid);
+            }
+            path.iter().for_each(|&point| c.marker(point, look));
+        }
+    });
+    Some(Figure { kind: Kind::Capacity, file: "capacity-over.svg".to_owned(), svg })
+}
+
+/// The rates that a panel shows; `None` without a capacity in it.
+fn rates_of(all: &[Carried], at: &str) -> Option<[f64; 2]> {
+    let rates = || all.iter().filter(|c| c.at == at).filter_map(|c| Some(c.req_s?.mean));
+    Some([SHOWN[0] * rates().reduce(f64::min)?, SHOWN[1] * rates().reduce(f64::max)?])
+}
+
+fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
+    let shown: Vec<(&str, [f64; 2])> =
+        panels(all).into_iter().filter_map(|at| Some((at, rates_of(all, at)?))).collect();
+    let (_, first) = shown.first()?;
+    let ticks = if shown.len() == 1 { 8 } else { 4 };
     let page = Page {
         title: "Requests within their bounds as the rate grows".to_owned(),
-        source: format!("{source}; first seed; of a run that was ended early, of the requests that had ended"),
-        x_name: "requests a second (logarithmic)".to_owned(),
+        source: format!("{}; {}; ×: the server does not keep up", words.source, words.first_seed),
+        x_name: "requests a second".to_owned(),
         y_name: "requests within their bounds (%)".to_owned(),
-        x: Axis::log(low, high),
+        x: Axis::exact(first[0], first[1], ticks),
         y: Axis::linear(0.0, 100.0, 5),
         legend: policies(all).into_iter().map(|(label, look)| (label.to_owned(), look)).collect(),
-        panels: panels.iter().map(|p| ((*p).to_owned(), None)).collect(),
-        own_x: Vec::new(),
+        panels: shown.iter().map(|(at, _)| ((*at).to_owned(), None)).collect(),
+        own_x: shown.iter().map(|(_, [low, high])| Axis::exact(*low, *high, ticks)).collect(),
         panel_height: 280.0,
         right: 0.0,
     };
     let svg = page.svg(|c, panel, at| {
-        let ends = [page.x.start(), page.x.end()];
-        c.line(&ends.map(|x| panel.at(x, 100.0 * share)), RULE, 1.2, Dash::Dashed);
-        for of in all.iter().filter(|c| c.at == panels[at]) {
-            let path: Vec<_> = of.tried.iter().map(|&(rate, kept, _)| panel.at(rate, 100.0 * kept)).collect();
+        let ends = [panel.x.start(), panel.x.end()];
+        c.line(&ends.map(|x| panel.at(x, 100.0 * words.share)), RULE, 1.2, Dash::Dashed);
+        for of in all.iter().filter(|c| c.at == shown[at].0) {
+            let inside: Vec<&TriedRate> = of.tried.iter().filter(|t| (ends[0]..=ends[1]).contains(&t.rate)).collect();
+            let path: Vec<_> = inside.iter().map(|t| panel.at(t.rate, 100.0 * t.share)).collect();
             c.line(&path, of.look.colour, 1.6, of.look.dash);
-            path.iter().for_each(|&point| c.marker(point, of.look));
+            for (tried, point) in inside.iter().zip(path) {
+                let marker = if tried.steady { of.look.marker } else { Marker::Cross };
+                c.marker(point, Look { marker, ..of.look });
+            }
         }
     });
     Some(Figure { kind: Kind::Capacity, file: "attainment-over-rate.svg".to_owned(), svg })
@@ -125,27 +210,101 @@ fn over_rate(all: &[Carried], share: f64, source: &str) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Marker;
+
+    const WORDS: CapacityWords<'_> = CapacityWords {
+        share: 0.99,
+        source: "simulated; 99 % of requests keep TTFT within 500 ms",
+        seeds: "mean and 95 % interval over 2 seeds",
+        first_seed: "seed 1 of 2 alone, whole runs",
+        swept: "TPOT bound",
+    };
+
+    fn carried(policy: &str, at: &str, req_s: Option<f64>) -> Carried {
+        let rate = req_s.unwrap_or(1.0);
+        let tried = |by: f64, share: f64| TriedRate { rate: by * rate, share, steady: by < 1.2 };
+        Carried {
+            policy: policy.into(),
+            at: at.into(),
+            value: at.rsplit(' ').next().and_then(|v| v.parse().ok()),
+            look: Look { colour: (1, 2, 3), dash: Dash::Solid, marker: Marker::Circle },
+            req_s: req_s.and_then(|r| Interval::of(&[r, r * 1.1])),
+            words: req_s.map_or("no rate on 1 of 2 seeds".into(), |r| format!("{r:.1} ± 2.1")),
+            tried: vec![tried(0.01, 1.0), tried(0.7, 1.0), tried(1.0, 0.995), tried(1.1, 0.8), tried(1.5, 0.2)],
+        }
+    }
+
+    /// The positions of all texts in a figure, px, with their anchors.
+    fn texts(svg: &str) -> Vec<(f64, String, String)> {
+        let attribute = |tag: &str, name: &str| {
+            let at = tag.find(&format!(" {name}=\""))? + name.len() + 3;
+            Some(tag[at..].split('"').next()?.to_owned())
+        };
+        let all = svg.split("<text").skip(1).filter_map(|part| {
+            let (tag, rest) = part.split_once('>')?;
+            let x = attribute(tag, "x")?.parse::<f64>().ok()? / 4.0;
+            Some((x, attribute(tag, "text-anchor").unwrap_or_default(), rest.split('<').next()?.trim().to_owned()))
+        });
+        all.collect()
+    }
 
     #[test]
-    fn policies_are_rows_and_lines_and_none_is_said() {
-        let look = Look { colour: (1, 2, 3), dash: Dash::Solid, marker: Marker::Circle };
-        let carried = |policy: &str, req_s: Option<f64>| Carried {
-            policy: policy.into(),
-            at: String::new(),
-            look,
-            req_s: req_s.and_then(|r| Interval::of(&[r, r * 1.1])),
-            tried: vec![(1.0, 1.0, false), (4.0, 0.6, true)],
-        };
-        let all = [carried("autoregressive", Some(3.0)), carried("fixed-3", None)];
-        let figures = capacity_figures(&all, 0.99, "simulated; 2 seeds");
-        assert_eq!(
-            figures.iter().map(|f| f.file.as_str()).collect::<Vec<_>>(),
-            ["capacity.svg", "attainment-over-rate.svg"]
-        );
-        for text in ["autoregressive", "fixed-3", "none", "simulated; 2 seeds", "3.15"] {
+    fn policies_are_rows_and_lines_and_no_rate_is_said() {
+        let all =
+            [carried("autoregressive", "", Some(3.0)), carried("fixed-3", "", None), carried("best", "", Some(4.0))];
+        let figures = capacity_figures(&all, WORDS);
+        let names: Vec<&str> = figures.iter().map(|f| f.file.as_str()).collect();
+        assert_eq!(names, ["capacity.svg", "attainment-over-rate.svg"]);
+        for text in ["autoregressive", "fixed-3", "no rate on 1 of 2 seeds", "over 2 seeds", "3.0 ± 2.1"] {
             assert!(figures[0].svg.contains(text), "{text}");
         }
-        assert!(capacity_figures(&[], 0.99, "").is_empty());
+        assert!(figures[1].svg.contains("seed 1 of 2 alone, whole runs"));
+        let at = |text: &str| figures[0].svg.find(text).unwrap();
+        assert!(at(">\nbest") < at(">\nautoregressive"), "what carries most is first");
+        assert!(capacity_figures(&[], WORDS).is_empty());
+    }
+
+    /// Labels of the right panels were cut at the frame, captions ended in dots.
+    #[test]
+    fn nothing_is_cut_in_any_grid() {
+        for n in [1, 2, 4, 6] {
+            let at = |i: usize| if n == 1 { String::new() } else { format!("TPOT bound × {i}") };
+            let all: Vec<Carried> = (0..n)
+                .flat_map(|i| {
+                    ["autoregressive", "fixed-3"]
+                        .map(|p| carried(p, &at(i), (i != 1 || p != "fixed-3").then_some(11.03)))
+                })
+                .collect();
+            for figure in capacity_figures(&all, WORDS) {
+                for (x, anchor, text) in texts(&figure.svg) {
+                    assert!(!text.ends_with('…'), "{n} panels, {}: {text}", figure.file);
+                    let right = if anchor == "start" { x + text_width(&text, TEXT) } else { x };
+                    assert!(right <= super::super::style::WIDTH, "{n} panels, {}: {text} ends at {right}", figure.file);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rates_are_shown_from_half_of_what_is_carried() {
+        let all = [carried("autoregressive", "", Some(20.0))];
+        let figure = capacity_figures(&all, WORDS).pop().unwrap();
+        let ticks: Vec<String> = texts(&figure.svg).into_iter().map(|t| t.2).collect();
+        assert!(ticks.contains(&"15".to_owned()) && !ticks.contains(&"5".to_owned()), "{ticks:?}");
+        assert_eq!(rates_of(&all, ""), Some([10.5, 33.6]));
+    }
+
+    #[test]
+    fn a_swept_number_is_an_axis() {
+        let all: Vec<Carried> = ["0.8", "1.0", "2.0"]
+            .iter()
+            .flat_map(|v| {
+                [
+                    carried("autoregressive", &format!("x = {v}"), Some(3.0)),
+                    carried("fixed-3", &format!("x = {v}"), None),
+                ]
+            })
+            .collect();
+        let figures = capacity_figures(&all, WORDS);
+        assert!(figures.iter().any(|f| f.file == "capacity-over.svg" && f.svg.contains("Capacity by TPOT bound")));
     }
 }

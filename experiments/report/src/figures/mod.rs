@@ -24,7 +24,7 @@ mod validation;
 pub(crate) mod view;
 
 pub use acceptance::{Accepted, acceptance_figures};
-pub use capacity::{Carried, capacity_figures};
+pub use capacity::{CapacityWords, Carried, TriedRate, capacity_figures};
 pub use gain::{GainAt, gain_figure};
 pub use predicted::{PREDICTED_EDGE, PredictedCell, PredictedNumber, predicted_figure};
 pub use profile::{Profiled, ProfiledFit, ProfiledPass, profile_figures};

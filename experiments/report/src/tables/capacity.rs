@@ -10,12 +10,16 @@ use std::path::Path;
 pub struct CapacityRow {
     /// Policy, swept values, seed.
     pub key: Key,
-    /// Requests a second; `None` where nothing is carried, or everything is.
+    /// What came of the search: "rate", "no rate" or "every rate tried".
+    pub verdict: String,
+    /// Requests a second; `None` where no rate is carried, or every rate that was tried.
     pub req_s: Option<f64>,
+    /// The highest rate that was tried, requests a second.
+    pub tried_up_to: f64,
+    /// What keeps the policy from carrying more: "bounds" or "queue".
+    pub limit: Option<String>,
     /// Output tokens a second and GPU.
     pub tok_s_gpu: Option<f64>,
-    /// Had the queue stopped growing?
-    pub steady: bool,
     /// Rates above the answer that were carried all the same.
     pub exceptions: u32,
     /// The bounds, seconds: TTFT, TPOT, E2E.
@@ -34,8 +38,8 @@ pub struct ProbeRow {
     /// Requests that count; of these, those that had kept their bounds when the verdict was certain, and those that
     /// had not.
     pub counted: [u32; 3],
-    /// Had the queue stopped growing?
-    pub steady: bool,
+    /// Did the server keep up? `None` where the run ended before all requests that count had ended.
+    pub steady: Option<bool>,
 }
 
 /// Writes `capacity.parquet`.
@@ -46,9 +50,11 @@ pub fn write_capacity(path: &Path, rows: &[CapacityRow]) -> Result<(), ReportErr
     let columns = |rows: &[CapacityRow]| -> Vec<Column> {
         let slo = |i: usize| rows.iter().map(|r| r.slo[i]).collect::<Vec<_>>();
         vec![
+            column("verdict", rows.iter().map(|r| r.verdict.clone()).collect::<Vec<_>>()),
             column("req_s", rows.iter().map(|r| r.req_s).collect::<Vec<_>>()),
+            column("tried_up_to", rows.iter().map(|r| r.tried_up_to).collect::<Vec<_>>()),
+            column("limit", rows.iter().map(|r| r.limit.clone()).collect::<Vec<_>>()),
             column("tok_s_gpu", rows.iter().map(|r| r.tok_s_gpu).collect::<Vec<_>>()),
-            column("steady", rows.iter().map(|r| r.steady).collect::<Vec<_>>()),
             column("exceptions", rows.iter().map(|r| r.exceptions).collect::<Vec<_>>()),
             column("slo_ttft_s", slo(0)),
             column("slo_tpot_s", slo(1)),

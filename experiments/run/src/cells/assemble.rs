@@ -56,7 +56,9 @@ pub fn assemble(plan: &Plan, folder: &Folder, figures: bool) -> Result<Assembled
     let mut numbers = Vec::with_capacity(entries.len());
     for (id, entry) in ids(plan).zip(entries) {
         let stored = store.load(id)?.ok_or_else(|| {
-            Problem::failed(format!("the finished cell {id:?} is gone from {}", folder.cells().display()))
+            let gone = || format!("{} is gone", store.file(id).display());
+            let what = store.damage(id, ids(plan)).unwrap_or_else(gone);
+            Problem::failed(format!("{what} ({})", key(plan, id)))
                 .help("run the same command with --resume: it runs again what is missing")
         })?;
         numbers.push(Numbers {
@@ -145,7 +147,9 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     let (mut cells, mut damaged, mut warnings) = (Vec::new(), Vec::new(), Warnings::default());
     for (id, entry) in ids(plan).zip(entries(plan)) {
         let Some(stored) = store.load(id)? else {
-            damaged.extend(store.damage(id).map(|which| format!("{which} and left out: --resume does that run again")));
+            damaged.extend(
+                store.damage(id, ids(plan)).map(|which| format!("{which} and left out: --resume does that run again")),
+            );
             continue;
         };
         let (cell, _, _, said, _) = stored.into_cell(entry);

@@ -2,6 +2,9 @@
 
 use super::lock::Lock;
 use super::manifest::{MANIFEST, Manifest, Timing, digest};
+use super::own::{
+    CELLS, EXPERIMENT, FIGURES, PROBES, RECORDINGS, REPORT, SHARDS, TAPES, is_own, remove_own, tell_left,
+};
 use super::progress::Speed;
 use super::unwritten::write_problem;
 use crate::plan::Plan;
@@ -33,28 +36,14 @@ pub struct Folder {
     fresh: bool,
 }
 
-/// The experiment with every default.
-pub const EXPERIMENT: &str = "experiment.toml";
-/// The tapes of live runs, one a cell.
-pub const TAPES: &str = "tapes";
-/// The recordings of observed runs, one a cell.
-pub const RECORDINGS: &str = "recordings";
 /// What a live run says besides its records.
 pub const LIVE_JSON: &str = "live.json";
 /// What an observed run says besides its records.
 pub const OBSERVED_JSON: &str = "observed.json";
 /// What a search for capacity says.
 pub const CAPACITY_JSON: &str = "capacity.json";
-/// The rates that it tried, while it tries.
-pub const PROBES: &str = "probes";
 /// The runs of a validation.
 pub const RUNS_JSON: &str = "runs.json";
-const CELLS: &str = "cells";
-/// What the shards of a run say of themselves, until they are merged.
-const SHARDS: &str = "shards";
-const FIGURES: &str = "figures";
-/// Made from the other files, at any time: not a result of its own.
-const REPORT: &str = "report";
 /// Everything a results folder may hold; `--overwrite` removes these and nothing else.
 const OURS: [&str; 31] = [
     MANIFEST,
@@ -182,7 +171,8 @@ impl Folder {
     /// Takes back what this run wrote when it came to nothing: no cell is finished, and nothing but this run's own
     /// beginnings is there. Best effort: the error that led here is the one to report.
     pub fn abandon(&self) {
-        let finished = std::fs::read_dir(self.cells()).is_ok_and(|mut entries| entries.next().is_some());
+        let own = |e: std::fs::DirEntry| is_own(CELLS, &e.file_name().to_string_lossy());
+        let finished = std::fs::read_dir(self.cells()).is_ok_and(|entries| entries.flatten().any(own));
         if !self.fresh || finished {
             return;
         }
@@ -251,16 +241,10 @@ impl Folder {
 
     /// Removes what a complete folder needs no more. A run killed between its last two actions leaves it behind.
     pub fn clear_up(&self) -> Result<()> {
-        for name in [PROBES, SHARDS] {
-            let _ = std::fs::remove_dir_all(self.path.join(name));
+        for name in [PROBES, SHARDS, CELLS] {
+            tell_left(&remove_own(&self.path, name)?);
         }
-        match std::fs::remove_dir_all(self.cells()) {
-            // A validation has none.
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(Problem::failed(format!("cannot remove {}: {e}", self.cells().display())))
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Ends a folder that holds a part of `cells` cells: the manifest says so.
@@ -276,7 +260,8 @@ impl Folder {
         let mut names: Vec<String> = whole.map(|n| (*n).to_owned()).collect();
         for folder in [FIGURES, TAPES, RECORDINGS] {
             let entries = std::fs::read_dir(self.path.join(folder)).into_iter().flatten().flatten();
-            names.extend(entries.map(|e| format!("{folder}/{}", e.file_name().to_string_lossy())));
+            let files = entries.map(|e| e.file_name().to_string_lossy().into_owned());
+            names.extend(files.filter(|file| is_own(folder, file)).map(|file| format!("{folder}/{file}")));
         }
         let mut all = BTreeMap::new();
         for name in names.into_iter().filter(|n| !n.ends_with(".partial")) {
@@ -335,8 +320,12 @@ impl Folder {
         }
         for name in names {
             let path = self.path.join(name);
-            let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-            removed.map_err(|e| Problem::failed(format!("cannot remove {}: {e}", path.display())))?;
+            if path.is_dir() {
+                tell_left(&remove_own(&self.path, name)?);
+                continue;
+            }
+            std::fs::remove_file(&path)
+                .map_err(|e| Problem::failed(format!("cannot remove {}: {e}", path.display())))?;
         }
         Ok(())
     }

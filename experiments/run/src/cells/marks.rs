@@ -86,11 +86,12 @@ impl Marks {
         Ok((of, all))
     }
 
-    /// A shard begins here, and nobody else runs it as long as the lock lives. `None`: it was complete before.
+    /// A shard begins here, and nobody else runs it as long as the lock lives. `None`: it was complete before, and
+    /// its cells are still `whole`.
     ///
     /// # Errors
     /// It runs already; it was begun and is not to be gone on with; the folder's shards are others.
-    pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool) -> Result<Option<Lock>> {
+    pub fn begin(&self, shard: Shard, manifest: &Manifest, goes_on: bool, whole: bool) -> Result<Option<Lock>> {
         let (of, all) = self.agree(manifest)?;
         if let Some(of) = of.filter(|&of| of != shard.of) {
             let message = format!("{} holds shards of {of}, and this is one of {}", self.0.display(), shard.of);
@@ -102,7 +103,11 @@ impl Marks {
                 .help("wait until that one ends"));
         };
         match all.iter().find(|mark| mark.shard == shard) {
-            Some(mark) if mark.complete => return Ok(None),
+            Some(mark) if mark.complete && whole => return Ok(None),
+            Some(mark) if mark.complete && !goes_on => {
+                let message = format!("shard {shard} was complete, and some of its cells are damaged or gone by now");
+                return Err(Problem::bad_input(message).help("run those again: --resume"));
+            }
             Some(_) if !goes_on => {
                 return Err(Problem::bad_input(format!("shard {shard} was begun before and did not end"))
                     .help("go on with it: --resume; try again what failed: --resume --retry-failed"));

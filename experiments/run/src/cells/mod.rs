@@ -10,6 +10,7 @@ mod id;
 mod lock;
 mod manifest;
 mod marks;
+mod own;
 mod progress;
 mod shard;
 mod store;
@@ -18,12 +19,11 @@ mod warnings;
 
 pub use assemble::{Assembled, Numbers, Unfinished, assemble, entries, finished_cells};
 pub use failures::{Failure, Failures};
-pub use folder::{
-    CAPACITY_JSON, EXPERIMENT, Folder, LIVE_JSON, Mode, OBSERVED_JSON, PROBES, RECORDINGS, RUNS_JSON, TAPES,
-};
+pub use folder::{CAPACITY_JSON, Folder, LIVE_JSON, Mode, OBSERVED_JSON, RUNS_JSON};
 pub use id::{CellId, ids, key, swept};
 pub use manifest::{AGAIN, Manifest, Timing, digest};
 pub use marks::{Mark, Marks};
+pub use own::{EXPERIMENT, PROBES, RECORDINGS, TAPES};
 pub use progress::Speed;
 pub use shard::Shard;
 pub use store::{Store, Stored};
@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 /// Runs every cell that the folder does not hold yet. What is finished when an error or an interrupt comes is kept.
 pub fn run_cells(plan: &Plan, folder: &Folder, interrupt: &AtomicBool) -> Result<Speed> {
     let store = Store::open(folder, &plan.digest())?;
-    let damaged = ids(plan).filter_map(|id| store.damage(id));
+    let damaged = ids(plan).filter_map(|id| store.damage(id, ids(plan)));
     damaged.for_each(|which| eprintln!("warning: {which}: that run is done again"));
     let progress = Progress::new(plan.cells() as u64);
     let runner = Runner { plan, store, failures: None, progress, interrupt };
@@ -71,6 +71,9 @@ pub fn run_shard(
     let its_own: Vec<CellId> = ids(plan).filter(|&id| shard.has(comparison(plan, id))).collect();
     if again {
         its_own.iter().for_each(|&id| failures.forget(id));
+    }
+    for which in its_own.iter().filter_map(|&id| store.damage(id, ids(plan))) {
+        eprintln!("warning: {which}: that run is done again");
     }
     let progress = Progress::new(its_own.len() as u64);
     let runner = Runner { plan, store, failures: Some(failures), progress, interrupt };

@@ -65,6 +65,9 @@ impl Stored {
     }
 }
 
+/// Of how many cells it is asked whether a damaged file is theirs.
+const MOST_OTHERS: usize = 1000;
+
 /// The folder of finished cells.
 pub struct Store {
     folder: PathBuf,
@@ -85,10 +88,32 @@ impl Store {
         self.bytes(id).is_some()
     }
 
-    /// What to say of a cell's file that is there and not what was written.
-    pub fn damage(&self, id: CellId) -> Option<String> {
+    /// The file of a cell, there or not.
+    pub fn file(&self, id: CellId) -> PathBuf {
+        self.path(id)
+    }
+
+    /// What is wrong with a cell's file that is there and not what was written. `others` are the run's cells: the file may be
+    /// one of theirs.
+    pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
-        (path.exists() && !self.has(id)).then(|| format!("{} is damaged", path.display()))
+        if !path.exists() || self.has(id) {
+            return None;
+        }
+        let why = match std::fs::read(&path) {
+            Err(e) => format!("cannot be read: {e}"),
+            Ok(bytes) if bytes.is_empty() => "is damaged: it is empty".to_owned(),
+            Ok(bytes) if bytes.len() <= blake3::OUT_LEN => format!("is damaged: it is cut to {} bytes", bytes.len()),
+            Ok(bytes) => {
+                let (seal, body) = bytes.split_at(blake3::OUT_LEN);
+                let whose = |other: &CellId| self.seal(*other, body).as_bytes().as_slice() == seal;
+                match others.into_iter().take(MOST_OTHERS).find(whose) {
+                    Some(other) => format!("is damaged: it is the file of another cell, {}", name(other)),
+                    None => "is damaged: its checksum is not that of what it holds".to_owned(),
+                }
+            }
+        };
+        Some(format!("{} {why}", path.display()))
     }
 
     /// The cell, when it is finished.
@@ -183,11 +208,11 @@ mod tests {
         let mut bytes = std::fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        assert!(!store.has(id) && store.damage(id).is_some());
+        assert!(!store.has(id) && store.damage(id, []).is_some());
         std::fs::write(&path, b"short").unwrap();
-        assert!(!store.has(id) && store.damage(id).is_some());
+        assert!(!store.has(id) && store.damage(id, []).is_some());
         std::fs::remove_file(&path).unwrap();
-        assert!(!store.has(id) && store.damage(id).is_none());
+        assert!(!store.has(id) && store.damage(id, []).is_none());
     }
 
     #[test]
@@ -203,10 +228,10 @@ mod tests {
                 let mut other = bytes.clone();
                 other[at] ^= 1 << bit;
                 std::fs::write(&path, &other).unwrap();
-                assert!(store.load(id).unwrap().is_none() && store.damage(id).is_some(), "byte {at}, bit {bit}");
+                assert!(store.load(id).unwrap().is_none() && store.damage(id, []).is_some(), "byte {at}, bit {bit}");
             }
             std::fs::write(&path, &bytes[..at]).unwrap();
-            assert!(store.load(id).unwrap().is_none() && store.damage(id).is_some(), "cut at {at}");
+            assert!(store.load(id).unwrap().is_none() && store.damage(id, []).is_some(), "cut at {at}");
         }
     }
 }

@@ -154,7 +154,14 @@ impl Document {
                 .help("name swept values by their path, or leave sweep_order out: the first one in the file varies slowest then")),
         }
         };
-        texts.map(path).collect()
+        let order: Vec<Path> = texts.clone().map(path).collect::<Result<_>>()?;
+        for (i, text) in texts {
+            if order.iter().filter(|path| **path == Path::of(text)).count() > 1 {
+                let problem = self.problem_at(&at.then(Step::Index(i)), format!("sweep_order names `{text}` twice"));
+                return Err(problem.help("name each swept value once, the one that varies slowest first"));
+            }
+        }
+        Ok(order)
     }
 
     /// The sweep that varies slowest among the remaining ones, with its values.
@@ -291,6 +298,16 @@ mod tests {
         assert!(variants("a = { sweep = [{ sweep = [1] }] }\n").unwrap_err().message().contains("inside a sweep"));
         assert!(variants("a = { sweep = [1], b = 2 }\n").unwrap_err().message().contains("alone"));
         assert!(variants("seeds = { sweep = [1] }\n").unwrap_err().message().contains("cannot be swept"));
+    }
+
+    #[test]
+    fn an_order_names_each_path_once() {
+        let sweeps = "z = { sweep = [1, 2] }\n[a]\nb = { sweep = [3, 4] }\n";
+        let order = |order: &str| variants(&format!("sweep_order = [{order}]\n{sweeps}"));
+        assert_eq!(order("\"a.b\", \"z\"").unwrap()[1].choices[1].value, "2", "z varies fastest");
+        let problem = order("\"a.b\", \"z\", \"a.b\"").unwrap_err();
+        assert!(problem.message().contains("names `a.b` twice"), "{problem}");
+        assert_eq!(problem.pointed_at(), Some("\"a.b\""));
     }
 
     #[test]

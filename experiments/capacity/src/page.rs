@@ -1,0 +1,195 @@
+//! The answer as a page: what carries most, what was asked of what, figures, tables, what is to be known of the numbers.
+
+use crate::answer::{Answer, Capacity};
+use crate::words::digits;
+use foretoken_report::Figure;
+use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
+use foretoken_run::cells::Folder;
+use foretoken_run::plan::Plan;
+use foretoken_sim::latency::LatencySpec;
+use foretoken_spec::document::Path;
+use foretoken_spec::problem::Result;
+
+/// The page.
+///
+/// # Errors
+/// The experiment cannot be written as TOML.
+pub fn page(answer: &Answer, plan: &Plan, folder: &Folder, figures: Vec<Figure>) -> Result<Page> {
+    let mut capacity = Section::new("capacity", "Capacity");
+    if let Some(matrix) = matrix(answer) {
+        capacity.parts.push(Part::Table(matrix));
+    }
+    for figure in figures {
+        let caption = match figure.file.as_str() {
+            "capacity.svg" => "The highest rate at which enough requests keep their bounds and the server keeps up.",
+            "capacity-over.svg" => {
+                "The same over the swept value. Where no rate is carried on every seed there is no point."
+            }
+            _ => {
+                "How many requests keep their bounds at each rate, of all requests that count: each point is a whole run. The \
+                 dashed line is the share that is asked for."
+            }
+        };
+        capacity.parts.push(Part::Figure { svg: figure.svg, caption: caption.into() });
+    }
+    capacity.parts.push(Part::Table(table(answer, plan)));
+    let mut notes = Section::new("notes", "What to know of the numbers");
+    notes.parts.push(Part::List(
+        [format!(
+            "A rate is carried where {} and the server keeps up: an overloaded one carries nothing, whatever its bounds.",
+            answer.question()
+        )]
+        .into_iter()
+        .chain(answer.notes())
+        .collect(),
+    ));
+    let mut lead: Vec<Part> = match answer.headlines().as_slice() {
+        [one] => vec![Part::Headline(one.clone())],
+        all => vec![Part::Headline(format!("{}.", answer.question())), Part::List(all.to_vec())],
+    };
+    lead.push(Part::Text(setting(answer, plan)));
+    lead.extend(answer.warnings.iter().cloned().map(Part::Warning));
+    Ok(Page {
+        title: format!("Capacity: {}", answer.name),
+        kind: format!("Foretoken capacity · {}", answer.source),
+        lead,
+        sections: vec![capacity, asked(answer, plan, folder)?, notes],
+        foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
+        ..Page::default()
+    })
+}
+
+/// What it is about, in a line.
+fn setting(answer: &Answer, plan: &Plan) -> String {
+    let e = &plan.variants[0].experiment;
+    let draft = match model(&e.hardware.draft) {
+        Some((model, _)) => format!(" with {model} as draft"),
+        None => String::new(),
+    };
+    let machine = match (model(&e.hardware.target), &e.hardware.profile) {
+        (Some((model, gpu)), _) => format!("{model} on {gpu}{draft}"),
+        (None, Some(profile)) => format!("costs of {}", profile.display()),
+        (None, None) => "costs as the experiment gives them".to_owned(),
+    };
+    let seeds = plan.seeds.len();
+    let seeds = if seeds == 1 { "1 seed".to_owned() } else { format!("{seeds} seeds") };
+    format!("{machine}; {}; {}; {seeds}; {}.", e.engine.version.name(), arrivals(plan), answer.question())
+}
+
+/// Model and GPU of a roofline.
+fn model(spec: &LatencySpec) -> Option<(String, String)> {
+    let LatencySpec::Roofline(r) = spec else { return None };
+    let gpus = if r.tensor_parallel == 1 { r.gpu.clone() } else { format!("{} × {}", r.tensor_parallel, r.gpu) };
+    Some((r.model.clone(), gpus))
+}
+
+fn arrivals(plan: &Plan) -> String {
+    let kind = |path: &str| {
+        let value = plan.resolved_at(&Path::of(path))?;
+        let name = value.trim_start_matches(['{', ' ']).split([' ', '=']).next()?.to_owned();
+        Some(name)
+    };
+    let arrivals = kind("workload.arrivals").unwrap_or_default();
+    match kind("workload.lengths") {
+        Some(lengths) => format!("{arrivals} arrivals, {lengths} lengths"),
+        None => format!("{arrivals} arrivals"),
+    }
+}
+
+/// The setting, key by key, and the experiment.
+fn asked(answer: &Answer, plan: &Plan, folder: &Folder) -> Result<Section> {
+    let mut section = Section::new("asked", "What was asked");
+    let mut facts = vec![
+        ("question".to_owned(), answer.question()),
+        ("policies".to_owned(), plan.policies.iter().map(|p| p.spec.label()).collect::<Vec<_>>().join(", ")),
+        ("seeds".to_owned(), plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+    ];
+    for (name, path) in [
+        ("target", "hardware.target"),
+        ("draft", "hardware.draft"),
+        ("profile", "hardware.profile"),
+        ("engine", "engine.version"),
+        ("arrivals", "workload.arrivals"),
+        ("lengths", "workload.lengths"),
+        ("transforms", "workload.transform"),
+        ("acceptance", "acceptance.source"),
+        ("SLO", "slo"),
+        ("search", "capacity"),
+    ] {
+        facts.extend(plan.resolved_at(&Path::of(path)).map(|value| (name.to_owned(), value)));
+    }
+    facts.push(("digest of what was asked".to_owned(), plan.digest()));
+    facts.extend(plan.inputs.iter().map(|(path, digest)| (format!("input {path}"), format!("blake3 {digest}"))));
+    section.parts.push(Part::Facts(facts));
+    let text = plan.resolved_for(folder.path())?;
+    section.parts.push(Part::Folded { title: "The experiment, with every default".into(), text });
+    Ok(section)
+}
+
+/// Policies by swept values; `None` where nothing is swept.
+fn matrix(answer: &Answer) -> Option<Table> {
+    let all = answer.at_each_value();
+    let (first, of) = all.first()?;
+    if first.is_empty() {
+        return None;
+    }
+    let heads: Vec<(&str, &str)> = [("policy", "")]
+        .into_iter()
+        .chain(all.iter().map(|(at, _)| (at.as_str(), "requests/s, mean ± 95 % interval")))
+        .collect();
+    let mut table = Table::new("Requests a second by policy and swept value", &heads);
+    for c in of {
+        let cell = |(_, at): &(String, Vec<&Capacity>)| match at.iter().find(|other| other.policy == c.policy) {
+            Some(other) => match other.req_s {
+                Some(i) => Value::number(i.mean, with_half(other)),
+                None => Value { number: true, ..Value::text(other.rate_in_words()) },
+            },
+            None => Value::none(),
+        };
+        let values = [Value::text(c.policy.clone())].into_iter().chain(all.iter().map(cell));
+        table.rows.push(Row { apart: c.bound || c.baseline, ..Row::of(values) });
+    }
+    Some(table)
+}
+
+fn with_half(c: &Capacity) -> String {
+    let half = c.req_s.and_then(|i| Some(format!(" ± {}", digits(i.half_width?, i.mean)))).unwrap_or_default();
+    format!("{}{half}", c.rate_in_words())
+}
+
+/// All of it, sorted.
+fn table(answer: &Answer, plan: &Plan) -> Table {
+    let swept = answer.capacities.iter().any(|c| !c.sweep.is_empty());
+    let mut columns = vec![
+        ("policy", ""),
+        ("requests/s", "mean over seeds"),
+        ("±", "95 % interval over seeds"),
+        ("tokens/s a GPU", "output tokens of requests that come"),
+        ("rates tried", "over all seeds"),
+    ];
+    if swept {
+        columns.insert(0, ("at", "the swept values"));
+    }
+    let mut table = Table::new("Capacity", &columns);
+    for c in answer.sorted() {
+        let tried: usize = c.seeds.iter().map(|s| s.probes.len()).sum();
+        let look = plan.policies.iter().find(|p| p.spec.label() == c.policy).map(|p| p.spec.look());
+        let policy = look.map_or_else(|| Value::text(&c.policy), |look| Value::policy(&c.policy, look));
+        let rate = match c.req_s {
+            Some(i) => Value::number(i.mean, c.rate_in_words()),
+            None => Value { number: true, ..Value::text(c.rate_in_words()) },
+        };
+        let number = |x: Option<(f64, String)>| x.map_or_else(Value::none, |(x, text)| Value::number(x, text));
+        let half = c.req_s.and_then(|i| i.half_width.map(|half| (half, digits(half, i.mean))));
+        let values = [
+            policy,
+            rate,
+            number(half),
+            number(c.tok_s_gpu.map(|i| (i.mean, format!("{:.0}", i.mean)))),
+            Value::number(tried as f64, tried.to_string()),
+        ];
+        let at = swept.then(|| Value::text(crate::words::values(c)));
+        table.rows.push(Row { apart: c.bound || c.baseline, ..Row::of(at.into_iter().chain(values)) });
+    }
+    table
+}

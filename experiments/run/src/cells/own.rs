@@ -1,0 +1,128 @@
+//! The folders in a results folder, and which files in them are the program's own. Nothing else is ever removed.
+
+use foretoken_spec::problem::{Problem, Result};
+use std::path::{Path, PathBuf};
+
+/// The experiment with every default.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// The tapes of live runs, one a cell.
+pub const TAPES: &str = "tapes";
+/// The recordings of observed runs, one a cell.
+pub const RECORDINGS: &str = "recordings";
+/// The rates that it tried, while it tries.
+pub const PROBES: &str = "probes";
+/// The finished cells of a run that is not complete.
+pub const CELLS: &str = "cells";
+/// What the shards of a run say of themselves, until they are merged.
+pub const SHARDS: &str = "shards";
+/// The figures.
+pub const FIGURES: &str = "figures";
+/// Made from the other files, at any time: not a result of its own.
+pub const REPORT: &str = "report";
+
+/// The names of the program's own files, folder by folder. `#` stands for a number, `*` for any text.
+const NAMES: [(&str, &[&str]); 7] = [
+    (CELLS, &["v#-s#-p#.cell", "v#-s#-p#.failure.json"]),
+    (SHARDS, &["#-of-#.json", "#-of-#.lock", "begin.lock", "merge.lock", EXPERIMENT]),
+    (PROBES, &["v#-p#-s#.json"]),
+    (FIGURES, &["*.svg"]),
+    (TAPES, &["*.tape"]),
+    (RECORDINGS, &["v#-s#.obs"]),
+    (REPORT, &["index.html", "timing.js", "explore.html"]),
+];
+
+/// Does the program write files of this name into this folder? A file that was cut short has `.partial` behind its name.
+pub fn is_own(folder: &str, file: &str) -> bool {
+    let file = file.strip_suffix(".partial").unwrap_or(file);
+    let names = NAMES.iter().find(|(name, _)| *name == folder).map_or(&[][..], |(_, names)| names);
+    names.iter().any(|pattern| fits(pattern.as_bytes(), file.as_bytes()))
+}
+
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => name.is_empty(),
+        Some((b'#', rest)) => {
+            let digits = name.iter().take_while(|c| c.is_ascii_digit()).count();
+            digits > 0 && fits(rest, &name[digits..])
+        }
+        Some((b'*', rest)) => (0..=name.len()).any(|i| fits(rest, &name[i..])),
+        Some((c, rest)) => name.first() == Some(c) && fits(rest, &name[1..]),
+    }
+}
+
+/// Removes the program's own files from the folder `name` in `path`, and the folder itself once it is empty. Returns what is left.
+/// A folder that is not there is no error.
+///
+/// # Errors
+/// One of the program's own files cannot be removed.
+pub fn remove_own(path: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    let folder = path.join(name);
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let mut left = Vec::new();
+    for entry in entries.flatten() {
+        let file = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|t| t.is_dir());
+        if is_folder || !is_own(name, &entry.file_name().to_string_lossy()) {
+            left.push(file);
+            continue;
+        }
+        match std::fs::remove_file(&file) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Problem::failed(format!("cannot remove {}: {e}", file.display())));
+            }
+            _ => {}
+        }
+    }
+    if left.is_empty() {
+        // A link to a folder elsewhere stays.
+        let _ = std::fs::remove_dir(&folder);
+    }
+    left.sort();
+    Ok(left)
+}
+
+/// Says what was left in place.
+pub fn tell_left(left: &[PathBuf]) {
+    for file in left {
+        eprintln!("note: {} is left where it is: Foretoken did not write it", file.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_names_are_told_from_others() {
+        for (folder, own, other) in [
+            (CELLS, "v0-s12-p3.cell", "v0-s12-p3.cell.bak"),
+            (CELLS, "v0-s0-p0.failure.json", "notes.md"),
+            (CELLS, "v0-s1-p2.cell.partial", "v-s1-p2.cell"),
+            (SHARDS, "1-of-2.json", "1-of-2.txt"),
+            (FIGURES, "speedup.svg", "speedup.png"),
+            (RECORDINGS, "v0-s1.obs", "v0-s1.obs.gz"),
+            (REPORT, "index.html", "mine.html"),
+        ] {
+            assert!(is_own(folder, own), "{folder}/{own}");
+            assert!(!is_own(folder, other), "{folder}/{other}");
+        }
+        assert!(!is_own("elsewhere", "v0-s0-p0.cell"));
+    }
+
+    #[test]
+    fn files_and_folders_of_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let cells = dir.path().join(CELLS);
+        std::fs::create_dir_all(cells.join("v1-s1-p1.cell")).unwrap();
+        for name in ["v0-s0-p0.cell", "notes.md"] {
+            std::fs::write(cells.join(name), "x").unwrap();
+        }
+        let left = remove_own(dir.path(), CELLS).unwrap();
+        assert_eq!(left, [cells.join("notes.md"), cells.join("v1-s1-p1.cell")]);
+        assert!(!cells.join("v0-s0-p0.cell").exists() && left.iter().all(|f| f.exists()));
+        std::fs::remove_file(cells.join("notes.md")).unwrap();
+        std::fs::remove_dir(cells.join("v1-s1-p1.cell")).unwrap();
+        assert!(remove_own(dir.path(), CELLS).unwrap().is_empty() && !cells.exists());
+        assert!(remove_own(dir.path(), CELLS).unwrap().is_empty(), "nothing there is no error");
+    }
+}
