@@ -199,8 +199,8 @@ fn headline(all: &[&Capacity]) -> String {
     for other in baseline.into_iter().chain(second) {
         said += &format!(", {}", more_than(best, other));
     }
-    if !best.baseline && baseline.is_none() && all.iter().any(|c| c.baseline) {
-        said += ", where no drafting carries no rate on all seeds";
+    if let Some(plain) = all.iter().find(|c| c.baseline && c.req_s.is_none()) {
+        said += &format!("; without drafts: {}", plain.rate_in_words());
     }
     let bounds = all.iter().filter(|c| c.bound).filter_map(|c| Some((c, c.req_s?)));
     if let Some((bound, i)) = bounds.max_by(|a, b| a.1.mean.total_cmp(&b.1.mean)) {
@@ -284,4 +284,71 @@ fn value(path: &str, value: &str) -> String {
 fn trimmed(x: f64) -> String {
     let text = format!("{x:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Limit, OfSeed};
+    use crate::load::Spread;
+
+    /// A policy with a rate for each seed; 0 for no rate.
+    fn carried(policy: &str, rates: [f64; 3]) -> Capacity {
+        let of = |(seed, rate): (usize, f64)| OfSeed {
+            seed: seed as u64,
+            verdict: if rate > 0.0 { Verdict::Rate } else { Verdict::NoRate },
+            req_s: Some(rate).filter(|r| *r > 0.0),
+            limit: Some(Limit::Bounds),
+            slo: Slo::default(),
+            exceptions: Vec::new(),
+            tried_up_to: 2.0 * rate,
+            tok_s_gpu: Some(rate).filter(|r| *r > 0.0),
+            spread: Spread { peak: 1.0, changes: false },
+            log: None,
+            probes: Vec::new(),
+        };
+        Capacity::of(policy.to_owned(), Vec::new(), rates.into_iter().enumerate().map(of).collect())
+    }
+
+    #[test]
+    fn the_headline_names_what_carries_most_and_pairs_seeds() {
+        let plain = Capacity { baseline: true, ..carried("autoregressive", [16.0, 17.0, 18.0]) };
+        let best = carried("fixed-1", [16.0 * 1.17, 17.0 * 1.18, 18.0 * 1.16]);
+        let second = carried("adaspec", [16.0 * 1.15, 17.0 * 1.15, 18.0 * 1.14]);
+        let said = headline(&[&plain, &second, &best]);
+        assert_eq!(
+            said,
+            "fixed-1 carries most: 19.9 requests/s, 17 % [14, 20] more than no drafting, 2.0 % [0.9, 3.2] more than adaspec."
+        );
+        // Seeds that are apart by themselves, and a difference that changes its sign with the seed.
+        let other = carried("fixed-3", [16.0 * 1.20, 17.0 * 1.10, 18.0 * 1.18]);
+        assert!(headline(&[&best, &other]).contains("not told apart from fixed-3 (0.9 % more, 3 seeds)"));
+        assert!(
+            headline(&[&best, &carried("x", [16.0 * 1.17, 17.0 * 1.18, 18.0 * 1.16])])
+                .contains("the same as x on every")
+        );
+        let slow = Capacity { baseline: true, ..carried("autoregressive", [5.0, 5.0, 5.0]) };
+        assert!(
+            headline(&[&best, &slow]).contains("4.0 times [3.4, 4.6] as much as no drafting"),
+            "{}",
+            headline(&[&best, &slow])
+        );
+    }
+
+    #[test]
+    fn no_rate_is_said_in_words() {
+        let plain = Capacity { baseline: true, ..carried("autoregressive", [0.0, 1.0, 0.0]) };
+        let best = carried("fixed-1", [1.0, 1.0, 1.0]);
+        assert_eq!(plain.rate_in_words(), "no rate on 2 of 3 seeds");
+        assert!(headline(&[&best, &plain]).ends_with("; without drafts: no rate on 2 of 3 seeds."));
+        assert_eq!(headline(&[&plain]), "no policy carries any rate on all seeds.");
+        assert_eq!(carried("x", [0.0; 3]).rate_in_words(), "no rate");
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (x, text) in [(20.035, "20.0"), (1.266, "1.27"), (127.3, "127"), (0.5681, "0.568"), (1234.6, "1235")] {
+            assert_eq!(digits(x, x), text);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::canvas::Anchor;
 use super::page::Page;
 use super::style::{INK, RULE, TEXT, text_width};
 use super::{Figure, Kind};
-use crate::{Dash, Look, Marker};
+use crate::{Dash, Look};
 use foretoken_sim::metrics::Interval;
 
 /// A policy at its swept values.
@@ -180,7 +180,7 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
     let ticks = if shown.len() == 1 { 8 } else { 4 };
     let page = Page {
         title: "Requests within their bounds as the rate grows".to_owned(),
-        source: format!("{}; {}; ×: the server does not keep up", words.source, words.first_seed),
+        source: format!("{}; {}; grey: the server does not keep up", words.source, words.first_seed),
         x_name: "requests a second".to_owned(),
         y_name: "requests within their bounds (%)".to_owned(),
         x: Axis::exact(first[0], first[1], ticks),
@@ -199,8 +199,8 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
             let path: Vec<_> = inside.iter().map(|t| panel.at(t.rate, 100.0 * t.share)).collect();
             c.line(&path, of.look.colour, 1.6, of.look.dash);
             for (tried, point) in inside.iter().zip(path) {
-                let marker = if tried.steady { of.look.marker } else { Marker::Cross };
-                c.marker(point, Look { marker, ..of.look });
+                let colour = if tried.steady { of.look.colour } else { RULE };
+                c.marker(point, Look { colour, ..of.look });
             }
         }
     });
@@ -210,6 +210,7 @@ fn over_rate(all: &[Carried], words: CapacityWords<'_>) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Marker;
 
     const WORDS: CapacityWords<'_> = CapacityWords {
         share: 0.99,
