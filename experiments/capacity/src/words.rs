@@ -180,7 +180,8 @@ impl Capacity {
     }
 }
 
-/// What carries most of these, and by how much. Bounds that see hidden truth are no policies: the best one is named behind.
+/// What carries most of these, and by how much. Bounds that see hidden truth are no policies: the best one is named
+/// behind.
 fn headline(all: &[&Capacity]) -> String {
     let mut found: Vec<&Capacity> = all.iter().copied().filter(|c| c.req_s.is_some() && !c.bound).collect();
     found.sort_by(|a, b| b.rank().total_cmp(&a.rank()));

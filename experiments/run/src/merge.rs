@@ -143,7 +143,7 @@ impl State {
 }
 
 impl Part {
-    /// The command that runs what is missing of the shard. The folder has the experiment as the first shard was given it.
+    /// The command that runs what is missing of the shard. The folder keeps the experiment that the first shard was given.
     fn command(&self, folder: &Folder) -> String {
         let again = if self.failed > 0 { " --retry-failed" } else { "" };
         let (experiment, to) = (folder.shards().join(EXPERIMENT), folder.path());

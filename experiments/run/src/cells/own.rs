@@ -31,7 +31,7 @@ const NAMES: [(&str, &[&str]); 7] = [
     (REPORT, &["index.html", "timing.js", "explore.html"]),
 ];
 
-/// Does the program write files of this name into this folder? A file that was cut short has `.partial` behind its name.
+/// Does the program write files of this name into this folder? A half-written file has `.partial` behind its name.
 pub fn is_own(folder: &str, file: &str) -> bool {
     let file = file.strip_suffix(".partial").unwrap_or(file);
     let names = NAMES.iter().find(|(name, _)| *name == folder).map_or(&[][..], |(_, names)| names);
@@ -50,8 +50,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Removes the program's own files from the folder `name` in `path`, and the folder itself once it is empty. Returns what is left.
-/// A folder that is not there is no error.
+/// Removes the program's own files from the folder `name` in `path`, and the folder itself once it is empty. Returns what
+/// is left. A folder that is not there is no error.
 ///
 /// # Errors
 /// One of the program's own files cannot be removed.

@@ -93,8 +93,8 @@ impl Store {
         self.path(id)
     }
 
-    /// What is wrong with a cell's file that is there and not what was written. `others` are the run's cells: the file may be
-    /// one of theirs.
+    /// What is wrong with a cell's file that is there and not what was written. `others` are the run's cells: the file
+    /// may be one of theirs.
     pub fn damage(&self, id: CellId, others: impl IntoIterator<Item = CellId>) -> Option<String> {
         let path = self.path(id);
         if !path.exists() || self.has(id) {
