@@ -1,7 +1,7 @@
 //! A process whose address space is limited (`ulimit -v`).
 //!
 //! glibc gives each thread an arena of its own and reserves 64 MiB of addresses for it. With a small limit the arenas
-//! leave no addresses for data, and the program ends in the midst of its work. With one arena for all threads 80 MiB
+//! leave no addresses for data, and the program ends in the midst of its work. With one arena for all threads 120 MiB
 //! are enough for the quickstart.
 
 /// Sets the number of arenas. glibc reads it as a process starts.
