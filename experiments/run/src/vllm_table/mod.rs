@@ -12,13 +12,13 @@
 //! A batch size between two rows has the length of the nearer one. A row whose loop schedules no more than the loop
 //! before it is not in the table, and says why.
 //!
-//! vLLM sets a server up for the longest length of its table. Its runner v2 then makes as many passes of a draft model in
-//! every step, however short the drafts. Where that makes a difference, the rows with shorter drafts are measured again
-//! on a server with the table's longest length, and choose among its lengths.
+//! vLLM sets a server up for the longest length of its table. Its runner v2 then makes as many passes of a draft
+//! model in every step, however short the drafts. Where that makes a difference, the rows with shorter drafts are
+//! measured again on a server with the table's longest length, and choose among its lengths.
 //!
-//! No table is right everywhere: steps of one loop may fall into ranges of other rows, and a loop may go on at another
-//! batch size than the best one. So the finished table is run in the same loops. Where it is behind the fastest length
-//! alone, it says so.
+//! No table is right everywhere: steps of one loop may fall into ranges of other rows, and a loop may go on at
+//! another batch size than the best one. So the finished table is run in the same loops. Where it is behind the
+//! fastest length alone, it says so.
 
 mod choose;
 mod closed;

@@ -164,8 +164,8 @@ fn among(lengths: &[(u32, Measured)]) -> Choice {
     choose(&rates).expect("length 0 always fits")
 }
 
-/// Measures rows with shorter drafts than `longest` on a server that is set up for `longest`, and chooses again. Nothing
-/// is measured where such a server gives a length the same numbers as the length alone.
+/// Measures the rows with shorter drafts than `longest` on a server that is set up for `longest`, and chooses again.
+/// Nothing is measured where such a server gives a length the same numbers as the length alone.
 fn choose_again(rows: &mut [Row], longest: u32, loops: &mut Loops, max_num_seqs: u32, bar: &Bar) -> Result<()> {
     for row in rows {
         let Some(m) = row.measured.as_mut().filter(|m| m.choice.k < longest) else { continue };
