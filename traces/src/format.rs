@@ -26,7 +26,7 @@ pub enum TraceFormat {
     SpecBench,
     /// CSV of `num_prefill_tokens, num_decode_tokens` (Vidur, Etalon): lengths only.
     Lengths,
-    /// CSV of `t_s, input_tokens, output_tokens`.
+    /// CSV of `t_s, input_tokens, output_tokens`, and `category` where the file has it.
     Windows,
     /// CSV of `t_s, input_tokens, output_tokens, slo_ratio` (AdaServe artifact).
     #[serde(rename = "adaserve")]

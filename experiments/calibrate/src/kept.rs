@@ -4,14 +4,16 @@ use crate::acceptance::Position;
 use crate::calibration::Calibration;
 use crate::folder::{check_free, make, put};
 use crate::held_out::HeldOut;
+use crate::loads::{ObservedLoad, SeenRun};
 use crate::one_server::{self, Server};
 use crate::page;
 use crate::verdict::Verdict;
 use foretoken_intact::seal::{self, Syntax};
 use foretoken_profiler::Calibrated;
 use foretoken_run::plan::Plan;
-use foretoken_sim::EngineConfig;
+use foretoken_sim::{EngineConfig, MAX_SPEC_LEN};
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::WorkloadSpec;
 use foretoken_traces::truth::TruthTable;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -27,7 +29,8 @@ pub const EXPERIMENT: &str = "experiment.toml";
 pub const FOUND: &str = "calibration.json";
 /// The page.
 pub const PAGE: &str = "calibration.html";
-const TRACES: &str = "traces";
+/// The folder of the traces.
+pub const TRACES: &str = "traces";
 
 /// What `calibration.json` says.
 #[derive(Debug, Serialize)]
@@ -42,8 +45,10 @@ pub struct Found<'a> {
     pub draft_lengths: Vec<u32>,
     /// Are draft passes told apart from verification?
     pub separated: bool,
-    /// What the server drafted in the run whose requests the experiment takes.
+    /// What the server drafted in the run that was observed last.
     pub now: Option<u32>,
+    /// The loads that were observed.
+    pub loads: Vec<ObservedLoad>,
     /// Steps that the costs are fitted to.
     pub steps: usize,
     /// How far the costs can be trusted.
@@ -109,13 +114,15 @@ impl Calibration {
 
     /// `calibration.json`.
     fn found(&self) -> String {
+        let loads = self.loads();
         let found = Found {
             foretoken: env!("CARGO_PKG_VERSION"),
             inputs: self.inputs(),
             server: Server::of(&self.sources),
             draft_lengths: self.lengths().into_iter().collect(),
             separated: self.separated,
-            now: self.typical().1.and_then(|source| source.k),
+            now: last(&loads).and_then(|run| run.k),
+            loads,
             steps: self.rows.len(),
             held_out: &self.held_out,
             verdict: self.verdict.as_ref(),
@@ -125,36 +132,9 @@ impl Calibration {
         seal::seal(Syntax::Json, &serde_json::to_string_pretty(&found).expect("plain data always serialises"))
     }
 
-    /// The requests of each run as a trace: name of the file, and its text.
-    fn traces(&self) -> Vec<(String, String)> {
-        let file = |name: &str, rows: &mut dyn Iterator<Item = (f64, u32, u32)>| {
-            let mut text = "t_s,input_tokens,output_tokens\n".to_owned();
-            rows.for_each(|(t, p, o)| writeln!(text, "{t:.6},{p},{o}").expect("a string grows"));
-            (format!("{name}.csv"), text)
-        };
-        let mut all = Vec::new();
-        for (i, source) in self.sources.iter().enumerate() {
-            let w = &source.run.workload;
-            let mut rows = (0..w.len()).map(|i| (w.arrival[i].as_s(), w.prompt_len[i], w.output_len[i]));
-            all.push(file(&trace_name(i, &source.name()), &mut rows));
-        }
-        for (i, f) in self.foreign.iter().enumerate().filter(|(_, f)| !f.requests.is_empty()) {
-            // Without instants the order is what is known: a request a second.
-            let timed = f.requests.iter().all(|r| r.0.is_some());
-            let mut requests = f.requests.clone();
-            requests.sort_by(|a, b| a.0.unwrap_or(0.0).total_cmp(&b.0.unwrap_or(0.0)));
-            let mut rows =
-                requests.iter().enumerate().map(|(n, r)| (if timed { r.0.unwrap_or(0.0) } else { n as f64 }, r.1, r.2));
-            let stem = f.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-            all.push(file(&trace_name(self.sources.len() + i, &stem), &mut rows));
-        }
-        all
-    }
-
     /// The experiment that simulates the server with what was observed: ready to be run and changed.
     fn experiment(&self) -> Result<String> {
         let engine = self.engine_table()?;
-        let (at, source) = self.typical();
         let mut text = String::from(
             "# What was observed, as an experiment: `foretoken run` simulates the server on the calibrated profile.\n",
         );
@@ -171,18 +151,8 @@ impl Calibration {
         writeln!(text, "name = \"calibrated\"\nseeds = [1, 2, 3]\npolicies = [{}]\n", policies.join(", "))
             .expect("a string grows");
         writeln!(text, "[hardware]\nprofile = \"{PROFILE}\"\n\n{engine}").expect("a string grows");
-        if let Some(source) = source {
-            let trace = format!("{TRACES}/{}.csv", trace_name(at, &source.name()));
-            let arrivals = match source.recording.head.clients {
-                Some(clients) => format!("{{ closed-loop = {clients} }}"),
-                None => format!("{{ trace = {{ path = \"{trace}\" }} }}"),
-            };
-            writeln!(
-                text,
-                "[workload]\narrivals = {arrivals}\nlengths = {{ trace = {{ path = \"{trace}\" }} }}\nrequests = {}\n",
-                source.run.workload.len()
-            )
-            .expect("a string grows");
+        if let Some(workload) = self.workload()? {
+            writeln!(text, "[workload]\n{workload}").expect("a string grows");
         }
         let acceptance = match &self.acceptance {
             Some(a) if a.table.is_some() => format!("table = {{ path = \"{TRUTH}\", beyond = \"wrap\" }}"),
@@ -196,18 +166,24 @@ impl Calibration {
     /// The engine's settings as a table; what the profile gives is left to it.
     fn engine_table(&self) -> Result<String> {
         let cannot = |e: toml::ser::Error| Problem::failed(format!("the engine's settings cannot be written: {e}"));
-        let mut engine = toml::Value::try_from(&self.engine).map_err(cannot)?;
+        // Every length that was observed is simulated.
+        let longest = self.lengths().last().copied().unwrap_or(0);
+        let max_draft_len = self.engine.max_draft_len.max(longest.min(MAX_SPEC_LEN));
+        let mut engine =
+            toml::Value::try_from(&EngineConfig { max_draft_len, ..self.engine.clone() }).map_err(cannot)?;
         engine.as_table_mut().iter_mut().for_each(|table| drop(table.remove("step_overhead_s")));
         let whole = toml::Table::from_iter([("engine".to_owned(), engine)]);
         toml::to_string(&whole).map_err(cannot)
     }
 
-    /// The run whose requests the experiment takes: the first whose requests came by themselves, or the one with most requests.
-    fn typical(&self) -> (usize, Option<&crate::source::Source>) {
+    /// The keys of `[workload]`: the requests of the first run whose requests came by themselves, or of the run with most
+    /// requests; where only files of other tools tell requests, theirs.
+    fn workload(&self) -> Result<Option<String>> {
         let open = self.sources.iter().position(|s| s.recording.head.clients.is_none());
         let most = || (0..self.sources.len()).max_by_key(|&i| self.sources[i].run.workload.len());
-        let at = open.or_else(most).unwrap_or(0);
-        (at, self.sources.get(at))
+        let foreign = || Some(self.sources.len() + self.foreign.iter().position(|file| !file.requests.is_empty())?);
+        let at = open.or_else(most).or_else(foreign);
+        at.map(|at| keys(&self.workload_of(at))).transpose()
     }
 }
 
@@ -231,9 +207,11 @@ fn take_away(folder: &Path) {
     drop(std::fs::remove_dir_all(folder.join(TRACES)));
 }
 
-fn trace_name(at: usize, name: &str) -> String {
-    let fine = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    format!("{at:02}-{}", name.chars().map(fine).collect::<String>())
+/// The keys of a table, one a line.
+fn keys(workload: &WorkloadSpec) -> Result<String> {
+    let table =
+        toml::Table::try_from(workload).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))?;
+    Ok(table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect())
 }
 
 /// Makes the folder, unless it holds something else.
@@ -271,7 +249,8 @@ struct FoundBack {
     server: Option<Server>,
     draft_lengths: Vec<u32>,
     separated: bool,
-    now: Option<u32>,
+    #[serde(default)]
+    loads: Vec<ObservedLoad>,
     steps: usize,
     held_out: HeldOut,
     acceptance: Vec<Position>,
@@ -297,11 +276,18 @@ fn bad(path: &Path, what: String) -> Box<Problem> {
     Problem::bad_input(format!("{}: {what}", path.display())).help("give a folder that `foretoken calibrate` wrote")
 }
 
+/// The run that started last; of runs that started at once the last one.
+fn last(loads: &[ObservedLoad]) -> Option<&SeenRun> {
+    loads.iter().flat_map(|load| &load.runs).max_by_key(|run| run.started_unix_us)
+}
+
 /// What a calibration knows, as far as advice depends on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// What the server drafted in the run whose requests the experiment takes.
-    pub now: Option<u32>,
+    /// The server that was observed.
+    pub server: Option<Server>,
+    /// The loads that were observed.
+    pub loads: Vec<ObservedLoad>,
     /// Draft lengths of the steps with times.
     pub lengths: Vec<u32>,
     /// Are draft passes told apart from verification?
@@ -324,13 +310,19 @@ impl Known {
         let by_run = &found.held_out.by_run;
         let square = by_run.iter().map(|(_, e)| e.bias.powi(2)).sum::<f64>() / by_run.len().max(1) as f64;
         Ok(Known {
-            now: found.now,
+            server: found.server,
+            loads: found.loads,
             lengths: found.draft_lengths,
             separated: found.separated,
             steps: found.steps,
             positions: found.acceptance.iter().filter(|p| !p.extrapolated).count() as u32,
             between_runs: if by_run.is_empty() { found.held_out.by_time.bias.abs() } else { square.sqrt() },
         })
+    }
+
+    /// The run that was observed last: what the server does now, as far as is known.
+    pub fn last_run(&self) -> Option<&SeenRun> {
+        last(&self.loads)
     }
 
     /// Why no advice can be given from it, and what to observe next.

@@ -12,6 +12,7 @@ pub mod frontend;
 pub mod held_out;
 pub mod kept;
 pub mod live;
+pub mod loads;
 pub mod numbers;
 pub mod one_server;
 mod page;

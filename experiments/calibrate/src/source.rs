@@ -8,6 +8,7 @@ use foretoken_observed::run::ObservedRun;
 use foretoken_run::cells::{Manifest, RECORDINGS};
 use foretoken_run::plan::Plan;
 use foretoken_sim::EngineConfig;
+use foretoken_spec::experiment::Experiment;
 use foretoken_spec::problem::{Problem, Result};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub struct Source {
     pub k: Option<u32>,
     /// The engine's settings, as the experiment of its results folder states them.
     pub engine: Option<EngineConfig>,
+    /// The experiment of its results folder: the load, the priorities and the policy that it states.
+    pub stated: Option<Experiment>,
 }
 
 impl Source {
@@ -39,8 +42,9 @@ impl Source {
         let findings = findings(&recording, &run);
         let k = draft_length(&run);
         let digest = blake3::hash(&bytes).to_hex().to_string();
-        let engine = engine(path);
-        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine })
+        let stated = stated(path);
+        let engine = stated.as_ref().map(|experiment| experiment.engine.clone());
+        Ok(Source { path: path.to_path_buf(), digest, recording, run, findings, k, engine, stated })
     }
 
     /// How it is called in tables: the folder that its recording lies in, or the file.
@@ -106,13 +110,13 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What the results folder around a recording says of the engine.
-fn engine(recording: &Path) -> Option<EngineConfig> {
+/// The experiment of the results folder around a recording.
+fn stated(recording: &Path) -> Option<Experiment> {
     let folder = recording.parent()?.parent()?;
     let plan = Plan::of_results(folder).ok()?;
     let name = recording.file_stem()?.to_str()?;
     let variant = name.strip_prefix('v')?.split('-').next()?.parse::<usize>().ok()?;
-    Some(plan.variants.get(variant)?.experiment.engine.clone())
+    Some(plan.variants.get(variant)?.experiment.clone())
 }
 
 /// An error of a reader as one of the program.

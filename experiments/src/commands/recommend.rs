@@ -27,7 +27,8 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
         return Err(Problem::bad_input("--p99-tpot-ms must be above 0").help("for example --p99-tpot-ms 40"));
     }
     let longest = args.longest.unwrap_or_else(|| known.as_ref().map_or(LONGEST, |k| k.positions.max(LONGEST)));
-    let now = match (args.now, known.as_ref().and_then(|k| k.now)) {
+    let observed = known.as_ref().and_then(|k| k.last_run()?.k);
+    let now = match (args.now, observed) {
         (Some(k), _) | (None, Some(k)) => k,
         // What cannot be simulated has nothing to be compared with.
         (None, None) if known.is_some() => 0,

@@ -23,13 +23,17 @@ pub(super) fn read_lengths(spec: &TraceSpec, mut collector: Collector) -> Result
     collector.finish()
 }
 
-/// Reads the columns `t_s` (seconds), `input_tokens`, `output_tokens`.
+/// Reads the columns `t_s` (seconds), `input_tokens`, `output_tokens`, and `category` where the file has it.
 pub(super) fn read_windows(spec: &TraceSpec, mut collector: Collector) -> Result<Trace, TraceError> {
     let mut table = Table::open(&spec.path)?;
     let (time, prompt, output) =
         (table.column(WINDOW.time)?, table.column(WINDOW.prompt)?, table.column(WINDOW.output)?);
+    let category = if table.has("category") { Some(table.column("category")?) } else { None };
     while table.next()? {
-        let request = Request::new(table.seconds(time)?, table.tokens(prompt)?, table.tokens(output)?);
+        let mut request = Request::new(table.seconds(time)?, table.tokens(prompt)?, table.tokens(output)?);
+        if let Some(category) = category {
+            request.category = collector.category(table.line(), table.text(category)?)?;
+        }
         collector.push(table.line(), request, WINDOW)?;
     }
     collector.finish()

@@ -34,6 +34,11 @@ impl<'a> Table<'a> {
         Ok(Table { path, reader, header, row: csv::ByteRecord::new() })
     }
 
+    /// True when the header names this column.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.header.iter().any(|column| column == name)
+    }
+
     /// The column with this name; the error names similar columns.
     pub(super) fn column(&self, name: &'static str) -> Result<Column, TraceError> {
         let mut found = (0..self.header.len()).filter(|&i| self.header[i] == name);
