@@ -325,17 +325,19 @@ impl Known {
         last(&self.loads)
     }
 
-    /// Why no advice can be given from it, and what to observe next.
-    pub fn cannot_say(&self) -> Option<String> {
+    /// Why no advice can be given from it, and the draft length to observe next.
+    pub fn cannot_say(&self) -> Option<(String, Option<u32>)> {
         let lengths: Vec<String> = self.lengths.iter().map(u32::to_string).collect();
         if self.steps == 0 {
-            Some("it has no steps with times: observe with the server's step log (--step-log)".into())
+            Some(("it has no steps with times: observe with the server's step log (--step-log)".into(), None))
         } else if self.positions == 0 {
-            Some("nothing was drafted: observe K = 3 next, on the same server with speculation".into())
+            Some(("nothing was drafted: observe K = 3 next, on the same server with speculation".into(), Some(3)))
         } else if !self.separated {
             let next = if self.lengths.contains(&0) { 3 } else { 0 };
             let at = lengths.join(", ");
-            Some(format!("drafts and verification cannot be told apart at K = {at} alone: observe K = {next} next"))
+            let why =
+                format!("drafts and verification cannot be told apart at K = {at} alone: observe K = {next} next");
+            Some((why, Some(next)))
         } else {
             None
         }

@@ -4,6 +4,7 @@ use crate::calibration::Calibration;
 use crate::foreign::Foreign;
 use crate::kept::TRACES;
 use crate::source::Source;
+use foretoken_policies::{BatchRange, PolicySpec};
 use foretoken_sim::Workload;
 use foretoken_spec::experiment::Experiment;
 use foretoken_traces::{ArrivalSpec, LengthSpec, TraceSpec, WorkloadSpec};
@@ -33,6 +34,9 @@ pub struct SeenRun {
     pub recording: String,
     /// The draft length of the server; `None` where the server drafted several lengths.
     pub k: Option<u32>,
+    /// The table by batch size that the run's experiment says the server drafts by, where it drafted several lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<Vec<BatchRange>>,
     /// When it started, microseconds since 1970.
     pub started_unix_us: u64,
 }
@@ -46,6 +50,13 @@ pub struct SeenServer {
     pub model: String,
     /// Its version, where it says so.
     pub version: Option<String>,
+}
+
+impl ObservedLoad {
+    /// Did requests come by themselves?
+    pub fn is_open(&self) -> bool {
+        !matches!(self.workload.arrivals, ArrivalSpec::ClosedLoop(_))
+    }
 }
 
 /// Lengths of closed loops that are this near on average, as a share, are the same.
@@ -183,7 +194,13 @@ impl Calibration {
 
 impl SeenRun {
     fn of(source: &Source) -> SeenRun {
+        let policies = source.stated.iter().flat_map(|experiment| &experiment.policies);
+        let mut tables = policies.filter_map(|policy| match policy {
+            PolicySpec::VllmDynamic(p) => Some(p.num_speculative_tokens_per_batch_size.clone()),
+            _ => None,
+        });
         SeenRun {
+            table: tables.next().filter(|_| source.k.is_none()),
             name: source.name(),
             recording: source.path.display().to_string(),
             k: source.k,

@@ -2,6 +2,7 @@
 
 use super::format::Format;
 use clap::Args;
+use foretoken_sim::MAX_SPEC_LEN;
 use std::path::PathBuf;
 
 pub const CALIBRATE_EXAMPLES: &str = "Examples:
@@ -30,7 +31,7 @@ pub struct CalibrateArgs {
     #[arg(long)]
     pub overwrite: bool,
     /// Tokens drafted a round, for files that do not say it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub draft_length: Option<u32>,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t)]

@@ -2,6 +2,7 @@
 
 use super::format::Format;
 use clap::{Args, ValueEnum};
+use foretoken_sim::MAX_SPEC_LEN;
 use std::path::PathBuf;
 
 pub const RECOMMEND_EXAMPLES: &str = "Examples:
@@ -24,11 +25,11 @@ pub struct RecommendArgs {
     /// Only what keeps the 99th percentile of TPOT within this
     #[arg(long, value_name = "MS")]
     pub p99_tpot_ms: Option<f64>,
-    /// What the server drafts now [default: as observed; the first policy of an experiment]
-    #[arg(long, value_name = "K")]
+    /// What the server drafts now [default: as in the run observed last; the first policy of an experiment]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_SPEC_LEN)))]
     pub now: Option<u32>,
     /// Longest draft to try [default: 5, or the longest that was observed]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SPEC_LEN)))]
     pub longest: Option<u32>,
     /// Whose settings to write
     #[arg(long, value_enum, default_value_t)]

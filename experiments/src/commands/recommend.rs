@@ -3,7 +3,7 @@
 use super::print;
 use crate::cli::{EngineArg, Format, GoalArg, RecommendArgs};
 use foretoken_calibrate::kept::{EXPERIMENT, FOUND, Known};
-use foretoken_calibrate::recommend::{ADVICE, Engine, Goal, Objective, PAGE, Question, check, recommend, write};
+use foretoken_calibrate::recommend::{ADVICE, Engine, Goal, Now, Objective, PAGE, Question, check, recommend, write};
 use foretoken_policies::PolicySpec;
 use foretoken_run::cells::OBSERVED_JSON;
 use foretoken_run::interrupt;
@@ -27,12 +27,10 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
         return Err(Problem::bad_input("--p99-tpot-ms must be above 0").help("for example --p99-tpot-ms 40"));
     }
     let longest = args.longest.unwrap_or_else(|| known.as_ref().map_or(LONGEST, |k| k.positions.max(LONGEST)));
-    let observed = known.as_ref().and_then(|k| k.last_run()?.k);
-    let now = match (args.now, observed) {
-        (Some(k), _) | (None, Some(k)) => k,
-        // What cannot be simulated has nothing to be compared with.
-        (None, None) if known.is_some() => 0,
-        (None, None) => first_length(&file, &args.sets)?,
+    let now = match (args.now, &known) {
+        (Some(k), _) => Now::fixed(k, "as --now says"),
+        (None, Some(known)) => Now::observed(known),
+        (None, None) => first_policy(&file, &args.sets)?,
     };
     let ask = Question {
         file,
@@ -42,7 +40,7 @@ pub fn run(args: &RecommendArgs) -> Result<()> {
             EngineArg::Sglang => Engine::Sglang,
         },
         objective: Objective { of, p99_tpot_s: limit.map(|ms| 1e-3 * ms) },
-        longest: longest.max(now),
+        longest: longest.max(now.k().unwrap_or(0)),
         now,
         method: args.method.clone(),
         model: args.model.clone(),
@@ -82,12 +80,13 @@ fn open(from: &Path) -> Result<(PathBuf, Option<Known>)> {
 }
 
 /// What the first policy of an experiment drafts.
-fn first_length(file: &Path, sets: &[String]) -> Result<u32> {
+fn first_policy(file: &Path, sets: &[String]) -> Result<Now> {
     let plan = Plan::load(file, sets)?;
     let first = plan.policies.iter().find(|p| !p.implied).map(|p| &p.spec);
     match first {
-        Some(PolicySpec::Fixed(p)) => Ok(p.k),
-        Some(PolicySpec::Autoregressive(_)) => Ok(0),
+        Some(spec @ (PolicySpec::Fixed(_) | PolicySpec::Autoregressive(_) | PolicySpec::VllmDynamic(_))) => {
+            Ok(Now::of(spec.clone(), format!("the first policy of {}", file.display())))
+        }
         other => {
             let label = other.map_or_else(|| "no policy".into(), PolicySpec::label);
             Err(Problem::bad_input(format!("{} begins with {label}: what does the server draft now?", file.display()))

@@ -43,3 +43,4 @@ mod support;
 mod text;
 mod validate;
 mod vllm_table;
+mod whole_way;

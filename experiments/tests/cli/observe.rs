@@ -371,7 +371,7 @@ fn without_a_step_log_acceptance_and_requests_are_calibrated() {
     assert!(place.path("cal/acceptance.truth").exists() && place.path("cal/calibration.html").exists());
     assert!(!place.path("cal/profile.toml").exists());
     let trace = std::fs::read_to_string(place.path("cal/traces/00-out.csv")).unwrap();
-    assert_eq!((trace.lines().count(), trace.lines().next()), (11, Some("t_s,input_tokens,output_tokens")));
+    assert_eq!((trace.lines().count(), trace.lines().next()), (11, Some("t_s,input_tokens,output_tokens,category")));
     let out = place.foretoken().args(["validate", "--calibrated", "cal", "--observed", "out"]).output().unwrap();
     assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
     assert!(stderr(&out).contains("the calibration has no costs"), "{}", stderr(&out));

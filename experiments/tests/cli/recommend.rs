@@ -42,11 +42,19 @@ fn it_says_what_to_draft_and_writes_what_to_start_the_engine_with() {
     assert!(out.status.success(), "{}", stderr(&out));
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(said.starts_with("Run "), "{said}");
-    for words in
-        ["against K = 0, as it is now", "at batch 4 K = ", "% accepted, has", "pays up to the highest load tried"]
-    {
+    for words in [
+        "against plain decoding, as it runs now",
+        "now: plain decoding (the first policy of x.toml)",
+        "the costs that x.toml states, at most 4 requests at once, at Poisson 1/s: simulated, 2 seeds, 60 requests",
+        "at batch 4 K = ",
+        "% accepted, has",
+        "pays up to the highest load tried (Poisson arrivals, against plain decoding without a loaded drafter)",
+        "to paste: --speculative-config '{\"method\":\"draft_model\",\"model\":\"draft\",\"num_speculative_tokens\":",
+        "confirm: foretoken observe http://HOST:PORT x.toml --set 'policies=[{ fixed = { k = ",
+    ] {
         assert!(said.contains(words), "{words}: {said}");
     }
+    assert!(!said.contains("it lacks"), "method and model are known: {said}");
     let read = |name: &str| std::fs::read(place.path(&format!("advice/{name}"))).unwrap();
     let start: Value = serde_json::from_slice(&read("speculative_config.json")).unwrap();
     assert_eq!((&start["method"], &start["model"]), (&Value::from("draft_model"), &Value::from("draft")));
@@ -68,7 +76,11 @@ fn what_cannot_be_advised_on_is_refused() {
     for (more, said) in [
         (&["--objective", "slo"][..], "the experiment promises nothing"),
         (&["--p99-tpot-ms", "0"], "must be above 0"),
-        (&["--set", "engine.max_num_seqs={ sweep = [2, 4] }"], "sweeps 2 settings"),
+        (
+            &["--set", "engine.max_num_seqs={ sweep = [2, 4] }"],
+            "x.toml sweeps engine.max_num_seqs (2, 4): advice is for one setting",
+        ),
+        (&["--now", "99"], "invalid value '99' for '--now <K>': 99 is not in 0..=32"),
         (&["--set", "policies=[{ adaspec = {} }]"], "what does the server draft now?"),
     ] {
         let out = recommend(&place, more);
@@ -80,4 +92,110 @@ fn what_cannot_be_advised_on_is_refused() {
     std::fs::write(place.path("seen/observed.json"), "{}").unwrap();
     let out = place.foretoken().args(["recommend", "seen"]).output().unwrap();
     assert!(out.status.code() == Some(2) && stderr(&out).contains("and no calibration"), "{}", stderr(&out));
+}
+
+#[test]
+fn lengths_beyond_the_limit_are_refused_by_the_name_of_their_option() {
+    let place = Place::holding(EXPERIMENT);
+    for (args, said) in [
+        (["recommend", "x.toml", "--longest", "33"], "invalid value '33' for '--longest <K>': 33 is not in 1..=32"),
+        (["recommend", "none.toml", "--now", "99"], "invalid value '99' for '--now <K>': 99 is not in 0..=32"),
+        (
+            ["calibrate", "none", "-o=cal", "--draft-length=1000000000"],
+            "invalid value '1000000000' for '--draft-length <N>': 1000000000 is not in 0..=32",
+        ),
+    ] {
+        let out = place.foretoken().args(args).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
+        assert!(stderr(&out).contains(said), "{said}: {}", stderr(&out));
+        assert!(!place.path("results").exists(), "nothing is simulated: {args:?}");
+    }
+}
+
+/// Each row: how requests come, and the load as the answer names it.
+#[test]
+fn any_kind_of_arrivals_is_advised_on() {
+    let lengths = "lengths = { fixed = { prompt = 32, output = 24 } }";
+    let mut log = "t_s,input_tokens,output_tokens\n".to_owned();
+    (0..60).for_each(|i| log += &format!("{},32,24\n", i * 2));
+    for (workload, load, swept) in [
+        (
+            "arrivals = { trace = { path = \"log.csv\" } }".to_owned(),
+            "log of log, 0.5 requests/s",
+            "the requests of the log, faster or slower",
+        ),
+        (
+            format!("arrivals = {{ closed-loop = 2 }}, requests = 60, {lengths}"),
+            "closed loop of 2",
+            "Poisson arrivals, requests as in the closed loop",
+        ),
+        (
+            format!("arrivals = {{ t1 = {{}} }}, duration_s = 30.0, {lengths}"),
+            "t1, ",
+            "requests as they come, faster or slower",
+        ),
+        (
+            format!("arrivals = {{ azure-code = {{}} }}, requests = 60, {lengths}"),
+            "azure-code, ",
+            "requests as they come, faster or slower",
+        ),
+    ] {
+        let place = Place::holding(EXPERIMENT);
+        std::fs::write(place.path("log.csv"), &log).unwrap();
+        let out = recommend(&place, &["--format", "json", "--set", &format!("workload={{ {workload} }}")]);
+        assert!(out.status.success(), "{load}: {}", stderr(&out));
+        let answer: Value = serde_json::from_slice(&out.stdout).unwrap();
+        let name = answer["at_loads"][0]["load"].as_str().unwrap();
+        assert!(name.starts_with(load), "{load}: {name}");
+        assert_eq!(answer["loads"]["requests"], swept);
+        assert!(!answer["table"].as_array().unwrap().is_empty(), "{load}: closed loops gave a table");
+        let rates: Vec<f64> =
+            answer["loads"]["points"].as_array().unwrap().iter().map(|p| p["rate"].as_f64().unwrap()).collect();
+        assert!(rates.len() == 8 && rates.is_sorted(), "{load}: {rates:?}");
+    }
+}
+
+/// The experiment's own policies are no part of the question: longer drafts than are tried do not stand in the way.
+#[test]
+fn the_example_of_the_help_works_as_printed() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("experiments")).unwrap();
+    let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/quickstart.toml");
+    std::fs::copy(quickstart, place.path("experiments/quickstart.toml")).unwrap();
+    let help = place.foretoken().args(["recommend", "--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let example = help.lines().map(str::trim).find(|l| l.contains("experiments/quickstart.toml")).unwrap();
+    let args = example.split_whitespace().skip(1);
+    // A tenth of the time: what is tried is whether it works.
+    let out =
+        place.foretoken().args(args).args(["--set", "workload.duration_s=60.0", "--longest", "2"]).output().unwrap();
+    assert!(out.status.success(), "{example}: {}", stderr(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("vicuna-7b with vicuna-68m on a100-80g"), "{out:?}");
+}
+
+#[test]
+fn an_overloaded_load_is_said_to_be_first() {
+    let place = Place::holding(EXPERIMENT);
+    let out = recommend(&place, &["--set", "workload.arrivals={ poisson = { rate = 1000.0 } }"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.starts_with("Poisson 1000/s is overloaded whatever is drafted: "), "{said}");
+    assert!(said.contains("says nothing of a load that is carried. "), "{said}");
+    let row = said.lines().find(|line| line.trim_start().starts_with("Poisson 1000/s  ")).unwrap();
+    assert!(row.contains("overloaded whatever is drafted"), "{row}");
+    assert!(stderr(&out).contains("warning: Poisson 1000/s: overloaded"), "{}", stderr(&out));
+    let page = std::fs::read_to_string(place.path("advice/recommendation.html")).unwrap();
+    assert!(page.contains("is overloaded whatever is drafted: "), "the page says it, too");
+}
+
+/// With a bound that is scaled from plain decoding, plain decoding keeps nine in ten by definition, and something is to be had.
+#[test]
+fn a_scaled_bound_is_a_bound() {
+    let place = Place::holding(EXPERIMENT);
+    let more = ["--objective", "slo", "--set", "slo.adaspec-scale=1.0", "--format", "json"];
+    let out = recommend(&place, &more);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let answer: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let plain = answer["at_loads"][0]["candidates"][0]["cost"].as_f64().unwrap();
+    assert!((plain - 0.101).abs() < 0.02, "a tenth of the requests is beyond the bound: {plain}");
 }

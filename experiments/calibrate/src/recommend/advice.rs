@@ -1,11 +1,12 @@
 //! The answer.
 
+use super::at_load::AtLoad;
 use super::break_even::BreakEven;
-use super::candidates::Candidate;
 use super::loads::Loads;
+use super::now::Now;
 use super::question::{Engine, Objective, Question};
 use super::starts::Start;
-use foretoken_sim::metrics::Interval;
+use super::subject::Subject;
 use serde::Serialize;
 
 /// The answer.
@@ -13,34 +14,59 @@ use serde::Serialize;
 pub struct Advice {
     /// Where its numbers come from.
     pub source: &'static str,
+    /// What server or setting it is about.
+    pub subject: Subject,
     /// Whose settings were asked for.
     pub engine: Engine,
     /// What was made best.
     pub objective: Objective,
-    /// What the server drafts now.
-    pub now: u32,
+    /// What the server runs now.
+    pub now: Now,
     /// What is advised.
     pub verdict: Verdict,
-    /// The label of the best of all candidates; `None` where none keeps the limit.
-    pub best: Option<String>,
-    /// What the best brings over what runs now, as a share; the interval is over seeds.
-    pub gain: Option<Interval>,
-    /// The calibration's error between runs, as a share: what the gain must be beyond as well.
+    /// What is held against what runs now; `None` where nothing keeps the limit.
+    pub best: Option<Best>,
+    /// The best single length over all loads; 0 is plain decoding.
+    pub single: Option<Best>,
+    /// What comes of the table by batch size over all loads.
+    pub by_table: Option<Best>,
+    /// Is another single length the best at another load?
+    pub depends_on_load: bool,
+    /// The calibration's error between runs, as a share: what a gain must be beyond as well.
     pub calibration_error: f64,
-    /// The best fixed length; 0 is plain decoding.
-    pub fixed: Option<u32>,
-    /// The best length by batch size: `[first, last, K]`.
+    /// Each load.
+    pub at_loads: Vec<AtLoad>,
+    /// The best length by batch size, with the drafter loaded: `[first, last, K]`.
     pub table: Vec<(u32, u32, u32)>,
-    /// All candidates, in the order tried.
-    pub candidates: Vec<Candidate>,
-    /// When drafting pays, by batch size.
+    /// When drafting pays, by batch size: decode steps alone, against plain decoding without a drafter.
     pub break_even: Vec<BreakEven>,
-    /// The gain of drafting over plain decoding by load.
+    /// What drafting brings as the load grows.
     pub loads: Option<Loads>,
     /// What to start the engine with.
     pub starts: Vec<Start>,
+    /// The argument of vLLM that says what is advised, to be pasted.
+    pub paste: Option<String>,
+    /// What the argument still lacks.
+    pub lacks: Option<String>,
+    /// The command that shows on the server whether the advice holds.
+    pub confirm: Option<String>,
     /// What whoever follows it should know.
     pub warnings: Vec<String>,
+}
+
+/// A candidate, held against the best at each load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Best {
+    /// Its label.
+    pub policy: String,
+    /// Its name.
+    pub name: String,
+    /// Its longest draft.
+    pub longest: u32,
+    /// Its cost over that of the best at the load where it does worst, less one.
+    pub worst_loss: f64,
+    /// That load.
+    pub worst_at: String,
 }
 
 /// What is advised.
@@ -62,19 +88,24 @@ impl Advice {
     pub fn unknown(ask: &Question, why: String) -> Advice {
         Advice {
             source: "observed",
+            subject: Subject::observed(ask),
             engine: ask.engine,
             objective: ask.objective,
-            now: ask.now,
+            now: ask.now.clone(),
             verdict: Verdict::Unknown(why),
             best: None,
-            gain: None,
+            single: None,
+            by_table: None,
+            depends_on_load: false,
             calibration_error: 0.0,
-            fixed: None,
+            at_loads: Vec::new(),
             table: Vec::new(),
-            candidates: Vec::new(),
             break_even: Vec::new(),
             loads: None,
             starts: Vec::new(),
+            paste: None,
+            lacks: None,
+            confirm: None,
             warnings: Vec::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! What a server could run instead, and what comes of each on the calibrated server.
 
-use super::question::{Engine, Objective, Question};
+use super::names::name_of;
+use super::question::{Engine, Goal, Objective, Question};
 use foretoken_policies::{BatchRange, Fixed, PolicySpec, SglangGen3, Slot, VllmDynamic};
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
@@ -8,7 +9,7 @@ use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
 use foretoken_run::vllm_table::Table;
 use foretoken_sim::config::Version;
-use foretoken_sim::metrics::Interval;
+use foretoken_sim::metrics::{Interval, Overload, Slo};
 use foretoken_spec::problem::Result;
 use serde::Serialize;
 use std::path::Path;
@@ -19,6 +20,8 @@ use std::sync::atomic::AtomicBool;
 pub struct Candidate {
     /// Its label.
     pub policy: String,
+    /// What advice calls it.
+    pub name: String,
     /// Longest draft that it makes; 0 is plain decoding.
     pub longest: u32,
     /// Is it one fixed length?
@@ -29,12 +32,14 @@ pub struct Candidate {
     pub gain: Option<Interval>,
     /// Accepted over drafted tokens.
     pub acceptance_rate: Option<f64>,
+    /// Did it fall behind the arrivals, in the first seed in which it did?
+    pub overload: Option<Overload>,
     /// What it is, with all parameters.
     #[serde(skip)]
     pub spec: PolicySpec,
     /// Costs by seed.
     #[serde(skip)]
-    costs: Vec<Option<f64>>,
+    pub costs: Vec<Option<f64>>,
 }
 
 /// Of candidates as good as the best within this share the one with the shorter drafts is taken.
@@ -57,6 +62,9 @@ pub fn specs(plan: &Plan, ask: &Question, table: &[BatchRange]) -> Vec<PolicySpe
             }
         }
         Engine::Sglang => all.push(PolicySpec::SglangGen3(adaptive(table, ask.longest))),
+    }
+    if !all.contains(&ask.now.spec) {
+        all.push(ask.now.spec.clone());
     }
     all
 }
@@ -95,24 +103,35 @@ pub fn evaluate(
 ) -> Result<Vec<Candidate>> {
     let variant = &plan.variants[0];
     let settings = plan.seeds.iter().map(|&seed| Setting::new(variant, seed)).collect::<Result<Vec<_>>>()?;
+    let scaled = variant.experiment.slo.adaspec_scale.is_some() && objective.of == Goal::Slo;
+    let bounds = settings.iter().map(|setting| match scaled {
+        // The bound is scaled from what plain decoding does on the same draws.
+        true => Ok(play(setting, &preset("autoregressive"), None, interrupt)?.slo),
+        false => Ok(setting.slo(None)),
+    });
+    let bounds = bounds.collect::<Result<Vec<Slo>>>()?;
     let mut all = Vec::new();
     for spec in specs {
         let mut costs = Vec::new();
         let (mut drafted, mut accepted) = (0, 0);
-        for setting in &settings {
-            let summary = play(setting, spec, Some(setting.slo(None)), interrupt)?.stored.summary;
+        let mut overload = None;
+        for (setting, &slo) in settings.iter().zip(&bounds) {
+            let summary = play(setting, spec, Some(slo), interrupt)?.stored.summary;
             costs.push(objective.cost(&summary));
             drafted += summary.drafted;
             accepted += summary.accepted;
+            overload = overload.or(summary.overload);
         }
         let whole: Option<Vec<f64>> = costs.iter().copied().collect();
         all.push(Candidate {
             policy: spec.label(),
+            name: name_of(spec),
             longest: longest_of(spec),
             fixed: matches!(spec, PolicySpec::Fixed(_) | PolicySpec::Autoregressive(_)),
             cost: whole.map(|c| c.iter().sum::<f64>() / c.len() as f64),
             gain: None,
             acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
+            overload,
             spec: spec.clone(),
             costs,
         });
@@ -132,12 +151,17 @@ fn longest_of(spec: &PolicySpec) -> u32 {
 }
 
 /// Sets every candidate's gain over what runs now.
-pub fn compare(all: &mut [Candidate], now: u32) {
-    let Some(now) = all.iter().find(|c| c.fixed && c.longest == now).map(|c| c.costs.clone()) else { return };
+pub fn compare(all: &mut [Candidate], now: &PolicySpec) {
+    let Some(now) = all.iter().find(|c| c.spec == *now).map(|c| c.costs.clone()) else { return };
     for c in all {
-        let pairs: Option<Vec<f64>> = now.iter().zip(&c.costs).map(|(n, c)| Some(1.0 - (*c)? / (*n)?)).collect();
-        c.gain = pairs.and_then(|gains| Interval::of(&gains));
+        c.gain = gain(&now, &c.costs);
     }
+}
+
+/// 1 − cost / cost before, seed by seed.
+pub fn gain(before: &[Option<f64>], after: &[Option<f64>]) -> Option<Interval> {
+    let pairs: Option<Vec<f64>> = before.iter().zip(after).map(|(b, a)| Some(1.0 - (*a)? / (*b)?)).collect();
+    pairs.and_then(|gains| Interval::of(&gains))
 }
 
 /// The best: within [`TIE`] of the least cost, the one with the shortest drafts, and of these a fixed one.

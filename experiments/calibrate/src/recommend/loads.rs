@@ -1,72 +1,128 @@
 //! What drafting brings as the load grows, and where it stops to.
 
-use super::question::Question;
-use foretoken_policies::{Fixed, PolicySpec};
+use super::candidates::gain;
+use super::names::name_of;
+use super::question::{AskedLoad, Question, fill, without_instants};
+use crate::loads::mean_rate;
+use foretoken_policies::PolicySpec;
 use foretoken_run::cells::play;
 use foretoken_run::load::with_defaults;
-use foretoken_run::plan::Plan;
 use foretoken_run::setting::Setting;
+use foretoken_sim::Arrivals;
 use foretoken_sim::metrics::Interval;
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::generate::Poisson;
+use foretoken_traces::{ArrivalSpec, Transform, WorkloadSpec};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// The gain of a fixed length over plain decoding, load by load.
+/// What drafting and plain decoding bring, load by load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loads {
-    /// The length.
-    pub k: u32,
+    /// The name of what drafts.
+    pub drafting: String,
+    /// The name of what runs now.
+    pub now: String,
+    /// How requests come, in words.
+    pub requests: String,
     /// Requests a second that plain decoding sustains with as many at once as the engine runs.
     pub service_req_s: f64,
     /// The loads, ascending.
     pub points: Vec<Load>,
-    /// The load above which it stops to pay, requests a second, where that was met.
+    /// The load above which drafting stops to pay against plain decoding, requests a second, where that was met.
     pub stops_at: Option<f64>,
 }
 
-/// A load.
+/// A load. Gains are 1 − mean E2E / mean E2E of the other.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Load {
     /// Requests a second.
     pub rate: f64,
-    /// 1 − mean E2E with drafts / mean E2E without.
+    /// Drafting over plain decoding.
+    pub pays: Option<Interval>,
+    /// Drafting over what runs now; `None` where that is what runs.
     pub gain: Option<Interval>,
+    /// Plain decoding over what runs now; `None` where that is what runs.
+    pub plain: Option<Interval>,
 }
 
 /// Loads that are tried, as shares of the rate that plain decoding sustains.
 const SHARES: [f64; 8] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 1.0];
 
-/// Requests that come by themselves at several rates, with and without drafts.
-pub fn sweep(ask: &Question, plan: &Plan, k: u32, interrupt: &AtomicBool) -> Result<Loads> {
+/// Simulates drafting, plain decoding and what runs now at several rates. Requests that come by themselves come as they do, faster or slower; those of
+/// a closed loop come as a Poisson process.
+///
+/// # Errors
+/// A load cannot be simulated; an interrupt.
+pub fn sweep(ask: &Question, load: &AskedLoad, drafting: &PolicySpec, interrupt: &AtomicBool) -> Result<Loads> {
     let plain = with_defaults("autoregressive").expect("the registry has the baseline");
-    let drafting = PolicySpec::Fixed(Fixed { k });
-    let most = plan.variants[0].experiment.engine.max_num_seqs;
-    let full = ask.plan(&[format!("workload.arrivals={{ closed-loop = {most} }}")])?;
-    let setting = Setting::new(&full.variants[0], full.seeds[0])?;
-    let summary = play(&setting, &plain, Some(setting.slo(None)), interrupt)?.stored.summary;
+    let mut plan = ask.plan(load)?;
+    let seeds = plan.seeds.clone();
+    let own = Setting::new(&plan.variants[0], seeds[0])?;
+    let workload = plan.variants[0].experiment.workload.clone();
+    let variant = &mut plan.variants[0];
+    fill(variant, &own.workload);
+    let full = Setting::new(variant, seeds[0])?;
+    let summary = play(&full, &plain, Some(full.slo(None)), interrupt)?.stored.summary;
     let service_req_s = summary.finished as f64 / summary.duration_s;
+    let rate = if own.arrivals() == Arrivals::Open { mean_rate(&own.workload) } else { 0.0 };
+    let now = &ask.now.spec;
     let mut points = Vec::new();
     for share in SHARES {
-        let rate = share * service_req_s;
-        let at = ask.plan(&[format!("workload.arrivals={{ poisson = {{ rate = {rate:.6} }} }}")])?;
-        let mut gains = Vec::new();
-        for &seed in &at.seeds {
-            let setting = Setting::new(&at.variants[0], seed)?;
+        let at = share * service_req_s;
+        variant.experiment.workload = at_rate(&workload, rate, at, own.workload.len() as u32);
+        let mut costs: [Vec<Option<f64>>; 3] = Default::default();
+        for &seed in &seeds {
+            let setting = Setting::new(variant, seed)?;
             let cost = |spec: &PolicySpec| {
                 let played = play(&setting, spec, Some(setting.slo(None)), interrupt)?;
                 Ok::<_, Box<Problem>>(played.stored.summary.e2e.map(|q| q.mean))
             };
-            gains.push(cost(&plain)?.zip(cost(&drafting)?).map(|(p, d)| 1.0 - d / p));
+            let (of_plain, of_drafting) = (cost(&plain)?, cost(drafting)?);
+            let of_now = match now {
+                now if *now == plain => of_plain,
+                now if now == drafting => of_drafting,
+                now => cost(now)?,
+            };
+            [of_plain, of_drafting, of_now].into_iter().zip(&mut costs).for_each(|(cost, all)| all.push(cost));
         }
-        let whole: Option<Vec<f64>> = gains.into_iter().collect();
-        points.push(Load { rate, gain: whole.and_then(|gains| Interval::of(&gains)) });
+        let [of_plain, of_drafting, of_now] = &costs;
+        points.push(Load {
+            rate: at,
+            pays: gain(of_plain, of_drafting),
+            gain: (now != drafting).then(|| gain(of_now, of_drafting)).flatten(),
+            plain: (*now != plain).then(|| gain(of_now, of_plain)).flatten(),
+        });
     }
-    Ok(Loads { k, service_req_s, stops_at: stops_at(&points), points })
+    let requests = match (rate > 0.0, &workload.arrivals) {
+        (true, ArrivalSpec::Trace(_)) => "the requests of the log, faster or slower",
+        (true, ArrivalSpec::Poisson(_)) => "Poisson arrivals",
+        (true, _) => "requests as they come, faster or slower",
+        (false, _) => "Poisson arrivals, requests as in the closed loop",
+    };
+    let requests = requests.to_owned();
+    let (drafting, now) = (name_of(drafting), ask.now.name.clone());
+    Ok(Loads { drafting, now, requests, service_req_s, stops_at: stops_at(&points), points })
+}
+
+/// A workload at another rate. `own` is its own, 0 where it has none.
+fn at_rate(workload: &WorkloadSpec, own: f64, rate: f64, requests: u32) -> WorkloadSpec {
+    let mut other = workload.clone();
+    match &mut other.arrivals {
+        ArrivalSpec::Poisson(p) if other.transform.is_empty() => p.rate = rate,
+        _ if own > 0.0 => other.transform.push(Transform::RateScale(rate / own)),
+        _ => {
+            without_instants(&mut other);
+            other.arrivals = ArrivalSpec::Poisson(Poisson { rate });
+            other.requests = Some(requests);
+        }
+    }
+    other
 }
 
 /// The load at which the gain falls through zero for good, on the line between its neighbours.
 fn stops_at(loads: &[Load]) -> Option<f64> {
-    let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.gain?.mean))).collect();
+    let points: Vec<(f64, f64)> = loads.iter().filter_map(|l| Some((l.rate, l.pays?.mean))).collect();
     let last = points.iter().rposition(|p| p.1 > 0.0)?;
     let ((x0, y0), (x1, y1)) = (points[last], *points.get(last + 1)?);
     Some(x0 + (x1 - x0) * y0 / (y0 - y1))
@@ -78,12 +134,12 @@ mod tests {
 
     #[test]
     fn it_stops_where_the_line_falls_through_zero_for_the_last_time() {
-        let load = |rate: f64, gain: f64| Load { rate, gain: Interval::of(&[gain]) };
+        let load = |rate: f64, pays: f64| Load { rate, pays: Interval::of(&[pays]), gain: None, plain: None };
         let falls = [load(1.0, -0.1), load(2.0, 0.2), load(3.0, 0.1), load(4.0, -0.3)];
         assert!((stops_at(&falls).unwrap() - 3.25).abs() < 1e-12);
         assert_eq!(stops_at(&falls[..3]), None, "it pays at the highest load");
         assert_eq!(stops_at(&falls[..1]), None, "it never pays");
-        let unknown = [load(1.0, 0.2), Load { rate: 2.0, gain: None }];
+        let unknown = [load(1.0, 0.2), Load { rate: 2.0, pays: None, gain: None, plain: None }];
         assert_eq!(stops_at(&unknown), None);
     }
 }

@@ -1,29 +1,39 @@
 //! What a server should do with its traffic: the best fixed length, the best table by batch size, the best policy that its engine has,
-//! what they would bring over what it does now, and how sure that is.
+//! what they would bring over what it does now at each load, and how sure that is.
 //!
-//! Candidates are simulated on the calibrated server with the same requests and the same luck, seed by seed. Of candidates within 1 % of
-//! the best the one with the shorter drafts is taken. A change is advised where its gain is above zero by more than the interval over seeds
-//! and the calibration's own error between runs together.
+//! Candidates are simulated with the same requests and the same luck, seed by seed, at each load that was observed, or at the one that an
+//! experiment states. Of candidates within 1 % of the best the one with the shorter drafts is taken. A change is advised where its gain is
+//! above zero by more than the interval over seeds and the calibration's own error between runs together.
 
 mod advice;
+mod at_load;
 mod break_even;
 mod candidates;
+mod confirm;
+mod decide;
 mod kept;
 mod loads;
+mod names;
+mod now;
 mod page;
 mod question;
 mod starts;
+mod subject;
 mod words;
 
-pub use advice::{Advice, Verdict};
+pub use advice::{Advice, Best, Verdict};
+pub use at_load::AtLoad;
 pub use break_even::BreakEven;
 pub use candidates::Candidate;
 pub use kept::{ADVICE, PAGE, check, write};
 pub use loads::{Load, Loads};
-pub use question::{Engine, Goal, Objective, Question};
+pub use now::Now;
+pub use question::{AskedLoad, Engine, Goal, Objective, Question};
 pub use starts::Start;
+pub use subject::Subject;
 
 use crate::kept::Known;
+use foretoken_run::plan::Plan;
 use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
 use std::sync::atomic::AtomicBool;
@@ -33,73 +43,125 @@ use std::sync::atomic::AtomicBool;
 /// # Errors
 /// The experiment cannot be loaded or a candidate run; an interrupt.
 pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
-    if let Some(why) = ask.known.as_ref().and_then(Known::cannot_say) {
-        return Ok(Advice::unknown(ask, why));
+    if let Some((why, next)) = ask.known.as_ref().and_then(Known::cannot_say) {
+        let confirm = next.map(|k| confirm::command(ask, &now::fixed(k)));
+        return Ok(Advice { confirm, ..Advice::unknown(ask, why) });
     }
-    let plan = ask.at_its_load()?;
-    if ask.objective.of == Goal::Slo && plan.variants[0].experiment.slo == SloSpec::default() {
+    let asked = ask.loads();
+    let plans = asked.iter().map(|load| ask.plan(load)).collect::<Result<Vec<Plan>>>()?;
+    if ask.objective.of == Goal::Slo && plans[0].variants[0].experiment.slo == SloSpec::default() {
         return Err(Problem::bad_input(
             "the experiment promises nothing, so that there is no share of requests to raise",
         )
         .help("give it bounds: --set slo.ttft_s=0.5 --set slo.tpot_s=0.05"));
     }
-    let table = candidates::table(ask.plan(&[])?, &ask.file, interrupt)?;
-    let specs = candidates::specs(&plan, ask, &table.ranges);
-    let mut all = candidates::evaluate(&plan, &specs, ask.objective, interrupt)?;
-    candidates::compare(&mut all, ask.now);
-    let best = candidates::best(all.iter());
-    let fixed = candidates::best(all.iter().filter(|c| c.fixed)).map(|c| c.longest);
-    // What is said of drafting is said of the best length that drafts.
-    let drafting = candidates::best(all.iter().filter(|c| c.fixed && c.longest > 0)).map_or(1, |c| c.longest);
-    let now = all.iter().find(|c| c.fixed && c.longest == ask.now);
+    let method = confirm::method(ask, &plans[0]);
+    let ask = &Question { method, ..ask.clone() };
+    let typical = typical(&asked);
+    let table = candidates::table(ask.plan(&asked[typical])?, &ask.file, interrupt)?;
+    let specs = candidates::specs(&plans[typical], ask, &table.ranges);
+    let mut at_loads = Vec::new();
+    for (load, plan) in asked.iter().zip(&plans) {
+        at_loads.push(AtLoad::of(ask, load, plan, &specs, interrupt)?);
+    }
     let error = ask.known.as_ref().map_or(0.0, |k| k.between_runs);
-    let mut warnings: Vec<String> = plan.warnings().into_iter().map(str::to_owned).collect();
-    warnings.extend(table.warnings());
-    let seen = ask.known.as_ref().map_or(u32::MAX, |k| k.positions);
-    if let Some(best) = best.filter(|c| c.longest > seen) {
-        warnings.push(format!(
-            "{} drafts deeper than the {seen} positions that were observed: acceptance there is extrapolated; observe K = {} next",
-            best.policy, best.longest
-        ));
+    let found = decide::decide(ask, &at_loads, error);
+    let now = specs.iter().position(|spec| *spec == ask.now.spec).expect("what runs now is a candidate");
+    if let Some(best) = found.best {
+        at_loads.iter_mut().for_each(|at| at.advised_gain = decide::gain_over(at, now, best));
     }
-    if plan.seeds.len() < 2 {
-        warnings.push("one seed has no interval: give the experiment several".to_owned());
-    }
-    let verdict = verdict(ask, best, error);
-    let advised = match verdict {
-        Verdict::Change => best,
-        Verdict::Stay => now,
+    // What is said of drafting is said of the best that drafts: what is advised, or the best single length that does.
+    let drafting = found.best.filter(|&at| at_loads[0].candidates[at].longest > 0);
+    let drafting = drafting.unwrap_or_else(|| best_drafting(&at_loads[typical]));
+    let advised = match found.verdict {
+        Verdict::Change => found.best,
+        Verdict::Stay => Some(now),
         Verdict::DoNotSpeculate | Verdict::Unknown(_) => None,
     };
-    Ok(Advice {
+    let candidates = &at_loads[typical].candidates;
+    let single = decide::held(&decide::decisive(&at_loads), drafting)
+        .filter(|_| candidates[drafting].fixed)
+        .map_or_else(|| best_drafting(&at_loads[typical]), |_| drafting);
+    let starts = starts::starts(&plans[typical], ask, advised.map(|at| &candidates[at]), candidates)?;
+    let (paste, lacks) = confirm::paste(ask, &starts);
+    let changed = match found.verdict {
+        Verdict::Change | Verdict::DoNotSpeculate => found.best.filter(|&at| at != now),
+        Verdict::Stay | Verdict::Unknown(_) => None,
+    };
+    let confirm = changed.map(|at| confirm::command(ask, &specs[at]));
+    let decisive = decide::decisive(&at_loads);
+    let held = |at: Option<usize>| at.and_then(|at| decide::held(&decisive, at));
+    let of_table = table.warnings();
+    let mut advice = Advice {
         source: if ask.known.is_some() { "simulated on a calibration" } else { "simulated" },
+        subject: Subject::of(ask, &plans[typical]),
         engine: ask.engine,
         objective: ask.objective,
-        now: ask.now,
-        verdict,
-        best: best.map(|b| b.policy.clone()),
-        gain: best.and_then(|b| b.gain),
+        now: ask.now.clone(),
+        verdict: found.verdict,
+        best: held(found.best),
+        single: held(found.single),
+        by_table: held(found.by_table),
+        depends_on_load: found.depends_on_load,
         calibration_error: error,
-        fixed,
-        break_even: break_even::at_batches(&plan, drafting, &all)?,
-        loads: Some(loads::sweep(ask, &plan, drafting, interrupt)?),
-        starts: starts::starts(&plan, ask, advised, &all)?,
+        break_even: break_even::at_batches(&plans[typical], candidates[single].longest, candidates)?,
+        loads: Some(loads::sweep(ask, &asked[typical], &specs[drafting], interrupt)?),
+        starts,
+        paste,
+        lacks,
+        confirm,
         table: table.ranges,
-        candidates: all,
-        warnings,
-    })
+        warnings: Vec::new(),
+        at_loads,
+    };
+    advice.warnings = plans[typical].warnings().into_iter().map(str::to_owned).collect();
+    advice.warnings.extend(of_table);
+    let further = warnings(ask, &advice);
+    advice.warnings.extend(further);
+    Ok(advice)
 }
 
-fn verdict(ask: &Question, best: Option<&Candidate>, error: f64) -> Verdict {
-    let Some(best) = best else {
-        return Verdict::Unknown("no candidate keeps the limit: loosen it, or observe a lower load".into());
+/// The load that stands for all: the first whose requests came by themselves, or the one with most requests.
+fn typical(asked: &[AskedLoad]) -> usize {
+    let seen = |load: &AskedLoad| match load {
+        AskedLoad::Observed(seen) => Some((seen.is_open(), seen.requests)),
+        AskedLoad::Own | AskedLoad::Full => None,
     };
-    let sure = best.gain.is_some_and(|g| g.mean > g.half_width.unwrap_or(0.0).hypot(error));
-    match (best.longest, ask.now, sure) {
-        (0, 0, _) | (0, _, true) => Verdict::DoNotSpeculate,
-        (_, _, true) => Verdict::Change,
-        (_, _, false) => Verdict::Stay,
+    let open = asked.iter().position(|load| seen(load).is_some_and(|s| s.0));
+    let most = || (0..asked.len()).max_by_key(|&at| seen(&asked[at]).map_or(0, |s| s.1));
+    open.or_else(most).unwrap_or(0)
+}
+
+/// The index of the best single length that drafts.
+fn best_drafting(at: &AtLoad) -> usize {
+    let best = candidates::best(at.candidates.iter().filter(|c| c.fixed && c.longest > 0));
+    // Where none keeps the limit, what is said of drafting is said of one token.
+    let longest = best.map_or(1, |c| c.longest);
+    at.candidates.iter().position(|c| c.fixed && c.longest == longest).expect("every length is a candidate")
+}
+
+fn warnings(ask: &Question, advice: &Advice) -> Vec<String> {
+    let mut all = Vec::new();
+    for at in &advice.at_loads {
+        if let Some(overloaded) = at.overloaded() {
+            let than = match at.overload {
+                Some(_) => "advice for a load that is carried may be another",
+                None => "gains over it grow with the length of the run",
+            };
+            all.push(format!("{}: {overloaded}. Latencies measure the queue there; {than}", at.load));
+        }
     }
+    let seen = ask.known.as_ref().map_or(u32::MAX, |k| k.positions);
+    if let Some(best) = advice.best.as_ref().filter(|best| best.longest > seen) {
+        all.push(format!(
+            "{} drafts deeper than the {seen} positions that were observed: acceptance there is extrapolated; observe K = {} next",
+            best.name, best.longest
+        ));
+    }
+    if advice.subject.seeds < 2 {
+        all.push("one seed has no interval: give the experiment several".to_owned());
+    }
+    all
 }
 
 #[cfg(test)]

@@ -1,18 +1,21 @@
-//! A recommendation as a page.
+//! A recommendation as a page. It says what the terminal says.
 
 use super::advice::{Advice, Verdict};
-use super::words::pays;
+use super::at_load::AtLoad;
+use super::names::table_in_words;
+use super::words::{DECODE_STEPS_ALONE, DRAFTER_LOADED, gain, pays, percent};
 use foretoken_report::html::{Page, Part, Row, Section, Table, Value};
 use foretoken_report::{GainAt, gain_figure};
+use foretoken_sim::metrics::Interval;
 
 /// The page.
 pub fn page(a: &Advice) -> Page {
-    let mut lead = vec![Part::Headline(a.headline())];
-    lead.extend(a.stops().map(|s| Part::Text(s + ".")));
+    let mut lead = vec![Part::Headline(format!("{} {}", a.headline(), a.holds()))];
+    lead.push(Part::Text(format!("{}.", a.now_in_words())));
     lead.extend(a.warnings.iter().cloned().map(Part::Warning));
     let sections = match a.verdict {
-        Verdict::Unknown(_) if a.candidates.is_empty() => vec![],
-        _ => vec![candidates(a), by_batch(a), by_load(a), starts(a)],
+        Verdict::Unknown(_) if a.at_loads.is_empty() => vec![start(a)],
+        _ => vec![by_load(a), start(a), over_load(a), by_batch(a), candidates(a)],
     };
     Page {
         title: "Recommendation".into(),
@@ -20,87 +23,143 @@ pub fn page(a: &Advice) -> Page {
         lead,
         sections,
         foot: format!("Made by Foretoken {}.", env!("CARGO_PKG_VERSION")),
+        // Names of loads wrap, so that on a phone every column can be reached.
+        style: "td:first-child,th:first-child{white-space:normal;min-width:7em;max-width:40vw}\
+                td:last-child{white-space:normal;min-width:7em}\
+                @media (max-width:600px){td:first-child,th:first-child{position:static}}"
+            .into(),
         ..Page::default()
     }
 }
 
-fn percent(x: f64) -> Value {
-    Value::number(x, format!("{:+.1} %", 100.0 * x))
+fn gained(g: Option<Interval>) -> Value {
+    g.map_or_else(Value::none, |g| Value::number(g.mean, gain(g)))
 }
 
-fn candidates(a: &Advice) -> Section {
-    let mut section = Section::new("candidates", "What was tried");
+fn share(x: Option<f64>) -> Value {
+    x.map_or_else(Value::none, |x| Value::number(x, percent(x)))
+}
+
+fn by_load(a: &Advice) -> Section {
+    let mut section = Section::new("loads", "At each load");
+    let seeds = "1 − cost / cost of what runs now, mean and 95 % interval over seeds";
     let mut table = Table::new(
-        "Candidates",
+        "",
         &[
-            ("policy", ""),
-            ("gain", "1 − cost / cost of what runs now, mean over seeds"),
-            ("±", "95 % interval over seeds"),
-            ("accepted", "of drafted tokens"),
+            ("load", ""),
+            ("best", "of all that was tried; within 1 % the shorter drafts"),
+            ("gain\nover now", seeds),
+            ("accepted", "of drafted tokens, by the best"),
         ],
     );
-    let none = || Value::text("");
-    for c in &a.candidates {
-        table.rows.push(Row::of([
-            Value::text(&c.policy),
-            c.gain.map_or_else(none, |g| percent(g.mean)),
-            c.gain.and_then(|g| g.half_width).map_or_else(none, |h| Value::number(h, format!("{:.1} %", 100.0 * h))),
-            c.acceptance_rate.map_or_else(none, |r| Value::number(r, format!("{:.1} %", 100.0 * r))),
-        ]));
+    let other = a.other_than_the_best();
+    let overloaded = a.at_loads.iter().any(|at| at.overloaded().is_some());
+    let observed = a.at_loads.iter().any(|at| !at.runs.is_empty());
+    let mut column = |name: String, meaning: &str| table.columns.push((name, meaning.to_owned()));
+    other.into_iter().for_each(|name| column(format!("gain of\n{name}"), seeds));
+    observed.then(|| column("observed in".into(), ""));
+    overloaded.then(|| column("note".into(), ""));
+    for at in &a.at_loads {
+        let mut row = vec![
+            Value::text(&at.load),
+            Value::text(at.best_name.clone().unwrap_or_else(|| "none keeps the limit".into())),
+            gained(at.gain),
+            share(at.accepted),
+        ];
+        row.extend(other.map(|_| gained(at.advised_gain)));
+        row.extend(observed.then(|| Value::text(at.runs.join(", "))));
+        row.extend(overloaded.then(|| Value::text(at.overloaded().unwrap_or_default())));
+        table.rows.push(Row::of(row));
     }
     section.parts.push(Part::Table(table));
+    section.parts.extend(a.losses().map(|words| Part::Text(format!("{words}."))));
     section.parts.push(Part::Text(format!(
-        "Cost is the {}, {}. Every candidate has the same requests and the same luck. Within 1 % of the best the shorter drafts are taken.",
+        "Cost is the {}, {}. Every candidate has the same requests and the same luck.",
         a.objective.in_words(),
         a.source
     )));
     section
 }
 
-fn by_batch(a: &Advice) -> Section {
-    let mut section = Section::new("break-even", "When drafting pays");
-    section.parts.push(Part::List(a.break_even.iter().map(pays).collect()));
-    let ranges: Vec<String> =
-        a.table.iter().map(|(first, last, k)| format!("{first} to {last} requests: K = {k}")).collect();
-    section.parts.push(Part::Facts(vec![("best length by batch size".into(), ranges.join("; "))]));
-    section
-}
-
-fn by_load(a: &Advice) -> Section {
-    let mut section = Section::new("loads", "Gain over load");
-    match figure(a) {
-        Some(svg) => section.parts.push(Part::Figure {
-            svg,
-            caption: format!(
-                "Mean E2E with drafts against plain decoding, requests that come by themselves: {}.",
-                a.source
-            ),
-        }),
-        None => section.parts.push(Part::Text("No load was tried.".into())),
-    }
-    section
-}
-
-fn starts(a: &Advice) -> Section {
+fn start(a: &Advice) -> Section {
     let mut section = Section::new("start", "What to start the engine with");
     for start in &a.starts {
-        section.parts.push(Part::Facts(vec![(start.file.clone(), start.used.clone())]));
+        if a.paste.is_none() {
+            section.parts.push(Part::Facts(vec![(start.file.clone(), start.used.clone())]));
+        }
         section.parts.push(Part::Folded { title: start.file.clone(), text: start.text.clone() });
     }
-    if a.starts.is_empty() {
+    let facts = [("to paste", &a.paste), ("lacks", &a.lacks), ("confirm", &a.confirm)];
+    let facts = facts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text.clone()?)));
+    let facts: Vec<(String, String)> = facts.collect();
+    if a.starts.is_empty() && !matches!(a.verdict, Verdict::Unknown(_)) {
         section.parts.push(Part::Text("Nothing: without speculation.".into()));
+    }
+    if !facts.is_empty() {
+        section.parts.push(Part::Facts(facts));
     }
     section
 }
 
-/// The gain over load.
+fn by_batch(a: &Advice) -> Section {
+    let mut section = Section::new("break-even", "By batch size");
+    section.parts.push(Part::Text(format!("Break-even: {DECODE_STEPS_ALONE}.")));
+    section.parts.push(Part::List(a.break_even.iter().map(pays).collect()));
+    section.parts.push(Part::Text(format!("The table by batch size: {DRAFTER_LOADED}.")));
+    section.parts.push(Part::Facts(vec![("best length".into(), table_in_words(&a.table))]));
+    section
+}
+
+fn over_load(a: &Advice) -> Section {
+    let mut section = Section::new("gain", "Gain over load");
+    match figure(a) {
+        Some(svg) => section.parts.push(Part::Figure { svg, caption: caption(a) }),
+        None => {
+            section.parts.push(Part::Text("No load was tried at which anything else than now was simulated.".into()))
+        }
+    }
+    section.parts.extend(a.stops().map(|s| Part::Text(format!("{s}."))));
+    section
+}
+
+fn caption(a: &Advice) -> String {
+    let Some(loads) = &a.loads else { return String::new() };
+    let grey = match loads.points.iter().any(|l| l.plain.is_some() && l.gain.is_some()) {
+        true => " Grey: plain decoding.",
+        false => "",
+    };
+    format!("Mean E2E against {}, as it runs now: {}; {}.{grey}", loads.now, loads.requests, a.source)
+}
+
+fn candidates(a: &Advice) -> Section {
+    let mut section = Section::new("candidates", "What was tried");
+    for at in &a.at_loads {
+        section.parts.push(Part::More { title: format!("At {}", at.load), parts: vec![Part::Table(tried(at))] });
+    }
+    section
+}
+
+fn tried(at: &AtLoad) -> Table {
+    let columns =
+        [("policy", ""), ("gain over now", "mean and 95 % interval over seeds"), ("accepted", "of drafted tokens")];
+    let mut table = Table::new("", &columns);
+    for c in &at.candidates {
+        table.rows.push(Row::of([Value::text(&c.name), gained(c.gain), share(c.acceptance_rate)]));
+    }
+    table
+}
+
+/// The gain over load, against what runs now.
 pub fn figure(a: &Advice) -> Option<String> {
     let loads = a.loads.as_ref()?;
-    let points: Vec<GainAt> = loads
-        .points
-        .iter()
-        .filter_map(|l| l.gain.map(|g| GainAt { rate: l.rate, gain: g.mean, half_width: g.half_width }))
-        .collect();
-    let seeds = loads.points.iter().filter_map(|l| l.gain).map(|g| g.n).max()?;
-    Some(gain_figure(loads.k, &points, &format!("{}; mean and 95 % interval over {seeds} seeds", a.source))?.svg)
+    let points = |of: fn(&super::loads::Load) -> Option<Interval>| -> Vec<GainAt> {
+        let point =
+            |l: &super::loads::Load| of(l).map(|g| GainAt { rate: l.rate, gain: g.mean, half_width: g.half_width });
+        loads.points.iter().filter_map(point).collect()
+    };
+    let (drafting, plain) = (points(|l| l.gain), points(|l| l.plain));
+    let seeds = loads.points.iter().filter_map(|l| l.gain.or(l.plain)).map(|g| g.n).max()?;
+    let source = format!("{}; {}; mean and 95 % interval over {seeds} seeds", a.source, loads.requests);
+    let first = if drafting.is_empty() { "" } else { &loads.drafting };
+    Some(gain_figure(first, &drafting, &plain, &loads.now, &source)?.svg)
 }

@@ -1,9 +1,13 @@
 //! What is asked: whose settings, what is to be made best, and of which experiment.
 
+use super::now::Now;
 use crate::kept::Known;
-use foretoken_run::plan::Plan;
-use foretoken_sim::Summary;
+use crate::loads::{ObservedLoad, SeenRun};
+use foretoken_run::plan::{Plan, Variant};
+use foretoken_sim::{Summary, Workload};
+use foretoken_spec::document::Path;
 use foretoken_spec::problem::{Problem, Result};
+use foretoken_traces::{ArrivalSpec, LengthSpec, WorkloadSpec};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -31,44 +35,123 @@ pub struct Question {
     pub objective: Objective,
     /// Longest draft that is tried.
     pub longest: u32,
-    /// What the server drafts now.
-    pub now: u32,
+    /// What the server runs now.
+    pub now: Now,
     /// vLLM's method, such as `draft_model`, for the file to start it with.
     pub method: Option<String>,
     /// The draft model, likewise.
     pub model: Option<String>,
-    /// What the calibration knows; `None`: there is none, and the experiment is taken at its word.
+    /// What the calibration knows. `None`: there is no calibration, and the experiment is taken at its word.
     pub known: Option<Known>,
 }
 
+/// A load that advice is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AskedLoad {
+    /// The load that the experiment states.
+    Own,
+    /// A load that was observed.
+    Observed(ObservedLoad),
+    /// As many requests at once as the engine runs.
+    Full,
+}
+
 impl Question {
-    /// The experiment with more values replaced.
-    pub fn plan(&self, more: &[String]) -> Result<Plan> {
-        let longest = format!("engine.max_draft_len={}", self.longest);
-        let sets: Vec<String> = self.sets.iter().chain([&longest]).chain(more).cloned().collect();
-        let mut plan = Plan::load(&self.file, &sets)?;
-        // Steps are for looking at; nobody looks at these.
-        plan.variants.iter_mut().for_each(|v| v.experiment.output.steps = false);
-        match plan.variants.len() {
-            1 => Ok(plan),
-            n => Err(Problem::bad_input(format!("{} sweeps {n} settings: advice is for one", self.file.display()))
-                .help("choose one with --set")),
+    /// The loads that advice is for: those that were observed, or the one that the experiment states. Who sets a key of the
+    /// workload asks for that load.
+    pub fn loads(&self) -> Vec<AskedLoad> {
+        let sets_load = self.sets.iter().any(|set| set.trim_start().starts_with("workload"));
+        let observed = self.known.as_ref().map_or(&[][..], |known| &known.loads);
+        match self.objective.of {
+            Goal::Throughput => vec![AskedLoad::Full],
+            _ if sets_load || observed.is_empty() => vec![AskedLoad::Own],
+            _ => observed.iter().cloned().map(AskedLoad::Observed).collect(),
+        }
+    }
+
+    /// The experiment with a load. Its own policies are no part of the question, and neither is its own limit on drafts.
+    pub fn plan(&self, load: &AskedLoad) -> Result<Plan> {
+        let plan = Plan::load(&self.file, &self.sets)?;
+        one_setting(&plan, &self.file)?;
+        let mut plan = plan.altered(0, |document| {
+            document.replace(&Path::of("policies"), "what is compared", "[{ autoregressive = {} }]")?;
+            let longest = self.longest.to_string();
+            document.replace(&Path::of("engine.max_draft_len"), "--longest", &longest)?;
+            match load {
+                AskedLoad::Observed(seen) => {
+                    document.replace(&Path::of("workload"), &seen.name, &inline(&seen.workload)?)
+                }
+                AskedLoad::Own | AskedLoad::Full => Ok(()),
+            }
+        })?;
+        let variant = &mut plan.variants[0];
+        // Steps are for looking at, and the candidates' steps are not shown.
+        variant.experiment.output.steps = false;
+        if *load == AskedLoad::Full {
+            let requests = foretoken_run::setting::Setting::new(variant, plan.seeds[0])?.workload;
+            fill(variant, &requests);
+        }
+        Ok(plan)
+    }
+}
+
+impl AskedLoad {
+    /// The runs that had it.
+    pub fn runs(&self) -> &[SeenRun] {
+        match self {
+            AskedLoad::Observed(load) => &load.runs,
+            AskedLoad::Own | AskedLoad::Full => &[],
         }
     }
 }
 
-impl Question {
-    /// The experiment with the requests that the objective is about.
-    pub fn at_its_load(&self) -> Result<Plan> {
-        let plan = self.plan(&[])?;
-        match self.objective.of {
-            Goal::Throughput => {
-                let most = plan.variants[0].experiment.engine.max_num_seqs;
-                self.plan(&[format!("workload.arrivals={{ closed-loop = {most} }}")])
-            }
-            _ => Ok(plan),
-        }
+/// A workload as an inline table.
+fn inline(workload: &WorkloadSpec) -> Result<String> {
+    let value = toml::Value::try_from(workload);
+    value.map(|v| v.to_string()).map_err(|e| Problem::failed(format!("the workload cannot be written: {e}")))
+}
+
+/// Requests that each client of a full engine sends at least, so that filling and draining are a small part.
+const ROUNDS: usize = 8;
+
+/// Puts a closed loop of as many clients as the engine runs in the place of a variant's arrivals. `requests` are its own.
+pub fn fill(variant: &mut Variant, requests: &Workload) {
+    let clients = variant.experiment.engine.max_num_seqs;
+    without_instants(&mut variant.experiment.workload);
+    let workload = &mut variant.experiment.workload;
+    workload.arrivals = ArrivalSpec::ClosedLoop(clients);
+    workload.requests = Some(requests.len().max(ROUNDS * clients as usize) as u32);
+}
+
+/// Takes the instants out of a workload: a log lends its lengths, and what changes instants or cuts them is left out.
+pub fn without_instants(workload: &mut WorkloadSpec) {
+    if let (None, ArrivalSpec::Trace(trace)) = (&workload.lengths, &workload.arrivals) {
+        workload.lengths = Some(LengthSpec::Trace(trace.clone()));
     }
+    workload.transform.clear();
+    workload.duration_s = None;
+}
+
+/// Advice is for one setting of the engine and its hardware.
+fn one_setting(plan: &Plan, file: &std::path::Path) -> Result<()> {
+    if plan.variants.len() == 1 {
+        return Ok(());
+    }
+    let values = |at: usize| {
+        let mut all: Vec<&str> = Vec::new();
+        for choice in plan.variants.iter().map(|v| &v.choices[at]) {
+            if !all.contains(&choice.value.as_str()) {
+                all.push(&choice.value);
+            }
+        }
+        all
+    };
+    let keys = &plan.variants[0].choices;
+    let swept: Vec<String> =
+        keys.iter().enumerate().map(|(at, key)| format!("{} ({})", key.path, values(at).join(", "))).collect();
+    let sets: Vec<String> = keys.iter().map(|key| format!("--set '{}={}'", key.path, key.value)).collect();
+    let what = format!("{} sweeps {}: advice is for one setting", file.display(), swept.join(" and "));
+    Err(Problem::bad_input(what).help(format!("choose a value of each, for example {}", sets.join(" "))))
 }
 
 /// What is to be made best.

@@ -23,7 +23,7 @@ fn ask(folder: &Path, clients: u32) -> Question {
         engine: Engine::Vllm,
         objective: Objective { of: Goal::MeanE2e, p99_tpot_s: None },
         longest: 5,
-        now: 0,
+        now: Now::fixed(0, "stated"),
         method: None,
         model: None,
         known: Some(Known::read(folder).unwrap()),
@@ -49,11 +49,11 @@ fn the_best_length_of_a_law_is_found() {
         let advice = answer(&ask(&folder, clients));
         let n = f64::from(clients);
         let best = (0..=5).max_by(|&a, &b| rate(&LAW, n, a).total_cmp(&rate(&LAW, n, b))).unwrap();
-        let fixed = advice.fixed.unwrap();
+        let fixed = advice.single.as_ref().unwrap().longest;
         // Prompts, ends of answers and the draw of acceptance are not on paper: no more than they can do.
         assert!(rate(&LAW, n, fixed as i32) > 0.97 * rate(&LAW, n, best), "{clients}: K = {fixed}, {best} on paper");
         assert_eq!(advice.verdict, Verdict::Change, "{}", advice.in_words());
-        let gain = advice.gain.unwrap().mean;
+        let gain = advice.at_loads[0].advised_gain.unwrap().mean;
         let paper = 1.0 - rate(&LAW, n, 0) / rate(&LAW, n, best);
         assert!((gain - paper).abs() < 0.06, "{clients}: {gain} and {paper} on paper");
     }
@@ -74,6 +74,7 @@ fn break_even_is_what_the_law_needs() {
     let loads = advice.loads.unwrap();
     assert!(loads.points.len() == 8 && loads.points.iter().all(|l| l.gain.is_some()));
     assert!(loads.points[0].gain.unwrap().mean > 0.1, "{loads:?}");
+    assert_eq!(loads.points[0].pays, loads.points[0].gain, "plain decoding runs now");
 }
 
 #[test]
@@ -82,11 +83,11 @@ fn slow_drafts_are_advised_against_and_nothing_is_to_be_started() {
     let slow = Law { draft_s: 14e-3, ..LAW };
     let folder = calibrated(&slow, &[0, 3], dir.path());
     for now in [0, 3] {
-        let advice = answer(&Question { now, ..ask(&folder, 4) });
+        let advice = answer(&Question { now: Now::fixed(now, "stated"), ..ask(&folder, 4) });
         assert_eq!(advice.verdict, Verdict::DoNotSpeculate, "{}", advice.in_words());
-        assert_eq!((advice.fixed, advice.starts.len()), (Some(0), 0));
+        assert_eq!((advice.best.as_ref().unwrap().longest, advice.starts.len()), (0, 0));
         assert!(advice.break_even.iter().all(|b| b.needs > b.has.unwrap()), "{:?}", advice.break_even);
-        assert_eq!(advice.gain.unwrap().mean > 0.2, now == 3);
+        assert_eq!(advice.at_loads[0].advised_gain.unwrap().mean > 0.2, now == 3);
     }
 }
 
@@ -98,6 +99,7 @@ fn what_cannot_be_known_is_said_with_what_to_observe_next() {
         let advice = answer(&ask(&folder, 4));
         let Verdict::Unknown(why) = &advice.verdict else { panic!("{}", advice.in_words()) };
         assert!(why.contains(next), "{why}");
+        assert!(advice.confirm.as_ref().is_some_and(|command| command.starts_with("foretoken observe http://stub/ ")));
         assert!(advice.headline().starts_with("You cannot know from this: "));
     }
 }
@@ -113,8 +115,8 @@ fn a_limit_that_nothing_keeps_and_uncertainty_count_against_a_change() {
     doubtful.known.as_mut().unwrap().between_runs = 0.9;
     let advice = answer(&doubtful);
     assert_eq!(advice.verdict, Verdict::Stay, "{}", advice.in_words());
-    let best = answer(&base).fixed.unwrap();
-    let there = answer(&Question { now: best, ..base });
+    let best = answer(&base).best.unwrap().longest;
+    let there = answer(&Question { now: Now::fixed(best, "stated"), ..base });
     assert!(matches!(there.verdict, Verdict::Stay), "{}", there.in_words());
 }
 
@@ -124,7 +126,7 @@ fn deeper_than_observed_is_said_to_be_extrapolated() {
     let cheap = Law { draft_s: 2e-4, rate: 0.95, ..LAW };
     let folder = calibrated(&cheap, &[0, 1], dir.path());
     let advice = answer(&ask(&folder, 1));
-    assert!(advice.fixed.unwrap() > 1);
+    assert!(advice.best.unwrap().longest > 1);
     assert!(advice.warnings.iter().any(|w| w.contains("extrapolated; observe K = ")), "{:?}", advice.warnings);
 }
 
@@ -137,7 +139,7 @@ fn files_are_what_the_engines_read() {
     let [start] = &advice.starts[..] else { panic!("{:?}", advice.starts) };
     let json: serde_json::Value = serde_json::from_str(&start.text).unwrap();
     assert_eq!((json["method"].as_str(), json["model"].as_str()), (Some("draft_model"), Some("draft")));
-    let most = advice.table.iter().map(|r| r.2).chain(advice.fixed).max().unwrap();
+    let most = advice.table.iter().map(|r| r.2).chain(advice.best.map(|best| best.longest)).max().unwrap();
     assert!(json["num_speculative_tokens"].as_u64().is_some_and(|k| k >= 1 && k <= u64::from(most)), "{json}");
 
     let advice = answer(&Question { engine: Engine::Sglang, ..ask(&folder, 4) });
@@ -171,4 +173,84 @@ fn the_folder_holds_the_answer_its_figure_and_the_file_and_nothing_else_is_overw
     assert_eq!(std::fs::read(to.join(ADVICE)).unwrap(), before, "the same bytes");
     std::fs::remove_file(to.join(ADVICE)).unwrap();
     assert!(write(&advice, &to, true).unwrap_err().message().contains("is not empty"));
+}
+
+/// The question about every load that was observed.
+fn ask_all(folder: &Path) -> Question {
+    Question { sets: vec!["engine.max_num_seqs=8".into()], ..ask(folder, 1) }
+}
+
+#[test]
+fn each_observed_load_has_its_row_and_what_is_advised_does_well_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = calibrated(&LAW, &[0, 3], dir.path());
+    let advice = answer(&ask_all(&folder));
+    let names: Vec<&str> = advice.at_loads.iter().map(|at| at.load.as_str()).collect();
+    assert_eq!(names, ["closed loop of 1", "closed loop of 4", "closed loop of 8"]);
+    for at in &advice.at_loads {
+        assert_eq!(at.runs.len(), 2, "K = 0 and K = 3 were observed at {}", at.load);
+        let n: f64 = at.load.rsplit(' ').next().unwrap().parse().unwrap();
+        let (single, best) = (at.single.unwrap() as i32, (0..=5).map(|k| rate(&LAW, n, k)).fold(0.0, f64::max));
+        assert!(rate(&LAW, n, single) > 0.97 * best, "{}: K = {single}", at.load);
+    }
+    let best = advice.best.as_ref().unwrap();
+    for at in &advice.at_loads {
+        let cost = at.candidates.iter().find(|c| c.policy == best.policy).unwrap().cost.unwrap();
+        assert!(cost / at.least().unwrap() - 1.0 <= best.worst_loss + 1e-12, "{}", at.load);
+    }
+    assert!(best.worst_loss <= advice.single.as_ref().unwrap().worst_loss + 0.01);
+    for words in ["closed loop of 1; closed loop of 4; closed loop of 8", "stub at http://stub/", "3 seeds"] {
+        assert!(advice.holds().contains(words), "{words}: {}", advice.holds());
+    }
+}
+
+/// Where verifying costs nothing at one request and everything at eight, no single length is right.
+#[test]
+fn where_the_length_depends_on_the_load_the_table_is_the_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let steep = Law { token_s: 2e-3, draft_s: 5e-4, rate: 0.85, ..LAW };
+    let folder = calibrated(&steep, &[0, 3], dir.path());
+    let advice = answer(&ask_all(&folder));
+    assert!(advice.depends_on_load, "{}", advice.in_words());
+    let (table, single) = (advice.by_table.as_ref().unwrap(), advice.single.as_ref().unwrap());
+    assert!(table.worst_loss < single.worst_loss, "{}", advice.in_words());
+    assert_eq!(advice.best.as_ref().unwrap().name, "table by batch size", "{}", advice.in_words());
+    let said = advice.headline();
+    assert!(said.starts_with("Run the table by batch size (1"), "{said}");
+    assert!(said.contains(&format!("{}, the best single one, loses", single.name)), "{said}");
+    let paste = advice.paste.unwrap();
+    assert!(paste.contains("num_speculative_tokens_per_batch_size"), "{paste}");
+    assert!(advice.lacks.unwrap().contains("--method NAME --model NAME"));
+}
+
+#[test]
+fn what_runs_now_is_what_was_observed_last_and_the_others_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let known = Known::read(&calibrated(&LAW, &[0, 3], dir.path())).unwrap();
+    let now = Now::observed(&known);
+    assert_eq!((now.name.as_str(), now.k()), ("K = 3", Some(3)));
+    assert!(now.why.contains("k3-c8-s1, the run that was observed last"), "{}", now.why);
+    assert!(now.why.contains("plain decoding was observed too, and --now K takes another"), "{}", now.why);
+}
+
+#[test]
+fn page_and_terminal_say_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = calibrated(&LAW, &[0, 3], dir.path());
+    let sets = vec!["engine.max_num_seqs=8".into(), "seeds=[1]".into()];
+    let advice = answer(&Question { now: Now::fixed(3, "stated"), sets, longest: 3, ..ask_all(&folder) });
+    let html = page::page(&advice).html();
+    let said = advice.in_words();
+    let entities = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('\'', "&#x27;"), ('"', "&quot;"), ('/', "&#x2f;")];
+    let escaped = |text: &str| entities.iter().fold(text.to_owned(), |text, &(from, to)| text.replace(from, to));
+    let both =
+        [advice.headline(), advice.holds(), advice.now_in_words(), advice.stops().unwrap(), advice.losses().unwrap()];
+    let facts = advice.paste.iter().chain(&advice.lacks).chain(&advice.confirm).cloned();
+    let names = advice.at_loads.iter().map(|at| at.load.clone());
+    for words in both.into_iter().chain(facts).chain(names).chain(advice.break_even.iter().map(words::pays)) {
+        assert!(said.contains(&words), "{words}: {said}");
+        assert!(html.contains(&escaped(&words)), "the page lacks: {words}");
+    }
+    assert!(!html.contains("vllm-dynamic["), "labels are names");
+    assert!(page::figure(&advice).unwrap().contains("Against K = 3"));
 }

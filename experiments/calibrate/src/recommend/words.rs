@@ -1,76 +1,222 @@
 //! The answer in sentences.
 
 use super::advice::{Advice, Verdict};
+use super::at_load::AtLoad;
 use super::break_even::BreakEven;
+use super::names::table_in_words;
+use foretoken_sim::metrics::Interval;
 use std::fmt::Write;
 
+/// What the break-even leaves out.
+pub const DECODE_STEPS_ALONE: &str = "decode steps alone, against plain decoding without a loaded drafter";
+/// What lengths by batch size are held against.
+pub const DRAFTER_LOADED: &str = "the drafter loaded, so that its passes over prompts cost at K = 0 as well";
+
+pub(super) fn percent(x: f64) -> String {
+    format!("{:.1} %", 100.0 * x)
+}
+
+/// A gain with its sign and its interval over seeds.
+pub(super) fn gain(g: Interval) -> String {
+    let half = g.half_width.map_or(String::new(), |half| format!(" ± {:.1}", 100.0 * half));
+    format!("{:+.1}{half} %", 100.0 * g.mean)
+}
+
 impl Advice {
-    /// What is advised, in one sentence.
+    /// What is advised, in one sentence or two.
     pub fn headline(&self) -> String {
         let of = self.objective.in_words();
-        let best = self.best.as_deref().unwrap_or_default();
-        let share = |x: f64| format!("{:.1} %", 100.0 * x);
-        let gain = self.gain.map_or("an unknown amount".to_owned(), |g| {
-            let seeds = g.half_width.map_or(String::new(), |h| format!(" ± {} over seeds", share(h)));
-            let error = match self.calibration_error > 0.0 {
-                true => format!(" ± {} of the calibration", share(self.calibration_error)),
-                false => String::new(),
-            };
-            format!("{}{seeds}{error}", share(g.mean))
-        });
-        let now = self.now;
-        match &self.verdict {
-            Verdict::Change => format!("Run {best}: against K = {now}, as it is now, it lowers the {of} by {gain}."),
-            Verdict::Stay if self.gain.is_some_and(|g| g.mean == 0.0) => {
-                format!("Stay with K = {now}: nothing lowers the {of}.")
+        let best = self.best.as_ref().map_or("", |best| best.name.as_str());
+        let gains = self.gains();
+        let now = format!("{}, as it runs now", self.now.name);
+        let plain_now = self.now.k() == Some(0);
+        let advice = match &self.verdict {
+            Verdict::Change => {
+                let run = match best {
+                    "table by batch size" => {
+                        format!("the table by batch size ({})", table_in_words(&self.table))
+                    }
+                    other => other.to_owned(),
+                };
+                format!("Run {run}: against {now}, it lowers the {of} by {gains}.")
+            }
+            Verdict::Stay if self.best.as_ref().is_none_or(|best| best.name == self.now.name) => {
+                format!("Stay with {}: nothing lowers the {of}.", self.now.name)
             }
             Verdict::Stay => {
-                format!(
-                    "Stay with K = {now}: nothing is better by more than is known ({best} lowers the {of} by {gain})."
-                )
+                let now = &self.now.name;
+                format!("Stay with {now}: nothing is better by more than is known ({best} lowers the {of} by {gains}).")
             }
-            Verdict::DoNotSpeculate if now == 0 => {
-                format!("Do not speculate: no draft length lowers the {of} of this traffic.")
+            Verdict::DoNotSpeculate if plain_now => {
+                format!("Do not speculate: no draft length lowers the {of}.")
             }
             Verdict::DoNotSpeculate => {
-                format!("Do not speculate: against K = {now}, as it is now, plain decoding lowers the {of} by {gain}.")
+                format!("Do not speculate: against {now}, plain decoding lowers the {of} by {gains}.")
             }
             Verdict::Unknown(why) => format!("You cannot know from this: {why}."),
+        };
+        let depends = match (&self.verdict, self.depends_on_load, &self.single) {
+            (Verdict::Change, true, Some(single)) if single.name != best => {
+                let (name, loss, at) = (&single.name, percent(single.worst_loss), &single.worst_at);
+                format!(" The best length depends on the load: {name}, the best single one, loses {loss} at {at}.")
+            }
+            _ => String::new(),
+        };
+        format!("{}{advice}{depends}", self.overloaded())
+    }
+
+    /// Said first of loads that no candidate carries.
+    fn overloaded(&self) -> String {
+        let beyond: Vec<&AtLoad> = self.at_loads.iter().filter(|at| at.overload.is_some()).collect();
+        if beyond.is_empty() {
+            return String::new();
         }
+        let words: Vec<String> =
+            beyond.iter().map(|at| format!("{} is {}", at.load, at.overloaded().unwrap_or_default())).collect();
+        let words = words.join("; ");
+        match beyond.len() == self.at_loads.len() {
+            true => format!(
+                "{}{}. The following is about a queue that grows, and says nothing of a load that is carried. ",
+                words[..1].to_uppercase(),
+                &words[1..]
+            ),
+            false => format!("Without the overloaded loads ({words}): "),
+        }
+    }
+
+    /// What the best brings at the loads that decide: at one, or from where it brings least to where it brings most.
+    fn gains(&self) -> String {
+        let carried = |at: &&AtLoad| at.overload.is_none();
+        let all = || self.at_loads.iter().filter_map(|at| Some((at.advised_gain?, at)));
+        let decisive: Vec<(Interval, &AtLoad)> = all().filter(|(_, at)| carried(at)).collect();
+        let decisive = if decisive.is_empty() { all().collect() } else { decisive };
+        let by = |a: &&(Interval, &AtLoad), b: &&(Interval, &AtLoad)| a.0.mean.total_cmp(&b.0.mean);
+        let (Some(least), Some(most)) = (decisive.iter().min_by(by), decisive.iter().max_by(by)) else {
+            return "an unknown amount".to_owned();
+        };
+        let one = |g: Interval| {
+            let seeds = g.half_width.map_or(String::new(), |h| format!(" ± {} over seeds", percent(h)));
+            format!("{}{seeds}", percent(g.mean))
+        };
+        let error = match self.calibration_error > 0.0 {
+            true => format!(" ± {} of the calibration", percent(self.calibration_error)),
+            false => String::new(),
+        };
+        match decisive.len() {
+            1 => format!("{}{error}", one(most.0)),
+            _ => {
+                let (least, from, most, to) = (one(least.0), &least.1.load, one(most.0), &most.1.load);
+                match self.calibration_error > 0.0 {
+                    true => format!("{least} ({from}) to {most} ({to}), each{error}"),
+                    false => format!("{least} ({from}) to {most} ({to})"),
+                }
+            }
+        }
+    }
+
+    /// For what the advice holds: loads, server or setting, seeds, requests.
+    pub fn holds(&self) -> String {
+        if self.at_loads.is_empty() {
+            return format!("For {}.", self.subject.name);
+        }
+        let loads: Vec<&str> = self.at_loads.iter().map(|at| at.load.as_str()).collect();
+        let requests = self.at_loads.iter().map(|at| at.requests);
+        let (least, most) = (requests.clone().min().unwrap_or(0), requests.max().unwrap_or(0));
+        let requests = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let seeds = match self.subject.seeds {
+            1 => "1 seed".to_owned(),
+            n => format!("{n} seeds"),
+        };
+        format!(
+            "It holds for {}, at {}: {}, {seeds}, {requests} requests.",
+            self.subject.name,
+            loads.join("; "),
+            self.source
+        )
+    }
+
+    /// What runs now, and how that is known.
+    pub fn now_in_words(&self) -> String {
+        format!("now: {} ({})", self.now.name, self.now.why)
     }
 
     /// What is advised, first; then why.
     pub fn in_words(&self) -> String {
-        let mut text = self.headline() + "\n";
+        let mut text = format!("{}\n{}\n", self.headline(), self.holds());
         let mut line = |words: String| writeln!(text, "{words}").expect("a string grows");
-        if let Some(fixed) = self.fixed {
-            line(format!("best fixed length: K = {fixed}; best length by batch size: {}", table(&self.table)));
+        if !self.at_loads.is_empty() {
+            line(self.now_in_words());
+            line(self.rows());
+            self.losses().into_iter().for_each(&mut line);
+            line(format!("best length by batch size ({DRAFTER_LOADED}): {}", table_in_words(&self.table)));
+            line(format!("break-even ({DECODE_STEPS_ALONE}):"));
+            self.break_even.iter().for_each(|b| line(format!("  {}", pays(b))));
+            self.stops().into_iter().for_each(&mut line);
         }
-        self.break_even.iter().for_each(|b| line(pays(b)));
-        self.stops().into_iter().for_each(&mut line);
-        for start in &self.starts {
-            line(format!("{}: {}", start.file, start.used));
+        match &self.paste {
+            Some(paste) => line(format!("to paste: {paste}")),
+            None => self.starts.iter().for_each(|start| line(format!("{}: {}", start.file, start.used))),
         }
+        self.lacks.iter().for_each(|lacks| line(format!("  {lacks}")));
+        self.confirm.iter().for_each(|command| line(format!("confirm: {command}")));
         text
+    }
+
+    /// One row a load.
+    fn rows(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        let mut header = vec!["load".to_owned(), "best".into(), "gain over now".into(), "accepted".into()];
+        let other = self.other_than_the_best();
+        header.extend(other.map(|name| format!("gain of {name}")));
+        let overloaded = self.at_loads.iter().any(|at| at.overloaded().is_some());
+        header.extend(overloaded.then(String::new));
+        table.set_header(header);
+        for at in &self.at_loads {
+            let mut row = vec![
+                at.load.clone(),
+                at.best_name.clone().unwrap_or_else(|| "none keeps the limit".into()),
+                at.gain.map_or_else(|| "–".to_owned(), gain),
+                at.accepted.map_or_else(|| "–".to_owned(), percent),
+            ];
+            row.extend(other.map(|_| at.advised_gain.map_or_else(|| "–".to_owned(), gain)));
+            row.extend(overloaded.then(|| at.overloaded().unwrap_or_default()));
+            table.add_row(row);
+        }
+        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The name of what is advised, where another candidate is the best at some load.
+    pub(super) fn other_than_the_best(&self) -> Option<&str> {
+        let advised = self.best.as_ref()?;
+        let best_everywhere = self.at_loads.iter().all(|at| at.best.as_ref() == Some(&advised.policy));
+        (!best_everywhere).then_some(advised.name.as_str())
+    }
+
+    /// What single length and table lose to the best at the load where each does worst.
+    pub fn losses(&self) -> Option<String> {
+        if self.at_loads.len() < 2 {
+            return None;
+        }
+        let loses = |best: &super::advice::Best| match best.worst_loss > 0.0005 {
+            true => format!("{} loses {} at {}", best.name, percent(best.worst_loss), best.worst_at),
+            false => format!("{} loses nothing", best.name),
+        };
+        let words: Vec<String> = self.single.iter().chain(&self.by_table).map(loses).collect();
+        Some(format!("at its worst load, against the best there: {}", words.join("; ")))
     }
 
     /// Up to which load drafting pays.
     pub fn stops(&self) -> Option<String> {
         let loads = self.loads.as_ref()?;
-        let k = loads.k;
-        let pays = loads.points.iter().any(|l| l.gain.is_some_and(|g| g.mean > 0.0));
-        Some(match (loads.stops_at, pays) {
-            (Some(rate), _) => format!("K = {k} stops paying above {rate:.2} requests/s"),
-            (None, true) => format!("K = {k} pays up to the highest load tried"),
-            (None, false) => format!("K = {k} pays at no load tried"),
-        })
+        let pays = loads.points.iter().any(|l| l.pays.is_some_and(|g| g.mean > 0.0));
+        let what = match (loads.stops_at, pays) {
+            (Some(rate), _) => format!("stops paying above {rate:.2} requests/s"),
+            (None, true) => "pays up to the highest load tried".to_owned(),
+            (None, false) => "pays at no load tried".to_owned(),
+        };
+        Some(format!("{} {what} ({}, against plain decoding without a loaded drafter)", loads.drafting, loads.requests))
     }
-}
-
-/// `1 to 3: 5, 4 to 8: 2`.
-fn table(ranges: &[(u32, u32, u32)]) -> String {
-    let words: Vec<String> = ranges.iter().map(|(a, b, k)| format!("{a} to {b}: {k}")).collect();
-    if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
 /// `at batch 8 K = 3 needs 61 % accepted, has 68 %`.
@@ -93,6 +239,5 @@ mod tests {
         assert_eq!(pays(&b), "at batch 8 K = 3 needs 61 % accepted, has 68 %");
         let b = BreakEven { needs: 1.2, has: None, ..b };
         assert_eq!(pays(&b), "at batch 8 K = 3 cannot pay: it would need 120 % accepted");
-        assert_eq!(table(&[(1, 3, 5), (4, 8, 2)]), "1 to 3: 5, 4 to 8: 2");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::page::Page;
-use super::style::RULE;
+use super::style::{GREY, RULE};
 use super::{Figure, Kind};
 use crate::{Dash, Look, Marker};
 
@@ -11,27 +11,32 @@ use crate::{Dash, Look, Marker};
 pub struct GainAt {
     /// Requests a second.
     pub rate: f64,
-    /// Gain as a share: above 0 drafting pays.
+    /// Gain as a share: above 0 it is better than what runs now.
     pub gain: f64,
     /// Half of its interval, where there is one.
     pub half_width: Option<f64>,
 }
 
 /// Okabe and Ito's blue, as the policies'.
-const LOOK: Look = Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle };
+const DRAFTING: Look = Look { colour: (0x00, 0x72, 0xb2), dash: Dash::Solid, marker: Marker::Circle };
+/// Plain decoding, beside it.
+const PLAIN: Look = Look { colour: GREY, dash: Dash::Dashed, marker: Marker::Square };
 
-/// The figure `gain-over-load.svg` of a draft length; `None` without points.
-pub fn gain_figure(k: u32, points: &[GainAt], source: &str) -> Option<Figure> {
-    let ends = points.iter().flat_map(|p| [-1.0, 1.0].map(|s| 100.0 * (p.gain + s * p.half_width.unwrap_or(0.0))));
+/// The figure `gain-over-load.svg`: what `drafting`, and plain decoding, bring over what runs `now`; `None` without points.
+pub fn gain_figure(drafting: &str, points: &[GainAt], plain: &[GainAt], now: &str, source: &str) -> Option<Figure> {
+    let all = || points.iter().chain(plain);
+    let ends = all().flat_map(|p| [-1.0, 1.0].map(|s| 100.0 * (p.gain + s * p.half_width.unwrap_or(0.0))));
     let (low, high) = (ends.clone().reduce(f64::min)?, ends.reduce(f64::max)?);
+    let lines = [(drafting, points, DRAFTING), ("plain decoding", plain, PLAIN)];
+    let lines = lines.into_iter().filter(|line| !line.1.is_empty()).collect::<Vec<_>>();
     let page = Page {
-        title: format!("What drafting {k} brings as the load grows"),
+        title: format!("Against {now}, as it runs now"),
         source: source.to_owned(),
         x_name: "requests a second".to_owned(),
         y_name: "gain in mean end-to-end latency (%)".to_owned(),
-        x: Axis::linear(0.0, points.iter().map(|p| p.rate).fold(0.0, f64::max), 8),
+        x: Axis::linear(0.0, all().map(|p| p.rate).fold(0.0, f64::max), 8),
         y: Axis::linear(low.min(0.0), high.max(0.0), 6),
-        legend: Vec::new(),
+        legend: lines.iter().map(|(name, _, look)| ((*name).to_owned(), *look)).collect(),
         panels: vec![(String::new(), None)],
         own_x: Vec::new(),
         panel_height: 320.0,
@@ -39,14 +44,17 @@ pub fn gain_figure(k: u32, points: &[GainAt], source: &str) -> Option<Figure> {
     };
     let svg = page.svg(|c, panel, _| {
         c.line(&[panel.at(page.x.start(), 0.0), panel.at(page.x.end(), 0.0)], RULE, 1.2, Dash::Dashed);
-        let middle: Vec<_> = points.iter().map(|p| panel.at(p.rate, 100.0 * p.gain)).collect();
-        c.line(&middle, LOOK.colour, 1.6, LOOK.dash);
-        for (p, at) in points.iter().zip(&middle) {
-            if let Some(half) = p.half_width {
-                let bar = [-1.0, 1.0].map(|s| panel.at(p.rate, 100.0 * (p.gain + s * half)));
-                c.line(&bar, LOOK.colour, 1.2, Dash::Solid);
+        // What drafts is drawn over plain decoding.
+        for (_, points, look) in lines.iter().rev() {
+            let middle: Vec<_> = points.iter().map(|p| panel.at(p.rate, 100.0 * p.gain)).collect();
+            c.line(&middle, look.colour, 1.6, look.dash);
+            for (p, at) in points.iter().zip(&middle) {
+                if let Some(half) = p.half_width {
+                    let bar = [-1.0, 1.0].map(|s| panel.at(p.rate, 100.0 * (p.gain + s * half)));
+                    c.line(&bar, look.colour, 1.2, Dash::Solid);
+                }
+                c.marker(*at, *look);
             }
-            c.marker(*at, LOOK);
         }
     });
     Some(Figure { kind: Kind::Gain, file: "gain-over-load.svg".to_owned(), svg })
@@ -57,12 +65,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_the_length_the_unit_and_the_source() {
+    fn it_says_what_is_compared_with_what_the_unit_and_the_source() {
         let point = |rate: f64, gain: f64| GainAt { rate, gain, half_width: Some(0.02) };
-        let figure = gain_figure(3, &[point(1.0, 0.3), point(5.0, -0.1)], "simulated; 3 seeds").unwrap();
-        for text in ["drafting 3", "requests a second", "(%)", "simulated; 3 seeds"] {
+        let drafting = [point(1.0, 0.3), point(5.0, -0.1)];
+        let figure = gain_figure("K = 2", &drafting, &[point(1.0, -0.4)], "K = 3", "simulated; 3 seeds").unwrap();
+        for text in ["K = 2", "Against K = 3", "plain decoding", "requests a second", "(%)", "simulated; 3 seeds"] {
             assert!(figure.svg.contains(text), "{text}");
         }
-        assert_eq!(gain_figure(3, &[], "none"), None);
+        let alone = gain_figure("K = 2", &drafting, &[], "plain decoding", "simulated").unwrap();
+        assert!(!alone.svg.contains("#666666\" stroke-dasharray"), "no line of plain decoding against itself");
+        assert_eq!(gain_figure("K = 2", &[], &[], "K = 3", "none"), None);
     }
 }

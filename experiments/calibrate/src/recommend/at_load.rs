@@ -1,0 +1,130 @@
+//! What comes of the candidates at one load.
+
+use super::candidates::{Candidate, best, compare, evaluate};
+use super::question::{AskedLoad, Question};
+use crate::loads::{mean_rate, name_of, short};
+use foretoken_policies::PolicySpec;
+use foretoken_run::plan::Plan;
+use foretoken_run::setting::Setting;
+use foretoken_sim::Arrivals;
+use foretoken_sim::metrics::{Interval, Overload};
+use foretoken_spec::problem::Result;
+use foretoken_traces::ArrivalSpec;
+use serde::Serialize;
+use std::sync::atomic::AtomicBool;
+
+/// A load, and what comes of the candidates at it.
+#[derive(Clone, Debug, Serialize)]
+pub struct AtLoad {
+    /// `closed loop of 4`, `Poisson 3/s`, `log of k3, 2.9 requests/s`.
+    pub load: String,
+    /// The observed runs with this load.
+    pub runs: Vec<String>,
+    /// Its requests, in the first seed.
+    pub requests: usize,
+    /// Do requests come by themselves?
+    pub open: bool,
+    /// The best candidate; `None` where none keeps the limit.
+    pub best: Option<String>,
+    /// Its name.
+    pub best_name: Option<String>,
+    /// What the best brings over what runs now.
+    pub gain: Option<Interval>,
+    /// Accepted over drafted tokens, for the best.
+    pub accepted: Option<f64>,
+    /// The best single length.
+    pub single: Option<u32>,
+    /// What the advised candidate brings over what runs now.
+    pub advised_gain: Option<Interval>,
+    /// Every candidate falls behind the arrivals here: with the least cost, how far.
+    pub overload: Option<Overload>,
+    /// What runs now falls behind the arrivals here.
+    pub now_overload: Option<Overload>,
+    /// All candidates, in the order tried.
+    pub candidates: Vec<Candidate>,
+}
+
+impl AtLoad {
+    /// Simulates the candidates at a load.
+    ///
+    /// # Errors
+    /// A candidate cannot be run; an interrupt.
+    pub fn of(
+        ask: &Question,
+        load: &AskedLoad,
+        plan: &Plan,
+        specs: &[PolicySpec],
+        interrupt: &AtomicBool,
+    ) -> Result<AtLoad> {
+        let mut all = evaluate(plan, specs, ask.objective, interrupt)?;
+        compare(&mut all, &ask.now.spec);
+        let now = all.iter_mut().find(|c| c.spec == ask.now.spec).expect("what runs now is a candidate");
+        if !now.fixed {
+            now.name = format!("{}, as now", ask.now.name);
+        }
+        let now_overload = now.overload;
+        let found = best(all.iter()).cloned();
+        let single = best(all.iter().filter(|c| c.fixed)).map(|c| c.longest);
+        let least = all.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).expect("there are candidates");
+        let whole = all.iter().all(|c| c.overload.is_some());
+        let (name, requests, open) = described(load, plan)?;
+        Ok(AtLoad {
+            load: name,
+            runs: load.runs().iter().map(|run| run.name.clone()).collect(),
+            requests,
+            open,
+            best: found.as_ref().map(|c| c.policy.clone()),
+            best_name: found.as_ref().map(|c| c.name.clone()),
+            gain: found.as_ref().and_then(|c| c.gain),
+            accepted: found.and_then(|c| c.acceptance_rate),
+            single,
+            advised_gain: None,
+            overload: least.overload.filter(|_| whole),
+            now_overload,
+            candidates: all,
+        })
+    }
+
+    /// The cost of the best candidate, where one counts.
+    pub fn least(&self) -> Option<f64> {
+        self.candidates.iter().filter_map(|c| c.cost).min_by(f64::total_cmp)
+    }
+
+    /// What is to be known of an overload, for a row.
+    pub fn overloaded(&self) -> Option<String> {
+        let words = |o: &Overload, who: &str| {
+            let (came, served) = (short(o.offered_req_s), short(o.completed_req_s));
+            format!("overloaded {who}: {came} requests/s come, {served} are completed while they come")
+        };
+        let now = || self.now_overload.as_ref().map(|o| words(o, "as it runs now"));
+        self.overload.as_ref().map(|o| words(o, "whatever is drafted")).or_else(now)
+    }
+}
+
+fn cost(c: &Candidate) -> f64 {
+    c.cost.unwrap_or(f64::INFINITY)
+}
+
+/// The name of a load, its requests, and whether they come by themselves.
+fn described(load: &AskedLoad, plan: &Plan) -> Result<(String, usize, bool)> {
+    let setting = Setting::new(&plan.variants[0], plan.seeds[0])?;
+    let requests = setting.workload.len();
+    let open = setting.arrivals() == Arrivals::Open;
+    let workload = &plan.variants[0].experiment.workload;
+    let name = match load {
+        AskedLoad::Observed(seen) => seen.name.clone(),
+        AskedLoad::Full => format!("full engine: {}", name_of(&workload.arrivals, 0.0, "")),
+        AskedLoad::Own => {
+            let log = match &workload.arrivals {
+                ArrivalSpec::Trace(trace) => trace.path.file_stem().map(|s| s.to_string_lossy().into_owned()),
+                _ => None,
+            };
+            let rate = match &workload.arrivals {
+                ArrivalSpec::Poisson(p) if workload.transform.is_empty() => p.rate,
+                _ => mean_rate(&setting.workload),
+            };
+            name_of(&workload.arrivals, rate, &log.unwrap_or_default())
+        }
+    };
+    Ok((name, requests, open))
+}

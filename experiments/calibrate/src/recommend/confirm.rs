@@ -1,0 +1,79 @@
+//! What to paste, and the command that shows on the server whether the advice holds.
+
+use super::question::{Engine, Question};
+use super::starts::Start;
+use foretoken_policies::PolicySpec;
+use foretoken_run::plan::Plan;
+use foretoken_sim::config::DraftMethod;
+use std::path::Path;
+
+/// vLLM's name of the method: as given, or as the experiment's engine has it, where that is not its default.
+pub fn method(ask: &Question, plan: &Plan) -> Option<String> {
+    let stated = match plan.variants[0].experiment.engine.method {
+        DraftMethod::DraftModel => None,
+        DraftMethod::Eagle => Some("eagle"),
+        DraftMethod::Eagle3 => Some("eagle3"),
+        DraftMethod::Mtp => Some("mtp"),
+        DraftMethod::Dflash => Some("dflash"),
+        DraftMethod::Dspark | DraftMethod::DsparkFillIn => Some("dspark"),
+        DraftMethod::Ngram => Some("ngram"),
+        DraftMethod::Suffix => Some("suffix"),
+    };
+    ask.method.clone().or_else(|| stated.map(str::to_owned))
+}
+
+/// Methods without a draft model of their own.
+const WITHOUT_MODEL: [&str; 3] = ["mtp", "ngram", "suffix"];
+
+/// The argument of vLLM to be pasted, and what it still lacks.
+pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String>) {
+    let Some(start) = starts.first().filter(|_| ask.engine == Engine::Vllm) else { return (None, None) };
+    let argument = format!("--speculative-config '{}'", start.text.trim());
+    let without_model = ask.method.as_deref().is_some_and(|m| WITHOUT_MODEL.contains(&m));
+    let lacks = match (&ask.method, &ask.model) {
+        (Some(_), Some(_)) => None,
+        (Some(_), None) if without_model => None,
+        (Some(_), None) => Some("it lacks the draft model: add --model NAME, or \"model\" as the server has it now"),
+        (None, Some(_)) => Some("it lacks the method: add --method NAME, or \"method\" as the server has it now"),
+        (None, None) => Some(
+            "it lacks method and draft model: add --method NAME --model NAME, or \"method\" and \"model\" as the \
+             server has them now",
+        ),
+    };
+    (Some(argument), lacks.map(str::to_owned))
+}
+
+/// `foretoken observe` with a policy: on the server and with the experiment that was observed last, or on one to be named.
+pub fn command(ask: &Question, spec: &PolicySpec) -> String {
+    let known = ask.known.as_ref();
+    let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());
+    let observed = known.and_then(|k| k.last_run()).and_then(|run| {
+        let folder = Path::new(&run.recording).parent()?.parent()?;
+        let file = folder.join("experiment.toml");
+        file.exists().then_some(file)
+    });
+    let file = observed.unwrap_or_else(|| ask.file.clone());
+    let policy = toml::Value::try_from(spec).map_or_else(|_| spec.label(), |value| value.to_string());
+    let to = match spec {
+        PolicySpec::Autoregressive(_) => "results/confirm-k0".to_owned(),
+        PolicySpec::Fixed(p) => format!("results/confirm-k{}", p.k),
+        _ => "results/confirm".to_owned(),
+    };
+    let step_log = if known.is_some() { " --step-log server.log" } else { "" };
+    // A bound that is scaled from a run of plain decoding is none that one run of a server has.
+    let no_slo = if known.is_none() { scaled_bound(ask) } else { "" };
+    format!("foretoken observe {url} {} --set 'policies=[{policy}]'{no_slo}{step_log} -o {to}", quoted(&file))
+}
+
+fn scaled_bound(ask: &Question) -> &'static str {
+    let plan = Plan::load(&ask.file, &ask.sets);
+    let scaled = plan.is_ok_and(|p| p.variants[0].experiment.slo.adaspec_scale.is_some());
+    if scaled { " --set 'slo={}'" } else { "" }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if text.chars().all(fine) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

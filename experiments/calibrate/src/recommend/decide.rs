@@ -1,0 +1,99 @@
+//! From the candidates at each load to one advice.
+//!
+//! A candidate's loss at a load is its cost over that of the best there, less one. What is advised has the least loss at the load
+//! where it does worst. Within 1 % of that a single length is taken, and of these the shortest. Loads at which every candidate falls
+//! behind the arrivals count only where there are no others: their latencies measure how long a run was.
+
+use super::advice::{Best, Verdict};
+use super::at_load::AtLoad;
+use super::candidates::{Candidate, TIE, gain};
+use super::question::Question;
+use foretoken_policies::PolicySpec;
+use foretoken_sim::metrics::Interval;
+
+/// What is decided.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The index of what is held against what runs now.
+    pub best: Option<usize>,
+    /// The index of the best single length.
+    pub single: Option<usize>,
+    /// The index of the table by batch size.
+    pub by_table: Option<usize>,
+    /// Is another single length the best at another load?
+    pub depends_on_load: bool,
+    /// What is advised.
+    pub verdict: Verdict,
+}
+
+/// The loads that decide.
+pub fn decisive(all: &[AtLoad]) -> Vec<&AtLoad> {
+    let carried: Vec<&AtLoad> = all.iter().filter(|at| at.overload.is_none()).collect();
+    if carried.is_empty() { all.iter().collect() } else { carried }
+}
+
+/// A candidate held against the best at each load; `None` where it does not count at one of them.
+pub fn held(loads: &[&AtLoad], at: usize) -> Option<Best> {
+    let candidate = &loads[0].candidates[at];
+    let loss = |load: &&AtLoad| Some((load.candidates[at].cost? / load.least()? - 1.0, load.load.clone()));
+    let losses: Option<Vec<(f64, String)>> = loads.iter().map(loss).collect();
+    let (worst_loss, worst_at) = losses?.into_iter().reduce(|a, b| if b.0 > a.0 { b } else { a })?;
+    let (policy, name) = (candidate.policy.clone(), candidate.name.clone());
+    Some(Best { policy, name, longest: candidate.longest, worst_loss, worst_at })
+}
+
+/// Decides. `error` is the calibration's.
+pub fn decide(ask: &Question, all: &[AtLoad], error: f64) -> Decision {
+    let loads = decisive(all);
+    let candidates = &loads[0].candidates;
+    let held: Vec<Option<Best>> = (0..candidates.len()).map(|at| held(&loads, at)).collect();
+    let best_of = |among: &dyn Fn(&Candidate) -> bool, tie: f64| {
+        let those = || (0..candidates.len()).filter(|&at| among(&candidates[at]) && held[at].is_some());
+        let loss = |at: usize| held[at].as_ref().map_or(f64::INFINITY, |best| best.worst_loss);
+        let least = those().map(loss).fold(f64::INFINITY, f64::min);
+        those().filter(|&at| loss(at) <= least + tie).min_by_key(|&at| (candidates[at].longest, !candidates[at].fixed))
+    };
+    let single = best_of(&|c| c.fixed, TIE);
+    let by_table = best_of(&|c| matches!(c.spec, PolicySpec::VllmDynamic(_) | PolicySpec::SglangGen3(_)), 0.0);
+    let everywhere = single.filter(|&at| held[at].as_ref().is_some_and(|best| best.worst_loss <= TIE));
+    let best = everywhere.or_else(|| best_of(&|_| true, TIE));
+    // At every load within 1 % of the best single length there.
+    let good_at = |load: &AtLoad, at: usize| {
+        let singles = load.candidates.iter().filter(|c| c.fixed).filter_map(|c| c.cost);
+        let least = singles.fold(f64::INFINITY, f64::min);
+        load.candidates[at].cost.is_some_and(|cost| cost <= least * (1.0 + TIE))
+    };
+    let fixed = || (0..candidates.len()).filter(|&at| candidates[at].fixed);
+    let depends_on_load = loads.len() > 1 && !fixed().any(|at| loads.iter().all(|load| good_at(load, at)));
+    let verdict = verdict(ask, &loads, best, error);
+    Decision { best, single, by_table, depends_on_load, verdict }
+}
+
+fn verdict(ask: &Question, loads: &[&AtLoad], best: Option<usize>, error: f64) -> Verdict {
+    let Some(best) = best else {
+        let which = if loads.len() == 1 { "" } else { " at every load" };
+        return Verdict::Unknown(format!("no candidate keeps the limit{which}: loosen it, or observe a lower load"));
+    };
+    let now = loads[0].candidates.iter().position(|c| c.spec == ask.now.spec).expect("what runs now is a candidate");
+    let plain = loads[0].candidates[best].longest == 0;
+    let gains: Vec<Option<Interval>> = loads.iter().map(|load| gain_over(load, now, best)).collect();
+    let beyond = |sign: f64| {
+        let sure = |g: &Interval| (sign * g.mean > g.half_width.unwrap_or(0.0).hypot(error)).then_some(sign * g.mean);
+        gains.iter().flatten().filter_map(sure).fold(0.0, f64::max)
+    };
+    let (most, lost) = (beyond(1.0), beyond(-1.0));
+    // Where it costs nothing that counts, what runs now breaks the limit that the best keeps.
+    let broken = loads.iter().any(|load| load.candidates[now].cost.is_none());
+    match best == now {
+        true if plain => Verdict::DoNotSpeculate,
+        true => Verdict::Stay,
+        false if !(broken || most > lost) => Verdict::Stay,
+        false if plain => Verdict::DoNotSpeculate,
+        false => Verdict::Change,
+    }
+}
+
+/// What a candidate brings over another at a load.
+pub fn gain_over(load: &AtLoad, before: usize, after: usize) -> Option<Interval> {
+    gain(&load.candidates[before].costs, &load.candidates[after].costs)
+}

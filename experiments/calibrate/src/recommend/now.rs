@@ -1,0 +1,82 @@
+//! What the server runs now: what advice is held against, and how that is known.
+
+use super::names::name_of;
+use crate::kept::Known;
+use foretoken_policies::{Fixed, PolicySpec, VllmDynamic};
+use foretoken_run::load::with_defaults;
+use serde::Serialize;
+
+/// What the server runs now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Now {
+    /// The policy.
+    #[serde(skip)]
+    pub spec: PolicySpec,
+    /// Its name.
+    pub name: String,
+    /// How that is known.
+    pub why: String,
+}
+
+impl Now {
+    /// A policy.
+    pub fn of(spec: PolicySpec, why: impl Into<String>) -> Now {
+        Now { name: name_of(&spec), spec, why: why.into() }
+    }
+
+    /// A fixed length; 0 is plain decoding.
+    pub fn fixed(k: u32, why: impl Into<String>) -> Now {
+        Now::of(fixed(k), why)
+    }
+
+    /// What the run did that was observed last. Where other runs did something else, that is said.
+    pub fn observed(known: &Known) -> Now {
+        let Some(run) = known.last_run() else {
+            return Now::fixed(0, "no observed run says what the server drafts, so plain decoding is taken");
+        };
+        let (spec, doubt) = match (run.k, &run.table) {
+            (Some(k), _) => (fixed(k), ""),
+            (None, Some(table)) => {
+                let table = VllmDynamic { num_speculative_tokens_per_batch_size: table.clone() };
+                (PolicySpec::VllmDynamic(table), "")
+            }
+            (None, None) => {
+                let k = known.lengths.last().copied().unwrap_or(0);
+                (fixed(k), "; it drafted several lengths, of which the longest is taken")
+            }
+        };
+        let mut others: Vec<String> = Vec::new();
+        for other in known.loads.iter().flat_map(|load| &load.runs).filter(|other| other.k != run.k) {
+            let did = other.k.map_or("several lengths".to_owned(), |k| name_of(&fixed(k)));
+            if !others.contains(&did) {
+                others.push(did);
+            }
+        }
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!("; {} observed too, and --now K takes another", was(&others)),
+        };
+        Now::of(spec, format!("as in {}, the run that was observed last{doubt}{others}", run.name))
+    }
+
+    /// Its length, where it is one fixed length.
+    pub fn k(&self) -> Option<u32> {
+        match &self.spec {
+            PolicySpec::Autoregressive(_) => Some(0),
+            PolicySpec::Fixed(p) => Some(p.k),
+            _ => None,
+        }
+    }
+}
+
+fn was(names: &[String]) -> String {
+    format!("{} {}", names.join(", "), if names.len() == 1 { "was" } else { "were" })
+}
+
+/// The policy of a fixed length.
+pub fn fixed(k: u32) -> PolicySpec {
+    match k {
+        0 => with_defaults("autoregressive").expect("the registry has the baseline"),
+        k => PolicySpec::Fixed(Fixed { k }),
+    }
+}

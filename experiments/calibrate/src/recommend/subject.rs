@@ -1,0 +1,58 @@
+//! What advice is about: the server that was observed, or the models and hardware of an experiment.
+
+use super::question::Question;
+use foretoken_run::plan::Plan;
+use foretoken_sim::latency::LatencySpec;
+use serde::Serialize;
+
+/// What advice is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Subject {
+    /// The server's address, without what may be secret in it; `None` where no server was observed.
+    pub url: Option<String>,
+    /// Server or setting, in words.
+    pub name: String,
+    /// Number of seeds; 0 where nothing was simulated.
+    pub seeds: usize,
+}
+
+impl Subject {
+    /// The server of a calibration.
+    pub fn observed(ask: &Question) -> Subject {
+        let server = ask.known.as_ref().and_then(|known| known.server.as_ref());
+        let name = server.map_or_else(
+            || ask.file.display().to_string(),
+            |s| {
+                let version = s.version.as_ref().map_or(String::new(), |v| format!(" (version {v})"));
+                format!("{} at {}{version}", s.model, s.url)
+            },
+        );
+        Subject { url: server.map(|s| s.url.clone()), name, seeds: 0 }
+    }
+
+    /// The subject of a plan.
+    pub fn of(ask: &Question, plan: &Plan) -> Subject {
+        let seeds = plan.seeds.len();
+        if ask.known.is_some() {
+            return Subject { seeds, ..Subject::observed(ask) };
+        }
+        let e = &plan.variants[0].experiment;
+        let hardware = &e.hardware;
+        let name = match (&hardware.profile, &hardware.target, &hardware.draft) {
+            (Some(profile), ..) => format!("{} on the costs of {}", ask.file.display(), profile.display()),
+            (None, LatencySpec::Roofline(target), draft) => {
+                let gpus = match target.tensor_parallel {
+                    1 => target.gpu.clone(),
+                    n => format!("{n} × {}", target.gpu),
+                };
+                let with = match draft {
+                    LatencySpec::Roofline(draft) => format!(" with {}", draft.model),
+                    _ => String::new(),
+                };
+                format!("{}{with} on {gpus}", target.model)
+            }
+            _ => format!("the costs that {} states", ask.file.display()),
+        };
+        Subject { url: None, name: format!("{name}, at most {} requests at once", e.engine.max_num_seqs), seeds }
+    }
+}

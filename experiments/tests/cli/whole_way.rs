@@ -1,0 +1,212 @@
+//! A server that was observed goes the whole way, however its requests came: `observe`, `calibrate`, and then `run`, `recommend`, `export vllm` and
+//! `capacity` on the experiment that `calibrate` wrote.
+
+use crate::support::Place;
+use foretoken_tests::stub::{Completion, Reply, Request, Stub, aside};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const EXPERIMENT: &str = r#"name = "seen"
+seeds = [1]
+policies = [{ fixed = { k = 3 } }]
+
+[engine]
+max_num_seqs = 4
+max_model_len = 512
+
+[workload]
+arrivals = { closed-loop = 2 }
+lengths = { fixed = { prompt = 12, output = 8 } }
+requests = 40
+
+[observe]
+warm_up_requests = 1
+"#;
+
+/// A way in which requests come, and a server drafts.
+struct Kind {
+    name: &'static str,
+    /// What differs from the experiment.
+    sets: &'static [&'static str],
+    /// The servers that are observed: what each says it runs, and how many it drafts with so many requests in flight.
+    servers: &'static [(&'static str, fn(usize) -> u32)],
+    /// The load as `recommend` names it.
+    load: &'static str,
+    /// What stands in the experiment that `calibrate` wrote.
+    written: &'static [&'static str],
+}
+
+const PLAIN: (&str, fn(usize) -> u32) = ("{ autoregressive = {} }", |_| 0);
+const ONE: (&str, fn(usize) -> u32) = ("{ fixed = { k = 1 } }", |_| 1);
+const THREE: (&str, fn(usize) -> u32) = ("{ fixed = { k = 3 } }", |_| 3);
+const TABLE: (&str, fn(usize) -> u32) =
+    ("{ vllm-dynamic = { num_speculative_tokens_per_batch_size = [[1, 1, 3], [2, 4, 1]] } }", |n| {
+        if n > 1 { 1 } else { 3 }
+    });
+
+const KINDS: [Kind; 7] = [
+    Kind {
+        name: "closed",
+        sets: &[],
+        servers: &[PLAIN, THREE],
+        load: "closed loop of 2",
+        written: &["closed-loop = 2", "requests = 40"],
+    },
+    Kind {
+        name: "open",
+        sets: &["workload.arrivals={ poisson = { rate = 80.0 } }"],
+        servers: &[PLAIN, THREE],
+        load: "Poisson 80/s",
+        written: &["arrivals = { trace = { path = \"traces/00-k0.csv\" } }"],
+    },
+    Kind {
+        name: "log",
+        sets: &["workload={ arrivals = { trace = { path = \"log.csv\" } } }"],
+        servers: &[PLAIN, THREE],
+        load: "log of k0, ",
+        written: &["arrivals = { trace = "],
+    },
+    Kind {
+        name: "bursts",
+        sets: &["workload.arrivals={ azure-code = {} }", "observe.time_scale=30.0"],
+        servers: &[PLAIN, THREE],
+        load: "azure-code, ",
+        written: &["arrivals = { trace = "],
+    },
+    Kind {
+        name: "no plain decoding",
+        sets: &["workload.arrivals={ poisson = { rate = 80.0 } }"],
+        servers: &[ONE, THREE],
+        load: "Poisson 80/s",
+        written: &["fixed = { k = 1 }", "fixed = { k = 3 }"],
+    },
+    Kind {
+        name: "a table",
+        sets: &[],
+        servers: &[PLAIN, THREE, TABLE],
+        load: "closed loop of 2",
+        written: &["closed-loop = 2"],
+    },
+    Kind {
+        name: "priorities",
+        sets: &[
+            "workload={ arrivals = { trace = { path = \"log.csv\" } }, priorities = { chat = 0, batch = 1 } }",
+            "engine.scheduling_policy=priority",
+        ],
+        servers: &[PLAIN, THREE],
+        load: "log of k0, ",
+        written: &["scheduling_policy = \"priority\"", "priorities = { batch = 1, chat = 0 }"],
+    },
+];
+
+/// A server that logs a step for each token, or round of tokens, of a request.
+fn server(log: &Path, drafts: fn(usize) -> u32) -> Stub {
+    File::create(log).unwrap();
+    let file = Mutex::new((OpenOptions::new().append(true).open(log).unwrap(), Vec::<Instant>::new()));
+    Stub::start(move |r| aside(r, "").unwrap_or_else(|| answer(r, &mut file.lock().unwrap(), drafts)))
+}
+
+fn answer(r: &Request, (log, ends): &mut (File, Vec<Instant>), drafts: fn(usize) -> u32) -> Reply {
+    let now = Instant::now();
+    ends.retain(|end| *end > now);
+    let k = drafts(ends.len() + 1);
+    let (pass, draft) = (Duration::from_micros(1500), Duration::from_micros(300));
+    let step = pass + draft * k;
+    let tokens = r.body["max_tokens"].as_u64().unwrap() as usize;
+    let (mut chunks, mut accepted) = (vec![1], Vec::new());
+    for round in r.nth.. {
+        let left = tokens - chunks.iter().sum::<usize>();
+        if left == 0 {
+            break;
+        }
+        let right = round % (k as usize + 1);
+        accepted.push(right);
+        chunks.push((right + 1).min(left));
+    }
+    let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    for i in 0..chunks.len() as u32 {
+        let (prompts, prompt, requests, generated) = if i == 0 { (1, 12, 0, 0) } else { (0, 0, 1, k + 1) };
+        let at = (written + step * (i + 1)).as_secs_f64();
+        let ms = 1e3 * step.as_secs_f64();
+        writeln!(
+            log,
+            "{at:.6} INFO x Iteration({i}): {prompts} context requests, {prompt} context tokens, {requests} generation requests, \
+             {generated} generation tokens, iteration elapsed time: {ms:.2} ms, CPU KV cache usage: 0.1%"
+        )
+        .unwrap();
+    }
+    ends.push(now + step * chunks.len() as u32);
+    let rounds = json!({ "per_step_drafted": vec![k; accepted.len()], "per_step_accepted": accepted });
+    let metrics = (k > 0).then(|| json!({ "speculative_decoding": rounds }));
+    Completion { chunks, first: step, gap: step, metrics, ..Completion::of(r) }.reply(r)
+}
+
+/// Runs the program in a folder; it must succeed. Its output and what it said on the way.
+fn done(place: &Place, args: &[&str]) -> (String, String) {
+    let out = place.foretoken().args(args).output().unwrap();
+    let [said, told] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(out.status.success(), "{args:?}: {told}\n{said}");
+    (said, told)
+}
+
+/// Observes each server of a kind, and calibrates on all of them, into `cal`.
+fn calibrated(kind: &Kind) -> Place {
+    let place = Place::holding(EXPERIMENT);
+    let mut log = "t_s,input_tokens,output_tokens,category\n".to_owned();
+    for i in 0..40 {
+        let category = if i % 3 == 0 { "batch" } else { "chat" };
+        log += &format!("{:.3},{},{},{category}\n", 0.013 * f64::from(i), 8 + i % 5, 5 + i % 4);
+    }
+    std::fs::write(place.path("log.csv"), log).unwrap();
+    let mut folders = Vec::new();
+    for (policy, drafts) in kind.servers {
+        let folder = if folders.is_empty() { "k0".to_owned() } else { format!("k{}", folders.len()) };
+        let stub = server(&place.path("server.log"), *drafts);
+        let (url, policies) = (stub.url("127.0.0.1"), format!("policies=[{policy}]"));
+        let mut args = vec!["observe", &url, "x.toml", "--step-log", "server.log", "-o", &folder, "--no-figures"];
+        args.extend(kind.sets.iter().chain([&policies.as_str()]).flat_map(|set| ["--set", set]));
+        done(&place, &args);
+        folders.push(folder);
+    }
+    let args: Vec<&str> =
+        ["calibrate"].into_iter().chain(folders.iter().map(String::as_str)).chain(["-o", "cal"]).collect();
+    done(&place, &args);
+    place
+}
+
+#[test]
+fn whatever_way_requests_came_every_command_takes_what_was_observed() {
+    std::thread::scope(|scope| {
+        for kind in &KINDS {
+            scope.spawn(|| goes_the_whole_way(kind));
+        }
+    });
+}
+
+fn goes_the_whole_way(kind: &Kind) {
+    let place = calibrated(kind);
+    let name = kind.name;
+    let written = std::fs::read_to_string(place.path("cal/experiment.toml")).unwrap();
+    kind.written.iter().for_each(|words| assert!(written.contains(words), "{name}: {words}: {written}"));
+    let (said, _) = done(&place, &["run", "cal/experiment.toml", "-o", "ran", "--no-figures"]);
+    assert!(said.contains("autoregressive"), "{name}: {said}");
+    let (said, _) = done(&place, &["recommend", "cal", "-o", "advice", "--longest", "3", "--format", "json"]);
+    let advice: Value = serde_json::from_str(&said).unwrap();
+    assert!(advice["at_loads"][0]["load"].as_str().unwrap().starts_with(kind.load), "{name}: {}", advice["at_loads"]);
+    assert_eq!(advice["at_loads"].as_array().unwrap().len(), 1, "{name}: the servers had one load");
+    let (said, _) = done(&place, &["export", "vllm", "cal/experiment.toml", "--batch-sizes", "1,2"]);
+    assert!(said.contains("num_speculative_tokens_per_batch_size"), "{name}: {said}");
+    let mut capacity = vec!["capacity", "cal/experiment.toml", "-o", "carried"];
+    let sets = ["slo.tpot_s=0.05", "slo.ttft_s=0.5", "capacity={ requests = 30, warm_up_requests = 0, share = 0.9 }"];
+    capacity.extend(sets.into_iter().flat_map(|set| ["--set", set]));
+    if written.contains("closed-loop") {
+        // A closed loop has no rate of its own: its clients wait.
+        capacity.extend(["--set", "workload.arrivals={ poisson = { rate = 5.0 } }"]);
+    }
+    let (said, _) = done(&place, &capacity);
+    assert!(said.contains("autoregressive"), "{name}: {said}");
+}
