@@ -151,6 +151,12 @@ impl Calibration {
         writeln!(text, "name = \"calibrated\"\nseeds = [1, 2, 3]\npolicies = [{}]\n", policies.join(", "))
             .expect("a string grows");
         writeln!(text, "[hardware]\nprofile = \"{PROFILE}\"\n\n{engine}").expect("a string grows");
+        if self.loses_priorities() {
+            text.push_str(
+                "# The recording lacks the categories whose priorities were stated (prompts of families have their own).\n\
+                 # All requests have the same priority here.\n",
+            );
+        }
         if let Some(workload) = self.workload()? {
             writeln!(text, "[workload]\n{workload}").expect("a string grows");
         }

@@ -144,6 +144,16 @@ impl Calibration {
         priorities
     }
 
+    /// Did a run state priorities of categories that its recording does not have?
+    pub fn loses_priorities(&self) -> bool {
+        let lost = |source: &Source| {
+            let asked = categories(&source.run.workload);
+            let stated = source.stated.as_ref().map(|e| &e.workload.priorities);
+            stated.is_some_and(|stated| !stated.is_empty() && !stated.keys().any(|name| asked.contains(name)))
+        };
+        self.sources.iter().any(lost)
+    }
+
     fn by_priority(&self) -> bool {
         self.engine.scheduling_policy == foretoken_sim::SchedulingPolicy::Priority
     }

@@ -96,6 +96,8 @@ const KINDS: [Kind; 7] = [
         sets: &[
             "workload={ arrivals = { trace = { path = \"log.csv\" } }, priorities = { chat = 0, batch = 1 } }",
             "engine.scheduling_policy=priority",
+            // Prompts of families would be the categories.
+            "observe.prompts=random",
         ],
         servers: &[PLAIN, THREE],
         load: "log of k0, ",

@@ -2,6 +2,7 @@
 
 use super::question::{Engine, Question};
 use super::starts::Start;
+use crate::loads::SeenRun;
 use foretoken_policies::PolicySpec;
 use foretoken_run::plan::Plan;
 use foretoken_sim::config::DraftMethod;
@@ -43,11 +44,12 @@ pub fn paste(ask: &Question, starts: &[Start]) -> (Option<String>, Option<String
     (Some(argument), lacks.map(str::to_owned))
 }
 
-/// `foretoken observe` with a policy: on the server and with the experiment that was observed last, or on one to be named.
-pub fn command(ask: &Question, spec: &PolicySpec) -> String {
+/// `foretoken observe` with a policy, on the server and with the experiment of the last of these runs; without runs, with
+/// the experiment that is asked about.
+pub fn command(ask: &Question, spec: &PolicySpec, runs: &[SeenRun]) -> String {
     let known = ask.known.as_ref();
     let url = known.and_then(|k| k.server.as_ref()).map_or("http://HOST:PORT", |server| server.url.as_str());
-    let observed = known.and_then(|k| k.last_run()).and_then(|run| {
+    let observed = runs.iter().max_by_key(|run| run.started_unix_us).and_then(|run| {
         let folder = Path::new(&run.recording).parent()?.parent()?;
         let file = folder.join("experiment.toml");
         file.exists().then_some(file)

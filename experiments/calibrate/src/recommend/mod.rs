@@ -33,6 +33,7 @@ pub use starts::Start;
 pub use subject::Subject;
 
 use crate::kept::Known;
+use crate::loads::SeenRun;
 use foretoken_run::plan::Plan;
 use foretoken_spec::experiment::SloSpec;
 use foretoken_spec::problem::{Problem, Result};
@@ -44,7 +45,8 @@ use std::sync::atomic::AtomicBool;
 /// The experiment cannot be loaded or a candidate run; an interrupt.
 pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     if let Some((why, next)) = ask.known.as_ref().and_then(Known::cannot_say) {
-        let confirm = next.map(|k| confirm::command(ask, &now::fixed(k)));
+        let runs: Vec<SeenRun> = ask.loads().iter().flat_map(AskedLoad::runs).cloned().collect();
+        let confirm = next.map(|k| confirm::command(ask, &now::fixed(k), &runs));
         return Ok(Advice { confirm, ..Advice::unknown(ask, why) });
     }
     let asked = ask.loads();
@@ -88,7 +90,10 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         Verdict::Change | Verdict::DoNotSpeculate => found.best.filter(|&at| at != now),
         Verdict::Stay | Verdict::Unknown(_) => None,
     };
-    let confirm = changed.map(|at| confirm::command(ask, &specs[at]));
+    // Where the gain is largest it is the easiest to see.
+    let gain = |at: &usize| at_loads[*at].advised_gain.map_or(f64::NEG_INFINITY, |g| g.mean);
+    let largest = (0..asked.len()).max_by(|a, b| gain(a).total_cmp(&gain(b))).unwrap_or(typical);
+    let confirm = changed.map(|at| confirm::command(ask, &specs[at], asked[largest].runs()));
     let decisive = decide::decisive(&at_loads);
     let held = |at: Option<usize>| at.and_then(|at| decide::held(&decisive, at));
     let of_table = table.warnings();
