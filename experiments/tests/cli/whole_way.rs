@@ -176,7 +176,10 @@ fn calibrated(kind: &Kind) -> Place {
     }
     let args: Vec<&str> =
         ["calibrate"].into_iter().chain(folders.iter().map(String::as_str)).chain(["-o", "cal"]).collect();
-    done(&place, &args);
+    // On a busy machine it may be written and not trusted (3): how far it is right is not the question here.
+    let out = place.foretoken().args(args).output().unwrap();
+    let (exit, told) = (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned());
+    assert!(matches!(exit, Some(0 | 3)) && told.contains("to simulate it: "), "{}: {told}", kind.name);
     place
 }
 

@@ -51,7 +51,7 @@ pub enum AskedLoad {
     /// The load that the experiment states.
     Own,
     /// A load that was observed.
-    Observed(ObservedLoad),
+    Observed(Box<ObservedLoad>),
     /// As many requests at once as the engine runs.
     Full,
 }
@@ -65,7 +65,7 @@ impl Question {
         match self.objective.of {
             Goal::Throughput => vec![AskedLoad::Full],
             _ if sets_load || observed.is_empty() => vec![AskedLoad::Own],
-            _ => observed.iter().cloned().map(AskedLoad::Observed).collect(),
+            _ => observed.iter().cloned().map(|load| AskedLoad::Observed(Box::new(load))).collect(),
         }
     }
 
