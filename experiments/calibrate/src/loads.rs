@@ -41,17 +41,6 @@ pub struct SeenRun {
     pub started_unix_us: u64,
 }
 
-/// The server that was observed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeenServer {
-    /// Its address, without what may be secret in it.
-    pub url: String,
-    /// The model that was asked.
-    pub model: String,
-    /// Its version, where it says so.
-    pub version: Option<String>,
-}
-
 impl ObservedLoad {
     /// Did requests come by themselves?
     pub fn is_open(&self) -> bool {
@@ -192,13 +181,6 @@ impl Calibration {
         };
         let fine = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
         format!("{at:02}-{}.csv", name.chars().map(fine).collect::<String>())
-    }
-
-    /// The server that was observed.
-    pub fn server(&self) -> Option<SeenServer> {
-        let head = &self.sources.first()?.recording.head;
-        let (url, model, version) = (head.url.clone(), head.model.clone(), head.server.version.clone());
-        Some(SeenServer { url, model, version })
     }
 }
 

@@ -29,6 +29,9 @@ const SAME: [&str; 11] = [
 /// What a calibration keeps of its server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
+    /// Its address, without what may be secret in it.
+    #[serde(default)]
+    pub url: String,
     /// The model that was asked for.
     pub model: String,
     /// Its version, where it says so.
@@ -40,7 +43,8 @@ impl Server {
     pub fn of(sources: &[Source]) -> Option<Server> {
         let first = sources.first()?;
         let version = sources.iter().find_map(|s| s.recording.head.server.version.clone());
-        Some(Server { model: first.recording.head.model.clone(), version })
+        let head = &first.recording.head;
+        Some(Server { url: head.url.clone(), model: head.model.clone(), version })
     }
 
     /// Refuses runs of another model or another release.
