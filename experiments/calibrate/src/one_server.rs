@@ -30,6 +30,7 @@ const SAME: [&str; 11] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
     /// Its address, without what may be secret in it.
+    #[serde(default)]
     pub url: String,
     /// The model that was asked for.
     pub model: String,

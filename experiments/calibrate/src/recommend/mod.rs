@@ -96,6 +96,7 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
     let confirm = changed.map(|at| confirm::command(ask, &specs[at], asked[largest].runs()));
     let decisive = decide::decisive(&at_loads);
     let held = |at: Option<usize>| at.and_then(|at| decide::held(&decisive, at));
+    let of_table = table.warnings();
     let mut advice = Advice {
         source: if ask.known.is_some() { "simulated on a calibration" } else { "simulated" },
         subject: Subject::of(ask, &plans[typical]),
@@ -114,13 +115,14 @@ pub fn recommend(ask: &Question, interrupt: &AtomicBool) -> Result<Advice> {
         paste,
         lacks,
         confirm,
-        table: table.ranges.clone(),
+        table: table.ranges,
         warnings: Vec::new(),
         at_loads,
     };
     advice.warnings = plans[typical].warnings().into_iter().map(str::to_owned).collect();
-    advice.warnings.extend(table.warnings());
-    advice.warnings.extend(warnings(ask, &advice));
+    advice.warnings.extend(of_table);
+    let further = warnings(ask, &advice);
+    advice.warnings.extend(further);
     Ok(advice)
 }
 
