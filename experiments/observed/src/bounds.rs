@@ -31,9 +31,25 @@ pub fn prompt_tokens(n: u32) -> Option<u32> {
     (1..=MOST_TOKENS).contains(&n).then_some(n)
 }
 
-/// The longest request that a server takes.
+/// The longest request that a server takes; `None` where it does not say, or answered a longer one.
 pub fn max_model_len(recording: &Recording) -> Option<u32> {
-    recording.head.server.max_model_len.and_then(prompt_tokens)
+    let said = recording.head.server.max_model_len.and_then(prompt_tokens)?;
+    (said >= longest_answer(recording)).then_some(said)
+}
+
+/// Tokens of the longest request that was answered, prompt and answer together.
+fn longest_answer(recording: &Recording) -> u32 {
+    let tokens = |event: &Event| match event {
+        Event::Ended {
+            request, how: Ended::Finished { prompt_tokens: prompt, completion_tokens: answer, .. }, ..
+        } => {
+            let asked = &recording.head.asked[*request as usize];
+            let answer = answer.and_then(|n| answer_tokens(n, asked.output_len)).unwrap_or(0);
+            Some(prompt.and_then(prompt_tokens).unwrap_or(0) + answer)
+        }
+        _ => None,
+    };
+    recording.events.iter().filter_map(tokens).max().unwrap_or(0)
 }
 
 /// What a server said that cannot be, in words.
@@ -41,6 +57,11 @@ pub fn doubts(recording: &Recording, metrics: &Metrics) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(n) = recording.head.server.max_model_len.filter(|n| prompt_tokens(*n).is_none()) {
         all.push(format!("the server says max_model_len = {n}: not believed (1 to {MOST_TOKENS})"));
+    } else if let (Some(n), None) = (recording.head.server.max_model_len, max_model_len(recording)) {
+        let longest = longest_answer(recording);
+        all.push(format!(
+            "the server says max_model_len = {n} and answered a request of {longest} tokens: not believed"
+        ));
     }
     answers(recording, &mut all);
     log(recording, &mut all);

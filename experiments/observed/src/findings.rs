@@ -196,6 +196,7 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
         all.push("the step log has each step several times: several handlers of the server's logger write to it; each step counts once".into());
     }
     others(run, all);
+    step_times(run, all);
     // Tokens that the steps scheduled, and what came.
     let prompts: u64 = run.steps.iter().map(|s| s.logged.context_tokens).sum();
     let asked: u64 = run.answers.iter().filter(|a| !a.chunks.is_empty()).map(|a| u64::from(a.prompt_len())).sum();
@@ -212,6 +213,24 @@ fn log(recording: &Recording, run: &ObservedRun, all: &mut Vec<String>) {
         .filter(|c| run.steps.first().is_none_or(|s| s.end > c.0 + Time(50_000_000_000)));
     if early.count() > 0 {
         all.push("tokens came before the log's first step: the server's clock and this one's disagree".into());
+    }
+}
+
+/// Two steps may be in flight, and lines may be late: their times together may exceed the time that they lie in, up to
+/// this factor.
+const OVERLAP: f64 = 3.0;
+
+/// The times of steps against the time in which the steps lie.
+fn step_times(run: &ObservedRun, all: &mut Vec<String>) {
+    let [first, .., last] = run.steps.as_slice() else { return };
+    let together: f64 = run.steps.iter().map(|s| s.logged.elapsed_s).sum();
+    let span = last.end.saturating_sub(first.start).as_s();
+    if together == 0.0 {
+        all.push("all steps of the log take 0 ms: the log does not say what steps take".into());
+    } else if together > OVERLAP * span {
+        all.push(format!(
+            "the log's steps take {together:.3} s together and lie within {span:.3} s: their times cannot be right"
+        ));
     }
 }
 

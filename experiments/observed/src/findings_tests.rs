@@ -294,3 +294,22 @@ fn numbers_that_cannot_be_are_named_and_not_believed() {
     only(&r, "the server says max_model_len = 4294967295: not believed");
     assert_eq!(crate::bounds::max_model_len(&r), None);
 }
+
+#[test]
+fn a_model_length_below_an_answered_request_is_not_believed() {
+    let mut r = recording(&[1, 1, 1]);
+    r.head.server.max_model_len = Some(103);
+    assert_eq!((said(&r), crate::bounds::max_model_len(&r)), (Vec::new(), Some(103)));
+    r.head.server.max_model_len = Some(1);
+    only(&r, "the server says max_model_len = 1 and answered a request of 103 tokens: not believed");
+    assert_eq!(crate::bounds::max_model_len(&r), None);
+}
+
+#[test]
+fn step_times_that_do_not_fit_into_the_run_are_named() {
+    for (time, expected) in [("9000.00 ms", "cannot be right"), ("0.00 ms", "all steps of the log take 0 ms")] {
+        let mut r = recording(&[1, 1, 1]);
+        lines(&mut r).iter_mut().for_each(|line| *line = line.replace("10.00 ms", time));
+        only(&r, expected);
+    }
+}

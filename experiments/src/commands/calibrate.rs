@@ -8,7 +8,6 @@ use foretoken_calibrate::kept::{EXPERIMENT, FOUND, PAGE};
 use foretoken_calibrate::source;
 use foretoken_calibrate::verdict::Verdict;
 use foretoken_run::cells::TAPES;
-use foretoken_sim::MAX_SPEC_LEN;
 use foretoken_spec::problem::{Exit, Problem, Result};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -27,10 +26,6 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
         #[cfg(not(feature = "live"))]
         return Err(Problem::bad_input("this program was built without live mode, and cannot read live runs")
             .help("build it with it: cargo run --release --features live -- calibrate …"));
-    }
-    if let Some(k) = args.draft_length.filter(|k| *k > MAX_SPEC_LEN) {
-        return Err(Problem::bad_input(format!("--draft-length {k} is not a draft length from 0 to {MAX_SPEC_LEN}"))
-            .help("give what the server drafts a round: sglang:spec_num_steps; 0 without speculation"));
     }
     let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = args.from.iter().cloned().partition(|path| is_ours(path));
     let sources = source::open_all(&ours)?;

@@ -128,7 +128,7 @@ fn overrides_are_pointed_at_in_the_argument() {
 
 #[test]
 fn a_missing_experiment() {
-    says(&Place::new().fails(&["run", "nowhere.toml"], 2), &["nowhere.toml", "experiments/quickstart.toml"]);
+    says(&Place::new().fails(&["run", "nowhere.toml"], 2), &["nowhere.toml", "a shipped experiment: quickstart"]);
 }
 
 /// Runs the experiment on a trace of this text.

@@ -144,8 +144,8 @@ fn a_draft_length_that_cannot_be_or_does_nothing_is_refused() {
     let place = Place::new();
     let run = recording(3);
     for (length, said) in [
-        ("33", "--draft-length 33 is not a draft length from 0 to 32"),
-        ("1000000000", "--draft-length 1000000000 is not a draft length from 0 to 32"),
+        ("33", "'--draft-length <N>': 33 is not in 0..=32"),
+        ("1000000000", "'--draft-length <N>': 1000000000 is not in 0..=32"),
         ("3", "--draft-length does nothing here"),
     ] {
         let error = place.fails(&["calibrate", &run, "-o", "cal", "--draft-length", length], 2);
