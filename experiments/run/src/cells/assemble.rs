@@ -148,7 +148,9 @@ pub fn finished_cells(plan: &Plan, folder: &Folder, digest: &str) -> Result<Unfi
     for (id, entry) in ids(plan).zip(entries(plan)) {
         let Some(stored) = store.load(id)? else {
             damaged.extend(
-                store.damage(id, ids(plan)).map(|which| format!("{which} and left out: --resume does that run again")),
+                store
+                    .damage(id, ids(plan))
+                    .map(|which| format!("{which}; it is left out, and --resume does that run again")),
             );
             continue;
         };
